@@ -1,0 +1,249 @@
+//! The condition types of both kinds, each with one owner, and the rules for setting one.
+//!
+//! Only the API conventions' rules live here. What a condition should say is decided by the operators' planners.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::ownership::Owner;
+
+/// Declares an enum whose values appear in the API under exactly their Rust names.
+macro_rules! api_names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$variant_meta])* $variant),+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The name as it stands in the API.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($variant)),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+api_names! {
+    /// Every condition type that Tandem writes.
+    ConditionType {
+        /// The object is as its spec asks. kstatus, Flux, Argo CD and Helm's `--wait` read this.
+        Ready,
+        /// Work is under way. kstatus reads `True` as "in progress".
+        Reconciling,
+        /// Nothing will move without a change by a person. kstatus reads `True` as "failed".
+        Stalled,
+        /// Every node the pool should have exists and is Ready.
+        NodesReady,
+        /// The node provider makes nodes when asked.
+        ProvisioningHealthy,
+        /// `spec.replicas` is outside the bounds, and the operators act on the nearest bound instead.
+        ReplicasClamped,
+        /// The Autoscaler can act on the pool now. The meaning is that of a `HorizontalPodAutoscaler`.
+        AbleToScale,
+        /// The Autoscaler plans this pool: exactly one autoscaler in mode `Auto` or `Recommend` selects it.
+        ScalingActive,
+        /// A bound cut the number of nodes that pods asked for.
+        ScalingLimited,
+    }
+}
+
+impl ConditionType {
+    /// The one writer of this condition on a `NodePool`.
+    pub const fn owner_on_node_pool(self) -> Owner {
+        match self {
+            Self::Ready
+            | Self::Reconciling
+            | Self::Stalled
+            | Self::NodesReady
+            | Self::ProvisioningHealthy
+            | Self::ReplicasClamped => Owner::NodepoolOperator,
+            Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited => Owner::AutoscalerOperator,
+        }
+    }
+}
+
+api_names! {
+    /// Reasons of the conditions, as the API shows them. Those of the Autoscaler are a `HorizontalPodAutoscaler`'s
+    /// where one exists.
+    Reason {
+        /// As many Ready nodes as asked for.
+        AllNodesReady,
+        /// Nodes are being made.
+        Provisioning,
+        /// Nodes are being drained or removed.
+        Draining,
+        /// The pool is being deleted.
+        Deleting,
+        /// `spec.paused` is set.
+        Paused,
+        /// Nodes exist that are not Ready.
+        NodesNotReady,
+        /// The provider refuses for lack of quota.
+        QuotaExceeded,
+        /// The provider failed to make a node.
+        ProvisioningFailed,
+        /// A node did not become Ready in `provisioningTimeoutSeconds`.
+        ProvisioningTimedOut,
+        /// The provider has made every node asked for.
+        Provisioned,
+        /// Nothing to do.
+        Settled,
+        /// A drain cannot go on: a disruption budget refuses evictions.
+        DrainBlocked,
+        /// `spec.replicas` is within the bounds.
+        WithinBounds,
+        /// `spec.replicas` is above `spec.maxReplicas`.
+        AboveMaxReplicas,
+        /// `spec.replicas` is below `spec.minReplicas`.
+        BelowMinReplicas,
+        /// `spec.replicas` is not set; the pool runs `spec.minReplicas` nodes.
+        ReplicasUnset,
+        /// Ready to act on the next decision.
+        ReadyForNewScale,
+        /// The last decision was written.
+        SucceededRescale,
+        /// The last decision could not be written.
+        FailedUpdateScale,
+        /// The pool is planned.
+        ValidPoolFound,
+        /// The autoscaler only recommends.
+        RecommendOnly,
+        /// The autoscaler is switched off.
+        AutoscalerOff,
+        /// No autoscaler selects the pool.
+        NotSelected,
+        /// More than one autoscaler selects the pool, so none acts on it.
+        AmbiguousSelector,
+        /// Pods asked for more nodes than `spec.maxReplicas` allows.
+        TooManyReplicas,
+        /// The bounds ask for more nodes than pods do.
+        TooFewReplicas,
+        /// The number of nodes is what pods ask for.
+        DesiredWithinRange,
+        /// The object's spec cannot be acted on.
+        InvalidSpec,
+        /// The selector matches no pool.
+        NoPoolSelected,
+        /// Every selected pool is planned.
+        Planning,
+    }
+}
+
+/// What a condition should say now; [`set`] turns it into a `Condition` with the right transition time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Which condition.
+    pub type_: ConditionType,
+    /// `Some(true)` is `True`, `Some(false)` is `False`, `None` is `Unknown`.
+    pub status: Option<bool>,
+    /// For machines.
+    pub reason: Reason,
+    /// For people; cut to 1,024 characters when it is written.
+    pub message: String,
+}
+
+impl Statement {
+    /// A statement in one line.
+    pub fn new(
+        type_: ConditionType,
+        status: impl Into<Option<bool>>,
+        reason: Reason,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            type_,
+            status: status.into(),
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// Longest message written. The schema allows 32 KiB as `metav1.Condition` does; this keeps the object small.
+const MAX_MESSAGE_CHARS: usize = 1024;
+
+/// The condition for `statement`, given what the object holds: `lastTransitionTime` moves only when `status` flips, so
+/// that an unchanged statement is an unchanged object and no write.
+pub fn set(existing: &[Condition], statement: &Statement, generation: Option<i64>, now: &Time) -> Condition {
+    let status = match statement.status {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "Unknown",
+    };
+    let since = existing
+        .iter()
+        .find(|c| c.type_ == statement.type_.as_str() && c.status == status)
+        .map_or_else(|| now.clone(), |c| c.last_transition_time.clone());
+    Condition {
+        type_: statement.type_.as_str().to_owned(),
+        status: status.to_owned(),
+        reason: statement.reason.as_str().to_owned(),
+        message: statement.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+        observed_generation: generation,
+        last_transition_time: since,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(k8s_openapi::jiff::Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn transition_time_stays_while_the_status_stays() {
+        let first = set(
+            &[],
+            &Statement::new(ConditionType::Ready, false, Reason::Provisioning, "0 of 3"),
+            Some(1),
+            &at(10),
+        );
+        let second = set(
+            std::slice::from_ref(&first),
+            &Statement::new(ConditionType::Ready, false, Reason::NodesNotReady, "2 of 3"),
+            Some(1),
+            &at(20),
+        );
+        assert_eq!(second.last_transition_time, at(10));
+        assert_eq!(second.message, "2 of 3");
+    }
+
+    #[test]
+    fn transition_time_moves_when_the_status_flips() {
+        let first = set(
+            &[],
+            &Statement::new(ConditionType::Ready, None, Reason::Provisioning, ""),
+            Some(1),
+            &at(10),
+        );
+        let second = set(
+            &[first],
+            &Statement::new(ConditionType::Ready, true, Reason::AllNodesReady, ""),
+            Some(1),
+            &at(20),
+        );
+        assert_eq!(second.last_transition_time, at(20));
+    }
+
+    #[test]
+    fn message_is_cut_at_a_character_not_in_one() {
+        let long = "ä".repeat(2000);
+        let c = set(
+            &[],
+            &Statement::new(ConditionType::Ready, true, Reason::Settled, long),
+            None,
+            &at(0),
+        );
+        assert_eq!(c.message.chars().count(), MAX_MESSAGE_CHARS);
+    }
+}

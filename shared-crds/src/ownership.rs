@@ -1,0 +1,232 @@
+//! **The contract**: which field of a `NodePool` is whose, through which endpoint it is written, and what protects it.
+//!
+//! This table is the one place where that is said. The README's table, the RBAC rules, what each operator puts in its
+//! status and the tests that read `managedFields` are derived from it or checked against it. A test walks the schema and
+//! fails when a leaf has no owner, or two.
+
+use crate::{
+    conditions::ConditionType,
+    names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR},
+};
+
+/// A writer of `NodePool`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// A person, or their `GitOps` tool.
+    User,
+    /// Whoever scales the pool: the Autoscaler when a `NodePoolAutoscaler` in mode `Auto` selects it; else a person, an
+    /// HPA or KEDA.
+    Scaler,
+    /// The `NodePool` operator.
+    NodepoolOperator,
+    /// The Autoscaler operator.
+    AutoscalerOperator,
+}
+
+impl Owner {
+    /// The field manager that `managedFields` shows for this owner, where it is one of ours.
+    pub const fn field_manager(self) -> Option<&'static str> {
+        match self {
+            Self::NodepoolOperator => Some(NODEPOOL_OPERATOR),
+            Self::AutoscalerOperator => Some(AUTOSCALER_OPERATOR),
+            Self::User | Self::Scaler => None,
+        }
+    }
+
+    /// The owner in words, for tables.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::User => "the user / GitOps",
+            Self::Scaler => {
+                "the Autoscaler where one in mode `Auto` selects the pool, else the user, an HPA or KEDA"
+            }
+            Self::NodepoolOperator => "NodePool operator",
+            Self::AutoscalerOperator => "Autoscaler operator",
+        }
+    }
+}
+
+/// The endpoint a field is written through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// The object itself.
+    Main,
+    /// Its `/scale` subresource.
+    Scale,
+    /// Its `/status` subresource.
+    Status,
+}
+
+impl Endpoint {
+    /// The endpoint as RBAC names it.
+    pub const fn rbac_resource(self) -> &'static str {
+        match self {
+            Self::Main => "nodepools",
+            Self::Scale => "nodepools/scale",
+            Self::Status => "nodepools/status",
+        }
+    }
+}
+
+/// One row of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The field and everything below it, unless a longer path says otherwise.
+    pub path: &'static str,
+    /// Who writes it.
+    pub owner: Owner,
+    /// Through which endpoint.
+    pub endpoint: Endpoint,
+    /// What keeps others from writing over it.
+    pub protection: &'static str,
+}
+
+const fn rule(path: &'static str, owner: Owner, endpoint: Endpoint, protection: &'static str) -> Rule {
+    Rule {
+        path,
+        owner,
+        endpoint,
+        protection,
+    }
+}
+
+const OWN_MANAGER: &str = "its own field manager";
+
+/// The contract. A field belongs to the row with the longest path that contains it.
+pub const NODE_POOL: &[Rule] = &[
+    rule("spec", Owner::User, Endpoint::Main, "CEL validation"),
+    rule(
+        "spec.replicas",
+        Owner::Scaler,
+        Endpoint::Scale,
+        "a guard on the value the decision was made from",
+    ),
+    rule(
+        "status.replicas",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.readyReplicas",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.upToDateReplicas",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.unavailableReplicas",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.selector",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.observedGeneration",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.nodes",
+        Owner::NodepoolOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+    rule(
+        "status.autoscaling",
+        Owner::AutoscalerOperator,
+        Endpoint::Status,
+        OWN_MANAGER,
+    ),
+];
+
+/// The row that a field belongs to: the one with the longest path. Conditions have no row of their own, because each
+/// type has its own owner: ask [`ConditionType::owner_on_node_pool`].
+pub fn rule_for(path: &str) -> Option<&'static Rule> {
+    NODE_POOL
+        .iter()
+        .filter(|rule| {
+            path.strip_prefix(rule.path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+        .max_by_key(|rule| rule.path.len())
+}
+
+/// The names of the fields directly under `status` that `owner` writes. `conditions` is not among them: it is shared.
+pub fn status_fields(owner: Owner) -> impl Iterator<Item = &'static str> {
+    NODE_POOL
+        .iter()
+        .filter(move |rule| rule.owner == owner && rule.endpoint == Endpoint::Status)
+        .filter_map(|rule| rule.path.strip_prefix("status."))
+}
+
+/// The condition types that `owner` writes on a `NodePool`.
+pub fn conditions(owner: Owner) -> impl Iterator<Item = ConditionType> {
+    ConditionType::ALL
+        .iter()
+        .copied()
+        .filter(move |condition| condition.owner_on_node_pool() == owner)
+}
+
+/// The contract as the table that README shows; a test compares the two.
+pub fn markdown_table() -> String {
+    let fields = NODE_POOL.iter().map(|rule| {
+        let path = if rule.path == "spec" {
+            "spec.* (all but replicas)"
+        } else {
+            rule.path
+        };
+        let (owner, endpoint) = (rule.owner.describe(), rule.endpoint.rbac_resource());
+        format!("| `{path}` | {owner} | `{endpoint}` | {} |\n", rule.protection)
+    });
+    let conditions = [Owner::NodepoolOperator, Owner::AutoscalerOperator].into_iter().map(|owner| {
+        let types = conditions(owner).map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", ");
+        let (owner, endpoint) = (owner.describe(), Endpoint::Status.rbac_resource());
+        format!("| `status.conditions`: {types} | {owner} | `{endpoint}` | {OWN_MANAGER}; the list is a map keyed by `type` |\n")
+    });
+    let head = "| field of `NodePool` | owner | written through | what protects it |\n|---|---|---|---|\n"
+        .to_owned();
+    std::iter::once(head).chain(fields).chain(conditions).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_path_wins() {
+        assert_eq!(rule_for("spec.replicas").map(|r| r.owner), Some(Owner::Scaler));
+        assert_eq!(rule_for("spec.minReplicas").map(|r| r.owner), Some(Owner::User));
+        assert_eq!(
+            rule_for("status.autoscaling.scaleDown.nodes").map(|r| r.owner),
+            Some(Owner::AutoscalerOperator)
+        );
+    }
+
+    #[test]
+    fn a_field_nobody_claims_has_no_owner() {
+        assert_eq!(rule_for("status.phase"), None);
+        assert_eq!(rule_for("status.replicasX"), None);
+    }
+
+    #[test]
+    fn every_condition_has_an_operator_for_owner() {
+        for condition in ConditionType::ALL {
+            assert!(
+                condition.owner_on_node_pool().field_manager().is_some(),
+                "{condition}"
+            );
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `NodePool`: a set of like nodes. Its spec is the user's, `spec.replicas` is whoever scales it, its status is shared
+//! by both operators field by field ([`crate::ownership`]).
+
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "each printer column repeats the names of its parts"
+)]
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{status::NodePoolStatus, template::NodeTemplate};
+
+/// spec is what the user wants: how many nodes, of what kind, from where.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "tandem.dev",
+    version = "v1alpha1",
+    kind = "NodePool",
+    plural = "nodepools",
+    shortname = "npool",
+    category = "tandem",
+    namespaced,
+    status = "NodePoolStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "NodePool is a set of nodes that are alike. The NodePool operator makes and removes nodes until there are as many as spec.replicas asks for; the Autoscaler operator, a person, an HPA or KEDA sets spec.replicas through the scale subresource.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    selectable = ".status.autoscaling.autoscaler",
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "Nodes asked for; empty means minReplicas"
+    ),
+    printcolumn(
+        name = "Current",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "Nodes that exist"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "Nodes that are Ready"
+    ),
+    printcolumn(
+        name = "Min",
+        type_ = "integer",
+        json_path = ".spec.minReplicas",
+        description = "Lower bound for every writer"
+    ),
+    printcolumn(
+        name = "Max",
+        type_ = "integer",
+        json_path = ".spec.maxReplicas",
+        description = "Upper bound for every writer"
+    ),
+    printcolumn(
+        name = "Autoscaler",
+        type_ = "string",
+        json_path = ".status.autoscaling.autoscaler",
+        description = "NodePoolAutoscaler that plans this pool"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].reason",
+        description = "Why the pool is Ready or not"
+    ),
+    printcolumn(
+        name = "Up-To-Date",
+        type_ = "integer",
+        json_path = ".status.upToDateReplicas",
+        priority = "1",
+        description = "Nodes made from the current template"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
+        priority = "1",
+        description = "What the pool waits for"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since the pool was made"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "self.minReplicas <= self.maxReplicas",
+        "message": "minReplicas must not be above maxReplicas: lower the one or raise the other",
+        "fieldPath": ".minReplicas"
+    },
+    {
+        "rule": "!has(self.replicas) || (oldSelf.hasValue() && has(oldSelf.value().replicas) && oldSelf.value().replicas == self.replicas) || (self.replicas >= self.minReplicas && self.replicas <= self.maxReplicas)",
+        "message": "replicas must lie between minReplicas and maxReplicas: choose a number within the bounds, or change the bounds first",
+        "fieldPath": ".replicas",
+        "optionalOldSelf": true
+    }
+]))]
+pub struct NodePoolSpec {
+    /// replicas is the number of nodes wanted. Unset means minReplicas. It has no default, because a removed default
+    /// would reset what an autoscaler wrote. Leave it out of manifests when something scales the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub replicas: Option<i32>,
+    /// minReplicas is the lower bound for every writer of replicas.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min_replicas: i32,
+    /// maxReplicas is the upper bound for every writer of replicas.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max_replicas: i32,
+    /// template says what one node of the pool looks like.
+    pub template: NodeTemplate,
+    /// provider says who makes the nodes.
+    pub provider: ProviderSpec,
+    /// drain says how pods leave a node before it goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainSpec>,
+    /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
+    /// the planner counts on it.
+    #[serde(default = "default_provisioning_timeout")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub provisioning_timeout_seconds: i32,
+    /// paused stops both operators from changing anything about this pool; status is still reported.
+    #[serde(default)]
+    pub paused: bool,
+}
+
+/// 15 minutes, Cluster Autoscaler's `--max-node-provision-time`.
+const fn default_provisioning_timeout() -> i32 {
+    900
+}
+
+/// Who makes the nodes. Exactly one field is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.simulated)",
+    "message": "exactly one provider must be set; this version knows: simulated"
+}]))]
+pub struct ProviderSpec {
+    /// simulated makes Node objects without machines, for tests, demos and what-if runs; kwok gives them life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<SimulatedProvider>,
+}
+
+/// A provider that makes Node objects without machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulatedProvider {
+    /// provisionSeconds is the time between the request for a node and its Node object.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    pub provision_seconds: i32,
+    /// jitterSeconds is added to provisionSeconds, from zero up to this, another value for each node.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 3600))]
+    pub jitter_seconds: i32,
+    /// failurePercent of the attempts to make a node fail.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100))]
+    pub failure_percent: i32,
+    /// quota is the greatest number of nodes the provider gives this pool; absent means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub quota: Option<i32>,
+}
+
+/// How pods leave a node before it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainSpec {
+    /// timeoutSeconds is how long evictions are tried before the node goes with whatever pods are left on it. Absent
+    /// or 0 means: as long as it takes, so that a disruption budget is never broken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 604_800))]
+    pub timeout_seconds: Option<i32>,
+}
+
+impl NodePoolSpec {
+    /// The number of nodes the pool should have: `replicas` within the bounds, `minReplicas` when unset. Where the
+    /// bounds cross (which the schema refuses), the upper one wins.
+    pub fn effective_replicas(&self) -> i32 {
+        self.replicas
+            .unwrap_or(self.min_replicas)
+            .max(self.min_replicas)
+            .min(self.max_replicas)
+            .max(0)
+    }
+}

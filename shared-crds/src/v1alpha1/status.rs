@@ -1,0 +1,159 @@
+//! `NodePool.status`: what both operators observed and decided. Each field has one writer; see [`crate::ownership`].
+
+#![expect(
+    clippy::doc_markdown,
+    reason = "these comments are also what kubectl explain prints"
+)]
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// Pods a node takes when its template does not say, the kubelet's default `--max-pods`.
+pub const ASSUMED_POD_CAPACITY: i64 = 110;
+
+/// status is what the operators observed and decided; it can be rebuilt from the cluster at any time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePoolStatus {
+    /// conditions of the pool. Ready, Reconciling and Stalled are always present; each type has one writer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+    /// observedGeneration is the generation that the NodePool operator last acted on with success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// replicas is the number of nodes that exist and are not on their way out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub replicas: Option<i32>,
+    /// readyReplicas is the number of those that are Ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub ready_replicas: Option<i32>,
+    /// upToDateReplicas is the number of those that were made from the current template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub up_to_date_replicas: Option<i32>,
+    /// unavailableReplicas is the number of wanted nodes that are not Ready yet or do not exist yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub unavailable_replicas: Option<i32>,
+    /// selector matches the pool's nodes; the scale subresource serves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub selector: Option<String>,
+    /// nodes counts the pool's nodes by what they are doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodesSummary>,
+    /// autoscaling is what the Autoscaler operator decided about this pool. Only the Autoscaler writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscaling: Option<AutoscalingStatus>,
+}
+
+/// The pool's nodes by what they are doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesSummary {
+    /// provisioning nodes were asked for and have no Node object yet.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub provisioning: i32,
+    /// starting nodes exist and have not been Ready yet.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub starting: i32,
+    /// ready nodes run pods.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub ready: i32,
+    /// notReady nodes were Ready and are not now.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub not_ready: i32,
+    /// draining nodes are on their way out.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub draining: i32,
+}
+
+/// What the Autoscaler operator decided about a pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalingStatus {
+    /// autoscaler is the name of the NodePoolAutoscaler that plans this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    pub autoscaler: Option<String>,
+    /// desiredReplicas is the number of nodes the Autoscaler wants, also where it only recommends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub desired_replicas: Option<i32>,
+    /// lastScaleUpTime is when the Autoscaler last raised replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_scale_up_time: Option<Time>,
+    /// lastDecision is the last change of replicas that the Autoscaler decided on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_decision: Option<Decision>,
+    /// scaleDown names the nodes that go when replicas equals its targetReplicas. The NodePool operator removes no
+    /// other node while the counts match, so both operators always mean the same nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_down: Option<ScaleDownPlan>,
+    /// unneededNodes are the nodes nothing needs, and since when; they survive a restart of the Autoscaler here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub unneeded_nodes: Vec<UnneededNode>,
+}
+
+/// A change of replicas that the Autoscaler decided on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// id tells one decision from another.
+    #[schemars(length(max = 64))]
+    pub id: String,
+    /// fromReplicas is what replicas was when the decision was made.
+    #[schemars(range(min = 0))]
+    pub from_replicas: i32,
+    /// toReplicas is what the decision makes it.
+    #[schemars(range(min = 0))]
+    pub to_replicas: i32,
+    /// reason for machines.
+    #[schemars(length(max = 64))]
+    pub reason: String,
+    /// message for people.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// time of the decision.
+    pub time: Time,
+}
+
+/// Which nodes go at which count.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleDownPlan {
+    /// decisionID is the decision this plan belongs to.
+    #[serde(rename = "decisionID")]
+    #[schemars(length(max = 64))]
+    pub decision_id: String,
+    /// targetReplicas is the value of replicas at which the nodes go.
+    #[schemars(range(min = 0))]
+    pub target_replicas: i32,
+    /// nodes are the names of the nodes that go.
+    #[schemars(length(max = 1000), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
+    pub nodes: Vec<String>,
+}
+
+/// A node that nothing needs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnneededNode {
+    /// name of the node.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// sinceTime is when it was first seen unneeded without a break.
+    pub since_time: Time,
+}

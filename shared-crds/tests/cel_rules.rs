@@ -1,0 +1,57 @@
+//! The validation rules at creation, evaluated offline by kube's CEL interpreter.
+//!
+//! What the rule on `replicas` refuses is not here: kube-cel 0.8 hands a rule with `optionalOldSelf` a null or a map
+//! where the API server hands it an optional, so it cannot evaluate ours to `false`. `e2e/tests` runs it on a real API
+//! server, for creation and for transitions.
+
+use kube::core::cel::validate_cel_schema;
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+
+fn pool(min: i32, max: i32, replicas: Option<i32>) -> Value {
+    let mut pool = json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": { "name": "x", "namespace": "default" },
+        "spec": {
+            "minReplicas": min,
+            "maxReplicas": max,
+            "template": { "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
+            "provider": { "simulated": {} },
+        },
+    });
+    if let Some(replicas) = replicas {
+        pool["spec"]["replicas"] = replicas.into();
+    }
+    pool
+}
+
+/// What the rules say of making `new`.
+fn verdict(new: &Value) -> Result<(), String> {
+    validate_cel_schema::<NodePool>(new, None).map_err(|e| e.to_string())
+}
+
+#[test]
+fn replicas_within_the_bounds_are_accepted() {
+    assert_eq!(verdict(&pool(1, 5, Some(3))), Ok(()));
+    assert_eq!(verdict(&pool(1, 5, Some(5))), Ok(()));
+    assert_eq!(verdict(&pool(1, 5, None)), Ok(()));
+}
+
+#[test]
+fn crossed_bounds_are_refused() {
+    assert!(verdict(&pool(6, 5, None)).is_err());
+}
+
+#[test]
+fn a_pool_without_a_provider_or_capacity_is_refused() {
+    let mut bad = pool(0, 1, None);
+    bad["spec"]["provider"] = json!({});
+    assert!(verdict(&bad).is_err());
+    let mut bad = pool(0, 1, None);
+    bad["spec"]["template"]["spec"]["capacity"] = json!({ "cpu": "4" });
+    assert!(verdict(&bad).is_err());
+    let mut bad = pool(0, 1, None);
+    bad["spec"]["template"]["spec"]["reserved"] = json!({ "nvidia.com/gpu": "1" });
+    assert!(verdict(&bad).is_err());
+}
