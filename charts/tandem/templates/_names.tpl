@@ -1,0 +1,68 @@
+{{/* Names and labels. Nothing in here renders an object. */}}
+
+{{- define "tandem.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/*
+The prefix of every object's name. What follows it is at most "-autoscaler-operator-pools", 26 characters, and a name
+has 63: a prefix beyond 37 is cut, and gets a hash so that two long names that begin alike stay apart.
+*/}}
+{{- define "tandem.fullname" -}}
+{{- $full := .Values.fullnameOverride -}}
+{{- if not $full -}}
+{{- $name := include "tandem.name" . -}}
+{{- $full = contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- end -}}
+{{- /* A release name may hold dots, the name of a Service may not. */ -}}
+{{- $full = $full | replace "." "-" -}}
+{{- if gt (len $full) 37 -}}
+{{- printf "%s-%s" ($full | trunc 28 | trimSuffix "-") ($full | sha256sum | trunc 8) -}}
+{{- else -}}
+{{- $full -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The templates below take a component: a dict of `root` (the chart's context), `name` (of the operator) and `values` (its
+block in values.yaml).
+*/}}
+
+{{- define "tandem.component.fullname" -}}
+{{- printf "%s-%s" (include "tandem.fullname" .root) .name -}}
+{{- end -}}
+
+{{- define "tandem.component.image" -}}
+{{- $global := .root.Values.global.image -}}
+{{- $repository := printf "%s/%s" $global.registry .values.image.repository -}}
+{{- if .values.image.digest -}}
+{{- printf "%s@%s" $repository .values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (coalesce .values.image.tag $global.tag .root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.component.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "tandem.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .name }}
+{{- end -}}
+
+{{- define "tandem.component.labels" -}}
+{{ include "tandem.component.selectorLabels" . }}
+{{ include "tandem.chartLabels" .root }}
+{{- end -}}
+
+{{/* Labels of objects that belong to both operators. */}}
+{{- define "tandem.labels" -}}
+app.kubernetes.io/name: {{ include "tandem.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{ include "tandem.chartLabels" . }}
+{{- end -}}
+
+{{- define "tandem.chartLabels" -}}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: tandem
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
