@@ -1,0 +1,330 @@
+//! What an error of the API server means for a writer. A 409 is not one thing, and neither is a 422.
+//!
+//! Pure: it reads a `kube::Error` and answers; it decides no retry beyond [`Class::cause`].
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use kube::core::Status;
+use kube::core::response::reason;
+
+use crate::observe::Verb;
+use crate::policy::Cause;
+
+/// The cause that server-side apply gives for a field owned by another manager (`metav1.CauseTypeFieldManagerConflict`).
+const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
+
+/// What an error means for a writer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Class {
+    /// 409: the write was made from a stale version. Read again, decide again.
+    Conflict,
+    /// 409 of a server-side apply: other managers own the fields. No retry helps.
+    FieldManager {
+        /// Every field in dispute, with its owner.
+        conflicts: Vec<FieldConflict>,
+    },
+    /// 409, or 422 of an apply or a patch: the object of that name is not the one that was meant; it was deleted and
+    /// recreated.
+    UidMismatch,
+    /// 409: the object was deleted while it was being written.
+    Deleted,
+    /// 409: an object of that name exists already.
+    AlreadyExists,
+    /// 404: there is no such object.
+    NotFound,
+    /// 404: the API server does not serve this resource or subresource at all.
+    NotServed,
+    /// 422 of a JSON Patch: a `test` did not hold, or a path does not exist. The server answers both alike.
+    TestFailed,
+    /// 422: the object is not valid.
+    Invalid,
+    /// 403: RBAC or admission refused.
+    Forbidden,
+    /// 401: who asks is not known.
+    Unauthorized,
+    /// 429: too many requests, or an eviction held back by a disruption budget.
+    Throttled {
+        /// How long the server asks to stay away.
+        retry_after: Option<Duration>,
+    },
+    /// The request was not carried out, and may be when repeated: 503, `ServerTimeout`, no connection.
+    Transient {
+        /// How long the server asks to stay away.
+        retry_after: Option<Duration>,
+    },
+    /// No answer, or one that leaves open whether the request was carried out: 504, 502, a broken connection, a time-out.
+    Ambiguous,
+    /// 410: the version asked for is too old to be served.
+    Gone,
+    /// Anything else.
+    Other,
+}
+
+/// One field that a server-side apply may not take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldConflict {
+    /// The field manager that owns it, as the server names it.
+    pub manager: String,
+    /// The field's path, as the server spells it.
+    pub field: String,
+}
+
+impl fmt::Display for FieldConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (owned by {})", self.field, self.manager)
+    }
+}
+
+impl Class {
+    /// The meaning of `error` as the answer to a request of kind `verb`.
+    pub fn of(verb: Verb, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(verb, status),
+            kube::Error::Service(source) => of_transport(source.as_ref()),
+            kube::Error::HyperError(source) => of_transport(source),
+            kube::Error::ReadEvents(source) => of_transport(source),
+            // Everything else failed before the request was sent, or after its answer had arrived.
+            _ => Self::Other,
+        }
+    }
+
+    /// The meaning of `status` as the answer to a request of kind `verb`.
+    pub fn of_status(verb: Verb, status: &Status) -> Self {
+        match status.reason.as_str() {
+            reason::ALREADY_EXISTS => Self::AlreadyExists,
+            reason::SERVER_TIMEOUT | reason::SERVICE_UNAVAILABLE => Self::Transient {
+                retry_after: retry_after(status),
+            },
+            reason::TOO_MANY_REQUESTS => Self::Throttled {
+                retry_after: retry_after(status),
+            },
+            reason::TIMEOUT => Self::Ambiguous,
+            reason::GONE | reason::EXPIRED => Self::Gone,
+            reason::UNAUTHORIZED => Self::Unauthorized,
+            reason::CONFLICT => of_conflict(verb, status),
+            reason::NOT_FOUND => of_not_found(status),
+            reason::INVALID => of_invalid(verb, status),
+            reason::FORBIDDEN => Self::Forbidden,
+            // etcd's own time-outs and leader changes do not tell whether the transaction was committed.
+            reason::INTERNAL_ERROR if status.message.contains("etcdserver: ") => Self::Ambiguous,
+            known if reason::is_known(known) => Self::Other,
+            _ => of_code(verb, status),
+        }
+    }
+
+    /// A stable name for labels: lower case, with underscores.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::FieldManager { .. } => "field_manager",
+            Self::UidMismatch => "uid_mismatch",
+            Self::Deleted => "deleted",
+            Self::AlreadyExists => "already_exists",
+            Self::NotFound => "not_found",
+            Self::NotServed => "not_served",
+            Self::TestFailed => "test_failed",
+            Self::Invalid => "invalid",
+            Self::Forbidden => "forbidden",
+            Self::Unauthorized => "unauthorized",
+            Self::Throttled { .. } => "throttled",
+            Self::Transient { .. } => "transient",
+            Self::Ambiguous => "ambiguous",
+            Self::Gone => "gone",
+            Self::Other => "other",
+        }
+    }
+
+    /// How to pace another attempt, or `None` when another attempt cannot end better.
+    pub const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Conflict | Self::TestFailed => Some(Cause::Conflict),
+            Self::Throttled {
+                retry_after: Some(told),
+            }
+            | Self::Transient {
+                retry_after: Some(told),
+            } => Some(Cause::RetryAfter(*told)),
+            Self::Throttled { retry_after: None }
+            | Self::Transient { retry_after: None }
+            | Self::Ambiguous => Some(Cause::Fault),
+            _ => None,
+        }
+    }
+
+    /// What a person can do about it.
+    pub(crate) const fn advice(&self) -> &'static str {
+        match self {
+            Self::Conflict => "read the object again and decide again",
+            Self::FieldManager { .. } => "leave the field out of the apply, or force it",
+            Self::UidMismatch => "the object was recreated; start over with the new one",
+            Self::Deleted | Self::NotFound => "the object does not exist; stop writing to it",
+            Self::NotServed => "install the CRD, or enable the subresource in it",
+            Self::AlreadyExists => "read the existing object and adopt it, or choose another name",
+            Self::TestFailed => "check that the patched paths exist, then decide again from a fresh read",
+            Self::Invalid => "correct the fields that the source names",
+            Self::Forbidden => "grant the verb in RBAC, or look for an admission policy that refuses it",
+            Self::Unauthorized => "renew the credentials",
+            Self::Throttled { .. } => "send fewer requests, or wait as long as the server asks",
+            Self::Transient { .. } => "try again later",
+            Self::Ambiguous => "the change may have been made; read the object before trying again",
+            Self::Gone => "list again without a resource version",
+            Self::Other => "see the source",
+        }
+    }
+}
+
+/// client-go's `errors.IsConflict`: true for a stale version, but also for a field manager's and a UID's conflict, which
+/// no retry resolves. [`Class::of`] tells them apart.
+///
+/// The reason decides; the code does when Kubernetes does not know the reason. (`Status::is_conflict` of kube 5.0 means
+/// the same, but asks whether `Conflict` itself is a known reason, so that it never looks at the code.)
+pub fn is_conflict(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    status.reason == reason::CONFLICT || (status.code == 409 && !reason::is_known(&status.reason))
+}
+
+/// Whether the API server says that a custom resource's replicas are unset. `GET /scale` then answers 500, with nothing
+/// but this text to tell it from a real fault (measured on v1.36).
+pub(crate) fn is_scale_unset(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 500
+        && status.message.contains("the spec replicas field")
+        && status.message.ends_with("does not exist"))
+}
+
+fn of_conflict(verb: Verb, status: &Status) -> Class {
+    let causes = status
+        .details
+        .as_ref()
+        .map(|details| details.causes.as_slice())
+        .unwrap_or_default();
+    let conflicts: Vec<_> = causes
+        .iter()
+        .filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT)
+        .map(|cause| FieldConflict {
+            manager: quoted(&cause.message),
+            field: cause.field.clone(),
+        })
+        .collect();
+    if !conflicts.is_empty() {
+        return Class::FieldManager { conflicts };
+    }
+    // A 409 without a body says nothing more; a creation can only have met a namesake then, as client-go assumes too.
+    if verb == Verb::Create && status.reason != reason::CONFLICT {
+        return Class::AlreadyExists;
+    }
+    // The server gives these conflicts no reason of their own; the texts are those of v1.36 (update, delete, apply).
+    let message = &status.message;
+    if message.contains("UID in object meta: ") {
+        return if message.ends_with("UID in object meta: ") {
+            Class::Deleted
+        } else {
+            Class::UidMismatch
+        };
+    }
+    if message.contains("the UID in the precondition") {
+        return Class::UidMismatch;
+    }
+    if message.contains("StorageError: invalid object") || message.contains("no existing object was found") {
+        return Class::Deleted;
+    }
+    Class::Conflict
+}
+
+fn of_not_found(status: &Status) -> Class {
+    // Only a status that names something talks about an object; a path that is not served gives none, or plain text.
+    let named = status
+        .details
+        .as_ref()
+        .is_some_and(|details| !details.name.is_empty());
+    if named { Class::NotFound } else { Class::NotServed }
+}
+
+fn of_invalid(verb: Verb, status: &Status) -> Class {
+    let Some(details) = status.details.as_ref() else {
+        return if verb == Verb::JsonPatch {
+            Class::TestFailed
+        } else {
+            Class::Invalid
+        };
+    };
+    // How an apply or a patch that names the UID of a former namesake is answered.
+    if !details.causes.is_empty() && details.causes.iter().all(|cause| cause.field == "metadata.uid") {
+        return Class::UidMismatch;
+    }
+    let explained = !details.causes.is_empty() || !details.name.is_empty() || !details.kind.is_empty();
+    if verb == Verb::JsonPatch && !explained {
+        Class::TestFailed
+    } else {
+        Class::Invalid
+    }
+}
+
+/// For answers without a reason that Kubernetes knows: a proxy's, or plain text.
+fn of_code(verb: Verb, status: &Status) -> Class {
+    match status.code {
+        401 => Class::Unauthorized,
+        403 => Class::Forbidden,
+        404 => of_not_found(status),
+        409 => of_conflict(verb, status),
+        410 => Class::Gone,
+        422 => of_invalid(verb, status),
+        429 => Class::Throttled {
+            retry_after: retry_after(status),
+        },
+        502 | 504 => Class::Ambiguous,
+        503 => Class::Transient {
+            retry_after: retry_after(status),
+        },
+        _ => Class::Other,
+    }
+}
+
+/// A request that never reached the server was not carried out; any other break leaves it open.
+fn of_transport(error: &(dyn StdError + 'static)) -> Class {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        let mut next = error.source();
+        if let Some(io) = error.downcast_ref::<io::Error>() {
+            // An I/O error that wraps another one does not list it as its source, only that one's source.
+            next = io
+                .get_ref()
+                .map(|inner| inner as &(dyn StdError + 'static))
+                .or(next);
+            let unsent = matches!(
+                io.kind(),
+                io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::AddrNotAvailable
+            );
+            if unsent {
+                return Class::Transient { retry_after: None };
+            }
+        }
+        current = next;
+    }
+    Class::Ambiguous
+}
+
+fn retry_after(status: &Status) -> Option<Duration> {
+    let seconds = status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds);
+    (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+}
+
+/// The first quoted word of a message, or all of it.
+fn quoted(message: &str) -> String {
+    message.split('"').nth(1).unwrap_or(message).to_owned()
+}
+
+#[cfg(test)]
+#[path = "classify_tests.rs"]
+mod tests;

@@ -1,0 +1,221 @@
+//! Answers as a real API server (v1.36) gives them, and client-go's own vectors.
+
+use super::*;
+use serde_json::{Value, json};
+
+fn status(value: Value) -> Status {
+    serde_json::from_value(value).unwrap()
+}
+
+fn conflict(message: &str) -> Status {
+    status(json!({
+        "status": "Failure", "reason": "Conflict", "code": 409, "message": message,
+        "details": {"name": "n", "group": "t.dev", "kind": "pools"},
+    }))
+}
+
+/// What kube makes of an answer without a JSON body.
+fn bare(code: u16) -> Status {
+    Status::failure("page", "Failed to parse error data").with_code(code)
+}
+
+#[test]
+fn every_409_has_its_own_meaning() {
+    let stale = "Operation cannot be fulfilled on pools.t.dev \"n\": the object has been modified; please apply your changes to the latest version and try again";
+    let recreated = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: bad, UID in object meta: 0c62";
+    let deleted = "Operation cannot be fulfilled on pools.t.dev \"n\": StorageError: invalid object, Code: 4, Key: /registry/t.dev/pools/default/n, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: 0c62, UID in object meta: ";
+    let delete_uid = "Operation cannot be fulfilled on Pool.t.dev \"n\": the UID in the precondition (bad) does not match the UID in record (0c62). The object might have been deleted and then recreated";
+    let delete_version = "Operation cannot be fulfilled on Pool.t.dev \"n\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (254). The object might have been modified";
+    let apply_missing = "Operation cannot be fulfilled on pools.t.dev \"zz\": uid mismatch: the provided object specified uid abc, and no existing object was found";
+    for (message, class) in [
+        (stale, Class::Conflict),
+        (recreated, Class::UidMismatch),
+        (deleted, Class::Deleted),
+        (delete_uid, Class::UidMismatch),
+        (delete_version, Class::Conflict),
+        (apply_missing, Class::Deleted),
+    ] {
+        assert_eq!(
+            Class::of_status(Verb::Put, &conflict(message)),
+            class,
+            "{message}"
+        );
+    }
+    let exists = status(
+        json!({"reason": "AlreadyExists", "code": 409, "message": "pools.t.dev \"n\" already exists"}),
+    );
+    assert_eq!(Class::of_status(Verb::Create, &exists), Class::AlreadyExists);
+}
+
+#[test]
+fn a_field_managers_conflict_names_manager_and_field() {
+    let answer = status(json!({
+        "reason": "Conflict", "code": 409, "message": "Apply failed with 2 conflicts: …",
+        "details": {"causes": [
+            {"reason": "FieldManagerConflict", "message": "conflict with \"a\" with subresource \"status\"", "field": ".status.msg"},
+            {"reason": "FieldManagerConflict", "message": "conflict with \"kubectl\" using t.dev/v1", "field": ".spec.note"},
+        ]},
+    }));
+    let class = Class::of_status(Verb::Apply, &answer);
+    let Class::FieldManager { conflicts } = &class else {
+        panic!("{class:?}")
+    };
+    let shown: Vec<_> = conflicts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        shown,
+        [".status.msg (owned by a)", ".spec.note (owned by kubectl)"]
+    );
+    assert_eq!(class.cause(), None, "retrying cannot help");
+}
+
+#[test]
+fn a_422_is_a_failed_test_only_after_a_json_patch_and_without_an_explanation() {
+    let rejected = status(json!({
+        "reason": "Invalid", "code": 422, "details": {},
+        "message": "the server rejected our request due to an error in our request",
+    }));
+    assert_eq!(Class::of_status(Verb::JsonPatch, &rejected), Class::TestFailed);
+    assert_eq!(Class::of_status(Verb::Put, &rejected), Class::Invalid);
+    let cel = status(json!({
+        "reason": "Invalid", "code": 422, "message": "Pool.t.dev \"n\" is invalid: spec: Invalid value: too many",
+        "details": {"name": "n", "kind": "Pool", "causes": [{"reason": "FieldValueInvalid", "field": "spec"}]},
+    }));
+    assert_eq!(Class::of_status(Verb::JsonPatch, &cel), Class::Invalid);
+}
+
+#[test]
+fn an_immutable_uid_means_another_object_of_the_same_name() {
+    let answer = |fields: &[&str]| {
+        let causes: Vec<_> = fields
+            .iter()
+            .map(|field| json!({"reason": "FieldValueInvalid", "field": field}))
+            .collect();
+        status(
+            json!({"reason": "Invalid", "code": 422, "details": {"name": "n", "kind": "Pool", "causes": causes}}),
+        )
+    };
+    assert_eq!(
+        Class::of_status(Verb::Apply, &answer(&["metadata.uid", "metadata.uid"])),
+        Class::UidMismatch
+    );
+    assert_eq!(
+        Class::of_status(Verb::Apply, &answer(&["metadata.uid", "spec"])),
+        Class::Invalid
+    );
+}
+
+#[test]
+fn a_404_of_an_object_is_not_a_404_of_the_whole_resource() {
+    let object =
+        status(json!({"reason": "NotFound", "code": 404, "details": {"name": "zz", "kind": "pools"}}));
+    assert_eq!(Class::of_status(Verb::Put, &object), Class::NotFound);
+    let path = status(json!({"reason": "NotFound", "code": 404, "details": {}}));
+    assert_eq!(Class::of_status(Verb::Put, &path), Class::NotServed);
+    assert_eq!(Class::of_status(Verb::Put, &bare(404)), Class::NotServed);
+}
+
+#[test]
+fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
+    let unavailable =
+        status(json!({"reason": "ServiceUnavailable", "code": 503, "details": {"retryAfterSeconds": 1}}));
+    let told = Some(Duration::from_secs(1));
+    assert_eq!(
+        Class::of_status(Verb::Put, &unavailable),
+        Class::Transient { retry_after: told }
+    );
+    let unreachable =
+        status(json!({"reason": "ServerTimeout", "code": 500, "details": {"retryAfterSeconds": 1}}));
+    assert_eq!(
+        Class::of_status(Verb::Put, &unreachable),
+        Class::Transient { retry_after: told }
+    );
+    let throttled = status(json!({"reason": "TooManyRequests", "code": 429}));
+    assert_eq!(
+        Class::of_status(Verb::Put, &throttled),
+        Class::Throttled { retry_after: None }
+    );
+    let timeout = status(json!({"reason": "Timeout", "code": 504}));
+    assert_eq!(Class::of_status(Verb::Put, &timeout), Class::Ambiguous);
+    let etcd =
+        status(json!({"reason": "InternalError", "code": 500, "message": "etcdserver: request timed out"}));
+    assert_eq!(Class::of_status(Verb::Put, &etcd), Class::Ambiguous);
+    let webhook =
+        status(json!({"reason": "InternalError", "code": 500, "message": "failed calling webhook"}));
+    assert_eq!(Class::of_status(Verb::Put, &webhook), Class::Other);
+    for (code, class) in [
+        (502, Class::Ambiguous),
+        (503, Class::Transient { retry_after: None }),
+        (504, Class::Ambiguous),
+        (429, Class::Throttled { retry_after: None }),
+        (401, Class::Unauthorized),
+        (403, Class::Forbidden),
+        (410, Class::Gone),
+        (418, Class::Other),
+    ] {
+        assert_eq!(Class::of_status(Verb::Put, &bare(code)), class, "{code}");
+    }
+}
+
+#[test]
+fn a_refused_connection_was_not_carried_out_but_a_reset_one_may_have_been() {
+    let service = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
+    let refused = Class::of(Verb::Put, &service(io::ErrorKind::ConnectionRefused));
+    assert_eq!(refused, Class::Transient { retry_after: None });
+    for kind in [
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::TimedOut,
+    ] {
+        assert_eq!(Class::of(Verb::Put, &service(kind)), Class::Ambiguous, "{kind}");
+    }
+    let nested = io::Error::other(io::Error::from(io::ErrorKind::ConnectionRefused));
+    let nested = kube::Error::Service(Box::new(nested));
+    assert_eq!(
+        Class::of(Verb::Put, &nested),
+        Class::Transient { retry_after: None }
+    );
+}
+
+#[test]
+fn is_conflict_answers_as_client_go_does() {
+    let is = |status: Status| is_conflict(&kube::Error::Api(status.boxed()));
+    assert!(is(conflict("x")));
+    assert!(
+        is(status(json!({"reason": "Conflict"}))),
+        "the reason alone is enough"
+    );
+    assert!(
+        is(status(json!({"code": 409}))),
+        "so is the code without a known reason"
+    );
+    assert!(is(bare(409)));
+    assert!(!is(status(json!({"reason": "AlreadyExists", "code": 409}))));
+    assert!(
+        !is(status(json!({"reason": "NotFound", "code": 409}))),
+        "a known reason outweighs the code"
+    );
+    assert!(!is(status(json!({"code": 404}))));
+    assert!(!is_conflict(&kube::Error::TlsRequired));
+}
+
+#[test]
+fn a_bare_409_means_already_exists_after_a_creation_only() {
+    assert_eq!(Class::of_status(Verb::Create, &bare(409)), Class::AlreadyExists);
+    assert_eq!(Class::of_status(Verb::Put, &bare(409)), Class::Conflict);
+    assert_eq!(
+        Class::of_status(Verb::Create, &conflict("quota")),
+        Class::Conflict
+    );
+}
+
+#[test]
+fn unset_replicas_are_told_from_a_real_fault() {
+    let error =
+        |message: &str| kube::Error::Api(Status::failure(message, "InternalError").with_code(500).boxed());
+    assert!(is_scale_unset(&error(
+        "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist"
+    )));
+    assert!(!is_scale_unset(&error(
+        "Internal error occurred: the webhook does not exist"
+    )));
+}

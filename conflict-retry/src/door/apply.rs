@@ -1,0 +1,122 @@
+//! Server-side apply: the fields one owns, without reading first. The server merges, so that writers of different fields
+//! never conflict.
+
+use std::marker::PhantomData;
+
+use kube::Api;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::cycle::{self, Exchange, Move};
+use super::{Writable, wire};
+use crate::observe::{Subresource, Verb};
+use crate::options::WriteOptions;
+use crate::outcome::{Outcome, Refusal, WriteError};
+
+/// Applies `body` to an object as the options' field manager: it then owns exactly the fields in `body`.
+///
+/// `body` names `apiVersion` and `kind`, and only the fields that one owns. Fields of other managers with other values
+/// are [`WriteError::FieldManager`], which names them and is never retried; [`WriteOptions::with_force`] takes them.
+/// A missing object is **created**, unless `metadata.uid` is in the body: it is then [`Outcome::Gone`]. A body with
+/// `metadata.resourceVersion` is applied to that version only, else [`Outcome::Conflict`].
+pub async fn apply<K: Writable, B: Serialize + Sync + ?Sized>(
+    api: &Api<K>,
+    name: &str,
+    options: &WriteOptions,
+    body: &B,
+) -> Result<Outcome<K>, WriteError> {
+    send(api, name, Subresource::Main, options, body).await
+}
+
+/// As [`apply`], to `/status`. A missing object is [`Outcome::Gone`]. The server ignores a UID in the body here, so that a
+/// recreated object of the same name cannot be told apart; compare the UID of the answer where it matters.
+pub async fn apply_status<K: Writable, B: Serialize + Sync + ?Sized>(
+    api: &Api<K>,
+    name: &str,
+    options: &WriteOptions,
+    body: &B,
+) -> Result<Outcome<K>, WriteError> {
+    send(api, name, Subresource::Status, options, body).await
+}
+
+async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Subresource,
+    options: &WriteOptions,
+    body: &B,
+) -> Result<Outcome<K>, WriteError> {
+    let body = serde_json::to_value(body).map_err(Refusal::Encode)?;
+    let is_named = |field: &str| {
+        body.get(field)
+            .and_then(Value::as_str)
+            .is_some_and(|text| !text.is_empty())
+    };
+    if !is_named("apiVersion") || !is_named("kind") {
+        return Err(Refusal::Body("of an apply lacks apiVersion or kind; add both").into());
+    }
+    if body.pointer("/metadata/managedFields").is_some() {
+        return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out").into());
+    }
+    cycle::run(
+        &mut Apply {
+            api,
+            name,
+            subresource,
+            options,
+            body,
+            kind: PhantomData,
+        },
+        options,
+        Some(()),
+    )
+    .await
+}
+
+struct Apply<'a, K> {
+    api: &'a Api<K>,
+    name: &'a str,
+    subresource: Subresource,
+    options: &'a WriteOptions,
+    body: Value,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Writable> Exchange for Apply<'_, K> {
+    type Seen = ();
+    type Body = ();
+    type Written = K;
+
+    fn verb(&self) -> Verb {
+        Verb::Apply
+    }
+
+    fn subresource(&self) -> Subresource {
+        self.subresource
+    }
+
+    /// An apply states its goal whole, so that it may be repeated as it is.
+    fn reads(&self) -> bool {
+        false
+    }
+
+    async fn read(&mut self) -> Result<(), kube::Error> {
+        Ok(())
+    }
+
+    fn uid((): &()) -> Option<&str> {
+        None
+    }
+
+    fn version((): &()) -> Option<&str> {
+        None
+    }
+
+    fn decide(&mut self, (): ()) -> Result<Move<(), K>, WriteError> {
+        Ok(Move::Send(()))
+    }
+
+    fn send(&mut self, (): &()) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::apply(self.api, self.name, self.subresource, self.options, &self.body)
+    }
+}

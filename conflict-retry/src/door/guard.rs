@@ -1,0 +1,196 @@
+//! Checks made before anything is sent: a change must not touch what identifies an object, nor what the server would
+//! drop without a word.
+
+use serde_json::{Map, Value};
+
+use super::Writable;
+use crate::observe::Subresource;
+use crate::outcome::Refusal;
+
+/// Fields of `metadata` that say which object, and which version of it, is meant.
+const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
+
+/// Refuses a copy of another object than the one named.
+pub(super) fn named<K: Writable>(object: &K, wanted: &str) -> Result<(), Refusal> {
+    match object.meta().name.as_deref() {
+        Some(found) if found == wanted => Ok(()),
+        found => Err(Refusal::WrongObject {
+            wanted: wanted.to_owned(),
+            found: found.unwrap_or_default().to_owned(),
+        }),
+    }
+}
+
+/// Refuses a write that no version guards.
+pub(super) fn version(version: Option<&str>) -> Result<&str, Refusal> {
+    version
+        .filter(|version| !version.is_empty())
+        .ok_or(Refusal::NoVersion)
+}
+
+/// Whether the change from `before` to `after` changes anything; refused when it changes the identity, or something
+/// that a write to `subresource` drops.
+pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresource) -> Result<bool, Refusal> {
+    let (old, new) = (before.meta(), after.meta());
+    let identity = [
+        old.name == new.name,
+        old.namespace == new.namespace,
+        old.uid == new.uid,
+        old.resource_version == new.resource_version,
+    ];
+    if let Some((field, _)) = IDENTITY.iter().zip(identity).find(|(_, same)| !same) {
+        return Err(Refusal::Identity(field));
+    }
+    let before = serde_json::to_value(before).map_err(Refusal::Encode)?;
+    let after = serde_json::to_value(after).map_err(Refusal::Encode)?;
+    if before == after {
+        return Ok(false);
+    }
+    if subresource == Subresource::Status {
+        let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
+        let (before, after) = (fields(&before), fields(&after));
+        let dropped = after
+            .keys()
+            .chain(before.keys())
+            .find(|field| *field != "status" && before.get(*field) != after.get(*field));
+        if let Some(field) = dropped {
+            return Err(Refusal::Dropped {
+                field: field.clone(),
+                subresource,
+            });
+        }
+    }
+    Ok(true)
+}
+
+/// The patch as an object, refused when it names the identity or something that `subresource` drops.
+pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String, Value>, Refusal> {
+    let Value::Object(fields) = patch else {
+        return Err(Refusal::Body(
+            "of a merge patch is not an object; give the fields to change",
+        ));
+    };
+    if let Some(field) = IDENTITY.iter().find(|field| {
+        fields
+            .get("metadata")
+            .and_then(Value::as_object)
+            .is_some_and(|metadata| metadata.contains_key(**field))
+    }) {
+        return Err(Refusal::Identity(field));
+    }
+    if subresource == Subresource::Status
+        && let Some(field) = fields.keys().find(|field| *field != "status")
+    {
+        return Err(Refusal::Dropped {
+            field: field.clone(),
+            subresource,
+        });
+    }
+    Ok(fields)
+}
+
+/// Whether an RFC 7386 merge of `patch` into `target` would leave `target` as it is.
+pub(super) fn is_noop_merge(target: &Value, patch: &Value) -> bool {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            patch.iter().all(|(key, wanted)| match (target.get(key), wanted) {
+                (None, wanted) => wanted.is_null(),
+                (Some(current), wanted) => is_noop_merge(current, wanted),
+            })
+        }
+        (target, patch) => !patch.is_null() && !patch.is_object() && target == patch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use serde_json::json;
+
+    fn map(value: Value) -> ConfigMap {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_change_of_identity_is_refused_and_named() {
+        let before =
+            map(json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}}));
+        for (field, value) in [
+            ("name", "b"),
+            ("namespace", "m"),
+            ("uid", "v"),
+            ("resourceVersion", "2"),
+        ] {
+            let mut changed_value = serde_json::to_value(&before).unwrap();
+            changed_value["metadata"][field] = json!(value);
+            let refusal = changed(&before, &map(changed_value), Subresource::Main).unwrap_err();
+            assert!(
+                matches!(refusal, Refusal::Identity(named) if named == field),
+                "{field}: {refusal}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_equal_object_is_no_change() {
+        let before = map(json!({"metadata": {"name": "a"}, "data": {"k": "v"}}));
+        assert!(!changed(&before, &before.clone(), Subresource::Main).unwrap());
+    }
+
+    #[test]
+    fn a_status_write_must_not_touch_the_rest() {
+        let before: Pod = serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap();
+        let status: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "status": {"phase": "Running"}}))
+                .unwrap();
+        assert!(changed(&before, &status, Subresource::Status).unwrap());
+        let label: Pod =
+            serde_json::from_value(json!({"metadata": {"name": "a", "labels": {"x": "y"}}})).unwrap();
+        assert!(matches!(
+            changed(&before, &label, Subresource::Status).unwrap_err(),
+            Refusal::Dropped { field, .. } if field == "metadata"
+        ));
+    }
+
+    #[test]
+    fn a_patch_must_not_name_the_version_it_will_be_given() {
+        let with_version = json!({"metadata": {"resourceVersion": "7"}, "spec": {}});
+        assert!(matches!(
+            patch(with_version, Subresource::Main),
+            Err(Refusal::Identity("resourceVersion"))
+        ));
+        assert!(matches!(
+            patch(json!([1]), Subresource::Main),
+            Err(Refusal::Body(_))
+        ));
+        assert!(matches!(
+            patch(json!({"spec": {}}), Subresource::Status),
+            Err(Refusal::Dropped { .. })
+        ));
+    }
+
+    #[test]
+    fn a_merge_that_changes_nothing_is_recognised() {
+        let target = json!({"a": 1, "b": {"c": [1, 2], "d": null}, "e": {}});
+        for noop in [
+            json!({}),
+            json!({"a": 1}),
+            json!({"b": {"c": [1, 2]}}),
+            json!({"zz": null}),
+            json!({"e": {}}),
+        ] {
+            assert!(is_noop_merge(&target, &noop), "{noop}");
+        }
+        for change in [
+            json!({"a": 2}),
+            json!({"a": null}),
+            json!({"b": {"c": [1]}}),
+            json!({"zz": {}}),
+            json!({"a": {}}),
+            json!(3),
+        ] {
+            assert!(!is_noop_merge(&target, &change), "{change}");
+        }
+    }
+}

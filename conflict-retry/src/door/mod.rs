@@ -1,0 +1,37 @@
+//! The front door: the only module that calls kube's write verbs, and the functions built on them.
+//!
+//! `wire` sends single requests; `cycle` is the one loop of reading, deciding, writing and reading again; the other
+//! modules say what is read, decided and sent. Nothing here knows a type of anybody's.
+
+mod apply;
+mod cycle;
+mod guard;
+mod merge;
+mod plain;
+mod scale;
+mod track;
+mod update;
+mod view;
+mod wire;
+
+use std::fmt::Debug;
+
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use self::apply::{apply, apply_status};
+pub use self::merge::merge_patch;
+pub use self::plain::{create, delete, evict, json_patch};
+pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};
+pub use self::update::{Decision, put_once, update, update_status};
+pub use self::view::ScaleView;
+
+/// What an object must be able to do to pass through the front door. Every Kubernetes type does; there is nothing to
+/// implement.
+pub trait Writable: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static {}
+
+impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static> Writable for K {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! Whole-object updates: read, change, PUT with the version that was read.
+
+use kube::Api;
+
+use super::cycle::{self, Exchange, Move};
+use super::{Writable, guard, wire};
+use crate::observe::{Subresource, Verb};
+use crate::options::WriteOptions;
+use crate::outcome::{Outcome, WriteError};
+
+/// What a closure decided after looking at the object, and perhaps changing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Write the changed object (unless nothing changed).
+    Write,
+    /// The goal is met; whatever the closure changed is dropped.
+    Keep,
+    /// Do not write.
+    Abort,
+}
+
+/// Changes an object: applies `mutate` and PUTs the result, again from a fresh live read after each conflict.
+///
+/// `base` is a cached copy to begin with, which saves a read when it is fresh; `None` reads first. `mutate` is called
+/// once per attempt, each time on a fresh copy. It must *decide* from what it sees and state the goal (`replicas = 5`
+/// because of what the object says now), never repeat a value computed elsewhere, and never count (`+= 1`): an attempt
+/// whose answer was lost may have been carried out.
+///
+/// An equal object is not sent. A copy with another name, namespace, UID or resource version is refused before sending.
+/// A vanished or recreated object is [`Outcome::Gone`]. On a kind with a status subresource the server drops changes of
+/// `status` made here: use [`update_status`].
+pub async fn update<K, F>(
+    api: &Api<K>,
+    name: &str,
+    options: &WriteOptions,
+    base: Option<K>,
+    mutate: F,
+) -> Result<Outcome<K>, WriteError>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> Decision + Send,
+{
+    replace(api, name, Subresource::Main, options, base, mutate).await
+}
+
+/// As [`update`], on `/status`: only `status` may change, because the server drops everything else.
+pub async fn update_status<K, F>(
+    api: &Api<K>,
+    name: &str,
+    options: &WriteOptions,
+    base: Option<K>,
+    mutate: F,
+) -> Result<Outcome<K>, WriteError>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> Decision + Send,
+{
+    replace(api, name, Subresource::Status, options, base, mutate).await
+}
+
+/// PUTs `object` once, as it is: what a controller does that leaves the retry to its work queue. A conflict is
+/// [`Outcome::Conflict`]. A copy without a resource version is refused, because for many kinds the server would take it
+/// as "whatever is there now".
+pub async fn put_once<K: Writable>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Subresource,
+    options: &WriteOptions,
+    object: &K,
+) -> Result<Outcome<K>, WriteError> {
+    guard::named(object, name)?;
+    guard::version(object.meta().resource_version.as_deref())?;
+    cycle::once(
+        options,
+        Verb::Put,
+        subresource,
+        wire::put(api, name, subresource, options, object),
+    )
+    .await
+}
+
+async fn replace<K, F>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Subresource,
+    options: &WriteOptions,
+    base: Option<K>,
+    mutate: F,
+) -> Result<Outcome<K>, WriteError>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> Decision + Send,
+{
+    if let Some(base) = &base {
+        guard::named(base, name)?;
+    }
+    cycle::run(
+        &mut Replace {
+            api,
+            name,
+            subresource,
+            options,
+            mutate,
+        },
+        options,
+        base,
+    )
+    .await
+}
+
+struct Replace<'a, K, F> {
+    api: &'a Api<K>,
+    name: &'a str,
+    subresource: Subresource,
+    options: &'a WriteOptions,
+    mutate: F,
+}
+
+impl<K, F> Exchange for Replace<'_, K, F>
+where
+    K: Writable,
+    F: FnMut(&mut K) -> Decision + Send,
+{
+    type Seen = K;
+    type Body = K;
+    type Written = K;
+
+    fn verb(&self) -> Verb {
+        Verb::Put
+    }
+
+    fn subresource(&self) -> Subresource {
+        self.subresource
+    }
+
+    fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        self.api.get(self.name)
+    }
+
+    fn uid(seen: &K) -> Option<&str> {
+        seen.meta().uid.as_deref()
+    }
+
+    fn version(seen: &K) -> Option<&str> {
+        seen.meta().resource_version.as_deref()
+    }
+
+    fn decide(&mut self, seen: K) -> Result<Move<K, K>, WriteError> {
+        let mut changed = seen.clone();
+        match (self.mutate)(&mut changed) {
+            Decision::Abort => return Ok(Move::Abort),
+            Decision::Keep => return Ok(Move::Keep(seen)),
+            Decision::Write => {}
+        }
+        if !guard::changed(&seen, &changed, self.subresource)? {
+            return Ok(Move::Keep(seen));
+        }
+        guard::version(Self::version(&changed))?;
+        Ok(Move::Send(changed))
+    }
+
+    fn send(&mut self, body: &K) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::put(self.api, self.name, self.subresource, self.options, body)
+    }
+}

@@ -1,0 +1,87 @@
+//! Retry on Kubernetes write conflicts without losing a write: client-go's `RetryOnConflict` for Rust, and what its users
+//! really want on top of it.
+//!
+//! Two writers of one object meet in a 409 sooner or later. The answer is to read again, *decide* again and write again,
+//! a bounded number of times; the mistakes are to read from a cache, to repeat the old decision, to retry conflicts that no
+//! retry resolves, and to report success when nothing was written. This crate makes the first easy and the others hard.
+//!
+//! # In five minutes
+//!
+//! Say who you are once, then say what you want. The closure may be called several times, each time with a fresh object:
+//!
+//! ```no_run
+//! use conflict_retry::{Decision, Outcome, WriteOptions, update};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::{Api, Client};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_default().await?);
+//! let options = WriteOptions::new("colour-controller");
+//!
+//! let outcome = update(&maps, "settings", &options, None, |map| {
+//!     map.data.get_or_insert_default().insert("colour".into(), "blue".into());
+//!     Decision::Write
+//! })
+//! .await?;
+//! match outcome {
+//!     Outcome::Written(map) => println!("stored as version {:?}", map.metadata.resource_version),
+//!     Outcome::Unchanged(_) | Outcome::AlreadyDone(_) => println!("it was blue already"),
+//!     Outcome::Gone => println!("there is no such map"),
+//!     // This closure never aborts, and `update` retries conflicts itself.
+//!     Outcome::Aborted | Outcome::Conflict(_) => {}
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Give a cached copy instead of `None` to save the first read; after a conflict the object is read live in any case.
+//!
+//! | you want to | use | conflicts with |
+//! |---|---|---|
+//! | own some fields of a status or an object | [`apply_status`], [`apply`] | other *owners of those fields* only; never retried |
+//! | set a replica count | [`scale`] | other changes *of the count* only |
+//! | change an object depending on what it says | [`update`], [`update_status`] | every other write to the object |
+//! | the same with a small body | [`merge_patch`], [`scale_merge`] | every other write to the object |
+//! | try once and leave the rest to a work queue | [`put_once`], [`scale_put_once`] | handed back as [`Outcome::Conflict`] |
+//! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error says |
+//!
+//! # What it promises
+//!
+//! - `Ok` with an object means that the server acknowledged the write, or that the object said so already.
+//! - A retry decides from a live read. An old decision is never sent twice, a server-side apply excepted: it states its
+//!   whole goal.
+//! - A 409 is not one thing ([`Class`]): a field manager's conflict, a recreated object, a deleted one and an existing one
+//!   are told apart from a stale version, and only that one is retried.
+//! - When an answer is lost (time-out, 504, broken connection) the object is read before anything is repeated, so that one's
+//!   own write is recognised ([`Outcome::AlreadyDone`]).
+//! - A run ends: by attempts, by a deadline, or at once by cancellation ([`RetryPolicy`]). Giving up is an error that carries
+//!   the last conflict and says whether a write may have been carried out.
+//!
+//! # What it asks
+//!
+//! - A closure states a goal; it does not count. `replicas = 5` survives a lost answer, `replicas += 1` does not.
+//! - Build the client with `kube::Config::default_retry = false`. Otherwise kube repeats every write on 429, 503 and 504
+//!   underneath this crate, up to 15 times and without looking: a repeated PUT conflicts with itself, and a blocked eviction
+//!   stalls for minutes.
+//! - There is no magic in a retry. Where a value does not depend on what others wrote, apply it: the server merges, and
+//!   nobody retries at all.
+
+pub mod backoff;
+pub mod classify;
+mod door;
+pub mod observe;
+mod options;
+mod outcome;
+pub mod policy;
+pub mod retry;
+
+pub use backoff::Backoff;
+pub use classify::{Class, FieldConflict, is_conflict};
+pub use door::{
+    Decision, ScaleDecision, ScaleView, Writable, apply, apply_status, create, delete, evict, json_patch,
+    merge_patch, put_once, scale, scale_merge, scale_put, scale_put_once, update, update_status,
+};
+pub use observe::{AttemptEvent, Observer, Subresource, Verb};
+pub use options::WriteOptions;
+pub use outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
+pub use policy::RetryPolicy;
+pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};

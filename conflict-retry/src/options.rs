@@ -1,0 +1,125 @@
+//! What every write through the front door is told: who writes, how long to try, who listens.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{PatchParams, PostParams};
+use tokio_util::sync::CancellationToken;
+
+use crate::observe::{Observer, Silent};
+use crate::policy::RetryPolicy;
+
+/// How long one request may take. Our own bound: half the default policy's deadline, so that a lost answer leaves time to
+/// look up what became of it, and well below the 34 s after which the API server itself ends a mutating request. kube's
+/// client has no bound on responses.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Who writes, how long to try, who listens. Cheap to clone; keep one per controller.
+#[derive(Clone)]
+pub struct WriteOptions {
+    field_manager: String,
+    policy: RetryPolicy,
+    attempt_timeout: Duration,
+    force: bool,
+    observer: Arc<dyn Observer>,
+}
+
+impl WriteOptions {
+    /// Writes as `field_manager` (at most 128 characters, printable: `metadata.managedFields` names it), with the default
+    /// policy and 5 s per request.
+    pub fn new(field_manager: impl Into<String>) -> Self {
+        Self {
+            field_manager: field_manager.into(),
+            policy: RetryPolicy::default(),
+            attempt_timeout: ATTEMPT_TIMEOUT,
+            force: false,
+            observer: Arc::new(Silent),
+        }
+    }
+
+    /// How long and how fast to try.
+    #[must_use]
+    pub fn with_policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Stops as soon as `token` is cancelled.
+    #[must_use]
+    pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
+        self.policy = self.policy.with_cancellation(token);
+        self
+    }
+
+    /// How long one request may take before its outcome counts as unknown. Keep it well below the policy's deadline: after
+    /// a lost answer the object is read to find out, for which there must be time.
+    #[must_use]
+    pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = timeout;
+        self
+    }
+
+    /// Server-side apply takes fields from other managers instead of failing. Other writes do not know force.
+    #[must_use]
+    pub fn with_force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Who hears of each request.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// The name that `metadata.managedFields` shows.
+    pub fn field_manager(&self) -> &str {
+        &self.field_manager
+    }
+
+    pub(crate) fn policy(&self) -> &RetryPolicy {
+        &self.policy
+    }
+
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        self.attempt_timeout
+    }
+
+    pub(crate) fn observer(&self) -> &dyn Observer {
+        self.observer.as_ref()
+    }
+
+    pub(crate) fn post_params(&self) -> PostParams {
+        PostParams {
+            field_manager: Some(self.field_manager.clone()),
+            ..PostParams::default()
+        }
+    }
+
+    pub(crate) fn patch_params(&self) -> PatchParams {
+        PatchParams {
+            field_manager: Some(self.field_manager.clone()),
+            ..PatchParams::default()
+        }
+    }
+
+    pub(crate) fn apply_params(&self) -> PatchParams {
+        PatchParams {
+            force: self.force,
+            ..self.patch_params()
+        }
+    }
+}
+
+impl fmt::Debug for WriteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteOptions")
+            .field("field_manager", &self.field_manager)
+            .field("policy", &self.policy)
+            .field("attempt_timeout", &self.attempt_timeout)
+            .field("force", &self.force)
+            .finish_non_exhaustive()
+    }
+}

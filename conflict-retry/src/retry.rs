@@ -1,0 +1,171 @@
+//! client-go's `RetryOnConflict`: call an operation again for as long as it reports a conflict.
+//!
+//! The operation reads, decides and writes; this module only calls, waits and counts. The front door
+//! ([`crate::update`] and its siblings) does the reading and writing as well, and is what most callers want.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::classify;
+use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
+
+/// An error that may mean "somebody else wrote first".
+///
+/// Implement it for an error type of your own that wraps `kube::Error`, so that wrapping does not hide a conflict.
+pub trait MaybeConflict {
+    /// Whether reading again and deciding again may succeed.
+    fn is_conflict(&self) -> bool;
+}
+
+impl MaybeConflict for kube::Error {
+    /// As client-go's `errors.IsConflict`, which also is true for conflicts that no retry resolves.
+    fn is_conflict(&self) -> bool {
+        classify::is_conflict(self)
+    }
+}
+
+/// Why [`retry_on_conflict`] has no result. Whatever the reason, nothing was acknowledged.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetryError<E> {
+    /// The operation failed of something other than a conflict; it was not retried.
+    #[error("the operation failed")]
+    Op(#[source] E),
+    /// Every allowed attempt ended in a conflict.
+    #[error("gave up after {attempts} conflicting attempts in {elapsed:?}; requeue, or allow more attempts")]
+    Exhausted {
+        /// Attempts made.
+        attempts: u32,
+        /// Time since the first one began.
+        elapsed: Duration,
+        /// The last conflict.
+        #[source]
+        last: E,
+    },
+    /// There was no time left for another attempt.
+    #[error("gave up at the deadline after {attempts} attempts in {elapsed:?}; requeue, or allow more time")]
+    DeadlineExceeded {
+        /// Attempts made.
+        attempts: u32,
+        /// Time since the first one began.
+        elapsed: Duration,
+        /// The last conflict; `None` when the deadline forbade even the first attempt.
+        #[source]
+        last: Option<E>,
+    },
+    /// The policy's token was cancelled. An attempt under way was dropped: whether it wrote is not known.
+    #[error("cancelled after {attempts} conflicting attempts; read the object before relying on its state")]
+    Cancelled {
+        /// Attempts that ended in a conflict before.
+        attempts: u32,
+        /// The last conflict, if there was one.
+        #[source]
+        last: Option<E>,
+    },
+}
+
+impl<E> RetryError<E> {
+    /// The operation's own error, if there is one: what client-go would have returned.
+    pub fn into_inner(self) -> Option<E> {
+        match self {
+            Self::Op(error) | Self::Exhausted { last: error, .. } => Some(error),
+            Self::DeadlineExceeded { last, .. } | Self::Cancelled { last, .. } => last,
+        }
+    }
+}
+
+/// Calls `op` until it succeeds, fails of something other than a conflict, or the policy ends.
+///
+/// `op` must read the object afresh each time it is called: a cached copy only repeats the conflict. It must also decide
+/// afresh; writing a value computed earlier is a lost update with extra steps.
+///
+/// ```no_run
+/// use conflict_retry::{RetryPolicy, retry_on_conflict};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # async fn example(maps: kube::Api<ConfigMap>) -> Result<(), conflict_retry::RetryError<kube::Error>> {
+/// let read = retry_on_conflict(&RetryPolicy::default(), || async {
+///     let fresh = maps.get("settings").await?;
+///     // … change `fresh` and write it back with its resourceVersion …
+///     Ok::<_, kube::Error>(fresh)
+/// })
+/// .await?;
+/// # Ok(()) }
+/// ```
+pub async fn retry_on_conflict<T, E, F, Fut>(policy: &RetryPolicy, op: F) -> Result<T, RetryError<E>>
+where
+    E: MaybeConflict,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    retry_if(policy, E::is_conflict, rand::random::<f64>, op).await
+}
+
+/// As [`retry_on_conflict`], with the classifier and the source of randomness (uniform in `[0, 1)`) as arguments.
+pub async fn retry_if<T, E, C, R, F, Fut>(
+    policy: &RetryPolicy,
+    is_conflict: C,
+    mut random: R,
+    mut op: F,
+) -> Result<T, RetryError<E>>
+where
+    C: Fn(&E) -> bool,
+    R: FnMut() -> f64,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let cancel = policy.cancellation();
+    let start = Instant::now();
+    let mut attempts = policy.attempts();
+    let mut last = None;
+    if !policy.may_start() {
+        return Err(RetryError::DeadlineExceeded {
+            attempts: 0,
+            elapsed: Duration::ZERO,
+            last,
+        });
+    }
+    loop {
+        let answer = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(RetryError::Cancelled { attempts: attempts.made(), last }),
+            // Inside an async block, `op` is not even called when the token is cancelled already.
+            answer = async { op().await } => answer,
+        };
+        let error = match answer {
+            Ok(value) => return Ok(value),
+            Err(error) if is_conflict(&error) => error,
+            Err(error) => return Err(RetryError::Op(error)),
+        };
+        let elapsed = start.elapsed();
+        let delay = match attempts.next(elapsed, Cause::Conflict, &mut random) {
+            Next::RetryAfter(delay) => delay,
+            Next::GiveUp(GiveUp::Attempts) => {
+                return Err(RetryError::Exhausted {
+                    attempts: attempts.made(),
+                    elapsed,
+                    last: error,
+                });
+            }
+            Next::GiveUp(GiveUp::Deadline) => {
+                let attempts = attempts.made();
+                return Err(RetryError::DeadlineExceeded {
+                    attempts,
+                    elapsed,
+                    last: Some(error),
+                });
+            }
+        };
+        tracing::debug!(attempt = attempts.made(), ?delay, "conflict; trying again");
+        last = Some(error);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(RetryError::Cancelled { attempts: attempts.made(), last }),
+            () = tokio::time::sleep(delay) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "retry_tests.rs"]
+mod tests;

@@ -1,0 +1,269 @@
+//! A Kubernetes cluster for a test or a demo: a control plane of our own, or one that was named explicitly.
+//!
+//! It must not know Tandem: CRDs, charts and operators are put into it by others.
+
+mod commands;
+mod detached;
+mod identity;
+mod namespace;
+mod private;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::audit::AuditLog;
+use crate::control_plane::locate::{Source, locate};
+use crate::control_plane::toolbox::{Tool, Toolbox};
+use crate::lifeline::Lifeline;
+
+pub use detached::Detached;
+pub use namespace::TestNamespace;
+use private::Private;
+
+/// Keeps the directory of a private control plane, logs included, when set to anything: for looking into a failure.
+pub const KEEP_VARIABLE: &str = "TANDEM_KEEP";
+
+/// What a cluster should be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it comes from; `None` asks the environment ([`locate`]).
+    pub source: Option<Source>,
+    /// Whether kube-scheduler runs (private only).
+    pub scheduler: bool,
+    /// Whether kube-controller-manager runs (private only).
+    pub controller_manager: bool,
+    /// Whether kwok plays the kubelets of nodes annotated `kwok.x-k8s.io/node: fake` (private only).
+    pub kwok: bool,
+    /// Further flags of the API server (private only).
+    pub api_server_flags: Vec<String>,
+    /// Where programs are looked for.
+    pub toolbox: Toolbox,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            source: None,
+            scheduler: true,
+            controller_manager: true,
+            kwok: true,
+            api_server_flags: Vec::new(),
+            toolbox: Toolbox::from_environment(),
+        }
+    }
+}
+
+impl Options {
+    /// A control plane of our own, whatever the environment says: for tests that look at its audit log or stop it.
+    pub fn private() -> Self {
+        Self {
+            source: Some(Source::Private),
+            ..Self::default()
+        }
+    }
+
+    /// Only etcd and the API server: enough for conflicts, and quick.
+    pub fn api_only() -> Self {
+        Self {
+            scheduler: false,
+            controller_manager: false,
+            kwok: false,
+            ..Self::private()
+        }
+    }
+}
+
+/// A running cluster. Dropping it ends what it started.
+pub struct Cluster {
+    kubeconfig: PathBuf,
+    toolbox: Toolbox,
+    backing: Backing,
+}
+
+enum Backing {
+    /// Somebody else's; the directory is for our own files.
+    Foreign(TempDir),
+    Private(Private),
+    /// Left running by an earlier process; the connection shows that it lives.
+    Attached {
+        root: PathBuf,
+        _connection: Lifeline,
+    },
+}
+
+impl Cluster {
+    /// Starts a control plane, or connects to the cluster that was named, and returns when it is ready.
+    ///
+    /// # Errors
+    /// With a message that says what to do: nothing to build with, a program that ended (with its log's end), a
+    /// cluster that does not answer.
+    pub async fn start(options: Options) -> Result<Self> {
+        let source = match &options.source {
+            Some(source) => source.clone(),
+            None => locate(None, |name| std::env::var_os(name))?,
+        };
+        match source {
+            Source::Private => {
+                let toolbox = options.toolbox.clone();
+                let private = Private::start(&options).await?;
+                Ok(Self {
+                    kubeconfig: private.kubeconfig(),
+                    toolbox,
+                    backing: Backing::Private(private),
+                })
+            }
+            Source::Foreign(kubeconfig) => {
+                let directory = tempfile::Builder::new().prefix("tandem-").tempdir()?;
+                let answer = client_of(&kubeconfig).await?.apiserver_version().await;
+                answer.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
+                Ok(Self {
+                    kubeconfig,
+                    toolbox: options.toolbox,
+                    backing: Backing::Foreign(directory),
+                })
+            }
+        }
+    }
+
+    /// The one cluster of a test binary, started by whoever asks first. It ends with the process, however that ends.
+    /// A [`Client`] belongs to the Tokio runtime it was made on, so each test makes its own.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn shared() -> Result<&'static Self> {
+        static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+        SHARED.get_or_try_init(|| Self::start(Options::default())).await
+    }
+
+    /// A client that may do everything and never repeats a request by itself: what a test counts must be what it sent.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client(&self) -> Result<Client> {
+        client_of(&self.kubeconfig).await
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Whether the control plane is our own: only then is there an audit log, and can it be stopped.
+    pub fn is_embedded(&self) -> bool {
+        !matches!(self.backing, Backing::Foreign(_))
+    }
+
+    /// What the API server wrote down; `None` on somebody else's cluster.
+    pub fn audit_log(&self) -> Option<AuditLog> {
+        match &self.backing {
+            Backing::Foreign(_) => None,
+            Backing::Private(_) | Backing::Attached { .. } => {
+                Some(AuditLog::new(self.root().join("audit.log")))
+            }
+        }
+    }
+
+    /// A directory for the run's own files; it is removed with the cluster.
+    pub fn root(&self) -> &Path {
+        match &self.backing {
+            Backing::Foreign(directory) => directory.path(),
+            Backing::Private(private) => private.layout().root(),
+            Backing::Attached { root, _connection } => root,
+        }
+    }
+
+    /// How long the start took, for a control plane of our own that this process started.
+    pub fn startup(&self) -> Option<Duration> {
+        match &self.backing {
+            Backing::Private(private) => Some(private.startup()),
+            Backing::Foreign(_) | Backing::Attached { .. } => None,
+        }
+    }
+
+    /// The process ids of the control plane's programs, by name, for those this process started.
+    pub fn pids(&self) -> Vec<(String, u32)> {
+        match &self.backing {
+            Backing::Private(private) => private.pids(),
+            Backing::Foreign(_) | Backing::Attached { .. } => Vec::new(),
+        }
+    }
+
+    /// Checks that every program of the control plane still runs.
+    ///
+    /// # Errors
+    /// When one has ended: says how, with the end of its log.
+    pub fn check_alive(&self) -> Result<()> {
+        match &self.backing {
+            Backing::Private(private) => private.check_alive(),
+            Backing::Foreign(_) | Backing::Attached { .. } => Ok(()),
+        }
+    }
+
+    /// Stops the API server. etcd goes on, so nothing is lost.
+    ///
+    /// # Errors
+    /// On a cluster that this process did not start.
+    pub async fn stop_api_server(&self) -> Result<()> {
+        self.private()?.stop_api_server().await
+    }
+
+    /// Starts the API server again, on the same port, and waits until it is ready.
+    ///
+    /// # Errors
+    /// On a cluster that this process did not start, or when it does not become ready.
+    pub async fn start_api_server(&self) -> Result<()> {
+        self.private()?.start_api_server().await
+    }
+
+    /// Stops the API server and starts it again.
+    ///
+    /// # Errors
+    /// As [`Cluster::start_api_server`].
+    pub async fn restart_api_server(&self) -> Result<()> {
+        self.stop_api_server().await?;
+        self.start_api_server().await
+    }
+
+    /// Ends what this process started and waits until it is gone. Dropping does the same, but cannot say what failed.
+    ///
+    /// # Errors
+    /// When something could not be ended in time.
+    pub async fn stop(self) -> Result<()> {
+        match self.backing {
+            Backing::Private(private) => tokio::task::spawn_blocking(move || private.close()).await?,
+            Backing::Foreign(_) | Backing::Attached { .. } => Ok(()),
+        }
+    }
+
+    /// Whether somebody creates default service accounts here; on somebody else's cluster that is taken for granted.
+    fn has_controllers(&self) -> bool {
+        match &self.backing {
+            Backing::Private(private) => private.runs(Tool::ControllerManager),
+            Backing::Foreign(_) | Backing::Attached { .. } => true,
+        }
+    }
+
+    fn private(&self) -> Result<&Private> {
+        match &self.backing {
+            Backing::Private(private) => Ok(private),
+            Backing::Foreign(_) => bail!("somebody else's API server is not ours to stop"),
+            Backing::Attached { .. } => bail!("the control plane was started by another process"),
+        }
+    }
+}
+
+async fn client_of(kubeconfig: &Path) -> Result<Client> {
+    let read = Kubeconfig::read_from(kubeconfig)
+        .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
+    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+        .await
+        .with_context(|| format!("cannot use the kubeconfig {}", kubeconfig.display()))?;
+    config.default_retry = false;
+    Client::try_from(config).context("cannot make a client")
+}

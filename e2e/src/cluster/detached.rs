@@ -1,0 +1,119 @@
+//! A control plane that stays when the command that started it ends (`cargo xtask dev up`), and is found again by the
+//! next one.
+//!
+//! It is reached through its lifeline's socket and never by process id, which could belong to another process by now.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::private::Private;
+use super::{Backing, Cluster, Options};
+use crate::control_plane::layout::write;
+use crate::control_plane::toolbox::Toolbox;
+use crate::lifeline::Lifeline;
+
+/// What is known about a detached control plane; kept as `state.json` in the directory given to
+/// [`Cluster::start_detached`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detached {
+    /// The directory of the control plane, logs included. It is removed when the control plane ends.
+    pub root: PathBuf,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The programs and their process ids, for people to look at.
+    pub pids: Vec<(String, u32)>,
+}
+
+impl Cluster {
+    /// Starts a control plane that outlives this process and writes down in `directory` where it is.
+    ///
+    /// # Errors
+    /// When one runs from there already, or as [`Cluster::start`].
+    pub async fn start_detached(directory: &Path, options: Options) -> Result<Detached> {
+        if let Some(running) = Self::detached(directory)? {
+            bail!(
+                "a control plane runs already: its kubeconfig is {}",
+                running.kubeconfig.display()
+            );
+        }
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        let log = directory.join("lifeline.log");
+        let started = Private::start_with(&options, &|root| {
+            Lifeline::spawn_detached(&socket(root), root, &log)
+        })
+        .await?;
+        let state = Detached {
+            root: started.layout().root().to_owned(),
+            kubeconfig: started.kubeconfig(),
+            pids: started.pids(),
+        };
+        match write(&state_file(directory), &serde_json::to_string_pretty(&state)?) {
+            Ok(()) => Ok(state),
+            Err(error) => {
+                // Nobody could find it again.
+                started.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The control plane that was started from `directory`, or `None` when none runs.
+    ///
+    /// # Errors
+    /// When its state file is damaged.
+    pub fn detached(directory: &Path) -> Result<Option<Detached>> {
+        let path = state_file(directory);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            return Ok(None);
+        };
+        let state: Detached =
+            serde_json::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Lifeline::connect(&socket(&state.root)).is_ok().then_some(state))
+    }
+
+    /// Uses the control plane that was started from `directory`. Dropping the result leaves it running.
+    ///
+    /// # Errors
+    /// When none runs.
+    pub fn attach(directory: &Path) -> Result<Self> {
+        let running = Self::detached(directory)?;
+        let state = running.with_context(|| format!("no control plane runs from {}", directory.display()))?;
+        let connection = Lifeline::connect(&socket(&state.root))?;
+        Ok(Self {
+            kubeconfig: state.kubeconfig,
+            toolbox: Toolbox::from_environment(),
+            backing: Backing::Attached {
+                root: state.root,
+                _connection: connection,
+            },
+        })
+    }
+
+    /// Ends the control plane that was started from `directory`. Says whether there was one.
+    ///
+    /// # Errors
+    /// When it could not be ended in time.
+    pub fn stop_detached(directory: &Path) -> Result<bool> {
+        let running = Self::detached(directory)?;
+        if let Some(state) = &running {
+            Lifeline::connect(&socket(&state.root))?.close()?;
+        }
+        for left in [state_file(directory), directory.join("lifeline.log")] {
+            // Absent when nothing was started.
+            std::fs::remove_file(left).ok();
+        }
+        Ok(running.is_some())
+    }
+}
+
+fn state_file(directory: &Path) -> PathBuf {
+    directory.join("state.json")
+}
+
+/// Inside the control plane's directory, which only its owner may enter: who can talk to a lifeline can start programs.
+fn socket(root: &Path) -> PathBuf {
+    root.join("lifeline.sock")
+}

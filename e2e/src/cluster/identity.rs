@@ -1,0 +1,62 @@
+//! Kubeconfigs for other identities than the administrator: what an operator runs under in the cluster.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a request for a token is a create, but changes no object"
+)]
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::Kubeconfig;
+use kube::{Api, Client};
+
+use super::{Cluster, client_of};
+use crate::control_plane::layout::write;
+use crate::control_plane::pki::kubeconfig_with_token;
+
+/// Longer than any run: a token here is not renewed by a kubelet.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+impl Cluster {
+    /// Writes a kubeconfig with a token of the service account `namespace/name`, which must exist: exactly the rights
+    /// that a pod under this account would have.
+    ///
+    /// # Errors
+    /// When the account does not exist or the API server issues no token.
+    pub async fn kubeconfig_for_service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client().await?, namespace);
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let issued: TokenRequest = accounts
+            .create_subresource("token", name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("no token for the service account {namespace}/{name}"))?;
+        let token = issued.status.and_then(|status| status.token);
+        let token = token.context("the API server answered without a token")?;
+        let base = Kubeconfig::read_from(&self.kubeconfig)?;
+        let user = format!("{namespace}-{name}");
+        let path = self.root().join(format!("serviceaccount-{user}.kubeconfig"));
+        write(
+            &path,
+            &serde_saphyr::to_string(&kubeconfig_with_token(&base, &user, token)?)?,
+        )?;
+        Ok(path)
+    }
+
+    /// A client with exactly the rights of a service account; like [`Cluster::client`] it never repeats a request.
+    ///
+    /// # Errors
+    /// As [`Cluster::kubeconfig_for_service_account`].
+    pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
+        client_of(&self.kubeconfig_for_service_account(namespace, name).await?).await
+    }
+}

@@ -1,0 +1,199 @@
+//! A control plane of our own: starts its programs in order, restarts the API server, and ends with its lifeline.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tokio::time::Instant;
+
+use super::{KEEP_VARIABLE, Options, client_of};
+use crate::control_plane::components::Components;
+use crate::control_plane::go::tell;
+use crate::control_plane::layout::Layout;
+use crate::control_plane::pki::{Identity, write_identities};
+use crate::control_plane::ports::{Ports, was_taken};
+use crate::control_plane::ready;
+use crate::control_plane::toolbox::{Executable, Tool};
+use crate::lifeline::{Lifeline, Running, lock};
+
+/// How often a start is tried when somebody else takes a port between its choice and its use.
+const PORT_ATTEMPTS: u32 = 3;
+/// How long an API server may take to finish the requests it has.
+const API_SERVER_STOP: Duration = Duration::from_secs(20);
+
+/// The running programs.
+pub(super) struct Private {
+    layout: Layout,
+    lifeline: Lifeline,
+    programs: Mutex<BTreeMap<Tool, Running>>,
+    startup: Duration,
+}
+
+/// How a lifeline for the control plane in a directory is made.
+pub(super) type MakeLifeline<'a> = &'a (dyn Fn(&Path) -> Result<Lifeline> + Sync);
+
+impl Private {
+    pub(super) async fn start(options: &Options) -> Result<Self> {
+        let keep = std::env::var_os(KEEP_VARIABLE).is_some();
+        Self::start_with(options, &|root| {
+            if keep {
+                tell(&format!(
+                    "{KEEP_VARIABLE} is set: logs stay in {}",
+                    root.display()
+                ));
+            }
+            Lifeline::spawn((!keep).then_some(root))
+        })
+        .await
+    }
+
+    pub(super) async fn start_with(options: &Options, lifeline: MakeLifeline<'_>) -> Result<Self> {
+        let wanted: Vec<Tool> = [
+            (Tool::Etcd, true),
+            (Tool::ApiServer, true),
+            (Tool::ControllerManager, options.controller_manager),
+            (Tool::Scheduler, options.scheduler),
+            (Tool::Kwok, options.kwok),
+        ]
+        .into_iter()
+        .filter_map(|(tool, wanted)| wanted.then_some(tool))
+        .collect();
+        let executables = options.toolbox.find(&wanted).await?;
+        let tools: Vec<(Tool, Executable)> = wanted.into_iter().zip(executables).collect();
+        let mut attempt = 1;
+        loop {
+            match Self::try_start(options, &tools, lifeline).await {
+                Err(error) if was_taken(&format!("{error:#}")) && attempt < PORT_ATTEMPTS => attempt += 1,
+                Err(error) if was_taken(&format!("{error:#}")) => {
+                    return Err(error.context(format!(
+                        "the control plane's ports were taken by others {PORT_ATTEMPTS} times in a row: \
+                         something on this machine opens ports very fast"
+                    )));
+                }
+                done => return done.context("the control plane did not start"),
+            }
+        }
+    }
+
+    async fn try_start(
+        options: &Options,
+        tools: &[(Tool, Executable)],
+        lifeline: MakeLifeline<'_>,
+    ) -> Result<Self> {
+        let began = Instant::now();
+        let directory = tempfile::Builder::new()
+            .prefix("tandem-")
+            .tempdir()
+            .context("no private directory")?;
+        let layout = Layout::create(directory.path())?;
+        let ports = Ports::free()?;
+        write_identities(&layout, ports.api_server)?;
+        let lifeline = lifeline(layout.root())?;
+        // From here on the directory is the lifeline's to remove.
+        let _ = directory.keep();
+        let components = Components {
+            layout: layout.clone(),
+            ports,
+            api_server_flags: options.api_server_flags.clone(),
+        };
+        match bring_up(&components, tools, &lifeline).await {
+            Ok(programs) => Ok(Self {
+                layout,
+                lifeline,
+                programs: Mutex::new(programs),
+                startup: began.elapsed(),
+            }),
+            Err(error) => {
+                // Said, because a lifeline that is detached does not end with its connection.
+                lifeline.close().context(format!("after {error:#}"))?;
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.layout.kubeconfig(Identity::Admin.file())
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(super) fn startup(&self) -> Duration {
+        self.startup
+    }
+
+    pub(super) fn pids(&self) -> Vec<(String, u32)> {
+        self.programs()
+            .into_iter()
+            .map(|program| (program.spec.name, program.pid))
+            .collect()
+    }
+
+    pub(super) fn runs(&self, tool: Tool) -> bool {
+        lock(&self.programs).contains_key(&tool)
+    }
+
+    pub(super) fn check_alive(&self) -> Result<()> {
+        ready::alive(&self.programs())
+    }
+
+    pub(super) async fn stop_api_server(&self) -> Result<()> {
+        self.api_server()?.stop(API_SERVER_STOP).await.map(|_| ())
+    }
+
+    pub(super) async fn start_api_server(&self) -> Result<()> {
+        let stopped = self.api_server()?;
+        if stopped.exit().is_some() {
+            let started = self.lifeline.start(stopped.spec).await?;
+            lock(&self.programs).insert(Tool::ApiServer, started);
+        }
+        ready::api_server(&client_of(&self.kubeconfig()).await?, &self.programs()).await
+    }
+
+    fn api_server(&self) -> Result<Running> {
+        lock(&self.programs)
+            .get(&Tool::ApiServer)
+            .cloned()
+            .context("there is no API server")
+    }
+
+    fn programs(&self) -> Vec<Running> {
+        lock(&self.programs).values().cloned().collect()
+    }
+
+    pub(super) fn close(&self) -> Result<()> {
+        self.lifeline.close()
+    }
+}
+
+/// Starts the store and the API server, then whatever needs them.
+async fn bring_up(
+    components: &Components,
+    tools: &[(Tool, Executable)],
+    lifeline: &Lifeline,
+) -> Result<BTreeMap<Tool, Running>> {
+    let (first, rest): (Vec<_>, Vec<_>) = tools
+        .iter()
+        .partition(|(tool, _)| matches!(tool, Tool::Etcd | Tool::ApiServer));
+    let mut programs = BTreeMap::new();
+    for (tool, executable) in first {
+        programs.insert(*tool, lifeline.start(components.spec(*tool, executable)).await?);
+    }
+    let client = client_of(&components.layout.kubeconfig(Identity::Admin.file())).await?;
+    ready::api_server(&client, &running(&programs)).await?;
+    for (tool, executable) in rest {
+        programs.insert(*tool, lifeline.start(components.spec(*tool, executable)).await?);
+    }
+    if programs.contains_key(&Tool::ControllerManager) {
+        ready::controllers(&client, &running(&programs)).await?;
+    }
+    ready::alive(&running(&programs))?;
+    Ok(programs)
+}
+
+fn running(programs: &BTreeMap<Tool, Running>) -> Vec<Running> {
+    programs.values().cloned().collect()
+}

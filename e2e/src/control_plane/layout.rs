@@ -1,0 +1,97 @@
+//! Where each file of a private control plane is, below its one directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::toolbox::Tool;
+
+/// Our simulated nodes' behaviour.
+const STAGES: [&str; 2] = [
+    include_str!("../../control-plane/stages/node.yaml"),
+    include_str!("../../control-plane/stages/pod.yaml"),
+];
+const AUDIT_POLICY: &str = include_str!("../../control-plane/audit-policy.yaml");
+
+/// The directory of a control plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// Creates the directories and the configuration files in `root`.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn create(root: &Path) -> Result<Self> {
+        let layout = Self::existing(root);
+        for directory in ["etcd", "logs", "pki", "kubeconfig", "home"] {
+            let path = root.join(directory);
+            std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        }
+        write(&layout.audit_policy(), AUDIT_POLICY)?;
+        write(&layout.stages(), &STAGES.join("---\n"))?;
+        Ok(layout)
+    }
+
+    /// The layout of a directory that exists.
+    pub fn existing(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// etcd's data.
+    pub fn etcd_data(&self) -> PathBuf {
+        self.root.join("etcd")
+    }
+
+    /// A file of the public key infrastructure.
+    pub fn pki(&self, name: &str) -> PathBuf {
+        self.root.join("pki").join(name)
+    }
+
+    /// The kubeconfig of one identity.
+    pub fn kubeconfig(&self, identity: &str) -> PathBuf {
+        self.root.join("kubeconfig").join(identity)
+    }
+
+    /// A program's log.
+    pub fn log(&self, tool: Tool) -> PathBuf {
+        self.root.join("logs").join(format!("{}.log", tool.name()))
+    }
+
+    /// What the API server writes down about every request.
+    pub fn audit_log(&self) -> PathBuf {
+        self.root.join("audit.log")
+    }
+
+    /// Which requests it writes down, and how much of them.
+    pub fn audit_policy(&self) -> PathBuf {
+        self.root.join("audit-policy.yaml")
+    }
+
+    /// kwok's configuration.
+    pub fn stages(&self) -> PathBuf {
+        self.root.join("stages.yaml")
+    }
+
+    /// Stands in for the user's home where a program would leave caches and settings.
+    pub fn home(&self) -> PathBuf {
+        self.root.join("home")
+    }
+}
+
+/// Writes a file, naming it in the error.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(path: &Path, contents: &str) -> Result<()> {
+    std::fs::write(path, contents).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,336 @@
+//! Finds each program of the control plane: in `KUBEBUILDER_ASSETS` if it is there, else built once from the Go module
+//! in `e2e/control-plane` and kept in Cargo's target directory.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::go::{Go, KUBERNETES_VERSION, tell};
+
+/// Names a directory with envtest's programs.
+pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+/// Length of the name of a directory of built programs.
+const KEY_DIGITS: usize = 16;
+
+/// The multi-call binary.
+const MULTI_CALL: &str = "control-plane";
+
+/// A program of the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tool {
+    /// The store.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// Built-in controllers: service accounts, Deployments, garbage collection, disruption budgets.
+    ControllerManager,
+    /// The scheduler.
+    Scheduler,
+    /// Plays the kubelets of simulated nodes.
+    Kwok,
+    /// The command line client.
+    Kubectl,
+    /// Installs charts.
+    Helm,
+}
+
+impl Tool {
+    const ALL: [Self; 7] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+        Self::Kubectl,
+        Self::Helm,
+    ];
+
+    /// The program's upstream name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+            Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+        }
+    }
+
+    /// The binary it is in, and the Go package that makes it.
+    const fn built_as(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Scheduler => (MULTI_CALL, "."),
+            Self::Kwok => ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+            Self::Kubectl => ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+            Self::Helm => ("helm", "helm.sh/helm/v4/cmd/helm"),
+        }
+    }
+}
+
+/// How to call a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executable {
+    /// The binary.
+    pub path: PathBuf,
+    /// What comes before the tool's own arguments.
+    pub first_args: Vec<String>,
+}
+
+/// Where tools are looked for.
+#[derive(Clone, Debug)]
+pub struct Toolbox {
+    /// envtest's directory.
+    pub assets: Option<PathBuf>,
+    /// The search path in which `go` is looked for.
+    pub path: Option<OsString>,
+    /// The Go module.
+    pub module: PathBuf,
+    /// Where built binaries are kept.
+    pub cache: PathBuf,
+}
+
+impl Toolbox {
+    /// The toolbox of this process.
+    pub fn from_environment() -> Self {
+        Self {
+            assets: std::env::var_os(ASSETS_VARIABLE)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from),
+            path: std::env::var_os("PATH"),
+            module: Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane"),
+            cache: target_directory().join("control-plane"),
+        }
+    }
+
+    /// Finds every tool of `wanted`, building what is missing.
+    ///
+    /// # Errors
+    /// When something is missing and cannot be built; the message says what to install or set.
+    pub async fn find(&self, wanted: &[Tool]) -> Result<Vec<Executable>> {
+        let (this, wanted) = (self.clone(), wanted.to_vec());
+        tokio::task::spawn_blocking(move || this.find_blocking(&wanted)).await?
+    }
+
+    fn find_blocking(&self, wanted: &[Tool]) -> Result<Vec<Executable>> {
+        if let Some(assets) = &self.assets {
+            for tool in [Tool::Etcd, Tool::ApiServer] {
+                if !assets.join(tool.name()).is_file() {
+                    bail!(
+                        "{ASSETS_VARIABLE} is set to {}, which holds no {}: unset it, or point it at envtest's programs",
+                        assets.display(),
+                        tool.name()
+                    );
+                }
+            }
+        }
+        let built = self.cache.join(self.key()?);
+        let absent =
+            |tool: &&Tool| self.in_assets(**tool).is_none() && !built.join(tool.built_as().0).is_file();
+        if wanted.iter().any(|tool| absent(&tool)) {
+            std::fs::create_dir_all(&self.cache)
+                .with_context(|| format!("cannot create {}", self.cache.display()))?;
+            let lock = File::create(self.cache.join("lock")).context("cannot create the build's lock")?;
+            if lock.try_lock().is_err() {
+                tell("another process builds the control plane: waiting for it");
+                lock.lock().context("cannot lock the build")?;
+            }
+            // Looked at again, because whoever held the lock may have built it. All at once, so that a run is
+            // interrupted once; but nobody who brings the control plane along waits for one.
+            let all = if self.assets.is_none() { &Tool::ALL } else { wanted };
+            let missing: Vec<Tool> = all.iter().filter(absent).copied().collect();
+            if !missing.is_empty() {
+                self.build(&missing, &built)?;
+            }
+        }
+        Ok(wanted
+            .iter()
+            .map(|tool| self.in_assets(*tool).unwrap_or_else(|| in_cache(*tool, &built)))
+            .collect())
+    }
+
+    fn in_assets(&self, tool: Tool) -> Option<Executable> {
+        let path = self.assets.as_ref()?.join(tool.name());
+        path.is_file().then(|| Executable {
+            path,
+            first_args: Vec::new(),
+        })
+    }
+
+    fn build(&self, missing: &[Tool], built: &Path) -> Result<()> {
+        let names = missing
+            .iter()
+            .map(|tool| tool.name())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let go = Go::find(self.path.as_deref(), &self.module, &names)?;
+        let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
+        packages.dedup();
+        tell(&format!(
+            "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: about 6 minutes on two cores, once; \
+             kept in {}",
+            go.version(),
+            built.display()
+        ));
+        // Built aside and moved, so that a build which is interrupted leaves nothing that looks complete.
+        let aside = tempfile::Builder::new()
+            .prefix("building-")
+            .tempdir_in(&self.cache)
+            .context("cannot create a directory to build in")?;
+        go.build(&self.module, &packages, aside.path())?;
+        self.remove_outdated(built)?;
+        std::fs::create_dir_all(built).with_context(|| format!("cannot create {}", built.display()))?;
+        for tool in missing {
+            let binary = tool.built_as().0;
+            let made = aside.path().join(binary);
+            if made.exists() {
+                std::fs::rename(&made, built.join(binary))
+                    .with_context(|| format!("cannot keep {binary}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what was built from another state of the module: 370 MB each. Whoever runs it is not disturbed.
+    fn remove_outdated(&self, built: &Path) -> Result<()> {
+        for entry in std::fs::read_dir(&self.cache).context("cannot read the directory of built programs")? {
+            let path = entry?.path();
+            let is_key = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| {
+                    name.len() == KEY_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+                });
+            if is_key && path != built {
+                std::fs::remove_dir_all(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the binaries by what they are made from, so that a changed module is built anew.
+    fn key(&self) -> Result<String> {
+        // FNV-1a, 64 bits: stable between Rust versions, which the standard hasher does not promise.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for name in ["go.mod", "go.sum", "main.go"] {
+            let path = self.module.join(name);
+            let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            for byte in bytes {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        Ok(format!("{hash:0KEY_DIGITS$x}"))
+    }
+}
+
+fn in_cache(tool: Tool, built: &Path) -> Executable {
+    let binary = tool.built_as().0;
+    let first_args = if binary == MULTI_CALL {
+        vec![tool.name().to_owned()]
+    } else {
+        Vec::new()
+    };
+    Executable {
+        path: built.join(binary),
+        first_args,
+    }
+}
+
+/// Cargo's target directory: the one this very binary was built in, which Cargo marks with a `CACHEDIR.TAG`; it
+/// honours `CARGO_TARGET_DIR` and configuration files by itself.
+pub fn target_directory() -> PathBuf {
+    let this = std::env::current_exe().ok();
+    let marked = this.as_deref().and_then(|path| {
+        path.ancestors()
+            .skip(1)
+            .find(|directory| directory.join("CACHEDIR.TAG").is_file())
+    });
+    match (marked, std::env::var_os("CARGO_TARGET_DIR")) {
+        (Some(directory), _) => directory.to_owned(),
+        (None, Some(directory)) => PathBuf::from(directory),
+        (None, None) => Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toolbox(directory: &Path) -> Toolbox {
+        Toolbox {
+            assets: None,
+            path: Some(OsString::new()),
+            module: Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane"),
+            cache: directory.join("cache"),
+        }
+    }
+
+    #[test]
+    fn without_go_the_message_says_what_is_missing_and_the_ways_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = toolbox(directory.path())
+            .find_blocking(&[Tool::Etcd, Tool::Helm])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("no go toolchain in PATH, and etcd, kube-apiserver, kube-"),
+            "{error}"
+        );
+        for way_out in ["install Go", "TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"] {
+            assert!(error.contains(way_out), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_go_that_is_too_old_is_named_with_its_version() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let go = directory.path().join("go");
+        std::fs::write(&go, "#!/bin/sh\necho go1.19.4\n").unwrap();
+        std::fs::set_permissions(&go, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let toolbox = Toolbox {
+            path: Some(directory.path().into()),
+            ..toolbox(directory.path())
+        };
+        let error = toolbox.find_blocking(&[Tool::Kwok]).unwrap_err().to_string();
+        assert!(
+            error.contains("is too old (1.19.4): kwok must be built with go 1.26"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn assets_without_an_api_server_are_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("etcd"), "").unwrap();
+        let toolbox = Toolbox {
+            assets: Some(directory.path().to_owned()),
+            ..toolbox(directory.path())
+        };
+        let error = toolbox.find_blocking(&[Tool::Etcd]).unwrap_err().to_string();
+        assert!(error.contains("holds no kube-apiserver"), "{error}");
+    }
+
+    #[test]
+    fn assets_are_used_without_go() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["etcd", "kube-apiserver"] {
+            std::fs::write(directory.path().join(name), "").unwrap();
+        }
+        let toolbox = Toolbox {
+            assets: Some(directory.path().to_owned()),
+            ..toolbox(directory.path())
+        };
+        let found = toolbox.find_blocking(&[Tool::Etcd, Tool::ApiServer]).unwrap();
+        let expected = |name| Executable {
+            path: directory.path().join(name),
+            first_args: Vec::new(),
+        };
+        assert_eq!(found, [expected("etcd"), expected("kube-apiserver")]);
+    }
+}

@@ -1,0 +1,59 @@
+//! `cargo demo`: the whole system on a real cluster, from nothing to a scaled pool and back, told as it happens, and the
+//! bill at the end from the API server's own audit log.
+
+mod screen;
+mod stage;
+mod story;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::audit::ObjectKey;
+use crate::ledger::Ledger;
+use screen::Screen;
+use stage::Stage;
+
+/// What the demo should show, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A cluster to use instead of a control plane of our own.
+    pub kubeconfig: Option<PathBuf>,
+    /// The operators' `--write-strategy`, as the chart's `writeStrategy` takes it.
+    pub write_strategy: String,
+    /// Prints the final table as JSON on standard output; the story goes to standard error.
+    pub json: bool,
+}
+
+/// Sets the stage, tells the story, clears the stage, also after Ctrl-C or a failure, and prints the table.
+///
+/// # Errors
+/// With a message that says what to do: no cluster and nothing to build one with, a chart that is refused, a step of
+/// the story that does not happen.
+pub async fn run(options: Options) -> Result<()> {
+    let screen = &Screen::new(options.json);
+    let stage = Stage::new(screen, &options).await?;
+    // From here on the stage is cleared whatever happens: an interrupt is an outcome, not the end of the process.
+    let told = tokio::select! {
+        told = story::tell(screen, &stage, &options) => told,
+        _ = tokio::signal::ctrl_c() => {
+            screen.say("demo", "interrupted; clearing up");
+            Ok(())
+        }
+    };
+    let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
+    let bill = stage
+        .events()
+        .map(|events| events.map(|events| Ledger::of(&events, ours)));
+    let cleared = stage.clear(screen).await;
+    told?;
+    cleared?;
+    match bill {
+        Some(bill) => screen.bill(&bill?, &options.write_strategy)?,
+        None => screen.say(
+            "audit",
+            "this cluster's audit log is not ours to read, so there is no table",
+        ),
+    }
+    Ok(())
+}

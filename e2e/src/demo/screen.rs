@@ -1,0 +1,88 @@
+//! What the person who runs the demo sees: one line for each thing that happens, with the time since the start.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::Result;
+use tokio::time::Instant;
+
+use crate::ledger::Ledger;
+
+/// Prints the story, and the table at the end.
+pub(super) struct Screen {
+    began: Instant,
+    json: bool,
+    colour: bool,
+}
+
+impl Screen {
+    pub(super) fn new(json: bool) -> Self {
+        let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self {
+            began: Instant::now(),
+            json,
+            colour,
+        }
+    }
+
+    /// One line: who, and what happened. Standard error, so that standard output holds the table alone.
+    pub(super) fn say(&self, who: &str, what: &str) {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let (bold, dim, plain) = if self.colour {
+            ("\x1b[1m", "\x1b[2m", "\x1b[0m")
+        } else {
+            ("", "", "")
+        };
+        // Nothing can be done about a closed terminal.
+        writeln!(
+            std::io::stderr(),
+            "{dim}{seconds:6.1}s{plain}  {bold}{who:<10}{plain}  {what}"
+        )
+        .ok();
+    }
+
+    /// A heading between two parts of the story.
+    pub(super) fn part(&self, title: &str) {
+        let (bold, plain) = if self.colour {
+            ("\x1b[1;36m", "\x1b[0m")
+        } else {
+            ("", "")
+        };
+        writeln!(std::io::stderr(), "\n{bold}── {title}{plain}").ok();
+    }
+
+    /// Something a command printed, indented.
+    pub(super) fn quote(text: &str) {
+        for line in text.trim_end().lines() {
+            writeln!(std::io::stderr(), "           {line}").ok();
+        }
+    }
+
+    /// The table, and how to read it.
+    pub(super) fn bill(&self, ledger: &Ledger, strategy: &str) -> Result<()> {
+        let mut out = std::io::stdout();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(ledger)?)?;
+            return Ok(());
+        }
+        self.part(&format!(
+            "What it cost, from the API server's audit log (write strategy: {strategy})"
+        ));
+        writeln!(out, "\n{ledger}")?;
+        let conflicts = ledger.conflicts();
+        let verdict = match conflicts {
+            0 => "no request was answered 409: nobody's write stood in anybody's way".to_owned(),
+            1 => "1 request was answered 409 Conflict and its work thrown away".to_owned(),
+            many => format!("{many} requests were answered 409 Conflict and their work thrown away"),
+        };
+        writeln!(out, "{verdict}.")?;
+        writeln!(
+            out,
+            "REQ/OK is reads and writes per write that was granted. GENERATION moved with the spec alone, RESOURCEVERSION\n\
+             with every change by anybody: that is why a write made from a copy can be refused for a change that does not matter."
+        )?;
+        if strategy != "lazy" {
+            writeln!(out, "Compare: cargo demo -- --write-strategy lazy")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! The story: load comes, nodes come; load goes, nodes go; somebody asks for too much and is refused.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use shared_crds::NodePool;
+use shared_crds::names::node_selector;
+use tokio::time::Instant;
+
+use super::stage::{NAMESPACE, PATIENCE, Stage};
+use super::{Options, Screen};
+
+/// The pool of the manifest.
+const POOL: &str = "workers";
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> Result<()> {
+    let audience = Audience::new(stage.cluster.client().await?);
+    let scale = async |replicas: u32| {
+        let replicas = format!("--replicas={replicas}");
+        stage
+            .cluster
+            .kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas])
+            .await
+    };
+
+    screen.part("A Deployment that does not fit: 24 pods of 1 cpu, no node");
+    scale(24).await?;
+    audience
+        .watch(screen, stage, "24 pods run", |scene| {
+            scene.running == 24 && scene.settled()
+        })
+        .await?;
+
+    screen.part("More load: 36 pods");
+    scale(36).await?;
+    audience
+        .watch(screen, stage, "36 pods run", |scene| {
+            scene.running == 36 && scene.settled()
+        })
+        .await?;
+    Screen::quote(
+        &stage
+            .cluster
+            .kubectl(&["get", "npool,npa", "--namespace", NAMESPACE])
+            .await?,
+    );
+
+    screen.part("A person asks for more than the pool allows");
+    let asked = stage
+        .cluster
+        .kubectl(&[
+            "scale",
+            "npool/workers",
+            "--namespace",
+            NAMESPACE,
+            "--replicas=99",
+        ])
+        .await;
+    match asked {
+        Ok(_) => bail!("the API server accepted 99 replicas in a pool of at most 12"),
+        Err(refused) => Screen::quote(&format!("{refused:#}")),
+    }
+
+    screen.part("The load goes");
+    scale(9).await?;
+    audience
+        .watch(screen, stage, "9 pods run on few nodes", |scene| {
+            scene.running == 9 && scene.nodes < 12 && scene.settled()
+        })
+        .await?;
+    scale(0).await?;
+    audience
+        .watch(screen, stage, "no node is left", |scene| {
+            scene.running == 0 && scene.nodes == 0 && scene.settled()
+        })
+        .await?;
+    let reasons = stage
+        .cluster
+        .kubectl(&[
+            "get",
+            "events",
+            "--namespace",
+            NAMESPACE,
+            "--output=custom-columns=:.reason",
+            "--no-headers",
+        ])
+        .await?;
+    screen.say("events", &tally(&reasons));
+    if options.write_strategy == "lazy" {
+        screen.say(
+            "lazy",
+            "every conflict threw a whole reconcile away; the table counts them",
+        );
+    }
+    Ok(())
+}
+
+/// How often each reason was given.
+fn tally(reasons: &str) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for reason in reasons.lines().map(str::trim).filter(|reason| !reason.is_empty()) {
+        *counts.entry(reason).or_default() += 1;
+    }
+    counts
+        .iter()
+        .map(|(reason, count)| format!("{reason} ×{count}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What can be seen at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Scene {
+    pending: usize,
+    running: usize,
+    desired: Option<i32>,
+    nodes: usize,
+    ready: usize,
+    leaving: usize,
+    generation: i64,
+    resource_version: String,
+    reported_ready: i32,
+}
+
+impl Scene {
+    /// Whether nodes, wish and report agree, and nothing is under way.
+    fn settled(&self) -> bool {
+        let desired = usize::try_from(self.desired.unwrap_or(0)).unwrap_or(0);
+        let reported = usize::try_from(self.reported_ready).unwrap_or(usize::MAX);
+        self.pending == 0
+            && self.leaving == 0
+            && self.nodes == desired
+            && self.ready == desired
+            && reported == desired
+    }
+
+    fn tell(&self, before: &Self, screen: &Screen) {
+        if self.pending != before.pending || self.running != before.running {
+            screen.say(
+                "pods",
+                &format!("{} pending, {} running", self.pending, self.running),
+            );
+        }
+        if self.desired != before.desired {
+            let name = |replicas: Option<i32>| replicas.map_or_else(|| "unset".to_owned(), |n| n.to_string());
+            let (from, to) = (name(before.desired), name(self.desired));
+            let (generation, version) = (self.generation, &self.resource_version);
+            screen.say(
+                "replicas",
+                &format!("{from} → {to}   (generation {generation}, resourceVersion {version})"),
+            );
+        }
+        if (self.nodes, self.ready, self.leaving) != (before.nodes, before.ready, before.leaving) {
+            let leaving = if self.leaving > 0 {
+                format!(", {} draining", self.leaving)
+            } else {
+                String::new()
+            };
+            screen.say(
+                "nodes",
+                &format!("{} of {} ready{leaving}", self.ready, self.nodes),
+            );
+        }
+    }
+}
+
+/// Looks at the cluster again and again.
+struct Audience {
+    pods: Api<Pod>,
+    nodes: Api<Node>,
+    pools: Api<NodePool>,
+}
+
+impl Audience {
+    fn new(client: Client) -> Self {
+        Self {
+            pods: Api::namespaced(client.clone(), NAMESPACE),
+            nodes: Api::all(client.clone()),
+            pools: Api::namespaced(client, NAMESPACE),
+        }
+    }
+
+    /// Tells every change until `done`.
+    async fn watch(
+        &self,
+        screen: &Screen,
+        stage: &Stage,
+        what: &str,
+        done: impl Fn(&Scene) -> bool,
+    ) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut before = self.look().await?;
+        loop {
+            let scene = self.look().await?;
+            scene.tell(&before, screen);
+            if done(&scene) {
+                return Ok(());
+            }
+            stage.operators.check_alive()?;
+            if Instant::now() > deadline {
+                let logs = (
+                    stage.operators.node_pool.log_tail(),
+                    stage.operators.autoscaler.log_tail(),
+                );
+                bail!(
+                    "{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}\n{}",
+                    logs.0,
+                    logs.1
+                );
+            }
+            before = scene;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Scene> {
+        let pool = self.pools.get(POOL).await.context("cannot read the pool")?;
+        let pods = self.pods.list(&ListParams::default()).await?.items;
+        let nodes = self
+            .nodes
+            .list(&ListParams::default().labels(&node_selector(NAMESPACE, POOL)))
+            .await?
+            .items;
+        let leaving = |node: &&Node| {
+            node.metadata.deletion_timestamp.is_some()
+                || node
+                    .spec
+                    .as_ref()
+                    .is_some_and(|spec| spec.unschedulable == Some(true))
+        };
+        let alive = pods
+            .iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let phase =
+            |pod: &Pod, wanted: &str| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(wanted);
+        let status = pool.status.unwrap_or_default();
+        Ok(Scene {
+            pending: alive.clone().filter(|pod| phase(pod, "Pending")).count(),
+            running: alive.filter(|pod| phase(pod, "Running")).count(),
+            desired: pool.spec.replicas,
+            nodes: nodes.len(),
+            ready: nodes.iter().filter(|node| is_ready(node)).count(),
+            leaving: nodes.iter().filter(leaving).count(),
+            generation: pool.metadata.generation.unwrap_or_default(),
+            resource_version: pool.metadata.resource_version.unwrap_or_default(),
+            reported_ready: status.ready_replicas.unwrap_or_default(),
+        })
+    }
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+}

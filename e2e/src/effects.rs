@@ -1,0 +1,298 @@
+//! The second oracle for "no write is lost": from one version of an object to the next, only fields of the writer may
+//! change. A write that puts somebody else's older value back changes a field that is not its own.
+//!
+//! It knows the ownership contract and nothing of how anybody writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
+use shared_crds::ownership::{self, Owner};
+
+use crate::audit::{Event, ObjectKey};
+use crate::history::{self, Effect};
+
+/// A field that changed in a version whose writer does not own it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trespass {
+    /// Who wrote.
+    pub writer: String,
+    /// The version that was made.
+    pub version: u64,
+    /// The field, as a path of keys.
+    pub field: String,
+    /// What it was.
+    pub from: Option<Value>,
+    /// What it became.
+    pub to: Option<Value>,
+}
+
+/// What was looked at and what was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Versions compared with the one before.
+    pub compared: usize,
+    /// Fields that changed, over all of them.
+    pub changes: usize,
+    /// Those that changed under the wrong hand.
+    pub trespasses: Vec<Trespass>,
+}
+
+impl Effects {
+    /// Compares each version of a `NodePool` with the one before it. `events` must hold all of the object's writes.
+    pub fn of(events: &[Event], object: &ObjectKey) -> Self {
+        let mut effects = Self::default();
+        let mut before: Option<BTreeMap<String, Value>> = None;
+        for write in history::of_object(events, object) {
+            let (Effect::Moved { .. }, Some(answer)) = (write.effect, &write.event.response) else {
+                continue;
+            };
+            let mut after = leaves(answer);
+            if write.event.subresource == "scale" {
+                // The answer is a Scale: of the object it tells the one field that was written.
+                let replicas = answer
+                    .pointer("/spec/replicas")
+                    .cloned()
+                    .unwrap_or_else(|| 0.into());
+                after = before.clone().unwrap_or_default();
+                after.insert("spec.replicas".to_owned(), replicas);
+            }
+            if let Some(before) = &before {
+                effects.compared += 1;
+                let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+                for field in keys
+                    .into_iter()
+                    .filter(|field| before.get(*field) != after.get(*field))
+                {
+                    effects.changes += 1;
+                    if !may_write(write.event, field) {
+                        effects.trespasses.push(Trespass {
+                            writer: write.event.writer().to_owned(),
+                            version: write.version,
+                            field: field.clone(),
+                            from: before.get(field).cloned(),
+                            to: after.get(field).cloned(),
+                        });
+                    }
+                }
+            }
+            before = Some(after);
+        }
+        effects
+    }
+
+    /// Checks that nobody changed what is not theirs, and that there was something to check.
+    ///
+    /// # Errors
+    /// Names every such change.
+    pub fn check_owned(&self) -> Result<()> {
+        if self.changes == 0 {
+            bail!(
+                "no field changed in {} comparisons, so nothing was checked",
+                self.compared
+            );
+        }
+        if !self.trespasses.is_empty() {
+            let all: Vec<String> = self.trespasses.iter().map(|t| format!("{t:?}")).collect();
+            bail!(
+                "{} of {} changes are under the wrong hand:\n{}",
+                all.len(),
+                self.changes,
+                all.join("\n")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Whether the contract lets the event's writer change `field`. A person may change spec and metadata, not status.
+fn may_write(event: &Event, field: &str) -> bool {
+    let operator = [
+        (Owner::NodepoolOperator, NODEPOOL_OPERATOR),
+        (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR),
+    ]
+    .into_iter()
+    .find(|(_, name)| event.writer().ends_with(name))
+    .map(|(owner, _)| owner);
+    if let Some(rest) = field.strip_prefix("status.conditions.") {
+        let owner = ownership_of_condition(rest);
+        return operator.is_some() && operator == owner;
+    }
+    if let Some(finalizer) = field.strip_prefix("metadata.finalizers.") {
+        return operator == Some(Owner::NodepoolOperator) && finalizer == POOL_FINALIZER;
+    }
+    if field.starts_with("metadata.") {
+        return operator.is_none();
+    }
+    match ownership::rule_for(field).map(|rule| rule.owner) {
+        Some(Owner::User) => operator.is_none(),
+        Some(Owner::Scaler) => operator != Some(Owner::NodepoolOperator),
+        Some(owner) => operator == Some(owner),
+        None => false,
+    }
+}
+
+/// The owner of the condition type that `rest` starts with.
+fn ownership_of_condition(rest: &str) -> Option<Owner> {
+    let type_ = rest.split('.').next()?;
+    let known = shared_crds::conditions::ConditionType::ALL
+        .iter()
+        .find(|known| known.as_str() == type_)?;
+    Some(known.owner_on_node_pool())
+}
+
+/// Kept by the API server itself; they move with every write, whoever makes it.
+const SERVER_OWNED: [&str; 4] = [
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.managedFields",
+    "metadata.deletion",
+];
+
+/// Every leaf of the object by its path. Conditions are named by their type and finalizers by themselves, so that the
+/// order of a list does not matter; other lists are leaves.
+fn leaves(object: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    collect(object, String::new(), &mut found);
+    found.retain(|path, _| !SERVER_OWNED.iter().any(|own| path.starts_with(own)));
+    found
+}
+
+fn collect(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
+    let below = |key: &str| {
+        if path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{path}.{key}")
+        }
+    };
+    match value {
+        Value::Object(map) if !map.is_empty() => map
+            .iter()
+            .for_each(|(key, value)| collect(value, below(key), found)),
+        Value::Array(items) if path == "status.conditions" => {
+            for item in items {
+                let type_ = item["type"].as_str().unwrap_or("?");
+                collect(item, below(type_), found);
+            }
+        }
+        Value::Array(items) if path == "metadata.finalizers" => {
+            for item in items {
+                found.insert(below(item.as_str().unwrap_or("?")), Value::Bool(true));
+            }
+        }
+        leaf => {
+            found.insert(path, leaf.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::audit::tests::Wrote;
+
+    const AUTOSCALER: &str = "system:serviceaccount:tandem-system:tandem-autoscaler-operator";
+    const NODE_POOL: &str = "system:serviceaccount:tandem-system:tandem-nodepool-operator";
+
+    fn pool(version: &str, annotation: &str, replicas: i64, ready: i64) -> Value {
+        json!({
+            "metadata": {"name": "x", "resourceVersion": version, "generation": 1, "annotations": {"a": annotation}},
+            "spec": {"replicas": replicas, "maxReplicas": 5},
+            "status": {"readyReplicas": ready},
+        })
+    }
+
+    fn event(user: &str, verb: &str, subresource: &str, response: Value, at: i64) -> Event {
+        Wrote {
+            user,
+            verb,
+            subresource,
+            request: Value::Null,
+            code: 200,
+            response,
+            at,
+        }
+        .event()
+    }
+
+    fn judge(events: &[Event]) -> Effects {
+        let object = events.first().and_then(|event| event.object.clone()).unwrap();
+        Effects::of(events, &object)
+    }
+
+    #[test]
+    fn each_writer_changing_its_own_fields_is_fine() {
+        let effects = judge(&[
+            event("admin", "create", "", pool("1", "old", 1, 0), 0),
+            event(NODE_POOL, "patch", "status", pool("2", "old", 1, 1), 1),
+            event("admin", "patch", "", pool("3", "new", 1, 1), 2),
+            event(
+                AUTOSCALER,
+                "patch",
+                "scale",
+                json!({"metadata": {"resourceVersion": "4"}, "spec": {"replicas": 3}}),
+                3,
+            ),
+            event(NODE_POOL, "patch", "status", pool("5", "new", 3, 3), 4),
+        ]);
+        assert_eq!(effects.compared, 4);
+        effects.check_owned().unwrap();
+    }
+
+    #[test]
+    fn an_operator_that_puts_an_old_annotation_back_is_named() {
+        let effects = judge(&[
+            event("admin", "create", "", pool("1", "old", 1, 0), 0),
+            event("admin", "patch", "", pool("2", "new", 1, 0), 1),
+            event(NODE_POOL, "update", "", pool("3", "old", 1, 0), 2),
+        ]);
+        let complaint = effects.check_owned().unwrap_err().to_string();
+        assert!(
+            complaint.contains("metadata.annotations.a") && complaint.contains("nodepool-operator"),
+            "{complaint}"
+        );
+    }
+
+    #[test]
+    fn a_status_write_that_takes_a_scale_back_is_named() {
+        let effects = judge(&[
+            event("admin", "create", "", pool("1", "x", 1, 0), 0),
+            event(
+                AUTOSCALER,
+                "patch",
+                "scale",
+                json!({"metadata": {"resourceVersion": "2"}, "spec": {"replicas": 3}}),
+                1,
+            ),
+            event(NODE_POOL, "update", "", pool("3", "x", 1, 0), 2),
+        ]);
+        assert_eq!(effects.trespasses.len(), 1);
+        assert_eq!(effects.trespasses[0].field, "spec.replicas");
+    }
+
+    #[test]
+    fn a_condition_of_the_other_operator_is_not_ones_own() {
+        let with = |version: &str, status: &str| json!({"metadata": {"resourceVersion": version}, "status": {"conditions": [{"type": "AbleToScale", "status": status}]}});
+        let effects = judge(&[
+            event("admin", "create", "", with("1", "True"), 0),
+            event(NODE_POOL, "patch", "status", with("2", "False"), 1),
+        ]);
+        assert_eq!(
+            effects.trespasses[0].field,
+            "status.conditions.AbleToScale.status"
+        );
+    }
+
+    #[test]
+    fn a_log_without_a_change_proves_nothing() {
+        assert!(
+            judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0)])
+                .check_owned()
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,22 @@
+//! Runs a real Kubernetes control plane and Tandem's operators on it: the harness of the end-to-end tests, the
+//! conflict lab and the demo.
+//!
+//! [`cluster`] gives a cluster, [`operators`] runs the operators against it, [`audit`] reads what the API server wrote
+//! down, [`ledger`] and [`chain`] judge it, and [`mod@wait`] waits without sleeping blindly. Whatever is started dies
+//! with the test, however the test dies: see [`lifeline`].
+
+pub mod audit;
+pub mod chain;
+pub mod cluster;
+pub mod control_plane;
+pub mod demo;
+pub mod effects;
+pub mod history;
+pub mod ledger;
+pub mod lifeline;
+pub mod objects;
+pub mod operators;
+pub mod rival;
+pub mod tandem;
+pub mod trial;
+pub mod wait;

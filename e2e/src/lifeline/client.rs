@@ -1,0 +1,397 @@
+//! The test's side of a lifeline.
+//!
+//! It reads on a thread of its own and waits on a `tokio::sync::watch`, so that one lifeline can serve tests that
+//! each have their own Tokio runtime.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::sync::watch;
+
+use super::SERVE;
+use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
+
+/// How long a lifeline may take to kill its programs and remove their directory. Killing is immediate; the rest is
+/// for a machine that is busy.
+const CLOSING: Duration = Duration::from_secs(20);
+/// How long a lifeline may take until it listens.
+const OPENING: Duration = Duration::from_secs(10);
+/// Time between two looks.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Set by binaries that can be their own lifeline.
+static SELF_SERVING: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn this_binary_can_serve() {
+    SELF_SERVING.store(true, Ordering::Relaxed);
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With this exit code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+    /// With its lifeline.
+    WithLifeline,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(formatter, "exit code {code}"),
+            Self::Signal(signal) => write!(formatter, "signal {signal}"),
+            Self::WithLifeline => formatter.write_str("the end of its lifeline"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    replies: BTreeMap<u64, Reply>,
+    exits: BTreeMap<u32, Exit>,
+    closed: bool,
+    last_id: u64,
+}
+
+struct Shared {
+    output: Mutex<Option<Box<dyn Write + Send>>>,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+/// A connection to a lifeline. Dropping the one that started it ends all its programs.
+pub struct Lifeline {
+    shared: Arc<Shared>,
+    process: Mutex<Option<Child>>,
+}
+
+/// A program that was started through a lifeline.
+#[derive(Clone)]
+pub struct Running {
+    /// The program's own process id.
+    pub pid: u32,
+    /// What was started.
+    pub spec: ProgramSpec,
+    shared: Arc<Shared>,
+}
+
+impl Lifeline {
+    /// Starts a lifeline that ends with this process. `remove` is the directory it removes last.
+    ///
+    /// # Errors
+    /// When the lifeline's binary is missing or cannot be started.
+    pub fn spawn(remove: Option<&Path>) -> Result<Self> {
+        let mut command = command()?;
+        if let Some(directory) = remove {
+            command.arg("--remove").arg(directory);
+        }
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the lifeline")?;
+        let output = process
+            .stdin
+            .take()
+            .context("the lifeline has no standard input")?;
+        let input = process
+            .stdout
+            .take()
+            .context("the lifeline has no standard output")?;
+        Ok(Self {
+            shared: Shared::new(input, output),
+            process: Mutex::new(Some(process)),
+        })
+    }
+
+    /// Starts a lifeline that outlives this process and is reached through `socket`.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer within ten seconds.
+    pub fn spawn_detached(socket: &Path, remove: &Path, log: &Path) -> Result<Self> {
+        let log = std::fs::File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut process = command()?
+            .arg("--listen")
+            .arg(socket)
+            .arg("--remove")
+            .arg(remove)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot start the lifeline")?;
+        let mut connected = Self::connect(socket);
+        let mut looks = 0;
+        while connected.is_err() && looks < looks_in(OPENING) {
+            if let Some(status) = process.try_wait()? {
+                bail!("the lifeline ended at its start with {status}");
+            }
+            looks += 1;
+            std::thread::sleep(POLL);
+            connected = Self::connect(socket);
+        }
+        connected
+    }
+
+    /// Connects to a lifeline that an earlier process left running. Dropping the connection ends nothing.
+    ///
+    /// # Errors
+    /// When nothing listens there.
+    pub fn connect(socket: &Path) -> Result<Self> {
+        let output = UnixStream::connect(socket)
+            .with_context(|| format!("no lifeline answers on {}", socket.display()))?;
+        let input = output.try_clone()?;
+        Ok(Self {
+            shared: Shared::new(input, output),
+            process: Mutex::new(None),
+        })
+    }
+
+    /// Starts a program.
+    ///
+    /// # Errors
+    /// When it cannot be started. A program that starts and then fails is seen by [`Running::exit`].
+    pub async fn start(&self, spec: ProgramSpec) -> Result<Running> {
+        match self.shared.call(Op::Start(spec.clone())).await? {
+            Reply::Started { pid } => Ok(Running {
+                pid,
+                spec,
+                shared: self.shared.clone(),
+            }),
+            Reply::Failed { why } => bail!(why),
+            Reply::Done => bail!("the lifeline gave an answer that does not fit the question"),
+        }
+    }
+
+    /// Ends every program and the lifeline, and waits until they are gone.
+    ///
+    /// # Errors
+    /// When they are not gone in time.
+    pub fn close(&self) -> Result<()> {
+        let Some(mut process) = lock(&self.process).take() else {
+            self.shared.ask(Op::Stop)?;
+            return poll(|| Ok(lock(&self.shared.state).closed));
+        };
+        // The lifeline reads the end of its input.
+        lock(&self.shared.output).take();
+        let closed = poll(|| Ok(process.try_wait()?.is_some()));
+        if closed.is_err() {
+            process.kill()?;
+            process.wait()?;
+        }
+        closed
+    }
+}
+
+/// Looks until the lifeline is gone. In a blocking way, because a drop needs it, too.
+fn poll(mut gone: impl FnMut() -> Result<bool>) -> Result<()> {
+    for _ in 0..looks_in(CLOSING) {
+        if gone()? {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+    bail!("the lifeline did not end its programs within {CLOSING:?}")
+}
+
+fn looks_in(patience: Duration) -> u128 {
+    patience.as_millis() / POLL.as_millis()
+}
+
+impl Drop for Lifeline {
+    fn drop(&mut self) {
+        let owned = lock(&self.process).is_some();
+        if owned && let Err(error) = self.close() {
+            tracing::error!(%error, "programs may be left behind");
+        }
+    }
+}
+
+impl Running {
+    /// How the program ended, or `None` while it runs.
+    pub fn exit(&self) -> Option<Exit> {
+        let state = lock(&self.shared.state);
+        state
+            .exits
+            .get(&self.pid)
+            .copied()
+            .or(state.closed.then_some(Exit::WithLifeline))
+    }
+
+    /// Waits for the program's end.
+    pub async fn wait(&self) -> Exit {
+        let mut changes = self.shared.changed.subscribe();
+        loop {
+            if let Some(exit) = self.exit() {
+                return exit;
+            }
+            // The sender lives as long as `self`.
+            changes.changed().await.ok();
+        }
+    }
+
+    /// Sends a signal to the program itself. A program that has ended is no error.
+    ///
+    /// # Errors
+    /// When the lifeline is gone or the system refuses.
+    pub async fn signal(&self, signal: Signal) -> Result<()> {
+        if self.exit().is_some() {
+            return Ok(());
+        }
+        match self
+            .shared
+            .call(Op::Signal {
+                pid: self.pid,
+                signal,
+            })
+            .await?
+        {
+            Reply::Failed { why } if self.exit().is_none() => bail!(why),
+            Reply::Failed { .. } | Reply::Done | Reply::Started { .. } => Ok(()),
+        }
+    }
+
+    /// Asks the program to stop, waits up to `patience`, then kills it.
+    ///
+    /// # Errors
+    /// When the lifeline is gone or the system refuses a signal.
+    pub async fn stop(&self, patience: Duration) -> Result<Exit> {
+        self.signal(Signal::Terminate).await?;
+        if let Ok(exit) = tokio::time::timeout(patience, self.wait()).await {
+            return Ok(exit);
+        }
+        self.kill().await
+    }
+
+    /// Kills the program (`kill -9`) and waits for its end.
+    ///
+    /// # Errors
+    /// When the lifeline is gone or the system refuses the signal.
+    pub async fn kill(&self) -> Result<Exit> {
+        self.signal(Signal::Kill).await?;
+        Ok(self.wait().await)
+    }
+}
+
+impl Shared {
+    fn new(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Arc<Self> {
+        let shared = Arc::new(Self {
+            output: Mutex::new(Some(Box::new(output))),
+            state: Mutex::default(),
+            changed: watch::Sender::new(()),
+        });
+        let listener = shared.clone();
+        std::thread::spawn(move || {
+            for line in BufReader::new(input).lines() {
+                let Some(message) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else {
+                    break;
+                };
+                listener.heard(message);
+            }
+            lock(&listener.state).closed = true;
+            listener.changed.send_replace(());
+        });
+        shared
+    }
+
+    fn heard(&self, message: Message) {
+        let mut state = lock(&self.state);
+        match message {
+            Message::Reply { id, reply } => {
+                state.replies.insert(id, reply);
+            }
+            Message::Exited { pid, code, signal } => {
+                let exit = signal.map_or_else(|| Exit::Code(code.unwrap_or_default()), Exit::Signal);
+                state.exits.insert(pid, exit);
+            }
+        }
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    fn ask(&self, op: Op) -> Result<u64> {
+        let id = {
+            let mut state = lock(&self.state);
+            if let Op::Start(_) = &op
+                && state.closed
+            {
+                bail!("the lifeline is gone");
+            }
+            state.last_id += 1;
+            state.last_id
+        };
+        let mut line = serde_json::to_vec(&Request { id, op })?;
+        line.push(b'\n');
+        let mut output = lock(&self.output);
+        let output = output.as_mut().context("the lifeline is closed")?;
+        output
+            .write_all(&line)
+            .and_then(|()| output.flush())
+            .context("the lifeline is gone")?;
+        Ok(id)
+    }
+
+    async fn call(&self, op: Op) -> Result<Reply> {
+        let mut changes = self.changed.subscribe();
+        let id = self.ask(op)?;
+        loop {
+            {
+                let mut state = lock(&self.state);
+                if let Some(reply) = state.replies.remove(&id) {
+                    return Ok(reply);
+                }
+                if state.closed {
+                    bail!("the lifeline is gone");
+                }
+            }
+            changes.changed().await.ok();
+        }
+    }
+}
+
+/// The command that starts a lifeline, in a process group of its own so that Ctrl-C in a terminal does not reach it:
+/// it ends by noticing that its user is gone.
+fn command() -> Result<Command> {
+    let mut command = Command::new(binary()?);
+    command.arg(SERVE).process_group(0);
+    // Nobody's production cluster is a test bed: what the programs may talk to is always an argument.
+    command.env_remove("KUBECONFIG");
+    Ok(command)
+}
+
+fn binary() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("cannot tell which binary this is")?;
+    if SELF_SERVING.load(Ordering::Relaxed) {
+        return Ok(this);
+    }
+    // A test is target/<profile>/deps/<name>-<hash>; the package's binaries are in target/<profile>.
+    let found = this
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join("lifeline"))
+        .find(|path| path.is_file());
+    found.with_context(|| {
+        format!(
+            "no `lifeline` binary beside {}: cargo builds it with the tests of package e2e; other binaries call \
+             e2e::lifeline::serve_if_asked first in main",
+            this.display()
+        )
+    })
+}
+
+/// Locks a mutex whose data is valid at every moment, so that a panic elsewhere does not matter.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

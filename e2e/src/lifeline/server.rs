@@ -1,0 +1,261 @@
+//! The lifeline's own side: starts programs, reports their ends, and ends them all when its user is gone.
+//!
+//! It runs on one thread, because the kernel's parent-death signal follows the *thread* that started a child.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{self, kill, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixListener;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal as signals};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::BECOME;
+use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
+
+/// What happens to a lifeline.
+enum Happening {
+    Connected(UnboundedSender<Message>),
+    Asked(Request, UnboundedSender<Message>),
+    /// The user of standard input is gone.
+    Abandoned,
+    Ended {
+        pid: u32,
+        status: ExitStatus,
+    },
+}
+
+/// Serves until the user is gone or says stop, then kills every program and removes `remove`.
+pub(super) fn serve(listen: Option<PathBuf>, remove: Option<PathBuf>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(run(listen.as_deref()));
+    // Reading standard input cannot be interrupted; the end of the process ends it.
+    runtime.shutdown_background();
+    if let Some(socket) = listen {
+        // Absent when it could not be bound.
+        std::fs::remove_file(socket).ok();
+    }
+    if let Some(directory) = remove
+        && directory.exists()
+    {
+        std::fs::remove_dir_all(&directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    served
+}
+
+async fn run(listen: Option<&Path>) -> Result<()> {
+    let (happen, mut happenings) = unbounded_channel();
+    let mut terminate = signals(SignalKind::terminate())?;
+    let mut interrupt = signals(SignalKind::interrupt())?;
+    // Registered and never read: the end of the terminal must not end a control plane that was left running on purpose.
+    let _hangup = signals(SignalKind::hangup())?;
+    match listen {
+        Some(socket) => {
+            let listener = UnixListener::bind(socket)
+                .with_context(|| format!("cannot listen on {}", socket.display()))?;
+            tokio::spawn(accept(listener, happen.clone()));
+        }
+        None => {
+            tokio::spawn(converse(
+                tokio::io::stdin(),
+                tokio::io::stdout(),
+                happen.clone(),
+                true,
+            ));
+        }
+    }
+    let mut programs = Programs {
+        live: BTreeMap::new(),
+        happen,
+    };
+    let mut users: Vec<UnboundedSender<Message>> = Vec::new();
+    loop {
+        let happening = tokio::select! {
+            happening = happenings.recv() => happening,
+            _ = terminate.recv() => None,
+            _ = interrupt.recv() => None,
+        };
+        match happening {
+            None | Some(Happening::Abandoned | Happening::Asked(Request { id: _, op: Op::Stop }, _)) => break,
+            Some(Happening::Connected(user)) => users.push(user),
+            Some(Happening::Asked(request, user)) => {
+                let reply = programs.obey(request.op).unwrap_or_else(|error| Reply::Failed {
+                    why: format!("{error:#}"),
+                });
+                // A user that is gone needs no reply.
+                user.send(Message::Reply {
+                    id: request.id,
+                    reply,
+                })
+                .ok();
+            }
+            Some(Happening::Ended { pid, status }) => {
+                programs.live.remove(&pid);
+                users.retain(|user| {
+                    user.send(Message::Exited {
+                        pid,
+                        code: status.code(),
+                        signal: status.signal(),
+                    })
+                    .is_ok()
+                });
+            }
+        }
+    }
+    for pid in programs.live.keys() {
+        killpg(process(*pid)?, signal::SIGKILL).ok();
+    }
+    while !programs.live.is_empty() {
+        if let Some(Happening::Ended { pid, status: _ }) = happenings.recv().await {
+            programs.live.remove(&pid);
+        }
+    }
+    Ok(())
+}
+
+async fn accept(listener: UnixListener, happen: UnboundedSender<Happening>) {
+    while let Ok((connection, _)) = listener.accept().await {
+        let (input, output) = connection.into_split();
+        tokio::spawn(converse(input, output, happen.clone(), false));
+    }
+}
+
+/// One conversation. `vital` says that its end is the end of the lifeline.
+async fn converse(
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    happen: UnboundedSender<Happening>,
+    vital: bool,
+) {
+    let (say, said) = unbounded_channel();
+    tokio::spawn(speak(output, said));
+    let mut alive = happen.send(Happening::Connected(say.clone())).is_ok();
+    let mut lines = BufReader::new(input).lines();
+    while alive && let Ok(Some(line)) = lines.next_line().await {
+        alive = match serde_json::from_str(&line) {
+            Ok(request) => happen.send(Happening::Asked(request, say.clone())).is_ok(),
+            Err(_) => false,
+        };
+    }
+    if vital {
+        happen.send(Happening::Abandoned).ok();
+    }
+}
+
+async fn speak(mut output: impl AsyncWrite + Unpin, mut said: UnboundedReceiver<Message>) {
+    while let Some(message) = said.recv().await {
+        let Ok(mut line) = serde_json::to_vec(&message) else {
+            return;
+        };
+        line.push(b'\n');
+        if output.write_all(&line).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Programs {
+    live: BTreeMap<u32, String>,
+    happen: UnboundedSender<Happening>,
+}
+
+impl Programs {
+    fn obey(&mut self, op: Op) -> Result<Reply> {
+        match op {
+            Op::Start(spec) => self.start(&spec).map(|pid| Reply::Started { pid }),
+            Op::Signal { pid, signal } => {
+                // Only a child of ours that is not known to have ended is ever signalled, so that an id which the
+                // system has given to another process since is left alone.
+                if !self.live.contains_key(&pid) {
+                    bail!("process {pid} has ended");
+                }
+                kill(process(pid)?, number(signal))
+                    .with_context(|| format!("cannot signal process {pid}"))?;
+                Ok(Reply::Done)
+            }
+            Op::Stop => Ok(Reply::Done),
+        }
+    }
+
+    fn start(&mut self, spec: &ProgramSpec) -> Result<u32> {
+        if let Some(pid) = self
+            .live
+            .iter()
+            .find(|(_, name)| **name == spec.name)
+            .map(|(pid, _)| pid)
+        {
+            bail!("{} runs already, as process {pid}", spec.name);
+        }
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&spec.log)
+            .with_context(|| format!("cannot open the log {}", spec.log.display()))?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg(BECOME)
+            .arg(std::process::id().to_string())
+            .arg(&spec.path)
+            .args(&spec.args)
+            .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            // A group of its own: Ctrl-C in the terminal is for the test, and grandchildren can be killed with it.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", spec.path.display()))?;
+        let pid = child
+            .id()
+            .with_context(|| format!("{} has no process id", spec.name))?;
+        self.live.insert(pid, spec.name.clone());
+        let happen = self.happen.clone();
+        tokio::spawn(async move {
+            // Waiting for a child fails only if somebody else waited for it; nobody does.
+            let status = child.wait().await.unwrap_or_default();
+            happen.send(Happening::Ended { pid, status }).ok();
+        });
+        Ok(pid)
+    }
+}
+
+/// Ties this process to `parent`, then becomes `program` under the same process id. Returns only on failure.
+pub(super) fn become_program(
+    parent: i32,
+    program: &OsStr,
+    arguments: impl Iterator<Item = OsString>,
+) -> anyhow::Error {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_pdeathsig(signal::SIGKILL) {
+        return anyhow::Error::new(error).context("cannot ask for the parent-death signal");
+    }
+    // The parent may have died before the line above took effect.
+    if nix::unistd::getppid().as_raw() != parent {
+        return anyhow::anyhow!("the lifeline is gone");
+    }
+    let error = std::process::Command::new(program).args(arguments).exec();
+    anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
+}
+
+fn process(pid: u32) -> Result<Pid> {
+    Ok(Pid::from_raw(i32::try_from(pid)?))
+}
+
+fn number(signal: Signal) -> signal::Signal {
+    match signal {
+        Signal::Terminate => signal::SIGTERM,
+        Signal::Kill => signal::SIGKILL,
+        Signal::Freeze => signal::SIGSTOP,
+        Signal::Continue => signal::SIGCONT,
+    }
+}

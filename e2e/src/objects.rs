@@ -1,0 +1,89 @@
+//! The objects that tests and demos are made of, in their smallest form.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::{Value, json};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+/// Labels of every pool made here; [`autoscaler`] selects them.
+const SCALED: (&str, &str) = ("scaled", "yes");
+
+/// A pool of 4-cpu nodes that only pods of [`deployment`] with the same name fit on: the nodes carry the label `pool`.
+/// It is made at once, without delay, and `replicas` is unset.
+///
+/// # Panics
+/// Never: the text below is a pool.
+pub fn pool(name: &str, min: i32, max: i32) -> NodePool {
+    of(json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"name": name, "labels": {SCALED.0: SCALED.1}},
+        "spec": {
+            "minReplicas": min,
+            "maxReplicas": max,
+            "template": {
+                "metadata": {"labels": {"pool": name}},
+                "spec": {"capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"}},
+            },
+            "provider": {"simulated": {}},
+        },
+    }))
+}
+
+/// An autoscaler of every [`pool`] in its namespace that removes empty nodes after `unneeded_seconds`.
+pub fn autoscaler(name: &str, unneeded_seconds: i32) -> NodePoolAutoscaler {
+    of(json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePoolAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "nodePoolSelector": {"matchLabels": {SCALED.0: SCALED.1}},
+            "mode": "Auto",
+            "scaleDown": {"unneededSeconds": unneeded_seconds, "delayAfterAddSeconds": 0},
+        },
+    }))
+}
+
+/// A Deployment of pods that ask for `cpu` and run on nodes of the pool called `pool` only.
+pub fn deployment(name: &str, pool: &str, replicas: i32, cpu: &str) -> Deployment {
+    of(json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "nodeSelector": {"pool": pool},
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{
+                        "name": "app",
+                        "image": "example.invalid/app",
+                        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+                    }],
+                },
+            },
+        },
+    }))
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the literals of this file are objects, and a test of this file makes each"
+)]
+fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
+    serde_json::from_value(value).expect("an object of this file")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_can_be_made() {
+        assert_eq!(pool("a", 1, 2).spec.max_replicas, 2);
+        assert_eq!(autoscaler("b", 0).spec.scale_down.unwrap().unneeded_seconds, 0);
+        assert_eq!(deployment("c", "a", 3, "1").spec.unwrap().replicas, Some(3));
+    }
+}

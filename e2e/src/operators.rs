@@ -1,0 +1,247 @@
+//! Runs the operators as processes of their own, from the binaries that users get.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use crate::cluster::Cluster;
+use crate::control_plane::{ready, toolbox};
+use crate::lifeline::{Exit, Lifeline, ProgramSpec, Running, Signal};
+
+/// Lines of its log that an error about an operator ends with.
+const TAIL: usize = 25;
+
+/// One of Tandem's operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// Makes nodes of a `NodePool`.
+    NodePool,
+    /// Decides how many.
+    Autoscaler,
+}
+
+impl Operator {
+    /// The package and the binary.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NodePool => "nodepool-operator",
+            Self::Autoscaler => "autoscaler-operator",
+        }
+    }
+
+    /// The binary, built once for each process that asks, in the profile of the binary that asks.
+    ///
+    /// # Errors
+    /// When Cargo cannot build it; the message holds what Cargo said.
+    pub async fn binary(self) -> Result<PathBuf> {
+        static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+        let directory = BUILT.get_or_try_init(build).await?;
+        Ok(directory.join(self.name()))
+    }
+}
+
+async fn build() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("cannot tell which binary this is")?;
+    let target = toolbox::target_directory();
+    // target/<profile>/deps/<test> for a test, target/<profile>/<binary> else; Cargo calls the profile of `debug` dev.
+    let below = this.strip_prefix(&target).ok().and_then(Path::parent);
+    let directory = below.map(|path| {
+        if path.ends_with("deps") {
+            path.parent().unwrap_or(path)
+        } else {
+            path
+        }
+    });
+    let directory = target.join(directory.with_context(|| {
+        format!(
+            "{} is not in a target directory of cargo, so it cannot tell which profile to build",
+            this.display()
+        )
+    })?);
+    let profile = match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    };
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    for (name, _) in std::env::vars_os() {
+        // What Cargo says about the package under test would make it build the operators' dependencies anew.
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    let output = command
+        .args(["build", "--profile", profile, "--target-dir"])
+        .arg(&target)
+        .args([
+            "--package",
+            Operator::NodePool.name(),
+            "--package",
+            Operator::Autoscaler.name(),
+        ])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!(
+            "cargo cannot build the operators:\n{}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(directory)
+}
+
+/// How an operator is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Which one.
+    pub operator: Operator,
+    /// Its arguments, such as those that the chart renders.
+    pub args: Vec<String>,
+    /// Variables added to its environment.
+    pub env: Vec<(String, String)>,
+    /// The identity it runs under; see [`Cluster::kubeconfig_for_service_account`].
+    pub kubeconfig: PathBuf,
+}
+
+/// A running operator. It is killed when this is dropped, and when the test is gone in any other way.
+pub struct OperatorProcess {
+    lifeline: Lifeline,
+    running: Running,
+    /// Programs that can be started again under the same name and log.
+    spec: ProgramSpec,
+}
+
+impl OperatorProcess {
+    /// Starts an operator on `cluster`, with its log in the cluster's directory. It may not be ready yet, and may even
+    /// have ended: wait for what it should do, and see [`OperatorProcess::check_alive`].
+    ///
+    /// # Errors
+    /// When its binary cannot be built or started.
+    pub async fn start(cluster: &Cluster, launch: Launch) -> Result<Self> {
+        let path = launch.operator.binary().await?;
+        let kubeconfig = launch.kubeconfig.display().to_string();
+        let mut env = vec![("KUBECONFIG".to_owned(), kubeconfig)];
+        env.extend(launch.env);
+        Self::start_program(cluster, launch.operator.name(), &path, launch.args, env).await
+    }
+
+    /// Starts any program as if it were an operator.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start_program(
+        cluster: &Cluster,
+        name: &str,
+        path: &Path,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+    ) -> Result<Self> {
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed));
+        let log = cluster.root().join(format!("{name}.log"));
+        let spec = ProgramSpec {
+            name,
+            path: path.to_owned(),
+            args,
+            env,
+            log,
+        };
+        // A lifeline of its own, so that it also works on a cluster that this process did not start.
+        let lifeline = Lifeline::spawn(None)?;
+        let running = lifeline.start(spec.clone()).await?;
+        Ok(Self {
+            lifeline,
+            running,
+            spec,
+        })
+    }
+
+    /// The operator's own process id.
+    pub fn pid(&self) -> u32 {
+        self.running.pid
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn exit(&self) -> Option<Exit> {
+        self.running.exit()
+    }
+
+    /// Waits for its end.
+    pub async fn wait(&self) -> Exit {
+        self.running.wait().await
+    }
+
+    /// Kills it as a power cut would: nothing of it runs any more when this returns.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn kill_9(&self) -> Result<Exit> {
+        self.running.kill().await
+    }
+
+    /// Asks it to stop and waits up to `patience`.
+    ///
+    /// # Errors
+    /// When it had to be killed: says so with the end of its log.
+    pub async fn stop(&self, patience: Duration) -> Result<Exit> {
+        self.running.signal(Signal::Terminate).await?;
+        if let Ok(exit) = tokio::time::timeout(patience, self.running.wait()).await {
+            return Ok(exit);
+        }
+        self.running.kill().await?;
+        bail!(
+            "{} did not stop within {patience:?}\n{}",
+            self.spec.name,
+            self.log_tail()
+        )
+    }
+
+    /// Sends a signal, for instance [`Signal::Freeze`] to let a leader miss its renewals.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub async fn signal(&self, signal: Signal) -> Result<()> {
+        self.running.signal(signal).await
+    }
+
+    /// Starts it again with the same arguments, after it ended.
+    ///
+    /// # Errors
+    /// When it still runs or cannot be started.
+    pub async fn start_again(&mut self) -> Result<()> {
+        self.running = self.lifeline.start(self.spec.clone()).await?;
+        Ok(())
+    }
+
+    /// Checks that it runs.
+    ///
+    /// # Errors
+    /// When it has ended: says how, with the end of its log.
+    pub fn check_alive(&self) -> Result<()> {
+        match self.exit() {
+            None => Ok(()),
+            Some(exit) => bail!("{} ended with {exit}\n{}", self.spec.name, self.log_tail()),
+        }
+    }
+
+    /// Its log.
+    pub fn log_path(&self) -> &Path {
+        &self.spec.log
+    }
+
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
+        ready::tail(&self.spec.log, TAIL)
+    }
+}

@@ -1,0 +1,167 @@
+//! A third writer that keeps changing one pool, as people, `GitOps` and other controllers do: annotations by patch, labels
+//! by PUT, bounds by JSON Patch. What it was told is written is kept, so that a test can ask whether it still is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use rand::{RngExt as _, SeedableRng as _};
+use serde_json::json;
+use shared_crds::NodePool;
+use tokio::task::JoinHandle;
+
+/// Prefix of everything the rival writes into metadata.
+const PREFIX: &str = "rival.example.com/";
+
+/// A writer at work.
+pub struct Rival {
+    stop: Arc<AtomicBool>,
+    work: JoinHandle<Result<Report>>,
+}
+
+/// What the rival did.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Annotations that the API server acknowledged.
+    pub annotations: BTreeMap<String, String>,
+    /// Labels that the API server acknowledged.
+    pub labels: BTreeMap<String, String>,
+    /// The last `maxReplicas` that was acknowledged.
+    pub max_replicas: Option<i32>,
+    /// PUTs that were refused for a newer version; each was made again from a fresh read.
+    pub conflicts: usize,
+}
+
+impl Rival {
+    /// Starts writing to the pool called `name`, about `per_second` times a second, in the order that `seed` gives.
+    /// `maxReplicas` stays between `max` and `max + 5`.
+    pub fn start(pools: Api<NodePool>, name: &str, per_second: u64, max: i32, seed: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let work = tokio::spawn(write(
+            pools,
+            name.to_owned(),
+            per_second,
+            max,
+            seed,
+            Arc::clone(&stop),
+        ));
+        Self { stop, work }
+    }
+
+    /// Lets it finish what it is doing, and returns what it did.
+    ///
+    /// # Errors
+    /// When one of its writes failed for another reason than a conflict.
+    pub async fn finish(self) -> Result<Report> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.work.await?
+    }
+}
+
+async fn write(
+    pools: Api<NodePool>,
+    name: String,
+    per_second: u64,
+    max: i32,
+    seed: u64,
+    stop: Arc<AtomicBool>,
+) -> Result<Report> {
+    let mut random = rand::rngs::SmallRng::seed_from_u64(seed);
+    let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(per_second)?);
+    let mut report = Report::default();
+    for count in 0_u32.. {
+        beat.tick().await;
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (key, value) = (format!("{PREFIX}w{}", count % 20), count.to_string());
+        match random.random_range(0..3) {
+            0 => {
+                let patch = json!({"metadata": {"annotations": {&key: &value}}});
+                pools
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                    .await
+                    .context("annotation")?;
+                report.annotations.insert(key, value);
+            }
+            1 => {
+                report.conflicts += put_label(&pools, &name, &key, &value).await?;
+                report.labels.insert(key, value);
+            }
+            _ => {
+                let bound = max + random.random_range(0..=5);
+                let patch = json!([{"op": "replace", "path": "/spec/maxReplicas", "value": bound}]);
+                let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
+                pools
+                    .patch(&name, &PatchParams::default(), &patch)
+                    .await
+                    .context("bounds")?;
+                report.max_replicas = Some(bound);
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Reads, changes, PUTs, until it is through; returns how often it was not.
+async fn put_label(pools: &Api<NodePool>, name: &str, key: &str, value: &str) -> Result<usize> {
+    for conflicts in 0..100 {
+        let mut pool = pools.get(name).await?;
+        pool.metadata
+            .labels
+            .get_or_insert_default()
+            .insert(key.to_owned(), value.to_owned());
+        match pools.replace(name, &PostParams::default(), &pool).await {
+            Ok(_) => return Ok(conflicts),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(error) => return Err(error).context("label"),
+        }
+    }
+    anyhow::bail!("a label could not be written in 100 attempts")
+}
+
+impl Report {
+    /// Checks that everything that was acknowledged is still there.
+    ///
+    /// # Errors
+    /// Names what is not.
+    pub fn check_kept(&self, pool: &NodePool) -> Result<()> {
+        ensure!(
+            self.annotations.len() + self.labels.len() > 10,
+            "the rival wrote too little to prove anything: {self:?}"
+        );
+        let empty = BTreeMap::new();
+        for (what, wrote, found) in [
+            (
+                "annotation",
+                &self.annotations,
+                pool.metadata.annotations.as_ref().unwrap_or(&empty),
+            ),
+            (
+                "label",
+                &self.labels,
+                pool.metadata.labels.as_ref().unwrap_or(&empty),
+            ),
+        ] {
+            for (key, value) in wrote {
+                ensure!(
+                    found.get(key) == Some(value),
+                    "the {what} {key} was acknowledged as {value} and is {:?}",
+                    found.get(key)
+                );
+            }
+        }
+        if let Some(max) = self.max_replicas {
+            ensure!(
+                pool.spec.max_replicas == max,
+                "maxReplicas was acknowledged as {max} and is {}",
+                pool.spec.max_replicas
+            );
+        }
+        Ok(())
+    }
+}

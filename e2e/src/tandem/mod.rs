@@ -1,0 +1,166 @@
+//! Tandem on a cluster, as a user gets it: the chart, installed by Helm, and both operators with the identities, the
+//! arguments and the environment that the chart gives their pods.
+//!
+//! There is no image registry here, so the operators run as processes instead of containers. Everything else is the
+//! chart's: a missing RBAC rule or a wrong flag fails here as it would in a pod.
+
+mod pod;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::ListParams;
+
+use crate::cluster::Cluster;
+use crate::lifeline::Exit;
+use crate::operators::{Operator, OperatorProcess};
+
+pub use pod::Pod;
+
+/// An operator finishes what it is doing within 20 s of being told to stop.
+const STOP: Duration = Duration::from_secs(30);
+
+/// A release of the chart.
+pub struct Release {
+    namespace: String,
+    name: String,
+}
+
+/// The chart, in the workspace that this crate was built from.
+pub fn chart() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tandem"))
+}
+
+impl Release {
+    /// Installs the chart as `tandem` into `namespace`, or upgrades it, with `values` as `key=value` settings, and
+    /// returns when the custom resources are served.
+    ///
+    /// The Deployments get no pods: their images exist nowhere yet.
+    ///
+    /// # Errors
+    /// What Helm says, when it refuses.
+    pub async fn install(cluster: &Cluster, namespace: &str, values: &[String]) -> Result<Self> {
+        let chart = chart();
+        let chart = chart.to_str().context("the path of the chart is not text")?;
+        let mut args = vec![
+            "upgrade",
+            "--install",
+            "tandem",
+            chart,
+            "--namespace",
+            namespace,
+            "--create-namespace",
+        ];
+        for value in ["nodepoolOperator.replicas=0", "autoscalerOperator.replicas=0"]
+            .into_iter()
+            .chain(values.iter().map(String::as_str))
+        {
+            args.extend(["--set", value]);
+        }
+        cluster.helm(&args).await?;
+        for crd in shared_crds::all()? {
+            let name = crd.metadata.name.context("a definition without a name")?;
+            let target = format!("crd/{name}");
+            cluster
+                .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &target])
+                .await?;
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: "tandem".to_owned(),
+        })
+    }
+
+    /// The namespace it is in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The first replica of `operator`, as the chart describes its pod.
+    ///
+    /// # Errors
+    /// When the release holds no such Deployment, or more than one.
+    pub async fn pod(&self, cluster: &Cluster, operator: Operator) -> Result<Pod> {
+        let deployments = Api::<Deployment>::namespaced(cluster.client().await?, &self.namespace);
+        let (instance, component) = (&self.name, operator.name());
+        let labels = format!("app.kubernetes.io/instance={instance},app.kubernetes.io/component={component}");
+        let mut found = deployments
+            .list(&ListParams::default().labels(&labels))
+            .await?
+            .items;
+        ensure!(
+            found.len() == 1,
+            "{} Deployments are labelled {labels}, not one",
+            found.len()
+        );
+        Pod::of(&found.remove(0), &self.namespace, operator)
+    }
+
+    /// Starts both operators, one replica each.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub async fn start(&self, cluster: &Cluster) -> Result<Operators> {
+        Ok(Operators {
+            node_pool: self
+                .pod(cluster, Operator::NodePool)
+                .await?
+                .start(cluster)
+                .await?,
+            autoscaler: self
+                .pod(cluster, Operator::Autoscaler)
+                .await?
+                .start(cluster)
+                .await?,
+        })
+    }
+
+    /// Removes the release. The definitions stay, and with them every object, as the chart promises.
+    ///
+    /// # Errors
+    /// What Helm says.
+    pub async fn uninstall(&self, cluster: &Cluster) -> Result<()> {
+        cluster
+            .helm(&["uninstall", &self.name, "--namespace", &self.namespace, "--wait"])
+            .await?;
+        Ok(())
+    }
+}
+
+/// Both operators, running.
+pub struct Operators {
+    /// Makes nodes.
+    pub node_pool: OperatorProcess,
+    /// Decides how many.
+    pub autoscaler: OperatorProcess,
+}
+
+impl Operators {
+    /// Checks that both run.
+    ///
+    /// # Errors
+    /// When one has ended: says how, with the end of its log.
+    pub fn check_alive(&self) -> Result<()> {
+        self.node_pool.check_alive()?;
+        self.autoscaler.check_alive()
+    }
+
+    /// Asks both to stop and waits for them.
+    ///
+    /// # Errors
+    /// When one had to be killed, or ended with another code than 0.
+    pub async fn stop(&self) -> Result<()> {
+        for operator in [&self.autoscaler, &self.node_pool] {
+            let exit = operator.stop(STOP).await?;
+            ensure!(
+                exit == Exit::Code(0),
+                "an operator stopped with {exit}:\n{}",
+                operator.log_tail()
+            );
+        }
+        Ok(())
+    }
+}

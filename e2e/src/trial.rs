@@ -1,0 +1,251 @@
+//! One end-to-end test's share of the world: the test binary's control plane, the chart, both operators, and a namespace.
+//!
+//! The Autoscaler plans for the whole cluster, so two tests with operators cannot share it at the same time: a trial
+//! waits for its turn.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use shared_crds::NodePool;
+use shared_crds::names::node_selector;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+use crate::audit::{AuditLog, Event, ObjectKey};
+use crate::cluster::{Cluster, Options, TestNamespace};
+use crate::tandem::{Operators, Release};
+use crate::wait::eventually;
+
+/// Namespace of the release that all trials of a binary share, one after the other.
+pub const RELEASE_NAMESPACE: &str = "tandem-system";
+
+/// How long anything in a trial may take on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A test's share of the world.
+pub struct Trial {
+    _turn: MutexGuard<'static, ()>,
+    /// The control plane; always one of our own, because its audit log is read.
+    pub cluster: &'static Cluster,
+    /// A client that may do everything.
+    pub client: Client,
+    /// The chart's release.
+    pub release: Release,
+    /// Both operators.
+    pub operators: Operators,
+    namespace: TestNamespace,
+    log_start: u64,
+}
+
+impl Trial {
+    /// The control plane of this test binary, whatever cluster the environment names.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn cluster() -> Result<&'static Cluster> {
+        static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
+        PRIVATE
+            .get_or_try_init(|| Cluster::start(Options::private()))
+            .await
+    }
+
+    /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and makes a namespace.
+    ///
+    /// # Errors
+    /// When one of these fails.
+    pub async fn begin(prefix: &str, values: &[&str]) -> Result<Self> {
+        let turn = turn().await;
+        let cluster = Self::cluster().await?;
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
+        let log_start = cluster.audit_log().context("no audit log")?.end()?;
+        let namespace = cluster.namespace(prefix).await?;
+        let operators = release.start(cluster).await?;
+        Ok(Self {
+            _turn: turn,
+            cluster,
+            client: cluster.client().await?,
+            release,
+            operators,
+            namespace,
+            log_start,
+        })
+    }
+
+    /// Ends it: the namespace goes, and with it every pool and node, which proves that the drains end; then the
+    /// operators, which must stop by themselves.
+    ///
+    /// # Errors
+    /// When something does not go.
+    pub async fn end(self) -> Result<()> {
+        let namespace = self.namespace.name().to_owned();
+        if let Err(error) = self.namespace.delete(PATIENCE).await {
+            let (pools, scaler) = (
+                self.operators.node_pool.log_tail(),
+                self.operators.autoscaler.log_tail(),
+            );
+            return Err(error.context(format!("the operators' logs end with\n{pools}\n{scaler}")));
+        }
+        let nodes = Api::<Node>::all(self.client);
+        let label = format!("{}={namespace}", shared_crds::names::NODEPOOL_NAMESPACE_LABEL);
+        let left = nodes
+            .list(&ListParams::default().labels(&label))
+            .await?
+            .items
+            .len();
+        ensure!(left == 0, "{left} nodes of {namespace} are left");
+        self.operators.stop().await
+    }
+
+    /// The namespace's name.
+    pub fn namespace(&self) -> &str {
+        self.namespace.name()
+    }
+
+    /// The namespace's objects of a kind.
+    pub fn api<K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>>(&self) -> Api<K> {
+        Api::namespaced(self.client.clone(), self.namespace.name())
+    }
+
+    /// Creates an object in the namespace.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn create<K>(&self, object: &K) -> Result<K>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + Serialize
+            + DeserializeOwned
+            + std::fmt::Debug,
+    {
+        Ok(self.api::<K>().create(&PostParams::default(), object).await?)
+    }
+
+    /// kubectl in the namespace.
+    ///
+    /// # Errors
+    /// What kubectl wrote to standard error.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let all: Vec<&str> = ["--namespace", self.namespace.name()]
+            .into_iter()
+            .chain(args.iter().copied())
+            .collect();
+        self.cluster.kubectl(&all).await
+    }
+
+    /// A pool as it is now.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn pool(&self, name: &str) -> Result<NodePool> {
+        Ok(self.api::<NodePool>().get(name).await?)
+    }
+
+    /// A pool's nodes as they are now.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
+        let selector = node_selector(self.namespace.name(), pool);
+        Ok(Api::<Node>::all(self.client.clone())
+            .list(&ListParams::default().labels(&selector))
+            .await?
+            .items)
+    }
+
+    /// Waits until a pool has `wanted` nodes, all Ready, none on its way out, and says so in its status.
+    ///
+    /// # Errors
+    /// When it does not, in time: with what was seen last and the ends of both logs.
+    pub async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
+        let what = format!("pool {pool} has {wanted} ready nodes");
+        let settled = eventually(PATIENCE, &what, async || {
+            self.operators.check_alive()?;
+            let (object, nodes) = (self.pool(pool).await?, self.nodes(pool).await?);
+            let status = object.status.clone().unwrap_or_default();
+            let ready = nodes.iter().filter(|node| is_ready(node)).count();
+            let wanted_nodes = usize::try_from(wanted)?;
+            let (current, reported) = (status.replicas.unwrap_or(0), status.ready_replicas.unwrap_or(0));
+            let seen = status.observed_generation == object.metadata.generation;
+            if nodes.len() == wanted_nodes
+                && ready == wanted_nodes
+                && current == wanted
+                && reported == wanted
+                && seen
+            {
+                return Ok(Some(object));
+            }
+            bail!(
+                "{ready} of {} nodes ready, spec.replicas {:?}, status {}",
+                nodes.len(),
+                object.spec.replicas,
+                serde_json::to_string(&status)?
+            )
+        });
+        settled.await.map_err(|error| {
+            let (pools, scaler) = (
+                self.operators.node_pool.log_tail(),
+                self.operators.autoscaler.log_tail(),
+            );
+            error.context(format!("logs:\n{pools}\n{scaler}"))
+        })
+    }
+
+    /// Waits until `wanted` pods of the namespace run.
+    ///
+    /// # Errors
+    /// When they do not, in time.
+    pub async fn pods_run(&self, wanted: usize) -> Result<()> {
+        eventually(PATIENCE, &format!("{wanted} pods run"), async || {
+            let pods = self.api::<Pod>().list(&ListParams::default()).await?.items;
+            let running = pods
+                .iter()
+                .filter(|pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running"));
+            let running = running.count();
+            if running == wanted && pods.len() == wanted {
+                Ok(Some(()))
+            } else {
+                bail!("{running} of {} run", pods.len())
+            }
+        })
+        .await
+    }
+
+    /// The audit log.
+    ///
+    /// # Errors
+    /// Never on a control plane of our own.
+    pub fn audit(&self) -> Result<AuditLog> {
+        self.cluster.audit_log().context("no audit log")
+    }
+
+    /// What the API server wrote down since the trial began, about the trial's objects and the cluster's own.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn events(&self) -> Result<Vec<Event>> {
+        self.audit()?.follow_from(self.log_start).read_new()
+    }
+
+    /// The key of one of the trial's pools in the audit log.
+    pub fn key(&self, pool: &str) -> ObjectKey {
+        ObjectKey::node_pool(self.namespace.name(), pool)
+    }
+}
+
+/// Waits until no other trial of this binary runs.
+pub async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
+}
+
+/// Whether a node's kubelet, real or played, calls it Ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))
+}

@@ -1,0 +1,566 @@
+//! The harness itself, on the real thing: what a test may rely on, and that nothing is left behind.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests write as a person would, to see what the cluster does with it"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use e2e::audit::{Event, ObjectKey};
+use e2e::cluster::{Cluster, Options};
+use e2e::control_plane::go::KUBERNETES_VERSION;
+use e2e::control_plane::toolbox::Toolbox;
+use e2e::ledger::Ledger;
+use e2e::lifeline::{Exit, Signal};
+use e2e::operators::OperatorProcess;
+use e2e::wait::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use nix::sys::signal::{SIGINT, SIGKILL, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// These tests are about a control plane of our own, whichever cluster the others run on.
+async fn shared() -> &'static Cluster {
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    SHARED
+        .get_or_init(|| async { Cluster::start(Options::private()).await.unwrap() })
+        .await
+}
+
+fn typed<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_is_the_pinned_version_and_every_program_lives() {
+    let cluster = shared().await;
+    let version = cluster.client().await.unwrap().apiserver_version().await.unwrap();
+    assert_eq!(version.git_version, KUBERNETES_VERSION);
+    let mut names: Vec<String> = cluster.pids().into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+            "kwok"
+        ]
+    );
+    cluster.check_alive().unwrap();
+    println!("started in {:?}", cluster.startup().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_without_rights_is_refused() {
+    let cluster = shared().await;
+    let namespace = cluster.namespace("rbac").await.unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    accounts
+        .create(
+            &PostParams::default(),
+            &typed(json!({"metadata": {"name": "nobody"}})),
+        )
+        .await
+        .unwrap();
+    let client = cluster
+        .client_for_service_account(namespace.name(), "nobody")
+        .await
+        .unwrap();
+    let error = Api::<Node>::all(client)
+        .list(&ListParams::default())
+        .await
+        .unwrap_err();
+    let kube::Error::Api(status) = error else {
+        panic!("{error}")
+    };
+    assert_eq!(status.code, 403);
+    let user = format!("system:serviceaccount:{}:nobody", namespace.name());
+    assert!(status.message.contains(&user), "{}", status.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_told() {
+    let cluster = shared().await;
+    let namespace = cluster.namespace("kwok").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let nodes = Api::<Node>::all(client.clone());
+    let name = namespace.name();
+    let node: Node = typed(json!({
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}, "labels": {"for": name}},
+        "status": {"capacity": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
+    }));
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let deployment: Deployment = typed(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "nodeSelector": {"for": name},
+                    "initContainers": [{"name": "first", "image": "none"}],
+                    "containers": [{"name": "web", "image": "none", "resources": {"requests": {"cpu": "1500m"}}}],
+                },
+            },
+        },
+    }));
+    let deployments = Api::<Deployment>::namespaced(client.clone(), name);
+    deployments
+        .create(&PostParams::default(), &deployment)
+        .await
+        .unwrap();
+    eventually(PATIENCE, "the Deployment is available", || async {
+        let status = deployments.get("web").await?.status.unwrap_or_default();
+        match status.available_replicas {
+            Some(1) => Ok(Some(())),
+            _ => bail!("{}", cluster.kubectl(&["get", "pods,events", "-n", name]).await?),
+        }
+    })
+    .await
+    .unwrap();
+    let pods = Api::<Pod>::namespaced(client, name);
+    let pod = pods
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .pop()
+        .unwrap();
+    assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some(name));
+    let status = nodes.get(name).await.unwrap().status.unwrap();
+    assert_eq!(
+        status.allocatable.unwrap()["cpu"].0,
+        "2",
+        "a node keeps the size it was created with"
+    );
+
+    deployments.delete("web", &DeleteParams::default()).await.unwrap();
+    eventually(PATIENCE, "a pod that is told to go goes at once", || async {
+        Ok(pods
+            .list(&ListParams::default())
+            .await?
+            .items
+            .is_empty()
+            .then_some(()))
+    })
+    .await
+    .unwrap();
+    nodes.delete(name, &DeleteParams::default()).await.unwrap();
+    namespace.delete(PATIENCE).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_log_holds_each_write_with_its_writer_and_its_versions() {
+    let cluster = shared().await;
+    let log = cluster.audit_log().unwrap();
+    let start = log.end().unwrap();
+    let nodes = Api::<Node>::all(cluster.client().await.unwrap());
+    let name = format!("audited-{:08x}", std::process::id());
+    let node: Node = typed(json!({"metadata": {"name": name}}));
+    let created = nodes.create(&PostParams::default(), &node).await.unwrap();
+    let mut stale = created.clone();
+    stale.metadata.resource_version = Some("1".into());
+    nodes
+        .replace(&name, &PostParams::default(), &stale)
+        .await
+        .unwrap_err();
+
+    let key = ObjectKey {
+        group: String::new(),
+        resource: "nodes".into(),
+        namespace: String::new(),
+        name: name.clone(),
+    };
+    let events = log
+        .wait_for(start, PATIENCE, "the stale write is in the audit log", |events| {
+            // The node lifecycle controller writes to every node, too.
+            let ours = |event: &&Event| event.object.as_ref() == Some(&key) && event.user == "admin";
+            let ours: Vec<Event> = events.iter().filter(ours).cloned().collect();
+            ours.iter().any(|event| event.code == 409).then_some(ours)
+        })
+        .await
+        .unwrap();
+    let create = events.iter().find(|event| event.verb == "create").unwrap();
+    assert_eq!((create.user.as_str(), create.code), ("admin", 201));
+    assert_eq!(
+        create.version().map(|version| version.to_string()),
+        created.metadata.resource_version
+    );
+    let refused = events.iter().find(|event| event.code == 409).unwrap();
+    assert_eq!(
+        (refused.base_version(), refused.reason.as_str()),
+        (Some("1"), "Conflict")
+    );
+    let ledger = Ledger::of(&events, |object| *object == key);
+    let row = ledger.row("admin", "nodes").unwrap();
+    assert_eq!(
+        (
+            row.writes,
+            row.succeeded,
+            row.conflicts,
+            row.resource_version_moved
+        ),
+        (2, 1, 1, 1),
+        "\n{ledger}"
+    );
+    nodes.delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_and_helm_talk_to_this_cluster_and_leave_the_home_alone() {
+    let cluster = shared().await;
+    assert!(
+        cluster
+            .kubectl(&["version"])
+            .await
+            .unwrap()
+            .contains(&format!("Server Version: {KUBERNETES_VERSION}"))
+    );
+    assert_eq!(
+        cluster
+            .helm(&["list", "--all-namespaces", "--short"])
+            .await
+            .unwrap(),
+        ""
+    );
+    let error = cluster
+        .kubectl(&["get", "nothing-like-that"])
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("the server doesn't have a resource type"),
+        "{error}"
+    );
+    let config = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "from-input-"}}"#;
+    let namespace = cluster.namespace("kubectl").await.unwrap();
+    let created = cluster
+        .kubectl_with_input(&["create", "-n", namespace.name(), "-f", "-"], config)
+        .await
+        .unwrap();
+    assert!(created.starts_with("configmap/from-input-"), "{created}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_api_server_keeps_what_was_written() {
+    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    let map: ConfigMap = typed(json!({"metadata": {"name": "kept"}, "data": {"a": "1"}}));
+    let before = maps.create(&PostParams::default(), &map).await.unwrap();
+    cluster.stop_api_server().await.unwrap();
+    maps.get("kept").await.unwrap_err();
+    assert!(
+        cluster
+            .check_alive()
+            .unwrap_err()
+            .to_string()
+            .starts_with("kube-apiserver ended with")
+    );
+    cluster.start_api_server().await.unwrap();
+    let after = maps.get("kept").await.unwrap();
+    assert_eq!(
+        after.metadata.resource_version, before.metadata.resource_version,
+        "the same client reconnects"
+    );
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_explicit_stop_no_process_and_no_file_is_left() {
+    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let (root, pids) = (cluster.root().to_owned(), cluster.pids());
+    assert!(root.is_dir() && pids.iter().all(|(_, pid)| alive(*pid)));
+    cluster.stop().await.unwrap();
+    assert!(!root.exists() && !pids.iter().any(|(_, pid)| alive(*pid)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_panic_no_process_and_no_file_is_left() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let panicked = tokio::spawn(async move {
+        let cluster = Cluster::start(Options::api_only()).await.unwrap();
+        tell.send((cluster.root().to_owned(), cluster.pids())).unwrap();
+        panic!("on purpose");
+    });
+    let (root, pids) = told.await.unwrap();
+    assert!(panicked.await.unwrap_err().is_panic());
+    assert!(!root.exists() && !pids.iter().any(|(_, pid)| alive(*pid)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_kill_9_and_after_ctrl_c_no_process_and_no_file_is_left() {
+    for signal in [SIGKILL, SIGINT] {
+        let victim = Victim::start().await;
+        assert!(victim.root.is_dir() && victim.pids.iter().all(|pid| alive(*pid)));
+        kill(process(victim.child.id()), signal).unwrap();
+        eventually(
+            PATIENCE,
+            &format!("everything is gone after {signal}"),
+            || async {
+                let left: Vec<u32> = victim.pids.iter().copied().filter(|pid| alive(*pid)).collect();
+                if left.is_empty() && !victim.root.exists() {
+                    return Ok(Some(()));
+                }
+                bail!("{left:?} live, directory exists: {}", victim.root.exists())
+            },
+        )
+        .await
+        .unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
+    let victim = Victim::start().await;
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", victim.pids[0])).unwrap();
+    // The fourth field is the parent; the name in parentheses before it may hold spaces.
+    let lifeline = status
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    kill(Pid::from_raw(lifeline), SIGKILL).unwrap();
+    eventually(PATIENCE, "the programs are gone", || async {
+        Ok((!victim.pids.iter().any(|pid| alive(*pid))).then_some(()))
+    })
+    .await
+    .unwrap();
+    // Nobody was left to remove it.
+    std::fs::remove_dir_all(&victim.root).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_component_that_dies_at_its_start_is_named_with_the_end_of_its_log() {
+    let options = Options {
+        api_server_flags: vec!["--no-such-flag".into()],
+        ..Options::api_only()
+    };
+    let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
+    assert!(error.contains("kube-apiserver ended with exit code 1"), "{error}");
+    assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_always_taken_is_named_after_several_attempts() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let options = Options {
+        api_server_flags: vec![flag],
+        ..Options::api_only()
+    };
+    let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
+    assert!(error.contains("taken by others 3 times in a row"), "{error}");
+    assert!(error.contains("address already in use"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
+    let empty = tempfile::tempdir().unwrap();
+    let toolbox = Toolbox {
+        assets: None,
+        path: Some(empty.path().into()),
+        cache: empty.path().join("cache"),
+        ..Toolbox::from_environment()
+    };
+    let error = format!(
+        "{:#}",
+        Cluster::start(Options {
+            toolbox,
+            ..Options::private()
+        })
+        .await
+        .err()
+        .unwrap()
+    );
+    for part in [
+        "no go toolchain in PATH",
+        "kube-apiserver",
+        "go.dev/dl",
+        "TANDEM_KUBECONFIG",
+        "KUBEBUILDER_ASSETS",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_cluster_is_used_and_not_owned() {
+    let cluster = shared().await;
+    let source = Some(e2e::control_plane::locate::Source::Foreign(
+        cluster.kubeconfig_path().to_owned(),
+    ));
+    let foreign = Cluster::start(Options {
+        source,
+        ..Options::default()
+    })
+    .await
+    .unwrap();
+    assert!(!foreign.is_embedded() && foreign.audit_log().is_none());
+    assert!(
+        foreign
+            .kubectl(&["get", "namespaces"])
+            .await
+            .unwrap()
+            .contains("kube-system")
+    );
+    assert!(foreign.restart_api_server().await.is_err());
+    foreign.stop().await.unwrap();
+    cluster.check_alive().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_control_plane_is_found_again_and_ends_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(Cluster::attach(directory.path()).is_err());
+    let state = Cluster::start_detached(directory.path(), Options::api_only())
+        .await
+        .unwrap();
+    let again = Cluster::start_detached(directory.path(), Options::api_only())
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(again.contains("runs already"), "{again}");
+    let attached = Cluster::attach(directory.path()).unwrap();
+    attached
+        .client()
+        .await
+        .unwrap()
+        .apiserver_version()
+        .await
+        .unwrap();
+    drop(attached);
+    assert_eq!(
+        Cluster::detached(directory.path()).unwrap(),
+        Some(state.clone()),
+        "it outlives its users"
+    );
+    assert!(Cluster::stop_detached(directory.path()).unwrap());
+    eventually(PATIENCE, "everything is gone", || async {
+        Ok((!state.root.exists() && !state.pids.iter().any(|(_, pid)| alive(*pid))).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert!(!Cluster::stop_detached(directory.path()).unwrap());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_can_be_killed_stopped_frozen_and_started_again() {
+    let cluster = shared().await;
+    // Ends by itself when it is asked to, and says so.
+    let script = "trap 'echo stopping; exit 7' TERM; echo started; while :; do sleep 0.05; done";
+    let args = vec!["-c".into(), script.into()];
+    let mut program =
+        OperatorProcess::start_program(cluster, "script", Path::new("/bin/sh"), args, Vec::new())
+            .await
+            .unwrap();
+    saying(&program, "started", 1).await;
+    let first = program.pid();
+    assert_eq!(program.kill_9().await.unwrap(), Exit::Signal(9));
+    assert!(!alive(first));
+    assert!(
+        program
+            .check_alive()
+            .unwrap_err()
+            .to_string()
+            .contains("ended with signal 9")
+    );
+
+    program.start_again().await.unwrap();
+    saying(&program, "started", 2).await;
+    assert_ne!(program.pid(), first);
+    program.signal(Signal::Freeze).await.unwrap();
+    program.signal(Signal::Continue).await.unwrap();
+    assert_eq!(program.stop(PATIENCE).await.unwrap(), Exit::Code(7));
+    assert!(program.log_tail().contains("stopping"));
+
+    program.start_again().await.unwrap();
+    let last = program.pid();
+    drop(program);
+    assert!(!alive(last), "dropping it kills it");
+}
+
+async fn saying(program: &OperatorProcess, word: &str, times: usize) {
+    eventually(
+        PATIENCE,
+        &format!("the log says {word} {times} times"),
+        || async {
+            let log = std::fs::read_to_string(program.log_path())?;
+            Ok((log.matches(word).count() >= times).then_some(()))
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// A process that started a control plane and can be killed.
+struct Victim {
+    child: Child,
+    root: PathBuf,
+    pids: Vec<u32>,
+}
+
+impl Victim {
+    async fn start() -> Self {
+        tokio::task::spawn_blocking(|| Self::start_blocking().unwrap())
+            .await
+            .unwrap()
+    }
+
+    fn start_blocking() -> Result<Self> {
+        let binary = env!("CARGO_BIN_EXE_victim");
+        let mut child = Command::new(binary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+        let said: serde_json::Value = serde_json::from_str(&line).context("the victim did not start")?;
+        Ok(Self {
+            child,
+            root: typed(said["root"].clone()),
+            pids: typed(said["pids"].clone()),
+        })
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // Both fail only when it is gone already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn process(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap())
+}
+
+/// Whether a process runs; one that has ended and was not waited for does not.
+fn alive(pid: u32) -> bool {
+    if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        return status
+            .rsplit_once(')')
+            .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'));
+    }
+    !cfg!(target_os = "linux") && kill(process(pid), None).is_ok()
+}

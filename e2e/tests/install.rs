@@ -1,0 +1,234 @@
+//! The chart on a real API server: installed, refused, upgraded, removed; and what its roles allow and do not allow.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use e2e::objects;
+use e2e::tandem::{Release, chart};
+use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use serde_json::json;
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
+const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";
+
+/// Whether the answer is "you may not": a 403 that says so.
+fn is_forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> bool {
+    match answer {
+        Err(kube::Error::Api(status)) => status.is_forbidden(),
+        Ok(_) | Err(_) => false,
+    }
+}
+
+async fn account(name: &str) -> Client {
+    Trial::cluster()
+        .await
+        .unwrap()
+        .client_for_service_account(RELEASE_NAMESPACE, name)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_operator_is_refused_what_is_not_its_own() {
+    let _turn = trial::turn().await;
+    let cluster = Trial::cluster().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let namespace = cluster.namespace("rbac").await.unwrap();
+    let admin = cluster.client().await.unwrap();
+    Api::<NodePool>::namespaced(admin.clone(), namespace.name())
+        .create(&PostParams::default(), &objects::pool("x", 0, 3))
+        .await
+        .unwrap();
+    let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
+    let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    let params = PatchParams::default();
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": "rbac-node"}})).unwrap();
+
+    let client = account(AUTOSCALER_ACCOUNT).await;
+    let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
+    assert!(
+        is_forbidden(pools.patch("x", &params, &label).await),
+        "the Autoscaler may patch nodepools"
+    );
+    assert!(
+        is_forbidden(pools.delete("x", &Default::default()).await.map(|_| ())),
+        "the Autoscaler may delete nodepools"
+    );
+    assert!(
+        is_forbidden(
+            Api::<Node>::all(client.clone())
+                .create(&PostParams::default(), &node)
+                .await
+        ),
+        "the Autoscaler may create nodes"
+    );
+    assert!(
+        is_forbidden(
+            Api::<Pod>::namespaced(client.clone(), namespace.name())
+                .evict("x", &Default::default())
+                .await
+        ),
+        "the Autoscaler may evict"
+    );
+    assert!(
+        is_forbidden(
+            Api::<Secret>::all(client.clone())
+                .list(&ListParams::default())
+                .await
+        ),
+        "the Autoscaler may read secrets"
+    );
+    assert!(
+        is_forbidden(Api::<ConfigMap>::all(client).list(&ListParams::default()).await),
+        "the Autoscaler may read config maps"
+    );
+    // The control: what is its own, it may.
+    pools.patch_scale("x", &params, &scale).await.unwrap();
+    pools.patch_status("x", &params, &status).await.unwrap();
+
+    let client = account(NODE_POOL_ACCOUNT).await;
+    let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
+    assert!(
+        is_forbidden(pools.patch_scale("x", &params, &scale).await),
+        "the NodePool operator may scale"
+    );
+    let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client.clone(), namespace.name());
+    assert!(
+        is_forbidden(autoscalers.patch_status("x", &params, &status).await),
+        "the NodePool operator may write autoscalers"
+    );
+    assert!(
+        is_forbidden(
+            pools
+                .create(&PostParams::default(), &objects::pool("y", 0, 1))
+                .await
+        ),
+        "the NodePool operator may create pools"
+    );
+    assert!(
+        is_forbidden(
+            Api::<Secret>::all(client.clone())
+                .list(&ListParams::default())
+                .await
+        ),
+        "the NodePool operator may read secrets"
+    );
+    assert!(
+        is_forbidden(
+            Api::<Pod>::namespaced(client, namespace.name())
+                .create(&PostParams::default(), &Pod::default())
+                .await
+        ),
+        "the NodePool operator may create pods"
+    );
+    pools.patch_status("x", &params, &status).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
+    let cluster = Trial::cluster().await.unwrap();
+    let chart = chart();
+    let chart = chart.to_str().unwrap();
+    for (value, named) in [
+        ("nodepoolOperator.replica=3", "replica"),
+        ("writeStrategy=hopeful", "writeStrategy"),
+        ("typo=1", "typo"),
+        (
+            "autoscalerOperator.leaderElection.leaseDurationSeconds=1",
+            "leaseDurationSeconds",
+        ),
+    ] {
+        let args = [
+            "install",
+            "bad",
+            chart,
+            "--namespace",
+            "bad",
+            "--create-namespace",
+            "--set",
+            value,
+            "--dry-run=client",
+        ];
+        let refusal = cluster
+            .helm(&args)
+            .await
+            .expect_err(&format!("{value} was accepted"));
+        let refusal = format!("{refusal:#}");
+        assert!(refusal.contains(named), "{value}:\n{refusal}");
+    }
+    // The control.
+    cluster
+        .helm(&["template", "good", chart, "--namespace", "good"])
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_and_pools_outlive_the_release() {
+    let _turn = trial::turn().await;
+    let cluster = Trial::cluster().await.unwrap();
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let namespace = cluster.namespace("outlive").await.unwrap();
+    let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    pools
+        .create(&PostParams::default(), &objects::pool("kept", 0, 1))
+        .await
+        .unwrap();
+    release.uninstall(cluster).await.unwrap();
+    assert!(pools.get_opt("kept").await.unwrap().is_some());
+    // Installed again, Helm takes the definitions it left behind as its own.
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    assert!(pools.get_opt("kept").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
+    let _turn = trial::turn().await;
+    let cluster = Trial::cluster().await.unwrap();
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let namespace = cluster.namespace("restricted").await.unwrap();
+    let enforce =
+        Patch::Merge(json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}));
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Namespace"));
+    Api::<DynamicObject>::all_with(client.clone(), &kind)
+        .patch(namespace.name(), &PatchParams::default(), &enforce)
+        .await
+        .unwrap();
+
+    let deployments =
+        Api::<k8s_openapi::api::apps::v1::Deployment>::namespaced(client.clone(), release.namespace());
+    let found = deployments.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(found.len(), 2);
+    let pods = Api::<Pod>::namespaced(client, namespace.name());
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    for deployment in found {
+        let template = deployment.spec.unwrap().template;
+        let mut spec = template.spec.unwrap();
+        // The account lives in the release's namespace; the standard does not look at it.
+        spec.service_account_name = None;
+        let mut metadata = template.metadata.unwrap();
+        metadata.name = Some("probe".to_owned());
+        let mut pod = Pod {
+            metadata,
+            spec: Some(spec),
+            status: None,
+        };
+        pods.create(&dry_run, &pod).await.unwrap();
+        // The control: the same pod as root is refused.
+        let container = &mut pod.spec.as_mut().unwrap().containers[0];
+        container
+            .security_context
+            .get_or_insert_default()
+            .allow_privilege_escalation = Some(true);
+        assert!(is_forbidden(pods.create(&dry_run, &pod).await));
+    }
+}

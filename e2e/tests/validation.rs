@@ -1,0 +1,199 @@
+//! Bad `NodePool`s are refused by a real API server, with a message that says what to do. No operator runs.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use e2e::cluster::{Cluster, Options, TestNamespace};
+use e2e::objects;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use tokio::sync::OnceCell;
+
+async fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let cluster = Cluster::start(Options::api_only()).await.unwrap();
+        let crds = shared_crds::yaml().unwrap();
+        cluster
+            .kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds)
+            .await
+            .unwrap();
+        cluster
+            .kubectl(&[
+                "wait",
+                "--for=condition=Established",
+                "--timeout=30s",
+                "crd",
+                "--all",
+            ])
+            .await
+            .unwrap();
+        cluster
+    };
+    CLUSTER.get_or_init(start).await
+}
+
+async fn namespace() -> TestNamespace {
+    cluster().await.namespace("validation").await.unwrap()
+}
+
+/// A good pool with `change` merged into it, as kubectl would apply it.
+fn manifest(change: &Value) -> String {
+    let mut pool = serde_json::to_value(objects::pool("x", 1, 5)).unwrap();
+    json_patch(&mut pool, change);
+    serde_json::to_string(&pool).unwrap()
+}
+
+/// RFC 7386.
+fn json_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(key);
+        } else {
+            json_patch(
+                target.as_object_mut().unwrap().entry(key).or_insert(Value::Null),
+                value,
+            );
+        }
+    }
+}
+
+async fn apply(namespace: &TestNamespace, change: &Value) -> Result<String, String> {
+    let args = ["--namespace", namespace.name(), "apply", "--filename", "-"];
+    cluster()
+        .await
+        .kubectl_with_input(&args, &manifest(change))
+        .await
+        .map_err(|error| format!("{error:#}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_is_refused_and_the_message_names_the_field() {
+    let namespace = namespace().await;
+    let capacity = |value: Value| json!({"spec": {"template": {"spec": {"capacity": value}}}});
+    for (change, expected) in [
+        (
+            json!({"spec": {"minReplicas": 7}}),
+            "minReplicas must not be above maxReplicas",
+        ),
+        (
+            json!({"spec": {"replicas": 9}}),
+            "replicas must lie between minReplicas and maxReplicas",
+        ),
+        (
+            json!({"spec": {"replicas": 0}}),
+            "replicas must lie between minReplicas and maxReplicas",
+        ),
+        (json!({"spec": {"replicas": -1}}), "spec.replicas"),
+        (
+            json!({"spec": {"maxReplicas": null}}),
+            "spec.maxReplicas: Required value",
+        ),
+        (
+            json!({"spec": {"provider": {"simulated": null}}}),
+            "exactly one provider must be set",
+        ),
+        (
+            json!({"spec": {"provider": {"simulated": {"failurePercent": 101}}}}),
+            "spec.provider.simulated.failurePercent",
+        ),
+        (
+            capacity(json!({"memory": null})),
+            "capacity must name at least cpu and memory",
+        ),
+        (
+            capacity(json!({"cpu": "four"})),
+            "spec.template.spec.capacity.cpu",
+        ),
+        (capacity(json!({"cpu": "-4"})), "spec.template.spec.capacity.cpu"),
+        (
+            json!({"spec": {"template": {"spec": {"reserved": {"nvidia.com/gpu": "1"}}}}}),
+            "reserved may only name resources that capacity names",
+        ),
+        (
+            json!({"spec": {"template": {"spec": {"taints": [{"key": "a", "effect": "NoWay"}]}}}}),
+            "spec.template.spec.taints[0].effect",
+        ),
+        (
+            json!({"spec": {"template": {"metadata": {"labels": {"tandem.dev/nodepool": "other"}}}}}),
+            "belong to the operators",
+        ),
+        (json!({"spec": {"maxReplica": 3}}), "unknown field"),
+    ] {
+        let refusal = apply(&namespace, &change)
+            .await
+            .expect_err(&format!("{change} was accepted"));
+        assert!(
+            refusal.contains(expected),
+            "{change}:\nexpected {expected:?} in\n{refusal}"
+        );
+    }
+    // The control: what all of these were made from is accepted.
+    apply(&namespace, &json!({})).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
+    let namespace = namespace().await;
+    let client = cluster().await.client().await.unwrap();
+    let pools = Api::<NodePool>::namespaced(client, namespace.name());
+    let mut pool = objects::pool("x", 1, 5);
+    pool.spec.replicas = Some(4);
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+    let scale = async |replicas: u32| {
+        let replicas = format!("--replicas={replicas}");
+        let args = ["--namespace", namespace.name(), "scale", "npool/x", &replicas];
+        cluster()
+            .await
+            .kubectl(&args)
+            .await
+            .map_err(|error| format!("{error:#}"))
+    };
+    scale(5).await.unwrap();
+    for outside in [0, 6] {
+        let refusal = scale(outside).await.expect_err("scaled beyond the bounds");
+        assert!(refusal.contains("choose a number within the bounds"), "{refusal}");
+    }
+    // The bounds alone may move past the count: the operators clamp and say so.
+    let merge = async |patch: Value| {
+        pools
+            .patch("x", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+    };
+    merge(json!({"spec": {"maxReplicas": 3}})).await.unwrap();
+    // An unrelated change goes through while the count is outside; another count outside does not.
+    merge(json!({"spec": {"paused": true}})).await.unwrap();
+    assert!(scale(4).await.is_err());
+    scale(3).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_describes_every_field() {
+    let text = cluster()
+        .await
+        .kubectl(&["explain", "npool.spec", "--recursive"])
+        .await
+        .unwrap();
+    for field in [
+        "replicas",
+        "minReplicas",
+        "template",
+        "provider",
+        "provisioningTimeoutSeconds",
+    ] {
+        assert!(text.contains(field), "{field} is missing in\n{text}");
+    }
+    let text = cluster().await.kubectl(&["explain", "npool"]).await.unwrap();
+    assert!(
+        text.contains("NodePool is a set of nodes that are alike"),
+        "{text}"
+    );
+}

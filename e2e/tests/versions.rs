@@ -1,0 +1,241 @@
+//! What moves `resourceVersion` and what moves `generation`, on a real API server: the table that everything else here
+//! rests on. No operator runs.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use e2e::cluster::{Cluster, Options, TestNamespace};
+use e2e::objects;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use tokio::sync::OnceCell;
+
+async fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let cluster = Cluster::start(Options::api_only()).await.unwrap();
+        let crds = shared_crds::yaml().unwrap();
+        cluster
+            .kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds)
+            .await
+            .unwrap();
+        cluster
+            .kubectl(&[
+                "wait",
+                "--for=condition=Established",
+                "--timeout=30s",
+                "crd",
+                "--all",
+            ])
+            .await
+            .unwrap();
+        cluster
+    };
+    CLUSTER.get_or_init(start).await
+}
+
+/// A pool `x` with 2 replicas in a namespace of its own.
+async fn pool() -> (Api<NodePool>, TestNamespace) {
+    let namespace = cluster().await.namespace("versions").await.unwrap();
+    let pools = Api::<NodePool>::namespaced(cluster().await.client().await.unwrap(), namespace.name());
+    let mut pool = objects::pool("x", 1, 5);
+    pool.spec.replicas = Some(2);
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+    (pools, namespace)
+}
+
+/// The version and the generation of `x`.
+async fn at(pools: &Api<NodePool>) -> (u64, i64) {
+    let metadata = pools.get_metadata("x").await.unwrap().metadata;
+    (
+        metadata.resource_version.unwrap().parse().unwrap(),
+        metadata.generation.unwrap(),
+    )
+}
+
+/// What a write did: whether the version moved, and by how much the generation did.
+async fn effect_of(pools: &Api<NodePool>, write: impl AsyncFnOnce()) -> (bool, i64) {
+    let before = at(pools).await;
+    write().await;
+    let after = at(pools).await;
+    assert!(after.0 >= before.0, "a version never goes back");
+    (after.0 > before.0, after.1 - before.1)
+}
+
+async fn merge(pools: &Api<NodePool>, patch: Value) {
+    pools
+        .patch("x", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_generation() {
+    let (pools, _namespace) = pool().await;
+    let pools = &pools;
+    let status = json!({"status": {"readyReplicas": 1}});
+    let rows = [
+        (
+            "spec",
+            effect_of(pools, async || {
+                merge(pools, json!({"spec": {"maxReplicas": 6}})).await
+            })
+            .await,
+            (true, 1),
+        ),
+        (
+            "scale",
+            effect_of(pools, async || {
+                let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
+                pools
+                    .patch_scale("x", &PatchParams::default(), &patch)
+                    .await
+                    .unwrap();
+            })
+            .await,
+            (true, 1),
+        ),
+        (
+            "status",
+            effect_of(pools, async || {
+                pools
+                    .patch_status("x", &PatchParams::default(), &Patch::Merge(&status))
+                    .await
+                    .unwrap();
+            })
+            .await,
+            (true, 0),
+        ),
+        (
+            "the same status again",
+            effect_of(pools, async || {
+                pools
+                    .patch_status("x", &PatchParams::default(), &Patch::Merge(&status))
+                    .await
+                    .unwrap();
+            })
+            .await,
+            (false, 0),
+        ),
+        (
+            "label",
+            effect_of(pools, async || {
+                merge(pools, json!({"metadata": {"labels": {"a": "b"}}})).await
+            })
+            .await,
+            (true, 0),
+        ),
+        (
+            "finalizer",
+            effect_of(pools, async || {
+                merge(pools, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await
+            })
+            .await,
+            (true, 0),
+        ),
+        (
+            "the same spec again",
+            effect_of(pools, async || {
+                merge(pools, json!({"spec": {"maxReplicas": 6}})).await
+            })
+            .await,
+            (false, 0),
+        ),
+        (
+            "the same object put back",
+            effect_of(pools, async || {
+                let whole = pools.get("x").await.unwrap();
+                pools.replace("x", &PostParams::default(), &whole).await.unwrap();
+            })
+            .await,
+            (false, 0),
+        ),
+        (
+            "deletion held by a finalizer",
+            effect_of(pools, async || {
+                let _ = pools.delete("x", &DeleteParams::default()).await.unwrap();
+            })
+            .await,
+            (true, 1),
+        ),
+    ];
+    for (write, measured, expected) in rows {
+        assert_eq!(
+            measured, expected,
+            "{write}: (version moved, generation moved by)"
+        );
+    }
+    merge(pools, json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_written_through_the_main_endpoint_is_dropped() {
+    let (pools, _namespace) = pool().await;
+    let effect = effect_of(&pools, async || {
+        merge(&pools, json!({"status": {"readyReplicas": 9}})).await
+    })
+    .await;
+    assert_eq!(effect, (false, 0));
+    assert_eq!(pools.get("x").await.unwrap().status, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_of_an_old_copy_is_refused_whatever_changed_since() {
+    let (pools, _namespace) = pool().await;
+    let mut old = pools.get("x").await.unwrap();
+    // Another endpoint, another field: one version for all of it.
+    let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
+    pools
+        .patch_status("x", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+    old.spec.max_replicas = 9;
+    let Err(kube::Error::Api(refusal)) = pools.replace("x", &PostParams::default(), &old).await else {
+        panic!("a PUT of an old copy was accepted");
+    };
+    assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
+    assert!(
+        refusal.message.contains("the object has been modified"),
+        "{}",
+        refusal.message
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
+    let (pools, _namespace) = pool().await;
+    let client = cluster().await.client().await.unwrap();
+    let namespaced = Api::<NodePool>::namespaced(client, _namespace.name());
+    let options = conflict_retry::WriteOptions::new("versions-test");
+    let seen = pools.get("x").await.unwrap();
+    let base = || Some(conflict_retry::ScaleView::of(&seen, seen.spec.replicas, None));
+    // Status moves the version; the decision's ground is the same, so the first attempt is granted.
+    let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
+    pools
+        .patch_status("x", &PatchParams::default(), &status)
+        .await
+        .unwrap();
+    let mut asked = Vec::new();
+    let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
+        asked.push(view.replicas);
+        conflict_retry::ScaleDecision::Set(4)
+    });
+    assert!(matches!(
+        written.await.unwrap(),
+        conflict_retry::Outcome::Written(_)
+    ));
+    assert_eq!(asked, [Some(2)]);
+    // Replicas itself moved since `seen`: the guard fails, and the decision is made again from what is there now.
+    let mut asked = Vec::new();
+    let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
+        asked.push(view.replicas);
+        conflict_retry::ScaleDecision::Set(view.replicas.unwrap() + 1)
+    });
+    assert!(matches!(
+        written.await.unwrap(),
+        conflict_retry::Outcome::Written(_)
+    ));
+    assert_eq!(asked, [Some(2), Some(4)]);
+    assert_eq!(pools.get("x").await.unwrap().spec.replicas, Some(5));
+}

@@ -1,0 +1,54 @@
+//! `cargo demo`: the whole system, told as it happens. The story is in `e2e::demo`; here are its arguments.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+/// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How both operators write the NodePool they share
+    #[arg(long, value_enum, default_value = "guarded")]
+    write_strategy: Strategy,
+
+    /// A cluster of yours (kind, vcluster, any) instead of a control plane of its own; the ambient KUBECONFIG is never used
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Print the table as JSON on standard output; the story goes to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// The chart's `writeStrategy`.
+#[derive(Clone, Copy, ValueEnum)]
+enum Strategy {
+    /// PUT of the cached object; on a conflict the whole reconcile starts again
+    Lazy,
+    /// GET, change, PUT; on a conflict the same again
+    Retry,
+    /// Merge patch that carries the version; on a conflict the same again
+    Patch,
+    /// Server-side apply of one's own fields, and replicas guarded by their own value
+    Guarded,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let Args {
+        write_strategy,
+        kubeconfig,
+        json,
+    } = args;
+    let write_strategy = match write_strategy {
+        Strategy::Lazy => "lazy",
+        Strategy::Retry => "retry",
+        Strategy::Patch => "patch",
+        Strategy::Guarded => "guarded",
+    };
+    e2e::demo::run(e2e::demo::Options {
+        kubeconfig,
+        write_strategy: write_strategy.to_owned(),
+        json,
+    })
+    .await
+}
