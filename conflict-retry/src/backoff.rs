@@ -93,13 +93,7 @@ impl Backoff {
     /// Go's struct literal: anything goes, also what Go's callers get wrong (no steps, a negative jitter, which means
     /// none). Products beyond Go's longest duration saturate there instead of wrapping; NaN counts as zero.
     pub const fn go_compat(steps: i32, duration: Duration, factor: f64, jitter: f64, cap: Duration) -> Self {
-        Self {
-            steps,
-            duration,
-            factor,
-            jitter,
-            cap,
-        }
+        Self { steps, duration, factor, jitter, cap }
     }
 
     /// Attempts left, the coming one included; zero or less means none.
@@ -146,12 +140,7 @@ impl ResettingBackoff {
             fresh.steps = 0;
             fresh.factor = 0.0;
         }
-        Self {
-            fresh,
-            current: fresh,
-            reset_after,
-            last_start: now,
-        }
+        Self { fresh, current: fresh, reset_after, last_start: now }
     }
 
     /// The next delay. `random` is asked at most once and answers uniformly in `[0, 1)`.
@@ -167,9 +156,7 @@ impl ResettingBackoff {
 /// `duration · (1 + random · jitter)`, in Go's order of operations; a jitter of zero or less lengthens nothing.
 fn lengthen(duration: Duration, jitter: f64, random: impl FnOnce() -> f64) -> Duration {
     if jitter > 0.0 {
-        duration
-            .saturating_add(scale(duration, random() * jitter))
-            .min(GO_MAX)
+        duration.saturating_add(scale(duration, random() * jitter)).min(GO_MAX)
     } else {
         duration
     }

@@ -54,15 +54,10 @@ fn steps_follow_gos_table() {
 #[test]
 fn jitter_lengthens_each_step_within_its_exact_range() {
     let rows = [
-        (
-            go(2, S, 2.0, 0.5, S * 3),
-            vec![(1000, 1500), (2000, 3000), (3000, 4500)],
-        ),
+        (go(2, S, 2.0, 0.5, S * 3), vec![(1000, 1500), (2000, 3000), (3000, 4500)]),
         (
             go(6, S, 2.0, 4.0, Duration::ZERO),
-            [1000, 2000, 4000, 8000, 16000, 32000]
-                .map(|base| (base, base * 5))
-                .to_vec(),
+            [1000, 2000, 4000, 8000, 16000, 32000].map(|base| (base, base * 5)).to_vec(),
         ),
     ];
     for (backoff, ranges) in rows {
@@ -92,16 +87,9 @@ fn resetting_follows_gos_table() {
             })
             .collect()
     };
-    assert_eq!(
-        run(10, 0.0, &[0, 0, 0, 0, 0, 0, 0], 0.0),
-        [1, 2, 4, 8, 10, 10, 10]
-    );
+    assert_eq!(run(10, 0.0, &[0, 0, 0, 0, 0, 0, 0], 0.0), [1, 2, 4, 8, 10, 10, 10]);
     assert_eq!(run(10, 0.0, &[0, 0, 0, 0, 0, 0, 0, 11], 0.0)[7], 1);
-    assert_eq!(
-        run(10, 0.0, &[0, 0, 0, 10], 0.0)[3],
-        8,
-        "exactly the interval is not longer than it"
-    );
+    assert_eq!(run(10, 0.0, &[0, 0, 0, 10], 0.0)[3], 8, "exactly the interval is not longer than it");
     assert_eq!(run(0, 0.0, &[0, 0, 0, 0, 0, 0, 0], 0.0), [1, 1, 1, 1, 1, 1, 1]);
     for random in [0.0, 0.5, 0.999] {
         let delay = run(10, 1.0, &[0], random)[0];
@@ -112,13 +100,7 @@ fn resetting_follows_gos_table() {
 
 #[test]
 fn loops_make_as_many_attempts_and_sleep_as_long_as_gos() {
-    let ms = |values: &[u64]| {
-        values
-            .iter()
-            .copied()
-            .map(Duration::from_millis)
-            .collect::<Vec<_>>()
-    };
+    let ms = |values: &[u64]| values.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
     let zero = Duration::ZERO;
     let rows = [
         (DEFAULT_RETRY, 5, ms(&[10, 10, 10, 10])),
@@ -156,14 +138,8 @@ fn loops_make_as_many_attempts_and_sleep_as_long_as_gos() {
 
 #[test]
 fn the_presets_are_the_documented_ones() {
-    assert_eq!(
-        DEFAULT_RETRY,
-        Backoff::new(5, MS * 10, 1.0, 0.1, Duration::ZERO).unwrap()
-    );
-    assert_eq!(
-        DEFAULT_BACKOFF,
-        Backoff::new(4, MS * 10, 5.0, 0.1, Duration::ZERO).unwrap()
-    );
+    assert_eq!(DEFAULT_RETRY, Backoff::new(5, MS * 10, 1.0, 0.1, Duration::ZERO).unwrap());
+    assert_eq!(DEFAULT_BACKOFF, Backoff::new(4, MS * 10, 5.0, 0.1, Duration::ZERO).unwrap());
     assert_eq!(DEFAULT_RETRY.clone().step(|| 0.5), Duration::from_micros(10_500));
 }
 
@@ -177,10 +153,7 @@ fn nonsense_is_refused_with_its_name() {
     assert!(matches!(new(1, -1.0, 0.0), InvalidBackoff::Factor(_)));
     assert!(matches!(new(1, 1.0, f64::NAN), InvalidBackoff::Jitter(_)));
     assert!(matches!(new(1, 1.0, -0.1), InvalidBackoff::Jitter(_)));
-    assert!(matches!(
-        Backoff::new(1, S, 1.0, 0.0, MS),
-        Err(InvalidBackoff::AboveCap { .. })
-    ));
+    assert!(matches!(Backoff::new(1, S, 1.0, 0.0, MS), Err(InvalidBackoff::AboveCap { .. })));
 }
 
 #[test]

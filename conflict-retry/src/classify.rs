@@ -96,12 +96,10 @@ impl Class {
     pub fn of_status(verb: Verb, status: &Status) -> Self {
         match status.reason.as_str() {
             reason::ALREADY_EXISTS => Self::AlreadyExists,
-            reason::SERVER_TIMEOUT | reason::SERVICE_UNAVAILABLE => Self::Transient {
-                retry_after: retry_after(status),
-            },
-            reason::TOO_MANY_REQUESTS => Self::Throttled {
-                retry_after: retry_after(status),
-            },
+            reason::SERVER_TIMEOUT | reason::SERVICE_UNAVAILABLE => {
+                Self::Transient { retry_after: retry_after(status) }
+            }
+            reason::TOO_MANY_REQUESTS => Self::Throttled { retry_after: retry_after(status) },
             reason::TIMEOUT => Self::Ambiguous,
             reason::GONE | reason::EXPIRED => Self::Gone,
             reason::UNAUTHORIZED => Self::Unauthorized,
@@ -142,12 +140,9 @@ impl Class {
     pub const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Conflict | Self::TestFailed => Some(Cause::Conflict),
-            Self::Throttled {
-                retry_after: Some(told),
+            Self::Throttled { retry_after: Some(told) } | Self::Transient { retry_after: Some(told) } => {
+                Some(Cause::RetryAfter(*told))
             }
-            | Self::Transient {
-                retry_after: Some(told),
-            } => Some(Cause::RetryAfter(*told)),
             Self::Throttled { retry_after: None }
             | Self::Transient { retry_after: None }
             | Self::Ambiguous => Some(Cause::Fault),
@@ -198,18 +193,11 @@ pub(crate) fn is_scale_unset(error: &kube::Error) -> bool {
 }
 
 fn of_conflict(verb: Verb, status: &Status) -> Class {
-    let causes = status
-        .details
-        .as_ref()
-        .map(|details| details.causes.as_slice())
-        .unwrap_or_default();
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
     let conflicts: Vec<_> = causes
         .iter()
         .filter(|cause| cause.reason == FIELD_MANAGER_CONFLICT)
-        .map(|cause| FieldConflict {
-            manager: quoted(&cause.message),
-            field: cause.field.clone(),
-        })
+        .map(|cause| FieldConflict { manager: quoted(&cause.message), field: cause.field.clone() })
         .collect();
     if !conflicts.is_empty() {
         return Class::FieldManager { conflicts };
@@ -221,11 +209,7 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
     // The server gives these conflicts no reason of their own; the texts are those of v1.36 (update, delete, apply).
     let message = &status.message;
     if message.contains("UID in object meta: ") {
-        return if message.ends_with("UID in object meta: ") {
-            Class::Deleted
-        } else {
-            Class::UidMismatch
-        };
+        return if message.ends_with("UID in object meta: ") { Class::Deleted } else { Class::UidMismatch };
     }
     if message.contains("the UID in the precondition") {
         return Class::UidMismatch;
@@ -238,31 +222,20 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
 
 fn of_not_found(status: &Status) -> Class {
     // Only a status that names something talks about an object; a path that is not served gives none, or plain text.
-    let named = status
-        .details
-        .as_ref()
-        .is_some_and(|details| !details.name.is_empty());
+    let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
     if named { Class::NotFound } else { Class::NotServed }
 }
 
 fn of_invalid(verb: Verb, status: &Status) -> Class {
     let Some(details) = status.details.as_ref() else {
-        return if verb == Verb::JsonPatch {
-            Class::TestFailed
-        } else {
-            Class::Invalid
-        };
+        return if verb == Verb::JsonPatch { Class::TestFailed } else { Class::Invalid };
     };
     // How an apply or a patch that names the UID of a former namesake is answered.
     if !details.causes.is_empty() && details.causes.iter().all(|cause| cause.field == "metadata.uid") {
         return Class::UidMismatch;
     }
     let explained = !details.causes.is_empty() || !details.name.is_empty() || !details.kind.is_empty();
-    if verb == Verb::JsonPatch && !explained {
-        Class::TestFailed
-    } else {
-        Class::Invalid
-    }
+    if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
 }
 
 /// For answers without a reason that Kubernetes knows: a proxy's, or plain text.
@@ -274,13 +247,9 @@ fn of_code(verb: Verb, status: &Status) -> Class {
         409 => of_conflict(verb, status),
         410 => Class::Gone,
         422 => of_invalid(verb, status),
-        429 => Class::Throttled {
-            retry_after: retry_after(status),
-        },
+        429 => Class::Throttled { retry_after: retry_after(status) },
         502 | 504 => Class::Ambiguous,
-        503 => Class::Transient {
-            retry_after: retry_after(status),
-        },
+        503 => Class::Transient { retry_after: retry_after(status) },
         _ => Class::Other,
     }
 }
@@ -292,10 +261,7 @@ fn of_transport(error: &(dyn StdError + 'static)) -> Class {
         let mut next = error.source();
         if let Some(io) = error.downcast_ref::<io::Error>() {
             // An I/O error that wraps another one does not list it as its source, only that one's source.
-            next = io
-                .get_ref()
-                .map(|inner| inner as &(dyn StdError + 'static))
-                .or(next);
+            next = io.get_ref().map(|inner| inner as &(dyn StdError + 'static)).or(next);
             let unsent = matches!(
                 io.kind(),
                 io::ErrorKind::ConnectionRefused
@@ -313,10 +279,7 @@ fn of_transport(error: &(dyn StdError + 'static)) -> Class {
 }
 
 fn retry_after(status: &Status) -> Option<Duration> {
-    let seconds = status
-        .details
-        .as_ref()
-        .map_or(0, |details| details.retry_after_seconds);
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 

@@ -35,11 +35,7 @@ fn every_409_has_its_own_meaning() {
         (delete_version, Class::Conflict),
         (apply_missing, Class::Deleted),
     ] {
-        assert_eq!(
-            Class::of_status(Verb::Put, &conflict(message)),
-            class,
-            "{message}"
-        );
+        assert_eq!(Class::of_status(Verb::Put, &conflict(message)), class, "{message}");
     }
     let exists = status(
         json!({"reason": "AlreadyExists", "code": 409, "message": "pools.t.dev \"n\" already exists"}),
@@ -57,14 +53,9 @@ fn a_field_managers_conflict_names_manager_and_field() {
         ]},
     }));
     let class = Class::of_status(Verb::Apply, &answer);
-    let Class::FieldManager { conflicts } = &class else {
-        panic!("{class:?}")
-    };
+    let Class::FieldManager { conflicts } = &class else { panic!("{class:?}") };
     let shown: Vec<_> = conflicts.iter().map(ToString::to_string).collect();
-    assert_eq!(
-        shown,
-        [".status.msg (owned by a)", ".spec.note (owned by kubectl)"]
-    );
+    assert_eq!(shown, [".status.msg (owned by a)", ".spec.note (owned by kubectl)"]);
     assert_eq!(class.cause(), None, "retrying cannot help");
 }
 
@@ -86,22 +77,14 @@ fn a_422_is_a_failed_test_only_after_a_json_patch_and_without_an_explanation() {
 #[test]
 fn an_immutable_uid_means_another_object_of_the_same_name() {
     let answer = |fields: &[&str]| {
-        let causes: Vec<_> = fields
-            .iter()
-            .map(|field| json!({"reason": "FieldValueInvalid", "field": field}))
-            .collect();
+        let causes: Vec<_> =
+            fields.iter().map(|field| json!({"reason": "FieldValueInvalid", "field": field})).collect();
         status(
             json!({"reason": "Invalid", "code": 422, "details": {"name": "n", "kind": "Pool", "causes": causes}}),
         )
     };
-    assert_eq!(
-        Class::of_status(Verb::Apply, &answer(&["metadata.uid", "metadata.uid"])),
-        Class::UidMismatch
-    );
-    assert_eq!(
-        Class::of_status(Verb::Apply, &answer(&["metadata.uid", "spec"])),
-        Class::Invalid
-    );
+    assert_eq!(Class::of_status(Verb::Apply, &answer(&["metadata.uid", "metadata.uid"])), Class::UidMismatch);
+    assert_eq!(Class::of_status(Verb::Apply, &answer(&["metadata.uid", "spec"])), Class::Invalid);
 }
 
 #[test]
@@ -119,21 +102,12 @@ fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
     let unavailable =
         status(json!({"reason": "ServiceUnavailable", "code": 503, "details": {"retryAfterSeconds": 1}}));
     let told = Some(Duration::from_secs(1));
-    assert_eq!(
-        Class::of_status(Verb::Put, &unavailable),
-        Class::Transient { retry_after: told }
-    );
+    assert_eq!(Class::of_status(Verb::Put, &unavailable), Class::Transient { retry_after: told });
     let unreachable =
         status(json!({"reason": "ServerTimeout", "code": 500, "details": {"retryAfterSeconds": 1}}));
-    assert_eq!(
-        Class::of_status(Verb::Put, &unreachable),
-        Class::Transient { retry_after: told }
-    );
+    assert_eq!(Class::of_status(Verb::Put, &unreachable), Class::Transient { retry_after: told });
     let throttled = status(json!({"reason": "TooManyRequests", "code": 429}));
-    assert_eq!(
-        Class::of_status(Verb::Put, &throttled),
-        Class::Throttled { retry_after: None }
-    );
+    assert_eq!(Class::of_status(Verb::Put, &throttled), Class::Throttled { retry_after: None });
     let timeout = status(json!({"reason": "Timeout", "code": 504}));
     assert_eq!(Class::of_status(Verb::Put, &timeout), Class::Ambiguous);
     let etcd =
@@ -161,39 +135,23 @@ fn a_refused_connection_was_not_carried_out_but_a_reset_one_may_have_been() {
     let service = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
     let refused = Class::of(Verb::Put, &service(io::ErrorKind::ConnectionRefused));
     assert_eq!(refused, Class::Transient { retry_after: None });
-    for kind in [
-        io::ErrorKind::ConnectionReset,
-        io::ErrorKind::UnexpectedEof,
-        io::ErrorKind::TimedOut,
-    ] {
+    for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
         assert_eq!(Class::of(Verb::Put, &service(kind)), Class::Ambiguous, "{kind}");
     }
     let nested = io::Error::other(io::Error::from(io::ErrorKind::ConnectionRefused));
     let nested = kube::Error::Service(Box::new(nested));
-    assert_eq!(
-        Class::of(Verb::Put, &nested),
-        Class::Transient { retry_after: None }
-    );
+    assert_eq!(Class::of(Verb::Put, &nested), Class::Transient { retry_after: None });
 }
 
 #[test]
 fn is_conflict_answers_as_client_go_does() {
     let is = |status: Status| is_conflict(&kube::Error::Api(status.boxed()));
     assert!(is(conflict("x")));
-    assert!(
-        is(status(json!({"reason": "Conflict"}))),
-        "the reason alone is enough"
-    );
-    assert!(
-        is(status(json!({"code": 409}))),
-        "so is the code without a known reason"
-    );
+    assert!(is(status(json!({"reason": "Conflict"}))), "the reason alone is enough");
+    assert!(is(status(json!({"code": 409}))), "so is the code without a known reason");
     assert!(is(bare(409)));
     assert!(!is(status(json!({"reason": "AlreadyExists", "code": 409}))));
-    assert!(
-        !is(status(json!({"reason": "NotFound", "code": 409}))),
-        "a known reason outweighs the code"
-    );
+    assert!(!is(status(json!({"reason": "NotFound", "code": 409}))), "a known reason outweighs the code");
     assert!(!is(status(json!({"code": 404}))));
     assert!(!is_conflict(&kube::Error::TlsRequired));
 }
@@ -202,10 +160,7 @@ fn is_conflict_answers_as_client_go_does() {
 fn a_bare_409_means_already_exists_after_a_creation_only() {
     assert_eq!(Class::of_status(Verb::Create, &bare(409)), Class::AlreadyExists);
     assert_eq!(Class::of_status(Verb::Put, &bare(409)), Class::Conflict);
-    assert_eq!(
-        Class::of_status(Verb::Create, &conflict("quota")),
-        Class::Conflict
-    );
+    assert_eq!(Class::of_status(Verb::Create, &conflict("quota")), Class::Conflict);
 }
 
 #[test]
@@ -215,7 +170,5 @@ fn unset_replicas_are_told_from_a_real_fault() {
     assert!(is_scale_unset(&error(
         "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist"
     )));
-    assert!(!is_scale_unset(&error(
-        "Internal error occurred: the webhook does not exist"
-    )));
+    assert!(!is_scale_unset(&error("Internal error occurred: the webhook does not exist")));
 }

@@ -92,24 +92,15 @@ impl WriteOptions {
     }
 
     pub(crate) fn post_params(&self) -> PostParams {
-        PostParams {
-            field_manager: Some(self.field_manager.clone()),
-            ..PostParams::default()
-        }
+        PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() }
     }
 
     pub(crate) fn patch_params(&self) -> PatchParams {
-        PatchParams {
-            field_manager: Some(self.field_manager.clone()),
-            ..PatchParams::default()
-        }
+        PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() }
     }
 
     pub(crate) fn apply_params(&self) -> PatchParams {
-        PatchParams {
-            force: self.force,
-            ..self.patch_params()
-        }
+        PatchParams { force: self.force, ..self.patch_params() }
     }
 }
 

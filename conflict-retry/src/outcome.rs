@@ -130,10 +130,7 @@ pub enum WriteError {
     #[error("refused before sending: {0}")]
     Refused(Refusal),
     /// Other managers own fields of a server-side apply.
-    #[error(
-        "other managers own {}; leave the fields out of the apply, or force it",
-        list(conflicts)
-    )]
+    #[error("other managers own {}; leave the fields out of the apply, or force it", list(conflicts))]
     FieldManager {
         /// Every field in dispute.
         conflicts: Vec<FieldConflict>,
@@ -263,13 +260,7 @@ impl WriteError {
 
     /// Whether a creation met an object of the same name.
     pub const fn is_already_exists(&self) -> bool {
-        matches!(
-            self,
-            Self::Rejected {
-                class: Class::AlreadyExists,
-                ..
-            }
-        )
+        matches!(self, Self::Rejected { class: Class::AlreadyExists, .. })
     }
 
     /// Whether the write may have been carried out although it was not acknowledged.
@@ -283,11 +274,7 @@ impl WriteError {
 }
 
 fn list(conflicts: &[FieldConflict]) -> impl fmt::Display {
-    conflicts
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 const fn bound(reason: GiveUp) -> &'static str {

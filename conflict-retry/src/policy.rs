@@ -85,10 +85,7 @@ impl Default for RetryPolicy {
         Self {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             deadline: Some(DEFAULT_DEADLINE),
-            schedule: Schedule::Contention {
-                slot: DEFAULT_SLOT,
-                window: DEFAULT_WINDOW,
-            },
+            schedule: Schedule::Contention { slot: DEFAULT_SLOT, window: DEFAULT_WINDOW },
             cancel: CancellationToken::new(),
         }
     }
@@ -126,10 +123,7 @@ impl RetryPolicy {
     /// Exactly one attempt: what a caller wants who requeues instead.
     #[must_use]
     pub fn once() -> Self {
-        Self {
-            max_attempts: NonZeroU32::MIN,
-            ..Self::default()
-        }
+        Self { max_attempts: NonZeroU32::MIN, ..Self::default() }
     }
 
     /// At most this many attempts, the first one included.
@@ -212,10 +206,7 @@ impl Attempts {
             Cause::Fault => {
                 self.faults = self.faults.saturating_add(1);
                 let doubled = 2_u32.saturating_pow(self.faults - 1);
-                FAULT_BASE
-                    .saturating_mul(doubled)
-                    .min(FAULT_CAP)
-                    .mul_f64(unit(random()))
+                FAULT_BASE.saturating_mul(doubled).min(FAULT_CAP).mul_f64(unit(random()))
             }
         };
         match self.deadline {
@@ -233,22 +224,16 @@ impl Attempts {
                 (backoff.steps() >= 1).then_some(delay)
             }
             Schedule::Contention { .. } if self.conflicts == 1 => Some(Duration::ZERO),
-            Schedule::Contention { slot, window } => Some(
-                slot.saturating_mul(self.conflicts)
-                    .min(*window)
-                    .mul_f64(unit(random())),
-            ),
+            Schedule::Contention { slot, window } => {
+                Some(slot.saturating_mul(self.conflicts).min(*window).mul_f64(unit(random())))
+            }
         }
     }
 }
 
 /// A random number forced into `[0, 1]`, so that a broken source cannot make a duration panic.
 fn unit(random: f64) -> f64 {
-    if random.is_nan() {
-        0.0
-    } else {
-        random.clamp(0.0, 1.0)
-    }
+    if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
 }
 
 #[cfg(test)]

@@ -26,10 +26,7 @@ fn of(backoff: Backoff) -> RetryPolicy {
 
 #[test]
 fn the_client_go_presets_sleep_as_client_go_does() {
-    assert_eq!(
-        run(&RetryPolicy::client_go_default_retry(), 0.0),
-        (vec![MS * 10; 4], GiveUp::Attempts)
-    );
+    assert_eq!(run(&RetryPolicy::client_go_default_retry(), 0.0), (vec![MS * 10; 4], GiveUp::Attempts));
     assert_eq!(
         run(&RetryPolicy::client_go_default_backoff(), 0.0),
         (vec![MS * 10, MS * 50, MS * 250], GiveUp::Attempts)
@@ -38,13 +35,7 @@ fn the_client_go_presets_sleep_as_client_go_does() {
 
 #[test]
 fn a_capped_backoff_makes_gos_attempts_without_gos_useless_last_sleep() {
-    let seconds = |values: &[u64]| {
-        values
-            .iter()
-            .copied()
-            .map(Duration::from_secs)
-            .collect::<Vec<_>>()
-    };
+    let seconds = |values: &[u64]| values.iter().copied().map(Duration::from_secs).collect::<Vec<_>>();
     let second = Duration::from_secs(1);
     let two_attempts = of(Backoff::go_compat(3, second, 2.0, 0.0, second * 3));
     assert_eq!(run(&two_attempts, 0.0), (seconds(&[1]), GiveUp::Attempts));
@@ -55,10 +46,7 @@ fn a_capped_backoff_makes_gos_attempts_without_gos_useless_last_sleep() {
 #[test]
 fn a_backoff_without_steps_is_refused_because_it_would_never_call_the_operation() {
     let none = Backoff::go_compat(0, MS, 1.0, 0.0, Duration::ZERO);
-    assert_eq!(
-        RetryPolicy::from_backoff(none).unwrap_err(),
-        InvalidBackoff::NoSteps(0)
-    );
+    assert_eq!(RetryPolicy::from_backoff(none).unwrap_err(), InvalidBackoff::NoSteps(0));
 }
 
 #[test]
@@ -81,25 +69,9 @@ fn the_deadline_ends_a_run_before_an_attempt_that_would_start_at_it() {
 #[test]
 fn whichever_of_steps_and_max_attempts_is_smaller_counts() {
     let two = NonZeroU32::new(2).unwrap();
-    assert_eq!(
-        run(
-            &RetryPolicy::client_go_default_retry().with_max_attempts(two),
-            0.0
-        )
-        .0
-        .len(),
-        1
-    );
+    assert_eq!(run(&RetryPolicy::client_go_default_retry().with_max_attempts(two), 0.0).0.len(), 1);
     let many = NonZeroU32::new(50).unwrap();
-    assert_eq!(
-        run(
-            &RetryPolicy::client_go_default_retry().with_max_attempts(many),
-            0.0
-        )
-        .0
-        .len(),
-        4
-    );
+    assert_eq!(run(&RetryPolicy::client_go_default_retry().with_max_attempts(many), 0.0).0.len(), 4);
     assert_eq!(run(&RetryPolicy::once(), 0.0), (vec![], GiveUp::Attempts));
 }
 
@@ -107,25 +79,13 @@ fn whichever_of_steps_and_max_attempts_is_smaller_counts() {
 fn a_told_delay_is_kept_and_a_fault_doubles_its_window() {
     let mut attempts = RetryPolicy::default().attempts();
     let told = Cause::RetryAfter(Duration::from_secs(1));
-    assert_eq!(
-        attempts.next(Duration::ZERO, told, || 0.0),
-        Next::RetryAfter(MS * 1000)
-    );
-    assert_eq!(
-        attempts.next(Duration::ZERO, told, || 1.0),
-        Next::RetryAfter(MS * 1100)
-    );
+    assert_eq!(attempts.next(Duration::ZERO, told, || 0.0), Next::RetryAfter(MS * 1000));
+    assert_eq!(attempts.next(Duration::ZERO, told, || 1.0), Next::RetryAfter(MS * 1100));
     for wanted in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
-        assert_eq!(
-            attempts.next(Duration::ZERO, Cause::Fault, || 1.0),
-            Next::RetryAfter(MS * wanted)
-        );
+        assert_eq!(attempts.next(Duration::ZERO, Cause::Fault, || 1.0), Next::RetryAfter(MS * wanted));
     }
     let too_long = Cause::RetryAfter(Duration::from_secs(10));
-    assert_eq!(
-        attempts.next(Duration::ZERO, too_long, || 0.0),
-        Next::GiveUp(GiveUp::Deadline)
-    );
+    assert_eq!(attempts.next(Duration::ZERO, too_long, || 0.0), Next::GiveUp(GiveUp::Deadline));
 }
 
 #[test]
@@ -134,10 +94,7 @@ fn faults_do_not_widen_the_window_of_conflicts() {
     for _ in 0..5 {
         let _ = attempts.next(Duration::ZERO, Cause::Fault, || 0.0);
     }
-    assert_eq!(
-        attempts.next(Duration::ZERO, Cause::Conflict, || 1.0),
-        Next::RetryAfter(Duration::ZERO)
-    );
+    assert_eq!(attempts.next(Duration::ZERO, Cause::Conflict, || 1.0), Next::RetryAfter(Duration::ZERO));
 }
 
 proptest! {

@@ -119,11 +119,7 @@ where
     let mut attempts = policy.attempts();
     let mut last = None;
     if !policy.may_start() {
-        return Err(RetryError::DeadlineExceeded {
-            attempts: 0,
-            elapsed: Duration::ZERO,
-            last,
-        });
+        return Err(RetryError::DeadlineExceeded { attempts: 0, elapsed: Duration::ZERO, last });
     }
     loop {
         let answer = tokio::select! {
@@ -141,19 +137,11 @@ where
         let delay = match attempts.next(elapsed, Cause::Conflict, &mut random) {
             Next::RetryAfter(delay) => delay,
             Next::GiveUp(GiveUp::Attempts) => {
-                return Err(RetryError::Exhausted {
-                    attempts: attempts.made(),
-                    elapsed,
-                    last: error,
-                });
+                return Err(RetryError::Exhausted { attempts: attempts.made(), elapsed, last: error });
             }
             Next::GiveUp(GiveUp::Deadline) => {
                 let attempts = attempts.made();
-                return Err(RetryError::DeadlineExceeded {
-                    attempts,
-                    elapsed,
-                    last: Some(error),
-                });
+                return Err(RetryError::DeadlineExceeded { attempts, elapsed, last: Some(error) });
             }
         };
         tracing::debug!(attempt = attempts.made(), ?delay, "conflict; trying again");

@@ -55,42 +55,26 @@ async fn a_success_is_one_call() {
 async fn permanent_conflict_ends_with_the_last_conflict_after_all_steps() {
     let (result, calls) = run(&steps(3), |call| Err(Fault::Conflict(call))).await;
     let error = result.unwrap_err();
-    assert!(
-        matches!(error, RetryError::Exhausted { attempts: 3, .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, RetryError::Exhausted { attempts: 3, .. }), "{error:?}");
     assert_eq!((error.into_inner(), calls), (Some(Fault::Conflict(3)), 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_error_is_returned_as_it_is_after_one_call() {
-    assert_eq!(
-        run(&steps(3), |_| Err(Fault::Other)).await,
-        (Err(RetryError::Op(Fault::Other)), 1)
-    );
+    assert_eq!(run(&steps(3), |_| Err(Fault::Other)).await, (Err(RetryError::Op(Fault::Other)), 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn another_error_after_a_conflict_is_returned_as_it_is() {
-    let (result, calls) = run(&steps(3), |call| {
-        Err(if call == 1 {
-            Fault::Conflict(1)
-        } else {
-            Fault::Other
-        })
-    })
-    .await;
+    let (result, calls) =
+        run(&steps(3), |call| Err(if call == 1 { Fault::Conflict(1) } else { Fault::Other })).await;
     assert_eq!((result, calls), (Err(RetryError::Op(Fault::Other)), 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_conflicts_then_a_success_succeed_within_three_steps() {
     let answer = |call| {
-        if call < 3 {
-            Err(Fault::Conflict(call))
-        } else {
-            Ok(call)
-        }
+        if call < 3 { Err(Fault::Conflict(call)) } else { Ok(call) }
     };
     assert_eq!(run(&steps(3), answer).await, (Ok(3), 3));
     let (result, calls) = run(&steps(2), answer).await;
@@ -105,10 +89,9 @@ async fn one_step_is_one_call() {
 
 #[tokio::test(start_paused = true)]
 async fn the_presets_take_as_long_as_client_gos_and_never_sleep_after_the_last_attempt() {
-    for (policy, calls, millis) in [
-        (RetryPolicy::client_go_default_retry(), 5, 40),
-        (RetryPolicy::client_go_default_backoff(), 4, 310),
-    ] {
+    for (policy, calls, millis) in
+        [(RetryPolicy::client_go_default_retry(), 5, 40), (RetryPolicy::client_go_default_backoff(), 4, 310)]
+    {
         let start = Instant::now();
         let (result, called) = run(&policy, |call| Err(Fault::Conflict(call))).await;
         let elapsed = Duration::from_millis(millis);
@@ -116,11 +99,7 @@ async fn the_presets_take_as_long_as_client_gos_and_never_sleep_after_the_last_a
         assert_eq!(called, calls);
         assert_eq!(
             result,
-            Err(RetryError::Exhausted {
-                attempts: calls,
-                elapsed,
-                last: Fault::Conflict(calls)
-            })
+            Err(RetryError::Exhausted { attempts: calls, elapsed, last: Fault::Conflict(calls) })
         );
     }
 }
@@ -130,26 +109,13 @@ async fn a_cancelled_token_calls_nothing() {
     let token = CancellationToken::new();
     token.cancel();
     let (result, calls) = run(&steps(3).with_cancellation(token), Ok).await;
-    assert_eq!(
-        (result, calls),
-        (
-            Err(RetryError::Cancelled {
-                attempts: 0,
-                last: None
-            }),
-            0
-        )
-    );
+    assert_eq!((result, calls), (Err(RetryError::Cancelled { attempts: 0, last: None }), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_of_zero_calls_nothing() {
     let (result, calls) = run(&steps(3).with_deadline(Some(Duration::ZERO)), Ok).await;
-    let none = RetryError::DeadlineExceeded {
-        attempts: 0,
-        elapsed: Duration::ZERO,
-        last: None,
-    };
+    let none = RetryError::DeadlineExceeded { attempts: 0, elapsed: Duration::ZERO, last: None };
     assert_eq!((result, calls), (Err(none), 0));
 }
 
@@ -158,11 +124,7 @@ async fn the_deadline_carries_the_last_conflict() {
     let policy = RetryPolicy::client_go_default_backoff().with_deadline(Some(Duration::from_millis(50)));
     let (result, calls) = run(&policy, |call| Err(Fault::Conflict(call))).await;
     let elapsed = Duration::from_millis(10);
-    let wanted = RetryError::DeadlineExceeded {
-        attempts: 2,
-        elapsed,
-        last: Some(Fault::Conflict(2)),
-    };
+    let wanted = RetryError::DeadlineExceeded { attempts: 2, elapsed, last: Some(Fault::Conflict(2)) };
     assert_eq!((result, calls), (Err(wanted), 2));
 }
 
@@ -189,13 +151,7 @@ async fn cancelling_during_an_attempt_is_cancelled_with_the_conflict_before_it()
         },
     )
     .await;
-    assert_eq!(
-        result,
-        Err(RetryError::Cancelled {
-            attempts: 3,
-            last: Some(Fault::Conflict(3))
-        })
-    );
+    assert_eq!(result, Err(RetryError::Cancelled { attempts: 3, last: Some(Fault::Conflict(3)) }));
     assert_eq!(calls.get(), 4);
 }
 
@@ -204,22 +160,14 @@ async fn cancelling_during_a_sleep_ends_it_at_once() {
     let token = CancellationToken::new();
     let minute = Duration::from_secs(60);
     let backoff = Backoff::new(3, minute, 1.0, 0.0, Duration::ZERO).unwrap();
-    let policy = RetryPolicy::from_backoff(backoff)
-        .unwrap()
-        .with_cancellation(token.clone());
+    let policy = RetryPolicy::from_backoff(backoff).unwrap().with_cancellation(token.clone());
     let start = Instant::now();
     let second = Duration::from_secs(1);
     let (outcome, ()) = tokio::join!(run(&policy, |call| Err(Fault::Conflict(call))), async {
         tokio::time::sleep(second).await;
         token.cancel();
     });
-    assert_eq!(
-        outcome.0,
-        Err(RetryError::Cancelled {
-            attempts: 1,
-            last: Some(Fault::Conflict(1))
-        })
-    );
+    assert_eq!(outcome.0, Err(RetryError::Cancelled { attempts: 1, last: Some(Fault::Conflict(1)) }));
     assert_eq!(start.elapsed(), second);
 }
 

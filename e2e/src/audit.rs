@@ -72,10 +72,7 @@ impl ObjectKey {
 impl Event {
     /// Whether the request asked for a change.
     pub fn is_write(&self) -> bool {
-        matches!(
-            self.verb.as_str(),
-            "create" | "update" | "patch" | "delete" | "deletecollection"
-        )
+        matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
     /// Whether it was granted.
@@ -102,19 +99,12 @@ impl Event {
     /// The object's version after a write that succeeded.
     pub fn version(&self) -> Option<u64> {
         // Resource versions of one resource are decimal numbers that can be compared (KEP-5504).
-        self.response
-            .as_ref()?
-            .pointer("/metadata/resourceVersion")?
-            .as_str()?
-            .parse()
-            .ok()
+        self.response.as_ref()?.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
     }
 
     /// A short name for whoever sent it: a service account as `namespace/name`, any other user by its name.
     pub fn writer(&self) -> &str {
-        self.user
-            .strip_prefix("system:serviceaccount:")
-            .unwrap_or(&self.user)
+        self.user.strip_prefix("system:serviceaccount:").unwrap_or(&self.user)
     }
 }
 
@@ -157,10 +147,7 @@ impl AuditLog {
 
     /// Reads on from an offset in bytes.
     pub fn follow_from(&self, offset: u64) -> Follower {
-        Follower {
-            path: self.path.clone(),
-            offset,
-        }
+        Follower { path: self.path.clone(), offset }
     }
 
     /// Waits until `find` finds something in the events since `offset`. An event can be written a moment after its
@@ -208,14 +195,9 @@ impl Follower {
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         // The last line may be half written; it is left for the next call.
-        let complete = text
-            .rfind('\n')
-            .map_or("", |end| text.get(..=end).unwrap_or_default());
+        let complete = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
         self.offset += complete.len() as u64;
-        complete
-            .lines()
-            .filter_map(|line| parse(line).transpose())
-            .collect()
+        complete.lines().filter_map(|line| parse(line).transpose()).collect()
     }
 }
 
@@ -232,22 +214,12 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
         return Ok(None);
     }
     let status = raw.response_status.unwrap_or_default();
-    let subresource = raw
-        .object_ref
-        .as_ref()
-        .map(|object| object.subresource.clone())
-        .unwrap_or_default();
+    let subresource = raw.object_ref.as_ref().map(|object| object.subresource.clone()).unwrap_or_default();
     // A create with `generateName` learns its name from the answer.
-    let given = |body: &Option<Value>| {
-        body.as_ref()?
-            .pointer("/metadata/name")?
-            .as_str()
-            .map(String::from)
-    };
+    let given = |body: &Option<Value>| body.as_ref()?.pointer("/metadata/name")?.as_str().map(String::from);
     let object = raw.object_ref.and_then(|object| {
-        let name = Some(object.name)
-            .filter(|name| !name.is_empty())
-            .or_else(|| given(&raw.response_object))?;
+        let name =
+            Some(object.name).filter(|name| !name.is_empty()).or_else(|| given(&raw.response_object))?;
         Some(ObjectKey {
             group: object.api_group,
             resource: object.resource,
@@ -275,10 +247,7 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
 /// The `fieldManager` parameter of a request. Field managers of this project need no decoding.
 fn field_manager(uri: &str) -> Option<String> {
     let (_, query) = uri.split_once('?')?;
-    query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("fieldManager="))
-        .map(String::from)
+    query.split('&').find_map(|pair| pair.strip_prefix("fieldManager=")).map(String::from)
 }
 
 #[derive(Deserialize)]
@@ -396,12 +365,7 @@ pub(crate) mod tests {
     fn other_stages_are_left_out_and_damaged_lines_are_named() {
         let started = one_line(CONFLICT).replace("ResponseComplete", "RequestReceived");
         assert_eq!(parse(&started).unwrap(), None);
-        assert!(
-            parse("{\"kind\":")
-                .unwrap_err()
-                .to_string()
-                .contains("not an audit event: {\"kind\":")
-        );
+        assert!(parse("{\"kind\":").unwrap_err().to_string().contains("not an audit event: {\"kind\":"));
     }
 
     #[test]
@@ -411,16 +375,8 @@ pub(crate) mod tests {
             {"op": "replace", "path": "/spec/replicas", "value": 3},
         ]);
         let response = Value::Null;
-        let event = Wrote {
-            user: "u",
-            verb: "patch",
-            subresource: "",
-            request,
-            code: 200,
-            response,
-            at: 0,
-        }
-        .event();
+        let event =
+            Wrote { user: "u", verb: "patch", subresource: "", request, code: 200, response, at: 0 }.event();
         assert_eq!(event.base_version(), Some("9"));
     }
 

@@ -34,20 +34,12 @@ pub enum Break {
 impl fmt::Display for Break {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fork {
-                writer,
-                base,
-                predecessor,
-                version,
-            } => write!(
+            Self::Fork { writer, base, predecessor, version } => write!(
                 formatter,
                 "{writer} made version {version} from {base}, which loses what made {predecessor}"
             ),
             Self::Missing { base, predecessor } => {
-                write!(
-                    formatter,
-                    "the log has no write that made version {base} after {predecessor}"
-                )
+                write!(formatter, "the log has no write that made version {base} after {predecessor}")
             }
         }
     }
@@ -69,37 +61,20 @@ pub struct Chain {
 impl Chain {
     /// Follows the writes to `object` in `events`, which must hold all of them.
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
-        let mut chain = Self {
-            versions: 0,
-            checked: 0,
-            unconditional: Vec::new(),
-            breaks: Vec::new(),
-        };
+        let mut chain = Self { versions: 0, checked: 0, unconditional: Vec::new(), breaks: Vec::new() };
         let mut predecessor = None;
-        for Write {
-            event,
-            version,
-            effect,
-        } in history::of_object(events, object)
-        {
+        for Write { event, version, effect } in history::of_object(events, object) {
             let Effect::Moved { .. } = effect else { continue };
             let base = event.base_version().and_then(|base| base.parse::<u64>().ok());
             chain.versions += 1;
             match (base, predecessor) {
                 (None, _) if event.verb == "update" => {
-                    chain
-                        .unconditional
-                        .push(format!("{} made version {version}", name(event)));
+                    chain.unconditional.push(format!("{} made version {version}", name(event)));
                 }
                 (Some(base), Some(predecessor)) => {
                     chain.checked += 1;
                     if base < predecessor {
-                        chain.breaks.push(Break::Fork {
-                            writer: name(event),
-                            base,
-                            predecessor,
-                            version,
-                        });
+                        chain.breaks.push(Break::Fork { writer: name(event), base, predecessor, version });
                     } else if base > predecessor {
                         chain.breaks.push(Break::Missing { base, predecessor });
                     }
@@ -119,19 +94,10 @@ impl Chain {
         if self.versions == 0 {
             bail!("the log holds no write to the object, so nothing was checked");
         }
-        let faults: Vec<String> = self
-            .breaks
-            .iter()
-            .map(ToString::to_string)
-            .chain(self.unconditional.iter().cloned())
-            .collect();
+        let faults: Vec<String> =
+            self.breaks.iter().map(ToString::to_string).chain(self.unconditional.iter().cloned()).collect();
         if !faults.is_empty() {
-            bail!(
-                "{} of {} versions are suspect:\n{}",
-                faults.len(),
-                self.versions,
-                faults.join("\n")
-            );
+            bail!("{} of {} versions are suspect:\n{}", faults.len(), self.versions, faults.join("\n"));
         }
         Ok(())
     }
@@ -154,16 +120,7 @@ mod tests {
     fn put(user: &str, base: &str, version: &str, at: i64) -> Event {
         let request = json!({"metadata": {"resourceVersion": base}});
         let response = json!({"metadata": {"resourceVersion": version, "generation": 1}});
-        Wrote {
-            user,
-            verb: "update",
-            subresource: "status",
-            request,
-            code: 200,
-            response,
-            at,
-        }
-        .event()
+        Wrote { user, verb: "update", subresource: "status", request, code: 200, response, at }.event()
     }
 
     fn create(version: &str) -> Event {
@@ -195,44 +152,25 @@ mod tests {
     fn a_forged_fork_is_reported_with_the_write_that_is_lost() {
         let found = chain(&[create("10"), put("a", "10", "12", 1), put("b", "10", "15", 2)]);
         let error = found.check_unbroken().unwrap_err().to_string();
-        assert!(
-            error.contains("b (/status) made version 15 from 10, which loses what made 12"),
-            "{error}"
-        );
+        assert!(error.contains("b (/status) made version 15 from 10, which loses what made 12"), "{error}");
     }
 
     #[test]
     fn a_write_that_the_log_lacks_is_reported() {
         let found = chain(&[create("10"), put("a", "11", "12", 1)]);
-        assert_eq!(
-            found.breaks,
-            [Break::Missing {
-                base: 11,
-                predecessor: 10
-            }]
-        );
+        assert_eq!(found.breaks, [Break::Missing { base: 11, predecessor: 10 }]);
     }
 
     #[test]
     fn a_whole_object_write_without_a_base_is_reported() {
         let found = chain(&[create("10"), put("a", "", "12", 1)]);
-        assert!(
-            found
-                .check_unbroken()
-                .unwrap_err()
-                .to_string()
-                .contains("a (/status) made version 12")
-        );
+        assert!(found.check_unbroken().unwrap_err().to_string().contains("a (/status) made version 12"));
     }
 
     #[test]
     fn a_write_that_changed_nothing_is_no_link_of_the_chain() {
-        let found = chain(&[
-            create("10"),
-            put("a", "10", "12", 1),
-            put("b", "12", "12", 2),
-            put("a", "12", "13", 3),
-        ]);
+        let found =
+            chain(&[create("10"), put("a", "10", "12", 1), put("b", "12", "12", 2), put("a", "12", "13", 3)]);
         assert_eq!(found.versions, 3);
         found.check_unbroken().unwrap();
     }

@@ -62,20 +62,12 @@ impl Default for Options {
 impl Options {
     /// A control plane of our own, whatever the environment says: for tests that look at its audit log or stop it.
     pub fn private() -> Self {
-        Self {
-            source: Some(Source::Private),
-            ..Self::default()
-        }
+        Self { source: Some(Source::Private), ..Self::default() }
     }
 
     /// Only etcd and the API server: enough for conflicts, and quick.
     pub fn api_only() -> Self {
-        Self {
-            scheduler: false,
-            controller_manager: false,
-            kwok: false,
-            ..Self::private()
-        }
+        Self { scheduler: false, controller_manager: false, kwok: false, ..Self::private() }
     }
 }
 
@@ -112,21 +104,13 @@ impl Cluster {
             Source::Private => {
                 let toolbox = options.toolbox.clone();
                 let private = Private::start(&options).await?;
-                Ok(Self {
-                    kubeconfig: private.kubeconfig(),
-                    toolbox,
-                    backing: Backing::Private(private),
-                })
+                Ok(Self { kubeconfig: private.kubeconfig(), toolbox, backing: Backing::Private(private) })
             }
             Source::Foreign(kubeconfig) => {
                 let directory = tempfile::Builder::new().prefix("tandem-").tempdir()?;
                 let answer = client_of(&kubeconfig).await?.apiserver_version().await;
                 answer.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
-                Ok(Self {
-                    kubeconfig,
-                    toolbox: options.toolbox,
-                    backing: Backing::Foreign(directory),
-                })
+                Ok(Self { kubeconfig, toolbox: options.toolbox, backing: Backing::Foreign(directory) })
             }
         }
     }

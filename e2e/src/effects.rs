@@ -51,20 +51,14 @@ impl Effects {
             let mut after = leaves(answer);
             if write.event.subresource == "scale" {
                 // The answer is a Scale: of the object it tells the one field that was written.
-                let replicas = answer
-                    .pointer("/spec/replicas")
-                    .cloned()
-                    .unwrap_or_else(|| 0.into());
+                let replicas = answer.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
                 after = before.clone().unwrap_or_default();
                 after.insert("spec.replicas".to_owned(), replicas);
             }
             if let Some(before) = &before {
                 effects.compared += 1;
                 let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-                for field in keys
-                    .into_iter()
-                    .filter(|field| before.get(*field) != after.get(*field))
-                {
+                for field in keys.into_iter().filter(|field| before.get(*field) != after.get(*field)) {
                     effects.changes += 1;
                     if !may_write(write.event, field) {
                         effects.trespasses.push(Trespass {
@@ -88,19 +82,11 @@ impl Effects {
     /// Names every such change.
     pub fn check_owned(&self) -> Result<()> {
         if self.changes == 0 {
-            bail!(
-                "no field changed in {} comparisons, so nothing was checked",
-                self.compared
-            );
+            bail!("no field changed in {} comparisons, so nothing was checked", self.compared);
         }
         if !self.trespasses.is_empty() {
             let all: Vec<String> = self.trespasses.iter().map(|t| format!("{t:?}")).collect();
-            bail!(
-                "{} of {} changes are under the wrong hand:\n{}",
-                all.len(),
-                self.changes,
-                all.join("\n")
-            );
+            bail!("{} of {} changes are under the wrong hand:\n{}", all.len(), self.changes, all.join("\n"));
         }
         Ok(())
     }
@@ -108,13 +94,11 @@ impl Effects {
 
 /// Whether the contract lets the event's writer change `field`. A person may change spec and metadata, not status.
 fn may_write(event: &Event, field: &str) -> bool {
-    let operator = [
-        (Owner::NodepoolOperator, NODEPOOL_OPERATOR),
-        (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR),
-    ]
-    .into_iter()
-    .find(|(_, name)| event.writer().ends_with(name))
-    .map(|(owner, _)| owner);
+    let operator =
+        [(Owner::NodepoolOperator, NODEPOOL_OPERATOR), (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR)]
+            .into_iter()
+            .find(|(_, name)| event.writer().ends_with(name))
+            .map(|(owner, _)| owner);
     if let Some(rest) = field.strip_prefix("status.conditions.") {
         let owner = ownership_of_condition(rest);
         return operator.is_some() && operator == owner;
@@ -136,19 +120,13 @@ fn may_write(event: &Event, field: &str) -> bool {
 /// The owner of the condition type that `rest` starts with.
 fn ownership_of_condition(rest: &str) -> Option<Owner> {
     let type_ = rest.split('.').next()?;
-    let known = shared_crds::conditions::ConditionType::ALL
-        .iter()
-        .find(|known| known.as_str() == type_)?;
+    let known = shared_crds::conditions::ConditionType::ALL.iter().find(|known| known.as_str() == type_)?;
     Some(known.owner_on_node_pool())
 }
 
 /// Kept by the API server itself; they move with every write, whoever makes it.
-const SERVER_OWNED: [&str; 4] = [
-    "metadata.resourceVersion",
-    "metadata.generation",
-    "metadata.managedFields",
-    "metadata.deletion",
-];
+const SERVER_OWNED: [&str; 4] =
+    ["metadata.resourceVersion", "metadata.generation", "metadata.managedFields", "metadata.deletion"];
 
 /// Every leaf of the object by its path. Conditions are named by their type and finalizers by themselves, so that the
 /// order of a list does not matter; other lists are leaves.
@@ -161,16 +139,14 @@ fn leaves(object: &Value) -> BTreeMap<String, Value> {
 
 fn collect(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
     let below = |key: &str| {
-        if path.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{path}.{key}")
-        }
+        if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
     };
     match value {
-        Value::Object(map) if !map.is_empty() => map
-            .iter()
-            .for_each(|(key, value)| collect(value, below(key), found)),
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                collect(value, below(key), found);
+            }
+        }
         Value::Array(items) if path == "status.conditions" => {
             for item in items {
                 let type_ = item["type"].as_str().unwrap_or("?");
@@ -207,16 +183,7 @@ mod tests {
     }
 
     fn event(user: &str, verb: &str, subresource: &str, response: Value, at: i64) -> Event {
-        Wrote {
-            user,
-            verb,
-            subresource,
-            request: Value::Null,
-            code: 200,
-            response,
-            at,
-        }
-        .event()
+        Wrote { user, verb, subresource, request: Value::Null, code: 200, response, at }.event()
     }
 
     fn judge(events: &[Event]) -> Effects {
@@ -281,18 +248,11 @@ mod tests {
             event("admin", "create", "", with("1", "True"), 0),
             event(NODE_POOL, "patch", "status", with("2", "False"), 1),
         ]);
-        assert_eq!(
-            effects.trespasses[0].field,
-            "status.conditions.AbleToScale.status"
-        );
+        assert_eq!(effects.trespasses[0].field, "status.conditions.AbleToScale.status");
     }
 
     #[test]
     fn a_log_without_a_change_proves_nothing() {
-        assert!(
-            judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0)])
-                .check_owned()
-                .is_err()
-        );
+        assert!(judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0)]).check_owned().is_err());
     }
 }

@@ -54,16 +54,10 @@ pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<Write<'a>> 
             } else if from_itself || last_version == Some(version) {
                 Effect::NoOp
             } else {
-                Effect::Moved {
-                    generation_moved: known.learn(event),
-                }
+                Effect::Moved { generation_moved: known.learn(event) }
             };
             last_version = Some(version);
-            Write {
-                event,
-                version,
-                effect,
-            }
+            Write { event, version, effect }
         })
         .collect()
 }
@@ -74,9 +68,7 @@ fn is_removal(event: &Event) -> bool {
     let Some(response) = &event.response else {
         return false;
     };
-    let finalizers = response
-        .pointer("/metadata/finalizers")
-        .and_then(|list| list.as_array());
+    let finalizers = response.pointer("/metadata/finalizers").and_then(|list| list.as_array());
     response.pointer("/metadata/deletionTimestamp").is_some() && finalizers.is_none_or(Vec::is_empty)
 }
 
@@ -102,9 +94,7 @@ impl Known {
         let Some(response) = &event.response else {
             return false;
         };
-        let replicas = response
-            .pointer("/spec/replicas")
-            .and_then(serde_json::Value::as_i64);
+        let replicas = response.pointer("/spec/replicas").and_then(serde_json::Value::as_i64);
         if event.subresource == "scale" {
             // Zero is left out of the answer.
             let replicas = Replicas::Set(replicas.unwrap_or(0));
@@ -117,9 +107,7 @@ impl Known {
         }
         self.replicas = replicas.map_or(Replicas::Unset, Replicas::Set);
         let before = self.generation;
-        self.generation = response
-            .pointer("/metadata/generation")
-            .and_then(serde_json::Value::as_i64);
+        self.generation = response.pointer("/metadata/generation").and_then(serde_json::Value::as_i64);
         match (before, self.generation) {
             (Some(before), Some(after)) => after > before,
             (None, after) => event.verb == "create" && after.is_some(),

@@ -12,7 +12,7 @@ use crate::history::{self, Effect};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Service account as `namespace:name`, or user; with the field manager, if the requests named one.
+    /// Service account as `namespace:name`, or user.
     pub writer: String,
     /// As in `nodepools/status`; `all` in a writer's total.
     pub target: String,
@@ -38,10 +38,7 @@ pub struct Row {
 
 impl Row {
     /// Requests, reads included, for each write that was granted; `None` when none was.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a run has far fewer than 2^52 requests"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 requests")]
     pub fn requests_per_write(&self) -> Option<f64> {
         (self.succeeded > 0).then(|| (self.reads + self.writes) as f64 / self.succeeded as f64)
     }
@@ -90,10 +87,7 @@ impl Ledger {
             .filter(|(_, object)| wanted(object))
             .collect();
         let mut rows: BTreeMap<(String, String), Row> = BTreeMap::new();
-        for (event, _) in chosen
-            .iter()
-            .filter(|(event, _)| event.is_write() || event.verb == "get")
-        {
+        for (event, _) in chosen.iter().filter(|(event, _)| event.is_write() || event.verb == "get") {
             let row = row_of(&mut rows, event);
             if event.verb == "get" {
                 row.reads += 1;
@@ -108,10 +102,7 @@ impl Ledger {
             }
         }
         let objects: BTreeSet<&ObjectKey> = chosen.iter().map(|(_, object)| *object).collect();
-        for write in objects
-            .into_iter()
-            .flat_map(|object| history::of_object(events, object))
-        {
+        for write in objects.into_iter().flat_map(|object| history::of_object(events, object)) {
             let row = row_of(&mut rows, write.event);
             match write.effect {
                 Effect::Moved { generation_moved } => {
@@ -132,18 +123,12 @@ impl Ledger {
             });
             total.add(row);
         }
-        Self {
-            rows,
-            totals: totals.into_values().collect(),
-        }
+        Self { rows, totals: totals.into_values().collect() }
     }
 
     /// The account of one writer on one target, as in `("tandem:nodepool-operator", "nodepools/status")`.
     pub fn row(&self, writer: &str, target: &str) -> Option<&Row> {
-        self.rows
-            .iter()
-            .chain(&self.totals)
-            .find(|row| row.writer == writer && row.target == target)
+        self.rows.iter().chain(&self.totals).find(|row| row.writer == writer && row.target == target)
     }
 
     /// Requests answered 409, by anybody.
@@ -153,21 +138,13 @@ impl Ledger {
 }
 
 fn row_of<'a>(rows: &'a mut BTreeMap<(String, String), Row>, event: &Event) -> &'a mut Row {
-    let resource = event
-        .object
-        .as_ref()
-        .map_or("", |object| object.resource.as_str());
+    let resource = event.object.as_ref().map_or("", |object| object.resource.as_str());
     let target = match event.subresource.as_str() {
         "" => resource.to_owned(),
         subresource => format!("{resource}/{subresource}"),
     };
     let writer = event.writer().to_owned();
-    rows.entry((writer.clone(), target.clone()))
-        .or_insert_with(|| Row {
-            writer,
-            target,
-            ..Row::default()
-        })
+    rows.entry((writer.clone(), target.clone())).or_insert_with(|| Row { writer, target, ..Row::default() })
 }
 
 /// The table, with columns aligned; a writer's total follows its rows when there is more than one.
@@ -189,22 +166,14 @@ impl fmt::Display for Ledger {
         ];
         let mut lines: Vec<[String; 12]> = vec![HEAD.map(String::from)];
         for total in &self.totals {
-            let own: Vec<&Row> = self
-                .rows
-                .iter()
-                .filter(|row| row.writer == total.writer)
-                .collect();
+            let own: Vec<&Row> = self.rows.iter().filter(|row| row.writer == total.writer).collect();
             lines.extend(own.iter().map(|row| cells(row)));
             if own.len() > 1 {
                 lines.push(cells(total));
             }
         }
         let width = |column: usize| {
-            lines
-                .iter()
-                .filter_map(|line| line.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
+            lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
         };
         let widths: Vec<usize> = (0..HEAD.len()).filter_map(width).collect();
         for line in &lines {
@@ -234,8 +203,7 @@ fn cells(row: &Row) -> [String; 12] {
         row.conflicts.to_string(),
         row.invalid.to_string(),
         row.other_errors.to_string(),
-        row.requests_per_write()
-            .map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
+        row.requests_per_write().map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
         format!("+{}", row.generation_moved),
         format!("+{}", row.resource_version_moved),
     ]
@@ -264,16 +232,7 @@ mod tests {
         response: Value,
         at: i64,
     ) -> Event {
-        Wrote {
-            user,
-            verb,
-            subresource,
-            request,
-            code,
-            response,
-            at,
-        }
-        .event()
+        Wrote { user, verb, subresource, request, code, response, at }.event()
     }
 
     /// Created; a status write that loses once and wins after a read; a scale; a status write that changes nothing.
@@ -292,24 +251,8 @@ mod tests {
             ),
             event("pool", "update", "status", based("10"), 409, Value::Null, 2),
             event("pool", "get", "", Value::Null, 200, Value::Null, 3),
-            event(
-                "pool",
-                "update",
-                "status",
-                based("11"),
-                200,
-                object("12", 2, 3),
-                4,
-            ),
-            event(
-                "pool",
-                "update",
-                "status",
-                based("12"),
-                200,
-                object("12", 2, 3),
-                5,
-            ),
+            event("pool", "update", "status", based("11"), 200, object("12", 2, 3), 4),
+            event("pool", "update", "status", based("12"), 200, object("12", 2, 3), 5),
             event("auto", "patch", "scale", json!([]), 422, Value::Null, 6),
         ]
     }
@@ -318,10 +261,7 @@ mod tests {
     fn requests_conflicts_and_movements_are_counted_per_writer_and_subresource() {
         let ledger = Ledger::of(&story(), |_| true);
         let status = ledger.row("pool", "nodepools/status").unwrap();
-        assert_eq!(
-            (status.writes, status.succeeded, status.conflicts, status.no_ops),
-            (3, 2, 1, 1)
-        );
+        assert_eq!((status.writes, status.succeeded, status.conflicts, status.no_ops), (3, 2, 1, 1));
         assert_eq!((status.resource_version_moved, status.generation_moved), (1, 0));
         let scale = ledger.row("auto", "nodepools/scale").unwrap();
         assert_eq!((scale.writes, scale.succeeded, scale.invalid), (2, 1, 1));

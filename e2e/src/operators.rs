@@ -10,6 +10,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
+use crate::control_plane::go::tell;
 use crate::control_plane::{ready, toolbox};
 use crate::lifeline::{Exit, Lifeline, ProgramSpec, Running, Signal};
 
@@ -40,8 +41,11 @@ impl Operator {
     /// When Cargo cannot build it; the message holds what Cargo said.
     pub async fn binary(self) -> Result<PathBuf> {
         static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
-        let directory = BUILT.get_or_try_init(build).await?;
-        Ok(directory.join(self.name()))
+        let binary = BUILT.get_or_try_init(build).await?.join(self.name());
+        if !binary.is_file() {
+            bail!("cargo built the package {} but no binary {}", self.name(), binary.display());
+        }
+        Ok(binary)
     }
 }
 
@@ -50,13 +54,8 @@ async fn build() -> Result<PathBuf> {
     let target = toolbox::target_directory();
     // target/<profile>/deps/<test> for a test, target/<profile>/<binary> else; Cargo calls the profile of `debug` dev.
     let below = this.strip_prefix(&target).ok().and_then(Path::parent);
-    let directory = below.map(|path| {
-        if path.ends_with("deps") {
-            path.parent().unwrap_or(path)
-        } else {
-            path
-        }
-    });
+    let directory =
+        below.map(|path| if path.ends_with("deps") { path.parent().unwrap_or(path) } else { path });
     let directory = target.join(directory.with_context(|| {
         format!(
             "{} is not in a target directory of cargo, so it cannot tell which profile to build",
@@ -78,25 +77,18 @@ async fn build() -> Result<PathBuf> {
             command.env_remove(name);
         }
     }
+    tell("building the operators");
     let output = command
         .args(["build", "--profile", profile, "--target-dir"])
         .arg(&target)
-        .args([
-            "--package",
-            Operator::NodePool.name(),
-            "--package",
-            Operator::Autoscaler.name(),
-        ])
+        .args(["--package", Operator::NodePool.name(), "--package", Operator::Autoscaler.name()])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .stdin(Stdio::null())
         .output()
         .await
         .context("cannot run cargo")?;
     if !output.status.success() {
-        bail!(
-            "cargo cannot build the operators:\n{}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("cargo cannot build the operators:\n{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(directory)
 }
@@ -150,21 +142,11 @@ impl OperatorProcess {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let name = format!("{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let log = cluster.root().join(format!("{name}.log"));
-        let spec = ProgramSpec {
-            name,
-            path: path.to_owned(),
-            args,
-            env,
-            log,
-        };
+        let spec = ProgramSpec { name, path: path.to_owned(), args, env, log };
         // A lifeline of its own, so that it also works on a cluster that this process did not start.
         let lifeline = Lifeline::spawn(None)?;
         let running = lifeline.start(spec.clone()).await?;
-        Ok(Self {
-            lifeline,
-            running,
-            spec,
-        })
+        Ok(Self { lifeline, running, spec })
     }
 
     /// The operator's own process id.
@@ -200,11 +182,7 @@ impl OperatorProcess {
             return Ok(exit);
         }
         self.running.kill().await?;
-        bail!(
-            "{} did not stop within {patience:?}\n{}",
-            self.spec.name,
-            self.log_tail()
-        )
+        bail!("{} did not stop within {patience:?}\n{}", self.spec.name, self.log_tail())
     }
 
     /// Sends a signal, for instance [`Signal::Freeze`] to let a leader miss its renewals.

@@ -41,14 +41,7 @@ impl Rival {
     /// `maxReplicas` stays between `max` and `max + 5`.
     pub fn start(pools: Api<NodePool>, name: &str, per_second: u64, max: i32, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let work = tokio::spawn(write(
-            pools,
-            name.to_owned(),
-            per_second,
-            max,
-            seed,
-            Arc::clone(&stop),
-        ));
+        let work = tokio::spawn(write(pools, name.to_owned(), per_second, max, seed, Arc::clone(&stop)));
         Self { stop, work }
     }
 
@@ -96,10 +89,7 @@ async fn write(
                 let bound = max + random.random_range(0..=5);
                 let patch = json!([{"op": "replace", "path": "/spec/maxReplicas", "value": bound}]);
                 let patch = Patch::<()>::Json(serde_json::from_value(patch)?);
-                pools
-                    .patch(&name, &PatchParams::default(), &patch)
-                    .await
-                    .context("bounds")?;
+                pools.patch(&name, &PatchParams::default(), &patch).await.context("bounds")?;
                 report.max_replicas = Some(bound);
             }
         }
@@ -111,10 +101,7 @@ async fn write(
 async fn put_label(pools: &Api<NodePool>, name: &str, key: &str, value: &str) -> Result<usize> {
     for conflicts in 0..100 {
         let mut pool = pools.get(name).await?;
-        pool.metadata
-            .labels
-            .get_or_insert_default()
-            .insert(key.to_owned(), value.to_owned());
+        pool.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
         match pools.replace(name, &PostParams::default(), &pool).await {
             Ok(_) => return Ok(conflicts),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
@@ -136,16 +123,8 @@ impl Report {
         );
         let empty = BTreeMap::new();
         for (what, wrote, found) in [
-            (
-                "annotation",
-                &self.annotations,
-                pool.metadata.annotations.as_ref().unwrap_or(&empty),
-            ),
-            (
-                "label",
-                &self.labels,
-                pool.metadata.labels.as_ref().unwrap_or(&empty),
-            ),
+            ("annotation", &self.annotations, pool.metadata.annotations.as_ref().unwrap_or(&empty)),
+            ("label", &self.labels, pool.metadata.labels.as_ref().unwrap_or(&empty)),
         ] {
             for (key, value) in wrote {
                 ensure!(

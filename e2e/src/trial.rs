@@ -48,9 +48,7 @@ impl Trial {
     /// As [`Cluster::start`].
     pub async fn cluster() -> Result<&'static Cluster> {
         static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
-        PRIVATE
-            .get_or_try_init(|| Cluster::start(Options::private()))
-            .await
+        PRIVATE.get_or_try_init(|| Cluster::start(Options::private())).await
     }
 
     /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and makes a namespace.
@@ -84,19 +82,12 @@ impl Trial {
     pub async fn end(self) -> Result<()> {
         let namespace = self.namespace.name().to_owned();
         if let Err(error) = self.namespace.delete(PATIENCE).await {
-            let (pools, scaler) = (
-                self.operators.node_pool.log_tail(),
-                self.operators.autoscaler.log_tail(),
-            );
+            let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
             return Err(error.context(format!("the operators' logs end with\n{pools}\n{scaler}")));
         }
         let nodes = Api::<Node>::all(self.client);
         let label = format!("{}={namespace}", shared_crds::names::NODEPOOL_NAMESPACE_LABEL);
-        let left = nodes
-            .list(&ListParams::default().labels(&label))
-            .await?
-            .items
-            .len();
+        let left = nodes.list(&ListParams::default().labels(&label)).await?.items.len();
         ensure!(left == 0, "{left} nodes of {namespace} are left");
         self.operators.stop().await
     }
@@ -131,10 +122,8 @@ impl Trial {
     /// # Errors
     /// What kubectl wrote to standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let all: Vec<&str> = ["--namespace", self.namespace.name()]
-            .into_iter()
-            .chain(args.iter().copied())
-            .collect();
+        let all: Vec<&str> =
+            ["--namespace", self.namespace.name()].into_iter().chain(args.iter().copied()).collect();
         self.cluster.kubectl(&all).await
     }
 
@@ -152,10 +141,7 @@ impl Trial {
     /// When they cannot be read.
     pub async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
         let selector = node_selector(self.namespace.name(), pool);
-        Ok(Api::<Node>::all(self.client.clone())
-            .list(&ListParams::default().labels(&selector))
-            .await?
-            .items)
+        Ok(Api::<Node>::all(self.client.clone()).list(&ListParams::default().labels(&selector)).await?.items)
     }
 
     /// Waits until a pool has `wanted` nodes, all Ready, none on its way out, and says so in its status.
@@ -188,10 +174,7 @@ impl Trial {
             )
         });
         settled.await.map_err(|error| {
-            let (pools, scaler) = (
-                self.operators.node_pool.log_tail(),
-                self.operators.autoscaler.log_tail(),
-            );
+            let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
             error.context(format!("logs:\n{pools}\n{scaler}"))
         })
     }

@@ -23,24 +23,16 @@ const RIVAL_RATE: u64 = 40;
 
 /// Load comes and goes while everybody writes. Returns the operators' part of the bill.
 async fn hammer(strategy: &str) -> Ledger {
-    let trial = Trial::begin(strategy, &[&format!("writeStrategy={strategy}")])
-        .await
-        .unwrap();
+    let trial = Trial::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
     trial.create(&objects::pool("busy", 0, 20)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "busy", 0, "2"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "busy", 0, "2")).await.unwrap();
     let rival = Rival::start(trial.api(), "busy", RIVAL_RATE, 20, 7);
 
     let deployments = trial.api::<Deployment>();
     for (pods, nodes) in [(10, 5), (24, 12), (8, 4), (0, 0)] {
         let patch = Patch::Merge(json!({"spec": {"replicas": pods}}));
-        deployments
-            .patch_scale("web", &PatchParams::default(), &patch)
-            .await
-            .unwrap();
+        deployments.patch_scale("web", &PatchParams::default(), &patch).await.unwrap();
         trial.pods_run(usize::try_from(pods).unwrap()).await.unwrap();
         // Pods that stay may be spread over more nodes than they need, so only the ends are exact.
         if pods == 24 || pods == 0 {
@@ -64,12 +56,7 @@ async fn hammer(strategy: &str) -> Ledger {
     };
     let audit = trial.audit().unwrap();
     audit
-        .wait_for(
-            0,
-            Duration::from_secs(10),
-            "the audit log holds the pool's last version",
-            written,
-        )
+        .wait_for(0, Duration::from_secs(10), "the audit log holds the pool's last version", written)
         .await
         .unwrap();
     let events = trial.events().unwrap();
@@ -78,10 +65,7 @@ async fn hammer(strategy: &str) -> Ledger {
     let effects = Effects::of(&events, &key);
     effects.check_owned().unwrap();
     let ledger = Ledger::of(&events, |object| *object == key);
-    println!(
-        "{strategy}: {} versions, {} changes\n{ledger}",
-        chain.versions, effects.changes
-    );
+    println!("{strategy}: {} versions, {} changes\n{ledger}", chain.versions, effects.changes);
     trial.end().await.unwrap();
     ledger
 }
@@ -99,44 +83,27 @@ fn managers_keep_to_their_fields(pool: &NodePool) {
         let Some(status) = fields.get("f:status").and_then(|status| status.as_object()) else {
             continue;
         };
-        for field in status
-            .keys()
-            .filter_map(|key| key.strip_prefix("f:"))
-            .filter(|field| *field != "conditions")
+        for field in
+            status.keys().filter_map(|key| key.strip_prefix("f:")).filter(|field| *field != "conditions")
         {
             seen += 1;
             let rule = ownership::rule_for(&format!("status.{field}")).unwrap();
             assert_eq!(rule.owner, owner, "{:?} manages status.{field}", entry.manager);
         }
-        for condition in status
-            .get("f:conditions")
-            .and_then(|c| c.as_object())
-            .into_iter()
-            .flat_map(|map| map.keys())
+        for condition in
+            status.get("f:conditions").and_then(|c| c.as_object()).into_iter().flat_map(|map| map.keys())
         {
-            let owned = ownership::conditions(owner).any(|own| condition.contains(&format!("\"{own}\"")));
-            assert!(
-                owned || condition == ".",
-                "{:?} manages the condition {condition}",
-                entry.manager
-            );
+            let is_own = ownership::conditions(owner).any(|own| condition.contains(&format!("\"{own}\"")));
+            assert!(is_own || condition == ".", "{:?} manages the condition {condition}", entry.manager);
         }
     }
-    assert!(
-        seen > 3,
-        "managedFields shows only {seen} fields of the operators"
-    );
+    assert!(seen > 3, "managedFields shows only {seen} fields of the operators");
 }
 
 /// Conflicts of the two operators alone: the rival has its own.
 fn operators_conflicts(ledger: &Ledger) -> u64 {
     let of = |name: &str| {
-        ledger
-            .totals
-            .iter()
-            .filter(|row| row.writer.ends_with(name))
-            .map(|row| row.conflicts)
-            .sum::<u64>()
+        ledger.totals.iter().filter(|row| row.writer.ends_with(name)).map(|row| row.conflicts).sum::<u64>()
     };
     of(NODEPOOL_OPERATOR) + of(AUTOSCALER_OPERATOR)
 }

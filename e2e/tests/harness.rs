@@ -1,9 +1,6 @@
 //! The harness itself, on the real thing: what a test may rely on, and that nothing is left behind.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests write as a person would, to see what the cluster does with it"
-)]
+#![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,9 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::audit::{Event, ObjectKey};
+use e2e::chain::Chain;
 use e2e::cluster::{Cluster, Options};
 use e2e::control_plane::go::KUBERNETES_VERSION;
-use e2e::control_plane::toolbox::Toolbox;
+use e2e::control_plane::toolbox::{Tool, Toolbox};
 use e2e::ledger::Ledger;
 use e2e::lifeline::{Exit, Signal};
 use e2e::operators::OperatorProcess;
@@ -22,10 +20,11 @@ use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use nix::sys::signal::{SIGINT, SIGKILL, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use shared_crds::NodePool;
 use tokio::sync::OnceCell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,9 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// These tests are about a control plane of our own, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-    SHARED
-        .get_or_init(|| async { Cluster::start(Options::private()).await.unwrap() })
-        .await
+    SHARED.get_or_init(|| async { Cluster::start(Options::private()).await.unwrap() }).await
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
@@ -49,16 +46,7 @@ async fn the_api_server_is_the_pinned_version_and_every_program_lives() {
     assert_eq!(version.git_version, KUBERNETES_VERSION);
     let mut names: Vec<String> = cluster.pids().into_iter().map(|(name, _)| name).collect();
     names.sort();
-    assert_eq!(
-        names,
-        [
-            "etcd",
-            "kube-apiserver",
-            "kube-controller-manager",
-            "kube-scheduler",
-            "kwok"
-        ]
-    );
+    assert_eq!(names, ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"]);
     cluster.check_alive().unwrap();
     println!("started in {:?}", cluster.startup().unwrap());
 }
@@ -68,24 +56,10 @@ async fn a_service_account_without_rights_is_refused() {
     let cluster = shared().await;
     let namespace = cluster.namespace("rbac").await.unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), namespace.name());
-    accounts
-        .create(
-            &PostParams::default(),
-            &typed(json!({"metadata": {"name": "nobody"}})),
-        )
-        .await
-        .unwrap();
-    let client = cluster
-        .client_for_service_account(namespace.name(), "nobody")
-        .await
-        .unwrap();
-    let error = Api::<Node>::all(client)
-        .list(&ListParams::default())
-        .await
-        .unwrap_err();
-    let kube::Error::Api(status) = error else {
-        panic!("{error}")
-    };
+    accounts.create(&PostParams::default(), &typed(json!({"metadata": {"name": "nobody"}}))).await.unwrap();
+    let client = cluster.client_for_service_account(namespace.name(), "nobody").await.unwrap();
+    let error = Api::<Node>::all(client).list(&ListParams::default()).await.unwrap_err();
+    let kube::Error::Api(status) = error else { panic!("{error}") };
     assert_eq!(status.code, 403);
     let user = format!("system:serviceaccount:{}:nobody", namespace.name());
     assert!(status.message.contains(&user), "{}", status.message);
@@ -118,10 +92,7 @@ async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_told() {
         },
     }));
     let deployments = Api::<Deployment>::namespaced(client.clone(), name);
-    deployments
-        .create(&PostParams::default(), &deployment)
-        .await
-        .unwrap();
+    deployments.create(&PostParams::default(), &deployment).await.unwrap();
     eventually(PATIENCE, "the Deployment is available", || async {
         let status = deployments.get("web").await?.status.unwrap_or_default();
         match status.available_replicas {
@@ -132,29 +103,14 @@ async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_told() {
     .await
     .unwrap();
     let pods = Api::<Pod>::namespaced(client, name);
-    let pod = pods
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .pop()
-        .unwrap();
+    let pod = pods.list(&ListParams::default()).await.unwrap().items.pop().unwrap();
     assert_eq!(pod.spec.unwrap().node_name.as_deref(), Some(name));
     let status = nodes.get(name).await.unwrap().status.unwrap();
-    assert_eq!(
-        status.allocatable.unwrap()["cpu"].0,
-        "2",
-        "a node keeps the size it was created with"
-    );
+    assert_eq!(status.allocatable.unwrap()["cpu"].0, "2", "a node keeps the size it was created with");
 
     deployments.delete("web", &DeleteParams::default()).await.unwrap();
     eventually(PATIENCE, "a pod that is told to go goes at once", || async {
-        Ok(pods
-            .list(&ListParams::default())
-            .await?
-            .items
-            .is_empty()
-            .then_some(()))
+        Ok(pods.list(&ListParams::default()).await?.items.is_empty().then_some(()))
     })
     .await
     .unwrap();
@@ -173,10 +129,7 @@ async fn the_audit_log_holds_each_write_with_its_writer_and_its_versions() {
     let created = nodes.create(&PostParams::default(), &node).await.unwrap();
     let mut stale = created.clone();
     stale.metadata.resource_version = Some("1".into());
-    nodes
-        .replace(&name, &PostParams::default(), &stale)
-        .await
-        .unwrap_err();
+    nodes.replace(&name, &PostParams::default(), &stale).await.unwrap_err();
 
     let key = ObjectKey {
         group: String::new(),
@@ -195,28 +148,104 @@ async fn the_audit_log_holds_each_write_with_its_writer_and_its_versions() {
         .unwrap();
     let create = events.iter().find(|event| event.verb == "create").unwrap();
     assert_eq!((create.user.as_str(), create.code), ("admin", 201));
-    assert_eq!(
-        create.version().map(|version| version.to_string()),
-        created.metadata.resource_version
-    );
+    assert_eq!(create.version().map(|version| version.to_string()), created.metadata.resource_version);
     let refused = events.iter().find(|event| event.code == 409).unwrap();
-    assert_eq!(
-        (refused.base_version(), refused.reason.as_str()),
-        (Some("1"), "Conflict")
-    );
+    assert_eq!((refused.base_version(), refused.reason.as_str()), (Some("1"), "Conflict"));
     let ledger = Ledger::of(&events, |object| *object == key);
     let row = ledger.row("admin", "nodes").unwrap();
     assert_eq!(
-        (
-            row.writes,
-            row.succeeded,
-            row.conflicts,
-            row.resource_version_moved
-        ),
+        (row.writes, row.succeeded, row.conflicts, row.resource_version_moved),
         (2, 1, 1, 1),
         "\n{ledger}"
     );
     nodes.delete(&name, &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
+    let cluster = shared().await;
+    let log = cluster.audit_log().unwrap();
+    let start = log.end().unwrap();
+    let definitions = shared_crds::yaml().unwrap();
+    cluster.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &definitions).await.unwrap();
+    let established = ["wait", "--for=condition=Established", "crd/nodepools.tandem.dev"];
+    cluster.kubectl(&established).await.unwrap();
+    let namespace = cluster.namespace("oracle").await.unwrap();
+    let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    let (put, patch) = (PostParams::default(), PatchParams::default());
+
+    let created = pools.create(&put, &e2e::objects::pool("pool", 0, 9)).await.unwrap();
+    let three = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    pools.patch_scale("pool", &patch, &three).await.unwrap();
+    pools.patch_scale("pool", &patch, &three).await.unwrap();
+    let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
+    pools.patch_status("pool", &patch, &status).await.unwrap();
+    pools.replace("pool", &put, &created).await.unwrap_err();
+    let guarded = json!([
+        {"op": "test", "path": "/spec/replicas", "value": 7},
+        {"op": "replace", "path": "/spec/replicas", "value": 8},
+    ]);
+    let guarded = Patch::<()>::Json(typed(guarded));
+    pools.patch_scale("pool", &patch, &guarded).await.unwrap_err();
+
+    let key = ObjectKey::node_pool(namespace.name(), "pool");
+    let writes = async |count: usize| {
+        let of_pool = |event: &&Event| event.object.as_ref() == Some(&key) && event.is_write();
+        let what = format!("{count} writes are in the audit log");
+        log.wait_for(start, PATIENCE, &what, |events| {
+            let found: Vec<Event> = events.iter().filter(of_pool).cloned().collect();
+            (found.len() == count).then_some(found)
+        })
+        .await
+        .unwrap()
+    };
+    let events = writes(6).await;
+    let ledger = Ledger::of(&events, |object| *object == key);
+    // Writes, granted, without effect, 409, 422, generation and resourceVersion moved.
+    let counted = |target: &str| {
+        let row = ledger.row("admin", target).unwrap();
+        let moved = [row.generation_moved, row.resource_version_moved];
+        ([row.writes, row.succeeded, row.no_ops, row.conflicts, row.invalid], moved)
+    };
+    assert_eq!(counted("nodepools"), ([2, 1, 0, 1, 0], [1, 1]), "\n{ledger}");
+    assert_eq!(counted("nodepools/scale"), ([3, 2, 1, 0, 1], [1, 1]), "\n{ledger}");
+    assert_eq!(counted("nodepools/status"), ([1, 1, 0, 0, 0], [0, 1]), "\n{ledger}");
+    let chain = Chain::of(&events, &key);
+    assert_eq!(chain.versions, 3);
+    chain.check_unbroken().unwrap();
+
+    // A PUT of /scale without a version is granted, whatever it overwrites: the oracle must see it.
+    let blind = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "pool", "namespace": namespace.name()}, "spec": {"replicas": 5},
+    });
+    pools.replace_scale("pool", &put, &typed(blind)).await.unwrap();
+    let chain = Chain::of(&writes(7).await, &key);
+    let error = chain.check_unbroken().unwrap_err().to_string();
+    assert!(error.contains("admin (/scale) made version"), "{error}");
+    pools.delete("pool", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_that_are_brought_along_are_used_without_go() {
+    let built = Toolbox::from_environment().find(&[Tool::Etcd, Tool::ApiServer]).await.unwrap();
+    let assets = tempfile::tempdir().unwrap();
+    for (executable, name) in built.iter().zip(["etcd", "kube-apiserver"]) {
+        std::os::unix::fs::symlink(&executable.path, assets.path().join(name)).unwrap();
+    }
+    let toolbox = Toolbox {
+        assets: Some(assets.path().to_owned()),
+        path: None,
+        cache: assets.path().join("cache"),
+        ..Toolbox::from_environment()
+    };
+    let options = Options { toolbox: toolbox.clone(), ..Options::api_only() };
+    let cluster = Cluster::start(options).await.unwrap();
+    cluster.client().await.unwrap().apiserver_version().await.unwrap();
+    cluster.stop().await.unwrap();
+    let error = Cluster::start(Options { toolbox, ..Options::private() }).await.err().unwrap();
+    let error = format!("{error:#}");
+    assert!(error.contains("kube-controller-manager, kube-scheduler, kwok must be built with go"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,28 +258,13 @@ async fn kubectl_and_helm_talk_to_this_cluster_and_leave_the_home_alone() {
             .unwrap()
             .contains(&format!("Server Version: {KUBERNETES_VERSION}"))
     );
-    assert_eq!(
-        cluster
-            .helm(&["list", "--all-namespaces", "--short"])
-            .await
-            .unwrap(),
-        ""
-    );
-    let error = cluster
-        .kubectl(&["get", "nothing-like-that"])
-        .await
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("the server doesn't have a resource type"),
-        "{error}"
-    );
+    assert_eq!(cluster.helm(&["list", "--all-namespaces", "--short"]).await.unwrap(), "");
+    let error = cluster.kubectl(&["get", "nothing-like-that"]).await.unwrap_err().to_string();
+    assert!(error.contains("the server doesn't have a resource type"), "{error}");
     let config = r#"{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "from-input-"}}"#;
     let namespace = cluster.namespace("kubectl").await.unwrap();
-    let created = cluster
-        .kubectl_with_input(&["create", "-n", namespace.name(), "-f", "-"], config)
-        .await
-        .unwrap();
+    let created =
+        cluster.kubectl_with_input(&["create", "-n", namespace.name(), "-f", "-"], config).await.unwrap();
     assert!(created.starts_with("configmap/from-input-"), "{created}");
 }
 
@@ -263,13 +277,7 @@ async fn a_restart_of_the_api_server_keeps_what_was_written() {
     let before = maps.create(&PostParams::default(), &map).await.unwrap();
     cluster.stop_api_server().await.unwrap();
     maps.get("kept").await.unwrap_err();
-    assert!(
-        cluster
-            .check_alive()
-            .unwrap_err()
-            .to_string()
-            .starts_with("kube-apiserver ended with")
-    );
+    assert!(cluster.check_alive().unwrap_err().to_string().starts_with("kube-apiserver ended with"));
     cluster.start_api_server().await.unwrap();
     let after = maps.get("kept").await.unwrap();
     assert_eq!(
@@ -307,17 +315,13 @@ async fn after_kill_9_and_after_ctrl_c_no_process_and_no_file_is_left() {
         let victim = Victim::start().await;
         assert!(victim.root.is_dir() && victim.pids.iter().all(|pid| alive(*pid)));
         kill(process(victim.child.id()), signal).unwrap();
-        eventually(
-            PATIENCE,
-            &format!("everything is gone after {signal}"),
-            || async {
-                let left: Vec<u32> = victim.pids.iter().copied().filter(|pid| alive(*pid)).collect();
-                if left.is_empty() && !victim.root.exists() {
-                    return Ok(Some(()));
-                }
-                bail!("{left:?} live, directory exists: {}", victim.root.exists())
-            },
-        )
+        eventually(PATIENCE, &format!("everything is gone after {signal}"), || async {
+            let left: Vec<u32> = victim.pids.iter().copied().filter(|pid| alive(*pid)).collect();
+            if left.is_empty() && !victim.root.exists() {
+                return Ok(Some(()));
+            }
+            bail!("{left:?} live, directory exists: {}", victim.root.exists())
+        })
         .await
         .unwrap();
     }
@@ -329,15 +333,7 @@ async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
     let victim = Victim::start().await;
     let status = std::fs::read_to_string(format!("/proc/{}/stat", victim.pids[0])).unwrap();
     // The fourth field is the parent; the name in parentheses before it may hold spaces.
-    let lifeline = status
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
+    let lifeline = status.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
     kill(Pid::from_raw(lifeline), SIGKILL).unwrap();
     eventually(PATIENCE, "the programs are gone", || async {
         Ok((!victim.pids.iter().any(|pid| alive(*pid))).then_some(()))
@@ -350,10 +346,7 @@ async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_dies_at_its_start_is_named_with_the_end_of_its_log() {
-    let options = Options {
-        api_server_flags: vec!["--no-such-flag".into()],
-        ..Options::api_only()
-    };
+    let options = Options { api_server_flags: vec!["--no-such-flag".into()], ..Options::api_only() };
     let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
     assert!(error.contains("kube-apiserver ended with exit code 1"), "{error}");
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
@@ -363,10 +356,7 @@ async fn a_component_that_dies_at_its_start_is_named_with_the_end_of_its_log() {
 async fn a_port_that_is_always_taken_is_named_after_several_attempts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--secure-port={}", taken.local_addr().unwrap().port());
-    let options = Options {
-        api_server_flags: vec![flag],
-        ..Options::api_only()
-    };
+    let options = Options { api_server_flags: vec![flag], ..Options::api_only() };
     let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
     assert!(error.contains("taken by others 3 times in a row"), "{error}");
     assert!(error.contains("address already in use"), "{error}");
@@ -381,23 +371,11 @@ async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
         cache: empty.path().join("cache"),
         ..Toolbox::from_environment()
     };
-    let error = format!(
-        "{:#}",
-        Cluster::start(Options {
-            toolbox,
-            ..Options::private()
-        })
-        .await
-        .err()
-        .unwrap()
-    );
-    for part in [
-        "no go toolchain in PATH",
-        "kube-apiserver",
-        "go.dev/dl",
-        "TANDEM_KUBECONFIG",
-        "KUBEBUILDER_ASSETS",
-    ] {
+    let error =
+        format!("{:#}", Cluster::start(Options { toolbox, ..Options::private() }).await.err().unwrap());
+    for part in
+        ["no go toolchain in PATH", "kube-apiserver", "go.dev/dl", "TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"]
+    {
         assert!(error.contains(part), "{error}");
     }
 }
@@ -405,23 +383,10 @@ async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_cluster_is_used_and_not_owned() {
     let cluster = shared().await;
-    let source = Some(e2e::control_plane::locate::Source::Foreign(
-        cluster.kubeconfig_path().to_owned(),
-    ));
-    let foreign = Cluster::start(Options {
-        source,
-        ..Options::default()
-    })
-    .await
-    .unwrap();
+    let source = Some(e2e::control_plane::locate::Source::Foreign(cluster.kubeconfig_path().to_owned()));
+    let foreign = Cluster::start(Options { source, ..Options::default() }).await.unwrap();
     assert!(!foreign.is_embedded() && foreign.audit_log().is_none());
-    assert!(
-        foreign
-            .kubectl(&["get", "namespaces"])
-            .await
-            .unwrap()
-            .contains("kube-system")
-    );
+    assert!(foreign.kubectl(&["get", "namespaces"]).await.unwrap().contains("kube-system"));
     assert!(foreign.restart_api_server().await.is_err());
     foreign.stop().await.unwrap();
     cluster.check_alive().unwrap();
@@ -431,28 +396,13 @@ async fn a_named_cluster_is_used_and_not_owned() {
 async fn a_detached_control_plane_is_found_again_and_ends_on_request() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Cluster::attach(directory.path()).is_err());
-    let state = Cluster::start_detached(directory.path(), Options::api_only())
-        .await
-        .unwrap();
-    let again = Cluster::start_detached(directory.path(), Options::api_only())
-        .await
-        .unwrap_err()
-        .to_string();
+    let state = Cluster::start_detached(directory.path(), Options::api_only()).await.unwrap();
+    let again = Cluster::start_detached(directory.path(), Options::api_only()).await.unwrap_err().to_string();
     assert!(again.contains("runs already"), "{again}");
     let attached = Cluster::attach(directory.path()).unwrap();
-    attached
-        .client()
-        .await
-        .unwrap()
-        .apiserver_version()
-        .await
-        .unwrap();
+    attached.client().await.unwrap().apiserver_version().await.unwrap();
     drop(attached);
-    assert_eq!(
-        Cluster::detached(directory.path()).unwrap(),
-        Some(state.clone()),
-        "it outlives its users"
-    );
+    assert_eq!(Cluster::detached(directory.path()).unwrap(), Some(state.clone()), "it outlives its users");
     assert!(Cluster::stop_detached(directory.path()).unwrap());
     eventually(PATIENCE, "everything is gone", || async {
         Ok((!state.root.exists() && !state.pids.iter().any(|(_, pid)| alive(*pid))).then_some(()))
@@ -477,13 +427,7 @@ async fn a_program_can_be_killed_stopped_frozen_and_started_again() {
     let first = program.pid();
     assert_eq!(program.kill_9().await.unwrap(), Exit::Signal(9));
     assert!(!alive(first));
-    assert!(
-        program
-            .check_alive()
-            .unwrap_err()
-            .to_string()
-            .contains("ended with signal 9")
-    );
+    assert!(program.check_alive().unwrap_err().to_string().contains("ended with signal 9"));
 
     program.start_again().await.unwrap();
     saying(&program, "started", 2).await;
@@ -500,14 +444,10 @@ async fn a_program_can_be_killed_stopped_frozen_and_started_again() {
 }
 
 async fn saying(program: &OperatorProcess, word: &str, times: usize) {
-    eventually(
-        PATIENCE,
-        &format!("the log says {word} {times} times"),
-        || async {
-            let log = std::fs::read_to_string(program.log_path())?;
-            Ok((log.matches(word).count() >= times).then_some(()))
-        },
-    )
+    eventually(PATIENCE, &format!("the log says {word} {times} times"), || async {
+        let log = std::fs::read_to_string(program.log_path())?;
+        Ok((log.matches(word).count() >= times).then_some(()))
+    })
     .await
     .unwrap();
 }
@@ -521,25 +461,16 @@ struct Victim {
 
 impl Victim {
     async fn start() -> Self {
-        tokio::task::spawn_blocking(|| Self::start_blocking().unwrap())
-            .await
-            .unwrap()
+        tokio::task::spawn_blocking(|| Self::start_blocking().unwrap()).await.unwrap()
     }
 
     fn start_blocking() -> Result<Self> {
         let binary = env!("CARGO_BIN_EXE_victim");
-        let mut child = Command::new(binary)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = Command::new(binary).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
         let said: serde_json::Value = serde_json::from_str(&line).context("the victim did not start")?;
-        Ok(Self {
-            child,
-            root: typed(said["root"].clone()),
-            pids: typed(said["pids"].clone()),
-        })
+        Ok(Self { child, root: typed(said["root"].clone()), pids: typed(said["pids"].clone()) })
     }
 }
 
@@ -558,9 +489,7 @@ fn process(pid: u32) -> Pid {
 /// Whether a process runs; one that has ended and was not waited for does not.
 fn alive(pid: u32) -> bool {
     if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        return status
-            .rsplit_once(')')
-            .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'));
+        return status.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'));
     }
     !cfg!(target_os = "linux") && kill(process(pid), None).is_ok()
 }

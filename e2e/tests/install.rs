@@ -6,7 +6,7 @@ use e2e::objects;
 use e2e::tandem::{Release, chart};
 use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::json;
@@ -24,12 +24,7 @@ fn is_forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> bool {
 }
 
 async fn account(name: &str) -> Client {
-    Trial::cluster()
-        .await
-        .unwrap()
-        .client_for_service_account(RELEASE_NAMESPACE, name)
-        .await
-        .unwrap()
+    Trial::cluster().await.unwrap().client_for_service_account(RELEASE_NAMESPACE, name).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,36 +46,25 @@ async fn each_operator_is_refused_what_is_not_its_own() {
 
     let client = account(AUTOSCALER_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
+    assert!(is_forbidden(pools.patch("x", &params, &label).await), "the Autoscaler may patch nodepools");
     assert!(
-        is_forbidden(pools.patch("x", &params, &label).await),
-        "the Autoscaler may patch nodepools"
-    );
-    assert!(
-        is_forbidden(pools.delete("x", &Default::default()).await.map(|_| ())),
+        is_forbidden(pools.delete("x", &DeleteParams::default()).await.map(|_| ())),
         "the Autoscaler may delete nodepools"
     );
     assert!(
-        is_forbidden(
-            Api::<Node>::all(client.clone())
-                .create(&PostParams::default(), &node)
-                .await
-        ),
+        is_forbidden(Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await),
         "the Autoscaler may create nodes"
     );
     assert!(
         is_forbidden(
             Api::<Pod>::namespaced(client.clone(), namespace.name())
-                .evict("x", &Default::default())
+                .evict("x", &EvictParams::default())
                 .await
         ),
         "the Autoscaler may evict"
     );
     assert!(
-        is_forbidden(
-            Api::<Secret>::all(client.clone())
-                .list(&ListParams::default())
-                .await
-        ),
+        is_forbidden(Api::<Secret>::all(client.clone()).list(&ListParams::default()).await),
         "the Autoscaler may read secrets"
     );
     assert!(
@@ -93,29 +77,18 @@ async fn each_operator_is_refused_what_is_not_its_own() {
 
     let client = account(NODE_POOL_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
-    assert!(
-        is_forbidden(pools.patch_scale("x", &params, &scale).await),
-        "the NodePool operator may scale"
-    );
+    assert!(is_forbidden(pools.patch_scale("x", &params, &scale).await), "the NodePool operator may scale");
     let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client.clone(), namespace.name());
     assert!(
         is_forbidden(autoscalers.patch_status("x", &params, &status).await),
         "the NodePool operator may write autoscalers"
     );
     assert!(
-        is_forbidden(
-            pools
-                .create(&PostParams::default(), &objects::pool("y", 0, 1))
-                .await
-        ),
+        is_forbidden(pools.create(&PostParams::default(), &objects::pool("y", 0, 1)).await),
         "the NodePool operator may create pools"
     );
     assert!(
-        is_forbidden(
-            Api::<Secret>::all(client.clone())
-                .list(&ListParams::default())
-                .await
-        ),
+        is_forbidden(Api::<Secret>::all(client.clone()).list(&ListParams::default()).await),
         "the NodePool operator may read secrets"
     );
     assert!(
@@ -138,10 +111,7 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
         ("nodepoolOperator.replica=3", "replica"),
         ("writeStrategy=hopeful", "writeStrategy"),
         ("typo=1", "typo"),
-        (
-            "autoscalerOperator.leaderElection.leaseDurationSeconds=1",
-            "leaseDurationSeconds",
-        ),
+        ("autoscalerOperator.leaderElection.leaseDurationSeconds=1", "leaseDurationSeconds"),
     ] {
         let args = [
             "install",
@@ -154,18 +124,12 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
             value,
             "--dry-run=client",
         ];
-        let refusal = cluster
-            .helm(&args)
-            .await
-            .expect_err(&format!("{value} was accepted"));
+        let refusal = cluster.helm(&args).await.expect_err(&format!("{value} was accepted"));
         let refusal = format!("{refusal:#}");
         assert!(refusal.contains(named), "{value}:\n{refusal}");
     }
     // The control.
-    cluster
-        .helm(&["template", "good", chart, "--namespace", "good"])
-        .await
-        .unwrap();
+    cluster.helm(&["template", "good", chart, "--namespace", "good"]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,10 +139,7 @@ async fn definitions_and_pools_outlive_the_release() {
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("outlive").await.unwrap();
     let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
-    pools
-        .create(&PostParams::default(), &objects::pool("kept", 0, 1))
-        .await
-        .unwrap();
+    pools.create(&PostParams::default(), &objects::pool("kept", 0, 1)).await.unwrap();
     release.uninstall(cluster).await.unwrap();
     assert!(pools.get_opt("kept").await.unwrap().is_some());
     // Installed again, Helm takes the definitions it left behind as its own.
@@ -206,10 +167,7 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
     let found = deployments.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(found.len(), 2);
     let pods = Api::<Pod>::namespaced(client, namespace.name());
-    let dry_run = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     for deployment in found {
         let template = deployment.spec.unwrap().template;
         let mut spec = template.spec.unwrap();
@@ -217,18 +175,11 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
         spec.service_account_name = None;
         let mut metadata = template.metadata.unwrap();
         metadata.name = Some("probe".to_owned());
-        let mut pod = Pod {
-            metadata,
-            spec: Some(spec),
-            status: None,
-        };
+        let mut pod = Pod { metadata, spec: Some(spec), status: None };
         pods.create(&dry_run, &pod).await.unwrap();
         // The control: the same pod as root is refused.
         let container = &mut pod.spec.as_mut().unwrap().containers[0];
-        container
-            .security_context
-            .get_or_insert_default()
-            .allow_privilege_escalation = Some(true);
+        container.security_context.get_or_insert_default().allow_privilege_escalation = Some(true);
         assert!(is_forbidden(pods.create(&dry_run, &pod).await));
     }
 }

@@ -30,14 +30,7 @@ const QUICK_LEASE: [&str; 6] = [
 ];
 
 async fn scale(trial: &Trial, pool: &str, replicas: i32) {
-    trial
-        .kubectl(&[
-            "scale",
-            &format!("npool/{pool}"),
-            &format!("--replicas={replicas}"),
-        ])
-        .await
-        .unwrap();
+    trial.kubectl(&["scale", &format!("npool/{pool}"), &format!("--replicas={replicas}")]).await.unwrap();
 }
 
 /// The greatest number of nodes of the trial that existed at the same time, from the audit log.
@@ -52,11 +45,7 @@ fn most_nodes(events: &[Event], pool: &str) -> usize {
                 && event.succeeded()
         };
     for event in events.iter().filter(ours) {
-        let name = event
-            .object
-            .as_ref()
-            .map(|object| object.name.clone())
-            .unwrap_or_default();
+        let name = event.object.as_ref().map(|object| object.name.clone()).unwrap_or_default();
         match event.verb.as_str() {
             "create" => {
                 at_once.insert(name);
@@ -76,10 +65,7 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
     let trial = Trial::begin("story", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "workers", 6, "2"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "workers", 6, "2")).await.unwrap();
     trial.pods_run(6).await.unwrap();
     let pool = trial.settles("workers", 3).await.unwrap();
     assert_eq!(pool.spec.replicas, Some(3));
@@ -97,17 +83,11 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
         );
     }
 
-    trial
-        .kubectl(&["scale", "deployment/web", "--replicas=0"])
-        .await
-        .unwrap();
+    trial.kubectl(&["scale", "deployment/web", "--replicas=0"]).await.unwrap();
     trial.settles("workers", 0).await.unwrap();
     let events = trial.kubectl(&["get", "events", "--output=name"]).await.unwrap();
     assert!(!events.is_empty());
-    let reasons = trial
-        .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
-        .await
-        .unwrap();
+    let reasons = trial.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
     for reason in ["TriggeredScaleUp", "ScaleDown"] {
         assert!(reasons.contains(reason), "{reason} is missing in {reasons}");
     }
@@ -126,11 +106,7 @@ async fn a_settled_pool_is_not_written_to() {
         let before = version().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let after = version().await;
-        if before == after {
-            Ok(Some(after))
-        } else {
-            bail!("still moving: {before:?} to {after:?}")
-        }
+        if before == after { Ok(Some(after)) } else { bail!("still moving: {before:?} to {after:?}") }
     })
     .await
     .unwrap();
@@ -139,18 +115,10 @@ async fn a_settled_pool_is_not_written_to() {
     tokio::time::sleep(Duration::from_secs(8)).await;
     let events = trial.audit().unwrap().follow_from(before).read_new().unwrap();
     let writes = events.iter().filter(|event| {
-        let leases = event
-            .object
-            .as_ref()
-            .is_some_and(|object| object.resource == "leases");
+        let leases = event.object.as_ref().is_some_and(|object| object.resource == "leases");
         event.is_write() && !leases && event.user.contains("tandem-system")
     });
-    assert_eq!(
-        writes
-            .map(|event| (&event.user, &event.verb, &event.object))
-            .collect::<Vec<_>>(),
-        []
-    );
+    assert_eq!(writes.map(|event| (&event.user, &event.verb, &event.object)).collect::<Vec<_>>(), []);
     assert_eq!(trial.pool("still").await.unwrap().metadata.resource_version, last);
     trial.end().await.unwrap();
 }
@@ -163,11 +131,7 @@ async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
     scale(&trial, "burst", 60).await;
     eventually(PATIENCE, "the burst has begun", async || {
         let nodes = trial.nodes("burst").await?.len();
-        if nodes >= 3 {
-            Ok(Some(()))
-        } else {
-            bail!("{nodes} nodes")
-        }
+        if nodes >= 3 { Ok(Some(())) } else { bail!("{nodes} nodes") }
     })
     .await
     .unwrap();
@@ -192,10 +156,7 @@ async fn the_autoscaler_killed_in_the_middle_of_a_decision_takes_it_up_again() {
     let mut trial = Trial::begin("kill-auto", &QUICK_LEASE).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "workers", 8, "2"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "workers", 8, "2")).await.unwrap();
     trial.operators.autoscaler.kill_9().await.unwrap();
     trial.operators.autoscaler.start_again().await.unwrap();
     trial.pods_run(8).await.unwrap();
@@ -209,10 +170,7 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
     let mut pool = objects::pool("guarded", 1, 3);
     pool.spec.replicas = Some(1);
     trial.create(&pool).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "guarded", 1, "1"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "guarded", 1, "1")).await.unwrap();
     trial.pods_run(1).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "web"},
@@ -234,44 +192,20 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
 
     // A person deletes the node: the finalizer holds it while the budget holds the pod.
     let nodes = Api::<Node>::all(trial.client.clone());
-    let name = trial.nodes("guarded").await.unwrap()[0]
-        .metadata
-        .name
-        .clone()
-        .unwrap();
+    let name = trial.nodes("guarded").await.unwrap()[0].metadata.name.clone().unwrap();
     let _ = nodes.delete(&name, &DeleteParams::default()).await.unwrap();
     let refused = |events: &[Event]| {
-        let evictions = events
-            .iter()
-            .filter(|event| event.subresource == "eviction" && event.code == 429);
+        let evictions = events.iter().filter(|event| event.subresource == "eviction" && event.code == 429);
         (evictions.count() >= 2).then_some(())
     };
     let audit = trial.audit().unwrap();
     let start = audit.end().unwrap();
-    audit
-        .wait_for(start, PATIENCE, "two evictions are refused", refused)
-        .await
-        .unwrap();
-    assert!(
-        nodes.get_opt(&name).await.unwrap().is_some(),
-        "the node went while a budget held its pod"
-    );
-    assert_eq!(
-        trial
-            .api::<Pod>()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .len(),
-        1
-    );
+    audit.wait_for(start, PATIENCE, "two evictions are refused", refused).await.unwrap();
+    assert!(nodes.get_opt(&name).await.unwrap().is_some(), "the node went while a budget held its pod");
+    assert_eq!(trial.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 1);
 
     // A second pod somewhere else satisfies the budget, and the drain goes on.
-    trial
-        .kubectl(&["scale", "deployment/web", "--replicas=2"])
-        .await
-        .unwrap();
+    trial.kubectl(&["scale", "deployment/web", "--replicas=2"]).await.unwrap();
     eventually(PATIENCE, "the node is drained and gone", async || {
         Ok(nodes.get_opt(&name).await?.is_none().then_some(()))
     })
@@ -292,15 +226,8 @@ async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
             .filter(|id| !id.is_empty())
             .context("nobody holds the lease")
     };
-    let first = eventually(PATIENCE, "a leader", async || Ok(Some(holder().await?)))
-        .await
-        .unwrap();
-    let second = trial
-        .release
-        .pod(trial.cluster, Operator::NodePool)
-        .await
-        .unwrap()
-        .replica(1);
+    let first = eventually(PATIENCE, "a leader", async || Ok(Some(holder().await?))).await.unwrap();
+    let second = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap().replica(1);
     let second = second.start(trial.cluster).await.unwrap();
 
     trial.operators.node_pool.signal(Signal::Freeze).await.unwrap();
@@ -320,20 +247,14 @@ async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
     trial.create(&pool).await.unwrap();
     eventually(PATIENCE, "the new leader makes nodes", async || {
         let nodes = trial.nodes("after").await?.len();
-        if nodes == 2 {
-            Ok(Some(()))
-        } else {
-            bail!("{nodes} nodes")
-        }
+        if nodes == 2 { Ok(Some(())) } else { bail!("{nodes} nodes") }
     })
     .await
     .unwrap();
 
     let woken = trial.audit().unwrap().end().unwrap();
     trial.operators.node_pool.signal(Signal::Continue).await.unwrap();
-    let exit = tokio::time::timeout(PATIENCE, trial.operators.node_pool.wait())
-        .await
-        .unwrap();
+    let exit = tokio::time::timeout(PATIENCE, trial.operators.node_pool.wait()).await.unwrap();
     assert_eq!(
         exit,
         Exit::Code(1),
@@ -343,14 +264,9 @@ async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
     let events = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
     let identity = format!("{}-0", Operator::NodePool.name());
     let by_the_woken = events.iter().filter(|event| {
-        let lease = event
-            .object
-            .as_ref()
-            .is_some_and(|object| object.resource == "leases");
-        let holder = event
-            .request
-            .as_ref()
-            .and_then(|request| request.pointer("/spec/holderIdentity")?.as_str());
+        let lease = event.object.as_ref().is_some_and(|object| object.resource == "leases");
+        let holder =
+            event.request.as_ref().and_then(|request| request.pointer("/spec/holderIdentity")?.as_str());
         lease && event.succeeded() && holder.is_some_and(|holder| holder.contains(&identity))
     });
     assert_eq!(by_the_woken.count(), 0, "the woken leader took its lease back");
@@ -365,16 +281,10 @@ async fn operators_outlive_an_api_server_that_goes_away() {
     let trial = Trial::begin("restart", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "workers", 2, "2"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
     trial.settles("workers", 1).await.unwrap();
     trial.cluster.restart_api_server().await.unwrap();
-    trial
-        .kubectl(&["scale", "deployment/web", "--replicas=8"])
-        .await
-        .unwrap();
+    trial.kubectl(&["scale", "deployment/web", "--replicas=8"]).await.unwrap();
     trial.pods_run(8).await.unwrap();
     trial.settles("workers", 4).await.unwrap();
     trial.end().await.unwrap();
@@ -384,66 +294,40 @@ async fn operators_outlive_an_api_server_that_goes_away() {
 async fn an_operator_without_its_definitions_waits_and_says_so() {
     let _turn = trial::turn().await;
     // A cluster of its own: in the shared one the definitions may be there already.
-    let cluster = e2e::cluster::Cluster::start(e2e::cluster::Options::private())
-        .await
-        .unwrap();
+    let cluster = e2e::cluster::Cluster::start(e2e::cluster::Options::private()).await.unwrap();
     let launch = e2e::operators::Launch {
         operator: Operator::NodePool,
-        args: [
-            "run",
-            "--leader-elect=false",
-            "--admin-address=127.0.0.1:0",
-            "--log-format=text",
-        ]
-        .map(String::from)
-        .to_vec(),
+        args: ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"]
+            .map(String::from)
+            .to_vec(),
         env: Vec::new(),
         kubeconfig: cluster.kubeconfig_path().to_owned(),
     };
-    let operator = e2e::operators::OperatorProcess::start(&cluster, launch)
-        .await
-        .unwrap();
+    let operator = e2e::operators::OperatorProcess::start(&cluster, launch).await.unwrap();
     eventually(PATIENCE, "the log names what is missing", async || {
         operator.check_alive()?;
         let log = std::fs::read_to_string(operator.log_path())?;
-        if log.contains("nodepools.tandem.dev") {
-            Ok(Some(()))
-        } else {
-            bail!("{log}")
-        }
+        if log.contains("nodepools.tandem.dev") { Ok(Some(())) } else { bail!("{log}") }
     })
     .await
     .unwrap();
     let pools = Api::<shared_crds::NodePool>::namespaced(cluster.client().await.unwrap(), "default");
-    let crds = shared_crds::yaml().unwrap();
-    cluster
-        .kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds)
-        .await
-        .unwrap();
+    e2e::tandem::install_definitions(&cluster).await.unwrap();
     let mut pool = objects::pool("late", 0, 3);
     pool.spec.replicas = Some(1);
     eventually(PATIENCE, "the definition is served", async || {
-        Ok(Some(
-            pools.create(&kube::api::PostParams::default(), &pool).await?,
-        ))
+        Ok(Some(pools.create(&kube::api::PostParams::default(), &pool).await?))
     })
     .await
     .unwrap();
     eventually(PATIENCE, "the operator works", async || {
         operator.check_alive()?;
         let status = pools.get("late").await?.status.context("no status")?;
-        if status.ready_replicas == Some(1) {
-            Ok(Some(()))
-        } else {
-            bail!("{status:?}")
-        }
+        if status.ready_replicas == Some(1) { Ok(Some(())) } else { bail!("{status:?}") }
     })
     .await
     .unwrap_or_else(|error| panic!("{error:#}\n{}", operator.log_tail()));
-    assert_eq!(
-        operator.stop(Duration::from_secs(30)).await.unwrap(),
-        Exit::Code(0)
-    );
+    assert_eq!(operator.stop(Duration::from_secs(30)).await.unwrap(), Exit::Code(0));
     cluster.stop().await.unwrap();
 }
 
@@ -454,21 +338,11 @@ async fn recommend_decides_and_writes_no_replicas() {
     let mut autoscaler = objects::autoscaler("all", 1);
     autoscaler.spec.mode = shared_crds::v1alpha1::AutoscalerMode::Recommend;
     trial.create(&autoscaler).await.unwrap();
-    trial
-        .create(&objects::deployment("web", "workers", 4, "2"))
-        .await
-        .unwrap();
+    trial.create(&objects::deployment("web", "workers", 4, "2")).await.unwrap();
     eventually(PATIENCE, "a recommendation", async || {
         let pool = trial.pool("workers").await?;
-        let wanted = pool
-            .status
-            .and_then(|status| status.autoscaling)
-            .and_then(|own| own.desired_replicas);
-        if wanted == Some(2) {
-            Ok(Some(()))
-        } else {
-            bail!("desiredReplicas {wanted:?}")
-        }
+        let wanted = pool.status.and_then(|status| status.autoscaling).and_then(|own| own.desired_replicas);
+        if wanted == Some(2) { Ok(Some(())) } else { bail!("desiredReplicas {wanted:?}") }
     })
     .await
     .unwrap();

@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
+use std::time::Duration;
+
 use e2e::cluster::{Cluster, Options, TestNamespace};
-use e2e::objects;
+use e2e::wait::eventually;
+use e2e::{objects, tandem};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -14,21 +17,7 @@ async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
         let cluster = Cluster::start(Options::api_only()).await.unwrap();
-        let crds = shared_crds::yaml().unwrap();
-        cluster
-            .kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds)
-            .await
-            .unwrap();
-        cluster
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=30s",
-                "crd",
-                "--all",
-            ])
-            .await
-            .unwrap();
+        tandem::install_definitions(&cluster).await.unwrap();
         cluster
     };
     CLUSTER.get_or_init(start).await
@@ -58,21 +47,14 @@ fn json_patch(target: &mut Value, patch: &Value) {
         if value.is_null() {
             target.as_object_mut().unwrap().remove(key);
         } else {
-            json_patch(
-                target.as_object_mut().unwrap().entry(key).or_insert(Value::Null),
-                value,
-            );
+            json_patch(target.as_object_mut().unwrap().entry(key).or_insert(Value::Null), value);
         }
     }
 }
 
 async fn apply(namespace: &TestNamespace, change: &Value) -> Result<String, String> {
     let args = ["--namespace", namespace.name(), "apply", "--filename", "-"];
-    cluster()
-        .await
-        .kubectl_with_input(&args, &manifest(change))
-        .await
-        .map_err(|error| format!("{error:#}"))
+    cluster().await.kubectl_with_input(&args, &manifest(change)).await.map_err(|error| format!("{error:#}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,39 +62,18 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
     let namespace = namespace().await;
     let capacity = |value: Value| json!({"spec": {"template": {"spec": {"capacity": value}}}});
     for (change, expected) in [
-        (
-            json!({"spec": {"minReplicas": 7}}),
-            "minReplicas must not be above maxReplicas",
-        ),
-        (
-            json!({"spec": {"replicas": 9}}),
-            "replicas must lie between minReplicas and maxReplicas",
-        ),
-        (
-            json!({"spec": {"replicas": 0}}),
-            "replicas must lie between minReplicas and maxReplicas",
-        ),
+        (json!({"spec": {"minReplicas": 7}}), "minReplicas must not be above maxReplicas"),
+        (json!({"spec": {"replicas": 9}}), "replicas must lie between minReplicas and maxReplicas"),
+        (json!({"spec": {"replicas": 0}}), "replicas must lie between minReplicas and maxReplicas"),
         (json!({"spec": {"replicas": -1}}), "spec.replicas"),
-        (
-            json!({"spec": {"maxReplicas": null}}),
-            "spec.maxReplicas: Required value",
-        ),
-        (
-            json!({"spec": {"provider": {"simulated": null}}}),
-            "exactly one provider must be set",
-        ),
+        (json!({"spec": {"maxReplicas": null}}), "spec.maxReplicas: Required value"),
+        (json!({"spec": {"provider": {"simulated": null}}}), "exactly one provider must be set"),
         (
             json!({"spec": {"provider": {"simulated": {"failurePercent": 101}}}}),
             "spec.provider.simulated.failurePercent",
         ),
-        (
-            capacity(json!({"memory": null})),
-            "capacity must name at least cpu and memory",
-        ),
-        (
-            capacity(json!({"cpu": "four"})),
-            "spec.template.spec.capacity.cpu",
-        ),
+        (capacity(json!({"memory": null})), "capacity must name at least cpu and memory"),
+        (capacity(json!({"cpu": "four"})), "spec.template.spec.capacity.cpu"),
         (capacity(json!({"cpu": "-4"})), "spec.template.spec.capacity.cpu"),
         (
             json!({"spec": {"template": {"spec": {"reserved": {"nvidia.com/gpu": "1"}}}}}),
@@ -128,13 +89,8 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         ),
         (json!({"spec": {"maxReplica": 3}}), "unknown field"),
     ] {
-        let refusal = apply(&namespace, &change)
-            .await
-            .expect_err(&format!("{change} was accepted"));
-        assert!(
-            refusal.contains(expected),
-            "{change}:\nexpected {expected:?} in\n{refusal}"
-        );
+        let refusal = apply(&namespace, &change).await.expect_err(&format!("{change} was accepted"));
+        assert!(refusal.contains(expected), "{change}:\nexpected {expected:?} in\n{refusal}");
     }
     // The control: what all of these were made from is accepted.
     apply(&namespace, &json!({})).await.unwrap();
@@ -151,11 +107,7 @@ async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
     let scale = async |replicas: u32| {
         let replicas = format!("--replicas={replicas}");
         let args = ["--namespace", namespace.name(), "scale", "npool/x", &replicas];
-        cluster()
-            .await
-            .kubectl(&args)
-            .await
-            .map_err(|error| format!("{error:#}"))
+        cluster().await.kubectl(&args).await.map_err(|error| format!("{error:#}"))
     };
     scale(5).await.unwrap();
     for outside in [0, 6] {
@@ -163,11 +115,7 @@ async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
         assert!(refusal.contains("choose a number within the bounds"), "{refusal}");
     }
     // The bounds alone may move past the count: the operators clamp and say so.
-    let merge = async |patch: Value| {
-        pools
-            .patch("x", &PatchParams::default(), &Patch::Merge(patch))
-            .await
-    };
+    let merge = async |patch: Value| pools.patch("x", &PatchParams::default(), &Patch::Merge(patch)).await;
     merge(json!({"spec": {"maxReplicas": 3}})).await.unwrap();
     // An unrelated change goes through while the count is outside; another count outside does not.
     merge(json!({"spec": {"paused": true}})).await.unwrap();
@@ -177,23 +125,16 @@ async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_describes_every_field() {
-    let text = cluster()
-        .await
-        .kubectl(&["explain", "npool.spec", "--recursive"])
-        .await
-        .unwrap();
-    for field in [
-        "replicas",
-        "minReplicas",
-        "template",
-        "provider",
-        "provisioningTimeoutSeconds",
-    ] {
+    // The API server publishes its OpenAPI document some seconds after the definition is served.
+    let explain = async |what: &[&str]| {
+        let args = [&["explain"], what].concat();
+        let published = async || Ok(Some(cluster().await.kubectl(&args).await?));
+        eventually(Duration::from_secs(60), "the schema is published", published).await.unwrap()
+    };
+    let text = explain(&["npool.spec", "--recursive"]).await;
+    for field in ["replicas", "minReplicas", "template", "provider", "provisioningTimeoutSeconds"] {
         assert!(text.contains(field), "{field} is missing in\n{text}");
     }
-    let text = cluster().await.kubectl(&["explain", "npool"]).await.unwrap();
-    assert!(
-        text.contains("NodePool is a set of nodes that are alike"),
-        "{text}"
-    );
+    let text = explain(&["npool"]).await;
+    assert!(text.contains("NodePool is a set of nodes that are alike"), "{text}");
 }

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use e2e::cluster::{Cluster, Options, TestNamespace};
-use e2e::objects;
+use e2e::{objects, tandem};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -15,21 +15,7 @@ async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
         let cluster = Cluster::start(Options::api_only()).await.unwrap();
-        let crds = shared_crds::yaml().unwrap();
-        cluster
-            .kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds)
-            .await
-            .unwrap();
-        cluster
-            .kubectl(&[
-                "wait",
-                "--for=condition=Established",
-                "--timeout=30s",
-                "crd",
-                "--all",
-            ])
-            .await
-            .unwrap();
+        tandem::install_definitions(&cluster).await.unwrap();
         cluster
     };
     CLUSTER.get_or_init(start).await
@@ -48,10 +34,7 @@ async fn pool() -> (Api<NodePool>, TestNamespace) {
 /// The version and the generation of `x`.
 async fn at(pools: &Api<NodePool>) -> (u64, i64) {
     let metadata = pools.get_metadata("x").await.unwrap().metadata;
-    (
-        metadata.resource_version.unwrap().parse().unwrap(),
-        metadata.generation.unwrap(),
-    )
+    (metadata.resource_version.unwrap().parse().unwrap(), metadata.generation.unwrap())
 }
 
 /// What a write did: whether the version moved, and by how much the generation did.
@@ -64,10 +47,7 @@ async fn effect_of(pools: &Api<NodePool>, write: impl AsyncFnOnce()) -> (bool, i
 }
 
 async fn merge(pools: &Api<NodePool>, patch: Value) {
-    pools
-        .patch("x", &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap();
+    pools.patch("x", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,20 +58,14 @@ async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_genera
     let rows = [
         (
             "spec",
-            effect_of(pools, async || {
-                merge(pools, json!({"spec": {"maxReplicas": 6}})).await
-            })
-            .await,
+            effect_of(pools, async || merge(pools, json!({"spec": {"maxReplicas": 6}})).await).await,
             (true, 1),
         ),
         (
             "scale",
             effect_of(pools, async || {
                 let patch = Patch::Merge(json!({"spec": {"replicas": 3}}));
-                pools
-                    .patch_scale("x", &PatchParams::default(), &patch)
-                    .await
-                    .unwrap();
+                pools.patch_scale("x", &PatchParams::default(), &patch).await.unwrap();
             })
             .await,
             (true, 1),
@@ -99,10 +73,7 @@ async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_genera
         (
             "status",
             effect_of(pools, async || {
-                pools
-                    .patch_status("x", &PatchParams::default(), &Patch::Merge(&status))
-                    .await
-                    .unwrap();
+                pools.patch_status("x", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
             })
             .await,
             (true, 0),
@@ -110,36 +81,27 @@ async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_genera
         (
             "the same status again",
             effect_of(pools, async || {
-                pools
-                    .patch_status("x", &PatchParams::default(), &Patch::Merge(&status))
-                    .await
-                    .unwrap();
+                pools.patch_status("x", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
             })
             .await,
             (false, 0),
         ),
         (
             "label",
-            effect_of(pools, async || {
-                merge(pools, json!({"metadata": {"labels": {"a": "b"}}})).await
-            })
-            .await,
+            effect_of(pools, async || merge(pools, json!({"metadata": {"labels": {"a": "b"}}})).await).await,
             (true, 0),
         ),
         (
             "finalizer",
             effect_of(pools, async || {
-                merge(pools, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await
+                merge(pools, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
             })
             .await,
             (true, 0),
         ),
         (
             "the same spec again",
-            effect_of(pools, async || {
-                merge(pools, json!({"spec": {"maxReplicas": 6}})).await
-            })
-            .await,
+            effect_of(pools, async || merge(pools, json!({"spec": {"maxReplicas": 6}})).await).await,
             (false, 0),
         ),
         (
@@ -161,10 +123,7 @@ async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_genera
         ),
     ];
     for (write, measured, expected) in rows {
-        assert_eq!(
-            measured, expected,
-            "{write}: (version moved, generation moved by)"
-        );
+        assert_eq!(measured, expected, "{write}: (version moved, generation moved by)");
     }
     merge(pools, json!({"metadata": {"finalizers": null}})).await;
 }
@@ -172,10 +131,8 @@ async fn every_persisted_change_moves_the_version_and_only_spec_moves_the_genera
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_written_through_the_main_endpoint_is_dropped() {
     let (pools, _namespace) = pool().await;
-    let effect = effect_of(&pools, async || {
-        merge(&pools, json!({"status": {"readyReplicas": 9}})).await
-    })
-    .await;
+    let effect =
+        effect_of(&pools, async || merge(&pools, json!({"status": {"readyReplicas": 9}})).await).await;
     assert_eq!(effect, (false, 0));
     assert_eq!(pools.get("x").await.unwrap().status, None);
 }
@@ -186,45 +143,32 @@ async fn a_put_of_an_old_copy_is_refused_whatever_changed_since() {
     let mut old = pools.get("x").await.unwrap();
     // Another endpoint, another field: one version for all of it.
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
-    pools
-        .patch_status("x", &PatchParams::default(), &status)
-        .await
-        .unwrap();
+    pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
     old.spec.max_replicas = 9;
     let Err(kube::Error::Api(refusal)) = pools.replace("x", &PostParams::default(), &old).await else {
         panic!("a PUT of an old copy was accepted");
     };
     assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
-    assert!(
-        refusal.message.contains("the object has been modified"),
-        "{}",
-        refusal.message
-    );
+    assert!(refusal.message.contains("the object has been modified"), "{}", refusal.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
-    let (pools, _namespace) = pool().await;
+    let (pools, namespace) = pool().await;
     let client = cluster().await.client().await.unwrap();
-    let namespaced = Api::<NodePool>::namespaced(client, _namespace.name());
+    let namespaced = Api::<NodePool>::namespaced(client, namespace.name());
     let options = conflict_retry::WriteOptions::new("versions-test");
     let seen = pools.get("x").await.unwrap();
     let base = || Some(conflict_retry::ScaleView::of(&seen, seen.spec.replicas, None));
     // Status moves the version; the decision's ground is the same, so the first attempt is granted.
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
-    pools
-        .patch_status("x", &PatchParams::default(), &status)
-        .await
-        .unwrap();
+    pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
     let mut asked = Vec::new();
     let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(4)
     });
-    assert!(matches!(
-        written.await.unwrap(),
-        conflict_retry::Outcome::Written(_)
-    ));
+    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
     assert_eq!(asked, [Some(2)]);
     // Replicas itself moved since `seen`: the guard fails, and the decision is made again from what is there now.
     let mut asked = Vec::new();
@@ -232,10 +176,7 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(view.replicas.unwrap() + 1)
     });
-    assert!(matches!(
-        written.await.unwrap(),
-        conflict_retry::Outcome::Written(_)
-    ));
+    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
     assert_eq!(asked, [Some(2), Some(4)]);
     assert_eq!(pools.get("x").await.unwrap().spec.replicas, Some(5));
 }

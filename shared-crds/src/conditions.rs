@@ -158,12 +158,7 @@ impl Statement {
         reason: Reason,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            type_,
-            status: status.into(),
-            reason,
-            message: message.into(),
-        }
+        Self { type_, status: status.into(), reason, message: message.into() }
     }
 }
 
@@ -220,12 +215,8 @@ mod tests {
 
     #[test]
     fn transition_time_moves_when_the_status_flips() {
-        let first = set(
-            &[],
-            &Statement::new(ConditionType::Ready, None, Reason::Provisioning, ""),
-            Some(1),
-            &at(10),
-        );
+        let first =
+            set(&[], &Statement::new(ConditionType::Ready, None, Reason::Provisioning, ""), Some(1), &at(10));
         let second = set(
             &[first],
             &Statement::new(ConditionType::Ready, true, Reason::AllNodesReady, ""),
@@ -238,12 +229,7 @@ mod tests {
     #[test]
     fn message_is_cut_at_a_character_not_in_one() {
         let long = "ä".repeat(2000);
-        let c = set(
-            &[],
-            &Statement::new(ConditionType::Ready, true, Reason::Settled, long),
-            None,
-            &at(0),
-        );
+        let c = set(&[], &Statement::new(ConditionType::Ready, true, Reason::Settled, long), None, &at(0));
         assert_eq!(c.message.chars().count(), MAX_MESSAGE_CHARS);
     }
 }

@@ -82,12 +82,7 @@ pub struct Rule {
 }
 
 const fn rule(path: &'static str, owner: Owner, endpoint: Endpoint, protection: &'static str) -> Rule {
-    Rule {
-        path,
-        owner,
-        endpoint,
-        protection,
-    }
+    Rule { path, owner, endpoint, protection }
 }
 
 const OWN_MANAGER: &str = "its own field manager";
@@ -95,60 +90,15 @@ const OWN_MANAGER: &str = "its own field manager";
 /// The contract. A field belongs to the row with the longest path that contains it.
 pub const NODE_POOL: &[Rule] = &[
     rule("spec", Owner::User, Endpoint::Main, "CEL validation"),
-    rule(
-        "spec.replicas",
-        Owner::Scaler,
-        Endpoint::Scale,
-        "a guard on the value the decision was made from",
-    ),
-    rule(
-        "status.replicas",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.readyReplicas",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.upToDateReplicas",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.unavailableReplicas",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.selector",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.observedGeneration",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.nodes",
-        Owner::NodepoolOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
-    rule(
-        "status.autoscaling",
-        Owner::AutoscalerOperator,
-        Endpoint::Status,
-        OWN_MANAGER,
-    ),
+    rule("spec.replicas", Owner::Scaler, Endpoint::Scale, "a guard on the value the decision was made from"),
+    rule("status.replicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.readyReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.upToDateReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.unavailableReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.selector", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.observedGeneration", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.nodes", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
+    rule("status.autoscaling", Owner::AutoscalerOperator, Endpoint::Status, OWN_MANAGER),
 ];
 
 /// The row that a field belongs to: the one with the longest path. Conditions have no row of their own, because each
@@ -157,8 +107,7 @@ pub fn rule_for(path: &str) -> Option<&'static Rule> {
     NODE_POOL
         .iter()
         .filter(|rule| {
-            path.strip_prefix(rule.path)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+            path.strip_prefix(rule.path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         })
         .max_by_key(|rule| rule.path.len())
 }
@@ -173,20 +122,13 @@ pub fn status_fields(owner: Owner) -> impl Iterator<Item = &'static str> {
 
 /// The condition types that `owner` writes on a `NodePool`.
 pub fn conditions(owner: Owner) -> impl Iterator<Item = ConditionType> {
-    ConditionType::ALL
-        .iter()
-        .copied()
-        .filter(move |condition| condition.owner_on_node_pool() == owner)
+    ConditionType::ALL.iter().copied().filter(move |condition| condition.owner_on_node_pool() == owner)
 }
 
 /// The contract as the table that README shows; a test compares the two.
 pub fn markdown_table() -> String {
     let fields = NODE_POOL.iter().map(|rule| {
-        let path = if rule.path == "spec" {
-            "spec.* (all but replicas)"
-        } else {
-            rule.path
-        };
+        let path = if rule.path == "spec" { "spec.* (all but replicas)" } else { rule.path };
         let (owner, endpoint) = (rule.owner.describe(), rule.endpoint.rbac_resource());
         format!("| `{path}` | {owner} | `{endpoint}` | {} |\n", rule.protection)
     });
@@ -223,10 +165,7 @@ mod tests {
     #[test]
     fn every_condition_has_an_operator_for_owner() {
         for condition in ConditionType::ALL {
-            assert!(
-                condition.owner_on_node_pool().field_manager().is_some(),
-                "{condition}"
-            );
+            assert!(condition.owner_on_node_pool().field_manager().is_some(), "{condition}");
         }
     }
 }

@@ -10,8 +10,5 @@ fn definitions_are_what_was_reviewed() {
 #[test]
 fn the_yaml_text_holds_every_definition() {
     let text = shared_crds::yaml().unwrap();
-    assert_eq!(
-        text.matches("kind: CustomResourceDefinition").count(),
-        shared_crds::all().unwrap().len()
-    );
+    assert_eq!(text.matches("kind: CustomResourceDefinition").count(), shared_crds::all().unwrap().len());
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 /// The whole system on a real control plane: pending pods, more nodes, fewer nodes, and what every write cost.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How both operators write the NodePool they share
+    /// How both operators write the object they share
     #[arg(long, value_enum, default_value = "guarded")]
     write_strategy: Strategy,
 
@@ -34,21 +34,12 @@ enum Strategy {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args {
-        write_strategy,
-        kubeconfig,
-        json,
-    } = args;
+    let Args { write_strategy, kubeconfig, json } = args;
     let write_strategy = match write_strategy {
         Strategy::Lazy => "lazy",
         Strategy::Retry => "retry",
         Strategy::Patch => "patch",
         Strategy::Guarded => "guarded",
     };
-    e2e::demo::run(e2e::demo::Options {
-        kubeconfig,
-        write_strategy: write_strategy.to_owned(),
-        json,
-    })
-    .await
+    e2e::demo::run(e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json }).await
 }

@@ -32,11 +32,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
             let ended = Cluster::stop_detached(&directory())?;
             println!(
                 "{}",
-                if ended {
-                    "the control plane has ended"
-                } else {
-                    "no control plane was running"
-                }
+                if ended { "the control plane has ended" } else { "no control plane was running" }
             );
             Ok(())
         }

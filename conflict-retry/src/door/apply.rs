@@ -47,30 +47,15 @@ async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
     body: &B,
 ) -> Result<Outcome<K>, WriteError> {
     let body = serde_json::to_value(body).map_err(Refusal::Encode)?;
-    let is_named = |field: &str| {
-        body.get(field)
-            .and_then(Value::as_str)
-            .is_some_and(|text| !text.is_empty())
-    };
+    let is_named = |field: &str| body.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if !is_named("apiVersion") || !is_named("kind") {
         return Err(Refusal::Body("of an apply lacks apiVersion or kind; add both").into());
     }
     if body.pointer("/metadata/managedFields").is_some() {
         return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out").into());
     }
-    cycle::run(
-        &mut Apply {
-            api,
-            name,
-            subresource,
-            options,
-            body,
-            kind: PhantomData,
-        },
-        options,
-        Some(()),
-    )
-    .await
+    cycle::run(&mut Apply { api, name, subresource, options, body, kind: PhantomData }, options, Some(()))
+        .await
 }
 
 struct Apply<'a, K> {

@@ -140,10 +140,6 @@ fn settle<T>(track: &Track<'_>, failed: Failed, retries_conflicts: bool) -> Resu
             track.settled(failed.verb, &failed.class);
             Ok(Outcome::Conflict(status))
         }
-        (_, failure) => Err(Failed {
-            verb: failed.verb,
-            class: failed.class,
-            failure,
-        }),
+        (_, failure) => Err(Failed { verb: failed.verb, class: failed.class, failure }),
     }
 }

@@ -23,9 +23,7 @@ pub(super) fn named<K: Writable>(object: &K, wanted: &str) -> Result<(), Refusal
 
 /// Refuses a write that no version guards.
 pub(super) fn version(version: Option<&str>) -> Result<&str, Refusal> {
-    version
-        .filter(|version| !version.is_empty())
-        .ok_or(Refusal::NoVersion)
+    version.filter(|version| !version.is_empty()).ok_or(Refusal::NoVersion)
 }
 
 /// Whether the change from `before` to `after` changes anything; refused when it changes the identity, or something
@@ -54,10 +52,7 @@ pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresour
             .chain(before.keys())
             .find(|field| *field != "status" && before.get(*field) != after.get(*field));
         if let Some(field) = dropped {
-            return Err(Refusal::Dropped {
-                field: field.clone(),
-                subresource,
-            });
+            return Err(Refusal::Dropped { field: field.clone(), subresource });
         }
     }
     Ok(true)
@@ -66,9 +61,7 @@ pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresour
 /// The patch as an object, refused when it names the identity or something that `subresource` drops.
 pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String, Value>, Refusal> {
     let Value::Object(fields) = patch else {
-        return Err(Refusal::Body(
-            "of a merge patch is not an object; give the fields to change",
-        ));
+        return Err(Refusal::Body("of a merge patch is not an object; give the fields to change"));
     };
     if let Some(field) = IDENTITY.iter().find(|field| {
         fields
@@ -81,10 +74,7 @@ pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String
     if subresource == Subresource::Status
         && let Some(field) = fields.keys().find(|field| *field != "status")
     {
-        return Err(Refusal::Dropped {
-            field: field.clone(),
-            subresource,
-        });
+        return Err(Refusal::Dropped { field: field.clone(), subresource });
     }
     Ok(fields)
 }
@@ -116,19 +106,11 @@ mod tests {
     fn a_change_of_identity_is_refused_and_named() {
         let before =
             map(json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"}}));
-        for (field, value) in [
-            ("name", "b"),
-            ("namespace", "m"),
-            ("uid", "v"),
-            ("resourceVersion", "2"),
-        ] {
+        for (field, value) in [("name", "b"), ("namespace", "m"), ("uid", "v"), ("resourceVersion", "2")] {
             let mut changed_value = serde_json::to_value(&before).unwrap();
             changed_value["metadata"][field] = json!(value);
             let refusal = changed(&before, &map(changed_value), Subresource::Main).unwrap_err();
-            assert!(
-                matches!(refusal, Refusal::Identity(named) if named == field),
-                "{field}: {refusal}"
-            );
+            assert!(matches!(refusal, Refusal::Identity(named) if named == field), "{field}: {refusal}");
         }
     }
 
@@ -156,30 +138,17 @@ mod tests {
     #[test]
     fn a_patch_must_not_name_the_version_it_will_be_given() {
         let with_version = json!({"metadata": {"resourceVersion": "7"}, "spec": {}});
-        assert!(matches!(
-            patch(with_version, Subresource::Main),
-            Err(Refusal::Identity("resourceVersion"))
-        ));
-        assert!(matches!(
-            patch(json!([1]), Subresource::Main),
-            Err(Refusal::Body(_))
-        ));
-        assert!(matches!(
-            patch(json!({"spec": {}}), Subresource::Status),
-            Err(Refusal::Dropped { .. })
-        ));
+        assert!(matches!(patch(with_version, Subresource::Main), Err(Refusal::Identity("resourceVersion"))));
+        assert!(matches!(patch(json!([1]), Subresource::Main), Err(Refusal::Body(_))));
+        assert!(matches!(patch(json!({"spec": {}}), Subresource::Status), Err(Refusal::Dropped { .. })));
     }
 
     #[test]
     fn a_merge_that_changes_nothing_is_recognised() {
         let target = json!({"a": 1, "b": {"c": [1, 2], "d": null}, "e": {}});
-        for noop in [
-            json!({}),
-            json!({"a": 1}),
-            json!({"b": {"c": [1, 2]}}),
-            json!({"zz": null}),
-            json!({"e": {}}),
-        ] {
+        for noop in
+            [json!({}), json!({"a": 1}), json!({"b": {"c": [1, 2]}}), json!({"zz": null}), json!({"e": {}})]
+        {
             assert!(is_noop_merge(&target, &noop), "{noop}");
         }
         for change in [

@@ -30,24 +30,13 @@ where
 {
     if !matches!(subresource, Subresource::Main | Subresource::Status) {
         return Err(
-            Refusal::Body("is for the object itself or its status; use the functions for the scale").into(),
+            Refusal::Body("is for the object itself or its status; use the functions for the scale").into()
         );
     }
     if let Some(base) = &base {
         guard::named(base, name)?;
     }
-    cycle::run(
-        &mut Merge {
-            api,
-            name,
-            subresource,
-            options,
-            decide,
-        },
-        options,
-        base,
-    )
-    .await
+    cycle::run(&mut Merge { api, name, subresource, options, decide }, options, base).await
 }
 
 struct Merge<'a, K, F> {

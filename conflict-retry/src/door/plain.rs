@@ -28,10 +28,7 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// [`WriteError::is_already_exists`] recognises; it may be one's own, when an earlier answer was lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
     let mut track = Track::begin(options, Subresource::Main)?;
-    track
-        .call(Verb::Create, wire::create(api, options, object))
-        .await?
-        .map_err(|failed| track.reject(failed))
+    track.call(Verb::Create, wire::create(api, options, object)).await?.map_err(|failed| track.reject(failed))
 }
 
 /// Deletes an object. Give `params` the UID that was seen as a precondition, so that a namesake is spared.
@@ -83,10 +80,7 @@ pub async fn evict(
     delete_options: Option<DeleteOptions>,
 ) -> Result<EvictOutcome, WriteError> {
     let eviction = Eviction {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         delete_options,
     };
     let timeout = options.attempt_timeout().max(EVICTION_TIMEOUT);
@@ -135,8 +129,5 @@ fn budget(failure: &Failure) -> Option<String> {
         return None;
     };
     let causes = &status.details.as_ref()?.causes;
-    causes
-        .iter()
-        .find(|cause| cause.reason == DISRUPTION_BUDGET)
-        .map(|cause| cause.message.clone())
+    causes.iter().find(|cause| cause.reason == DISRUPTION_BUDGET).map(|cause| cause.message.clone())
 }

@@ -46,18 +46,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling {
-            api,
-            name,
-            guard: Guard::Count,
-            options,
-            decide,
-        },
-        options,
-        base,
-    )
-    .await
+    cycle::run(&mut Scaling { api, name, guard: Guard::Count, options, decide }, options, base).await
 }
 
 /// Sets a replica count by PUT, guarded by the object's version: every change of the object in between is a conflict.
@@ -73,18 +62,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling {
-            api,
-            name,
-            guard: Guard::Put,
-            options,
-            decide,
-        },
-        options,
-        base,
-    )
-    .await
+    cycle::run(&mut Scaling { api, name, guard: Guard::Put, options, decide }, options, base).await
 }
 
 /// As [`scale_put`], by a merge patch that carries the object's version.
@@ -99,18 +77,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling {
-            api,
-            name,
-            guard: Guard::Merge,
-            options,
-            decide,
-        },
-        options,
-        base,
-    )
-    .await
+    cycle::run(&mut Scaling { api, name, guard: Guard::Merge, options, decide }, options, base).await
 }
 
 /// PUTs `replicas` once, guarded by the version of `base`; a conflict is [`Outcome::Conflict`]. A base without a version
@@ -127,9 +94,7 @@ pub async fn scale_put_once<K: Writable>(
     }
     let body = put_body(name, base, checked(replicas)?)?;
     let request = wire::scale_put(api, name, options, &body);
-    Ok(cycle::once(options, Verb::Put, Subresource::Scale, request)
-        .await?
-        .map(ScaleView::from))
+    Ok(cycle::once(options, Verb::Put, Subresource::Scale, request).await?.map(ScaleView::from))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,9 +184,7 @@ where
     }
 
     async fn send(&mut self, body: &Body) -> Result<ScaleView, kube::Error> {
-        let Self {
-            api, name, options, ..
-        } = self;
+        let Self { api, name, options, .. } = self;
         match body {
             Body::Operations(operations) => wire::scale_json_patch(api, name, options, operations).await,
             Body::Whole(scale) => wire::scale_put(api, name, options, scale).await,
@@ -256,19 +219,13 @@ fn put_body(name: &str, seen: &ScaleView, target: i32) -> Result<Scale, Refusal>
             resource_version: Some(version.to_owned()),
             ..ObjectMeta::default()
         },
-        spec: Some(ScaleSpec {
-            replicas: Some(target),
-        }),
+        spec: Some(ScaleSpec { replicas: Some(target) }),
         status: None,
     })
 }
 
 fn checked(replicas: i32) -> Result<i32, Refusal> {
-    if replicas < 0 {
-        Err(Refusal::Replicas(replicas))
-    } else {
-        Ok(replicas)
-    }
+    if replicas < 0 { Err(Refusal::Replicas(replicas)) } else { Ok(replicas) }
 }
 
 #[cfg(test)]

@@ -42,15 +42,12 @@ fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
             let (parts, body) = request.into_parts();
             let bytes = body.collect_bytes().await.unwrap();
             let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-            log.lock()
-                .unwrap()
-                .push((parts.method.to_string(), parts.uri.to_string(), body));
+            log.lock().unwrap().push((parts.method.to_string(), parts.uri.to_string(), body));
             let reply = script.lock().unwrap().pop_front();
             match reply.expect("the script has no further reply") {
                 Reply::Json(code, value) => {
-                    let response = Response::builder()
-                        .status(code)
-                        .body(Body::from(value.to_string().into_bytes()));
+                    let response =
+                        Response::builder().status(code).body(Body::from(value.to_string().into_bytes()));
                     Ok::<_, tower::BoxError>(response.unwrap())
                 }
                 Reply::Silence => pending().await,
@@ -107,19 +104,13 @@ fn options() -> WriteOptions {
 /// A closure that wants `k` to be `value`.
 fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> Decision {
     move |map| {
-        map.data
-            .get_or_insert_default()
-            .insert("k".to_owned(), value.to_owned());
+        map.data.get_or_insert_default().insert("k".to_owned(), value.to_owned());
         Decision::Write
     }
 }
 
 fn verbs(seen: &Seen) -> Vec<String> {
-    seen.lock()
-        .unwrap()
-        .iter()
-        .map(|(method, _, _)| method.clone())
-        .collect()
+    seen.lock().unwrap().iter().map(|(method, _, _)| method.clone()).collect()
 }
 
 fn body(seen: &Seen, index: usize) -> Value {
@@ -131,42 +122,27 @@ fn scale_body(version: &str, replicas: i32) -> Value {
 }
 
 fn seen_view(replicas: Option<i32>) -> ScaleView {
-    ScaleView {
-        replicas,
-        current: None,
-        uid: Some("u1".to_owned()),
-        resource_version: Some("1".to_owned()),
-    }
+    ScaleView { replicas, current: None, uid: Some("u1".to_owned()), resource_version: Some("1".to_owned()) }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_base_costs_one_request_and_a_conflict_costs_a_live_read_more() {
     let (api, seen) = maps(vec![ok(map("2", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT"]);
 
     let (api, seen) = maps(vec![conflict(), ok(map("7", "other")), ok(map("8", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("8", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
-    assert_eq!(
-        body(&seen, 2)["metadata"]["resourceVersion"],
-        "7",
-        "the retry is made from what was read"
-    );
+    assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "7", "the retry is made from what was read");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
     let (api, seen) = maps(vec![conflict(), ok(map("7", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("7", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 }
@@ -174,15 +150,9 @@ async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
 #[tokio::test(start_paused = true)]
 async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
     let (api, seen) = maps(vec![]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "new")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "new")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("1", "new")));
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), |_| {
-        Decision::Abort
-    })
-    .await
-    .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), |_| Decision::Abort).await.unwrap();
     assert_eq!(outcome, Outcome::Aborted);
     assert!(verbs(&seen).is_empty());
 }
@@ -190,9 +160,7 @@ async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 
@@ -200,9 +168,7 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let start = Instant::now();
     let second = Duration::from_secs(1);
     let patient = options().with_attempt_timeout(second);
-    let outcome = update(&api, "m", &patient, Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &patient, Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert!(start.elapsed() >= second, "an attempt has its full time");
@@ -211,61 +177,35 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_vanished_or_recreated_object_is_gone() {
     let (api, _) = maps(vec![error(404, "NotFound")]);
-    assert_eq!(
-        update(&api, "m", &options(), None, wants("new")).await.unwrap(),
-        Outcome::Gone
-    );
+    assert_eq!(update(&api, "m", &options(), None, wants("new")).await.unwrap(), Outcome::Gone);
     let mut namesake = map("9", "old");
     namesake["metadata"]["uid"] = json!("u2");
     let (api, seen) = maps(vec![conflict(), ok(namesake)]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap();
+    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_end_better_is_one_attempt() {
-    for (code, reason, category) in [
-        (403, "Forbidden", "forbidden"),
-        (422, "Invalid", "invalid"),
-        (401, "Unauthorized", "unauthorized"),
-    ] {
+    for (code, reason, category) in
+        [(403, "Forbidden", "forbidden"), (422, "Invalid", "invalid"), (401, "Unauthorized", "unauthorized")]
+    {
         let (api, seen) = maps(vec![error(code, reason)]);
-        let failed = update(&api, "m", &options(), Some(object("1", "old")), wants("new"))
-            .await
-            .unwrap_err();
+        let failed = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap_err();
         assert_eq!((failed.category(), verbs(&seen).len()), (category, 1));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn exhaustion_is_an_error_that_carries_the_last_conflict() {
-    let (api, seen) = maps(vec![
-        conflict(),
-        ok(map("2", "a")),
-        conflict(),
-        ok(map("3", "b")),
-        conflict(),
-    ]);
+    let (api, seen) = maps(vec![conflict(), ok(map("2", "a")), conflict(), ok(map("3", "b")), conflict()]);
     let policy = RetryPolicy::default().with_max_attempts(3.try_into().unwrap());
-    let failed = update(
-        &api,
-        "m",
-        &options().with_policy(policy),
-        Some(object("1", "old")),
-        wants("new"),
-    )
-    .await
-    .unwrap_err();
+    let failed = update(&api, "m", &options().with_policy(policy), Some(object("1", "old")), wants("new"))
+        .await
+        .unwrap_err();
     assert!(matches!(
         failed,
-        WriteError::Exhausted {
-            attempts: 3,
-            class: Class::Conflict,
-            maybe_written: false,
-            ..
-        }
+        WriteError::Exhausted { attempts: 3, class: Class::Conflict, maybe_written: false, .. }
     ));
     assert_eq!(verbs(&seen).len(), 5);
 }
@@ -277,16 +217,9 @@ async fn a_change_of_identity_is_refused_before_sending() {
         map.metadata.resource_version = None;
         Decision::Write
     };
-    let failed = update(&api, "m", &options(), Some(object("1", "old")), rename)
-        .await
-        .unwrap_err();
-    assert!(matches!(
-        failed,
-        WriteError::Refused(Refusal::Identity("resourceVersion"))
-    ));
-    let failed = update(&api, "other", &options(), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap_err();
+    let failed = update(&api, "m", &options(), Some(object("1", "old")), rename).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Refused(Refusal::Identity("resourceVersion"))));
+    let failed = update(&api, "other", &options(), Some(object("1", "old")), wants("new")).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })));
     assert!(verbs(&seen).is_empty());
 }
@@ -294,24 +227,18 @@ async fn a_change_of_identity_is_refused_before_sending() {
 #[tokio::test(start_paused = true)]
 async fn a_single_put_hands_the_conflict_back() {
     let (api, seen) = maps(vec![conflict()]);
-    let outcome = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new"))
-        .await
-        .unwrap();
+    let outcome = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(status) if status.code == 409));
     assert_eq!(verbs(&seen), ["PUT"]);
     let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
-    let failed = put_once(&api, "m", Subresource::Main, &options(), &unversioned)
-        .await
-        .unwrap_err();
+    let failed = put_once(&api, "m", Subresource::Main, &options(), &unversioned).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused(Refusal::NoVersion)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_single_put_without_an_answer_is_unknown() {
     let (api, _) = maps(vec![Reply::Silence]);
-    let failed = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new"))
-        .await
-        .unwrap_err();
+    let failed = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap_err();
     assert!(matches!(failed, WriteError::Unknown { .. }) && failed.maybe_written());
 }
 
@@ -325,14 +252,7 @@ async fn cancelling_a_write_under_way_says_that_it_may_have_been_made() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         token.cancel();
     });
-    assert!(matches!(
-        result,
-        Err(WriteError::Cancelled {
-            attempts: 0,
-            maybe_written: true,
-            last: None
-        })
-    ));
+    assert!(matches!(result, Err(WriteError::Cancelled { attempts: 0, maybe_written: true, last: None })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,49 +260,30 @@ async fn a_merge_patch_carries_the_version_it_was_decided_from() {
     let (api, seen) = maps(vec![conflict(), ok(map("5", "other")), ok(map("6", "new"))]);
     let decide = |_: &ConfigMap| Some(json!({"data": {"k": "new"}}));
     let base = Some(object("1", "old"));
-    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide)
-        .await
-        .unwrap();
+    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("6", "new")));
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
-    assert_eq!(
-        body(&seen, 0),
-        json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "new"}})
-    );
+    assert_eq!(body(&seen, 0), json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "new"}}));
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "5");
     let base = Some(object("1", "new"));
     let (api, seen) = maps(vec![]);
-    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide)
-        .await
-        .unwrap();
-    assert_eq!(
-        (outcome, verbs(&seen).len()),
-        (Outcome::Unchanged(object("1", "new")), 0)
-    );
+    let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
+    assert_eq!((outcome, verbs(&seen).len()), (Outcome::Unchanged(object("1", "new")), 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_guard_reads_the_scale_live_and_decides_again() {
-    let (api, seen) = maps(vec![
-        failed_test(),
-        ok(scale_body("5", 4)),
-        ok(scale_body("6", 6)),
-    ]);
+    let (api, seen) = maps(vec![failed_test(), ok(scale_body("5", 4)), ok(scale_body("6", 6))]);
     let mut asked = Vec::new();
     let decide = |view: &ScaleView| {
         asked.push(view.replicas);
         ScaleDecision::Set(view.replicas.unwrap_or(0) + 2)
     };
-    let outcome = scale(&api, "m", &options(), Some(seen_view(Some(1))), decide)
-        .await
-        .unwrap();
+    let outcome = scale(&api, "m", &options(), Some(seen_view(Some(1))), decide).await.unwrap();
     assert_eq!(outcome.met().unwrap().replicas, Some(6));
     assert_eq!(asked, [Some(1), Some(4)]);
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
-    assert_eq!(
-        body(&seen, 2)[1],
-        json!({"op": "test", "path": "/spec/replicas", "value": 4})
-    );
+    assert_eq!(body(&seen, 2)[1], json!({"op": "test", "path": "/spec/replicas", "value": 4}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -394,11 +295,8 @@ async fn a_guard_that_fails_on_an_object_that_did_not_move_is_not_retried() {
         ok(scale_body("5", 4)),
         failed_test(),
     ]);
-    let failed = scale(&api, "m", &options(), Some(seen_view(Some(1))), |_| {
-        ScaleDecision::Set(9)
-    })
-    .await
-    .unwrap_err();
+    let failed =
+        scale(&api, "m", &options(), Some(seen_view(Some(1))), |_| ScaleDecision::Set(9)).await.unwrap_err();
     assert_eq!((failed.category(), verbs(&seen).len()), ("test_failed", 5));
 }
 
@@ -422,9 +320,7 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
     assert_eq!(body(&seen, 3)["metadata"]["resourceVersion"], "5");
 
     let (api, seen) = maps(vec![unset(), ok(scale_body("6", 3))]);
-    let outcome = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(3))
-        .await
-        .unwrap();
+    let outcome = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(3)).await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
     assert_eq!(verbs(&seen), ["GET", "PATCH"]);
     assert_eq!(body(&seen, 1)[0]["value"], json!(-2_147_483_648_i64));
@@ -437,20 +333,9 @@ async fn the_three_ways_to_scale_send_nothing_when_the_count_is_right_and_refuse
     let set = |count| move |_: &ScaleView| ScaleDecision::Set(count);
     let met = Outcome::Unchanged(seen_view(Some(3)));
     assert_eq!(scale(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
-    assert_eq!(
-        scale_put(&api, "m", &options(), base(), set(3)).await.unwrap(),
-        met
-    );
-    assert_eq!(
-        scale_merge(&api, "m", &options(), base(), set(3)).await.unwrap(),
-        met
-    );
-    assert_eq!(
-        scale_put_once(&api, "m", &options(), &seen_view(Some(3)), 3)
-            .await
-            .unwrap(),
-        met
-    );
+    assert_eq!(scale_put(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
+    assert_eq!(scale_merge(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
+    assert_eq!(scale_put_once(&api, "m", &options(), &seen_view(Some(3)), 3).await.unwrap(), met);
     let failed = scale(&api, "m", &options(), base(), set(-1)).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused(Refusal::Replicas(-1))));
     assert!(verbs(&seen).is_empty());
@@ -475,21 +360,10 @@ async fn an_apply_is_repeated_after_a_fault_but_never_after_a_field_managers_con
     assert_eq!(verbs(&seen).len(), 1);
 
     let (api, seen) = maps(vec![conflict(), ok(map("2", "new"))]);
-    let outcome = apply_status(&api, "m", &options().with_force(true), &body)
-        .await
-        .unwrap();
-    assert!(
-        matches!(outcome, Outcome::Conflict(_)),
-        "the same body would only meet the conflict again"
-    );
-    assert!(
-        seen.lock().unwrap()[0].1.contains("/status?&force=true"),
-        "{:?}",
-        seen.lock().unwrap()[0].1
-    );
-    let failed = apply(&api, "m", &options(), &json!({"data": {}}))
-        .await
-        .unwrap_err();
+    let outcome = apply_status(&api, "m", &options().with_force(true), &body).await.unwrap();
+    assert!(matches!(outcome, Outcome::Conflict(_)), "the same body would only meet the conflict again");
+    assert!(seen.lock().unwrap()[0].1.contains("/status?&force=true"), "{:?}", seen.lock().unwrap()[0].1);
+    let failed = apply(&api, "m", &options(), &json!({"data": {}})).await.unwrap_err();
     assert_eq!(failed.category(), "refused");
 }
 
@@ -497,30 +371,15 @@ async fn an_apply_is_repeated_after_a_fault_but_never_after_a_field_managers_con
 async fn an_eviction_carries_its_precondition_and_a_budget_blocks_without_an_error() {
     let blocked = json!({"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429, "message": "no", "details": {"causes": [{"reason": "DisruptionBudget", "message": "needs 1"}]}});
     let done = json!({"kind": "Status", "status": "Success", "code": 201});
-    let (client, seen) = scripted(vec![
-        Reply::Json(429, blocked),
-        Reply::Json(201, done),
-        error(429, "TooManyRequests"),
-    ]);
+    let (client, seen) =
+        scripted(vec![Reply::Json(429, blocked), Reply::Json(201, done), error(429, "TooManyRequests")]);
     let pods: Api<Pod> = Api::namespaced(client, "ns");
     let uid = || Some(serde_json::from_value(json!({"preconditions": {"uid": "u1"}})).unwrap());
     let outcome = evict(&pods, "p", &options(), uid()).await.unwrap();
-    assert_eq!(
-        outcome,
-        EvictOutcome::Blocked {
-            message: "needs 1".to_owned(),
-            retry_after: None
-        }
-    );
-    assert_eq!(
-        evict(&pods, "p", &options(), uid()).await.unwrap(),
-        EvictOutcome::Evicted
-    );
+    assert_eq!(outcome, EvictOutcome::Blocked { message: "needs 1".to_owned(), retry_after: None });
+    assert_eq!(evict(&pods, "p", &options(), uid()).await.unwrap(), EvictOutcome::Evicted);
     assert_eq!(body(&seen, 0)["deleteOptions"]["preconditions"]["uid"], "u1");
-    assert_eq!(
-        evict(&pods, "p", &options(), None).await.unwrap_err().category(),
-        "throttled"
-    );
+    assert_eq!(evict(&pods, "p", &options(), None).await.unwrap_err().category(), "throttled");
 }
 
 #[tokio::test(start_paused = true)]
@@ -530,53 +389,28 @@ async fn a_deletion_tells_done_from_under_way_from_refused() {
     let done = json!({"kind": "Status", "status": "Success"});
     let (api, seen) = maps(vec![ok(marked), ok(done), error(404, "NotFound"), conflict()]);
     let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some("u1".to_owned()),
-            resource_version: None,
-        }),
+        preconditions: Some(Preconditions { uid: Some("u1".to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    assert!(matches!(
-        delete(&api, "m", &options(), &params).await.unwrap(),
-        DeleteOutcome::Terminating(_)
-    ));
-    assert_eq!(
-        delete(&api, "m", &options(), &params).await.unwrap(),
-        DeleteOutcome::Deleted
-    );
-    assert_eq!(
-        delete(&api, "m", &options(), &params).await.unwrap(),
-        DeleteOutcome::Gone
-    );
-    assert!(matches!(
-        delete(&api, "m", &options(), &params).await.unwrap(),
-        DeleteOutcome::Conflict(_)
-    ));
+    assert!(matches!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Terminating(_)));
+    assert_eq!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Deleted);
+    assert_eq!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Gone);
+    assert!(matches!(delete(&api, "m", &options(), &params).await.unwrap(), DeleteOutcome::Conflict(_)));
     assert_eq!(body(&seen, 0)["preconditions"]["uid"], "u1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_creation_that_meets_a_namesake_says_so() {
     let (api, _) = maps(vec![error(409, "AlreadyExists"), Reply::Json(201, map("1", "x"))]);
-    assert!(
-        create(&api, &options(), &object("", "x"))
-            .await
-            .unwrap_err()
-            .is_already_exists()
-    );
-    assert_eq!(
-        create(&api, &options(), &object("", "x")).await.unwrap(),
-        object("1", "x")
-    );
+    assert!(create(&api, &options(), &object("", "x")).await.unwrap_err().is_already_exists());
+    assert_eq!(create(&api, &options(), &object("", "x")).await.unwrap(), object("1", "x"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_test_of_ones_own_patch_is_a_conflict() {
     let (api, seen) = maps(vec![failed_test()]);
     let operations = json!([{"op": "test", "path": "/data/k", "value": "x"}]);
-    let outcome = json_patch(&api, "m", Subresource::Main, &options(), &operations)
-        .await
-        .unwrap();
+    let outcome = json_patch(&api, "m", Subresource::Main, &options(), &operations).await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(_)));
     assert_eq!(body(&seen, 0), operations);
 }
@@ -591,10 +425,7 @@ type Entry = (u32, &'static str, Option<&'static str>, bool);
 impl Observer for Diary {
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let class = event.class.map(Class::label);
-        self.0
-            .lock()
-            .unwrap()
-            .push((event.attempt, event.verb.label(), class, event.delay.is_some()));
+        self.0.lock().unwrap().push((event.attempt, event.verb.label(), class, event.delay.is_some()));
     }
 }
 
@@ -603,32 +434,20 @@ async fn the_observer_hears_of_every_request_once() {
     let (api, _) = maps(vec![conflict(), ok(map("7", "other")), error(403, "Forbidden")]);
     let diary = Arc::new(Diary::default());
     let options = options().with_observer(Arc::<Diary>::clone(&diary));
-    let _ = update(&api, "m", &options, Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap_err();
+    let _ = update(&api, "m", &options, Some(object("1", "old")), wants("new")).await.unwrap_err();
     assert_eq!(
         *diary.0.lock().unwrap(),
-        [
-            (1, "put", Some("conflict"), true),
-            (2, "get", None, false),
-            (2, "put", Some("forbidden"), false)
-        ]
+        [(1, "put", Some("conflict"), true), (2, "get", None, false), (2, "put", Some("forbidden"), false)]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_futures_can_be_spawned() {
-    let (api, _) = maps(vec![
-        ok(map("1", "old")),
-        ok(map("2", "new")),
-        ok(scale_body("1", 3)),
-        ok(scale_body("2", 4)),
-    ]);
+    let (api, _) =
+        maps(vec![ok(map("1", "old")), ok(map("2", "new")), ok(scale_body("1", 3)), ok(scale_body("2", 4))]);
     let task = tokio::spawn(async move {
         let written = update(&api, "m", &options(), None, wants("new")).await.unwrap();
-        let scaled = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(4))
-            .await
-            .unwrap();
+        let scaled = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(4)).await.unwrap();
         (written.label(), scaled.label())
     });
     assert_eq!(task.await.unwrap(), ("written", "written"));

@@ -42,11 +42,7 @@ impl<'a> Track<'a> {
         if options.policy().may_start() && !options.policy().cancellation().is_cancelled() {
             Ok(track)
         } else {
-            Err(WriteError::Cancelled {
-                attempts: 0,
-                maybe_written: false,
-                last: None,
-            })
+            Err(WriteError::Cancelled { attempts: 0, maybe_written: false, last: None })
         }
     }
 
@@ -122,12 +118,7 @@ impl<'a> Track<'a> {
         match class {
             Class::FieldManager { conflicts } => WriteError::FieldManager { conflicts, source },
             Class::Ambiguous if verb.writes() => WriteError::Unknown { verb, source },
-            class => WriteError::Rejected {
-                verb,
-                subresource: self.subresource,
-                class,
-                source,
-            },
+            class => WriteError::Rejected { verb, subresource: self.subresource, class, source },
         }
     }
 

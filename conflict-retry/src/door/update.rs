@@ -70,13 +70,7 @@ pub async fn put_once<K: Writable>(
 ) -> Result<Outcome<K>, WriteError> {
     guard::named(object, name)?;
     guard::version(object.meta().resource_version.as_deref())?;
-    cycle::once(
-        options,
-        Verb::Put,
-        subresource,
-        wire::put(api, name, subresource, options, object),
-    )
-    .await
+    cycle::once(options, Verb::Put, subresource, wire::put(api, name, subresource, options, object)).await
 }
 
 async fn replace<K, F>(
@@ -94,18 +88,7 @@ where
     if let Some(base) = &base {
         guard::named(base, name)?;
     }
-    cycle::run(
-        &mut Replace {
-            api,
-            name,
-            subresource,
-            options,
-            mutate,
-        },
-        options,
-        base,
-    )
-    .await
+    cycle::run(&mut Replace { api, name, subresource, options, mutate }, options, base).await
 }
 
 struct Replace<'a, K, F> {

@@ -21,12 +21,7 @@ impl ScaleView {
     /// `current` its `status.replicas`.
     pub fn of<K: Resource>(object: &K, replicas: Option<i32>, current: Option<i32>) -> Self {
         let meta = object.meta();
-        Self {
-            replicas,
-            current,
-            uid: meta.uid.clone(),
-            resource_version: meta.resource_version.clone(),
-        }
+        Self { replicas, current, uid: meta.uid.clone(), resource_version: meta.resource_version.clone() }
     }
 }
 

@@ -29,10 +29,7 @@ pub(super) async fn put<K: Writable>(
     let params = options.post_params();
     match subresource {
         Subresource::Main => api.replace(name, &params, object).await,
-        other => {
-            api.replace_subresource(other.label(), name, &params, object)
-                .await
-        }
+        other => api.replace_subresource(other.label(), name, &params, object).await,
     }
 }
 
@@ -43,14 +40,7 @@ pub(super) async fn merge<K: Writable>(
     options: &WriteOptions,
     body: &Value,
 ) -> Answer<K> {
-    patch(
-        api,
-        name,
-        subresource,
-        &options.patch_params(),
-        &Patch::Merge(body),
-    )
-    .await
+    patch(api, name, subresource, &options.patch_params(), &Patch::Merge(body)).await
 }
 
 pub(super) async fn apply<K: Writable>(
@@ -60,14 +50,7 @@ pub(super) async fn apply<K: Writable>(
     options: &WriteOptions,
     body: &Value,
 ) -> Answer<K> {
-    patch(
-        api,
-        name,
-        subresource,
-        &options.apply_params(),
-        &Patch::Apply(body),
-    )
-    .await
+    patch(api, name, subresource, &options.apply_params(), &Patch::Apply(body)).await
 }
 
 pub(super) async fn json_patch<K: Writable>(
@@ -87,8 +70,7 @@ pub(super) async fn scale_json_patch<K: Writable>(
     options: &WriteOptions,
     operations: &Value,
 ) -> Answer<Scale> {
-    api.patch_scale(name, &options.patch_params(), &json(operations)?)
-        .await
+    api.patch_scale(name, &options.patch_params(), &json(operations)?).await
 }
 
 pub(super) async fn scale_merge<K: Writable>(
@@ -97,8 +79,7 @@ pub(super) async fn scale_merge<K: Writable>(
     options: &WriteOptions,
     body: &Value,
 ) -> Answer<Scale> {
-    api.patch_scale(name, &options.patch_params(), &Patch::Merge(body))
-        .await
+    api.patch_scale(name, &options.patch_params(), &Patch::Merge(body)).await
 }
 
 pub(super) async fn scale_put<K: Writable>(
@@ -130,8 +111,7 @@ pub(super) async fn evict(
     options: &WriteOptions,
     eviction: &Eviction,
 ) -> Answer<Status> {
-    api.create_subresource("eviction", name, &options.post_params(), eviction)
-        .await
+    api.create_subresource("eviction", name, &options.post_params(), eviction).await
 }
 
 async fn patch<K: Writable>(
@@ -149,7 +129,5 @@ async fn patch<K: Writable>(
 
 /// The type of JSON Patch documents belongs to a crate that kube does not re-export; it is reached by inference.
 fn json(operations: &Value) -> Result<Patch<&Value>, kube::Error> {
-    serde_json::from_value(operations.clone())
-        .map(Patch::Json)
-        .map_err(kube::Error::SerdeError)
+    serde_json::from_value(operations.clone()).map(Patch::Json).map_err(kube::Error::SerdeError)
 }

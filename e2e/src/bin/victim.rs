@@ -10,11 +10,7 @@ async fn main() -> anyhow::Result<()> {
     let cluster = Cluster::start(Options::api_only()).await?;
     let pids: Vec<u32> = cluster.pids().into_iter().map(|(_, pid)| pid).collect();
     let mut output = std::io::stdout();
-    writeln!(
-        output,
-        "{}",
-        serde_json::json!({"root": cluster.root(), "pids": pids})
-    )?;
+    writeln!(output, "{}", serde_json::json!({"root": cluster.root(), "pids": pids}))?;
     output.flush()?;
     std::future::pending().await
 }

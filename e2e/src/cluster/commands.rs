@@ -39,22 +39,13 @@ impl Cluster {
     /// # Errors
     /// When the tool is missing and cannot be built.
     pub async fn command(&self, tool: Tool) -> Result<Command> {
-        let found = self
-            .toolbox
-            .find(&[tool])
-            .await?
-            .pop()
-            .context("the toolbox is empty")?;
+        let found = self.toolbox.find(&[tool]).await?.pop().context("the toolbox is empty")?;
         let mut command = Command::new(found.path);
-        command
-            .args(found.first_args)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .kill_on_drop(true);
+        command.args(found.first_args).env("KUBECONFIG", &self.kubeconfig).kill_on_drop(true);
         for (name, _) in std::env::vars_os() {
             // Settings of the person who runs the tests must not decide what the tests see.
-            let theirs = name
-                .to_str()
-                .is_some_and(|name| name.starts_with("HELM_") || name.starts_with("XDG_"));
+            let theirs =
+                name.to_str().is_some_and(|name| name.starts_with("HELM_") || name.starts_with("XDG_"));
             if theirs {
                 command.env_remove(name);
             }

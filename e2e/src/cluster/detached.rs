@@ -33,18 +33,14 @@ impl Cluster {
     /// When one runs from there already, or as [`Cluster::start`].
     pub async fn start_detached(directory: &Path, options: Options) -> Result<Detached> {
         if let Some(running) = Self::detached(directory)? {
-            bail!(
-                "a control plane runs already: its kubeconfig is {}",
-                running.kubeconfig.display()
-            );
+            bail!("a control plane runs already: its kubeconfig is {}", running.kubeconfig.display());
         }
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
         let log = directory.join("lifeline.log");
-        let started = Private::start_with(&options, &|root| {
-            Lifeline::spawn_detached(&socket(root), root, &log)
-        })
-        .await?;
+        let started =
+            Private::start_with(&options, &|root| Lifeline::spawn_detached(&socket(root), root, &log))
+                .await?;
         let state = Detached {
             root: started.layout().root().to_owned(),
             kubeconfig: started.kubeconfig(),
@@ -85,10 +81,7 @@ impl Cluster {
         Ok(Self {
             kubeconfig: state.kubeconfig,
             toolbox: Toolbox::from_environment(),
-            backing: Backing::Attached {
-                root: state.root,
-                _connection: connection,
-            },
+            backing: Backing::Attached { root: state.root, _connection: connection },
         })
     }
 

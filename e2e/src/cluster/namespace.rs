@@ -1,10 +1,5 @@
 //! A namespace of a test's own, so that tests share a cluster without seeing each other.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the harness writes as an administrator, not as an operator"
-)]
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,32 +32,21 @@ impl Cluster {
         let name = format!("{prefix}-{:08x}", rand::random::<u32>());
         let client = self.client().await?;
         let namespace = Namespace {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
             ..Namespace::default()
         };
-        let created = Api::all(client.clone())
-            .create(&PostParams::default(), &namespace)
-            .await;
+        let created = Api::all(client.clone()).create(&PostParams::default(), &namespace).await;
         created.with_context(|| format!("cannot create the namespace {name}"))?;
         // From here on it is deleted, whatever happens next.
-        let guard = TestNamespace {
-            name: name.clone(),
-            kubeconfig: self.kubeconfig.clone(),
-            deleted: false,
-        };
+        let guard = TestNamespace { name: name.clone(), kubeconfig: self.kubeconfig.clone(), deleted: false };
         if !self.has_controllers() {
             return Ok(guard);
         }
         // Pods are refused until the controller manager has made the namespace's service account.
         let accounts = Api::<ServiceAccount>::namespaced(client, &name);
         let what = format!("the default service account of {name}");
-        eventually(Duration::from_secs(30), &what, || async {
-            Ok(accounts.get_opt("default").await?)
-        })
-        .await?;
+        eventually(Duration::from_secs(30), &what, || async { Ok(accounts.get_opt("default").await?) })
+            .await?;
         Ok(guard)
     }
 }
@@ -81,25 +65,18 @@ impl TestNamespace {
         self.deleted = true;
         delete(&self.kubeconfig, &self.name).await?;
         let namespaces = Api::<Namespace>::all(client_of(&self.kubeconfig).await?);
-        eventually(
-            patience,
-            &format!("the namespace {} is gone", self.name),
-            || async {
-                let Some(left) = namespaces.get_opt(&self.name).await? else {
-                    return Ok(Some(()));
-                };
-                let conditions = left
-                    .status
-                    .and_then(|status| status.conditions)
-                    .unwrap_or_default();
-                let waiting: Vec<String> = conditions
-                    .into_iter()
-                    .filter(|condition| condition.status == "True")
-                    .filter_map(|condition| condition.message)
-                    .collect();
-                bail!("{}", waiting.join("; "))
-            },
-        )
+        eventually(patience, &format!("the namespace {} is gone", self.name), || async {
+            let Some(left) = namespaces.get_opt(&self.name).await? else {
+                return Ok(Some(()));
+            };
+            let conditions = left.status.and_then(|status| status.conditions).unwrap_or_default();
+            let waiting: Vec<String> = conditions
+                .into_iter()
+                .filter(|condition| condition.status == "True")
+                .filter_map(|condition| condition.message)
+                .collect();
+            bail!("{}", waiting.join("; "))
+        })
         .await
     }
 }
@@ -112,17 +89,12 @@ impl Drop for TestNamespace {
         // A drop cannot wait on the test's own runtime, which may be shutting down: a thread brings its own.
         let (kubeconfig, name) = (self.kubeconfig.clone(), self.name.clone());
         let deleting = std::thread::spawn(move || -> Result<()> {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async { tokio::time::timeout(DROP_PATIENCE, delete(&kubeconfig, &name)).await? })
         });
         match deleting.join() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tell(&format!(
-                "the namespace {} may be left behind: {error:#}",
-                self.name
-            )),
+            Ok(Err(error)) => tell(&format!("the namespace {} may be left behind: {error:#}", self.name)),
             Err(_) => tell(&format!("the namespace {} may be left behind", self.name)),
         }
     }

@@ -39,10 +39,7 @@ impl Private {
         let keep = std::env::var_os(KEEP_VARIABLE).is_some();
         Self::start_with(options, &|root| {
             if keep {
-                tell(&format!(
-                    "{KEEP_VARIABLE} is set: logs stay in {}",
-                    root.display()
-                ));
+                tell(&format!("{KEEP_VARIABLE} is set: logs stay in {}", root.display()));
             }
             Lifeline::spawn((!keep).then_some(root))
         })
@@ -83,28 +80,20 @@ impl Private {
         lifeline: MakeLifeline<'_>,
     ) -> Result<Self> {
         let began = Instant::now();
-        let directory = tempfile::Builder::new()
-            .prefix("tandem-")
-            .tempdir()
-            .context("no private directory")?;
+        let directory =
+            tempfile::Builder::new().prefix("tandem-").tempdir().context("no private directory")?;
         let layout = Layout::create(directory.path())?;
         let ports = Ports::free()?;
         write_identities(&layout, ports.api_server)?;
         let lifeline = lifeline(layout.root())?;
         // From here on the directory is the lifeline's to remove.
         let _ = directory.keep();
-        let components = Components {
-            layout: layout.clone(),
-            ports,
-            api_server_flags: options.api_server_flags.clone(),
-        };
+        let components =
+            Components { layout: layout.clone(), ports, api_server_flags: options.api_server_flags.clone() };
         match bring_up(&components, tools, &lifeline).await {
-            Ok(programs) => Ok(Self {
-                layout,
-                lifeline,
-                programs: Mutex::new(programs),
-                startup: began.elapsed(),
-            }),
+            Ok(programs) => {
+                Ok(Self { layout, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
+            }
             Err(error) => {
                 // Said, because a lifeline that is detached does not end with its connection.
                 lifeline.close().context(format!("after {error:#}"))?;
@@ -126,10 +115,7 @@ impl Private {
     }
 
     pub(super) fn pids(&self) -> Vec<(String, u32)> {
-        self.programs()
-            .into_iter()
-            .map(|program| (program.spec.name, program.pid))
-            .collect()
+        self.programs().into_iter().map(|program| (program.spec.name, program.pid)).collect()
     }
 
     pub(super) fn runs(&self, tool: Tool) -> bool {
@@ -154,10 +140,7 @@ impl Private {
     }
 
     fn api_server(&self) -> Result<Running> {
-        lock(&self.programs)
-            .get(&Tool::ApiServer)
-            .cloned()
-            .context("there is no API server")
+        lock(&self.programs).get(&Tool::ApiServer).cloned().context("there is no API server")
     }
 
     fn programs(&self) -> Vec<Running> {
@@ -175,9 +158,8 @@ async fn bring_up(
     tools: &[(Tool, Executable)],
     lifeline: &Lifeline,
 ) -> Result<BTreeMap<Tool, Running>> {
-    let (first, rest): (Vec<_>, Vec<_>) = tools
-        .iter()
-        .partition(|(tool, _)| matches!(tool, Tool::Etcd | Tool::ApiServer));
+    let (first, rest): (Vec<_>, Vec<_>) =
+        tools.iter().partition(|(tool, _)| matches!(tool, Tool::Etcd | Tool::ApiServer));
     let mut programs = BTreeMap::new();
     for (tool, executable) in first {
         programs.insert(*tool, lifeline.start(components.spec(*tool, executable)).await?);

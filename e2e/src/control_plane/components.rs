@@ -71,10 +71,7 @@ impl Components {
             format!("--token-auth-file={}", pki("tokens.csv")),
             "--authorization-mode=Node,RBAC".into(),
             "--service-account-issuer=https://kubernetes.default.svc".into(),
-            format!(
-                "--service-account-signing-key-file={}",
-                pki("service-accounts.key")
-            ),
+            format!("--service-account-signing-key-file={}", pki("service-accounts.key")),
             format!("--service-account-key-file={}", pki("service-accounts.pub")),
             format!("--audit-policy-file={}", self.layout.audit_policy().display()),
             format!("--audit-log-path={}", self.layout.audit_log().display()),
@@ -95,6 +92,9 @@ impl Components {
             format!("--root-ca-file={}", self.layout.pki("ca.crt").display()),
             // As in real clusters: each controller acts under its own account, so the audit log tells them apart.
             "--use-service-account-credentials=true".into(),
+            // The default of 20 requests a second makes the forty accounts above take four seconds.
+            "--kube-api-qps=200".into(),
+            "--kube-api-burst=400".into(),
         ]);
         flags
     }
@@ -105,10 +105,7 @@ impl Components {
 
     fn client_flags(&self, identity: Identity) -> Vec<String> {
         vec![
-            format!(
-                "--kubeconfig={}",
-                self.layout.kubeconfig(identity.file()).display()
-            ),
+            format!("--kubeconfig={}", self.layout.kubeconfig(identity.file()).display()),
             // One replica each, and no port: nobody asks them anything.
             "--leader-elect=false".into(),
             "--secure-port=0".into(),
@@ -117,10 +114,7 @@ impl Components {
 
     fn kwok(&self) -> Vec<String> {
         vec![
-            format!(
-                "--kubeconfig={}",
-                self.layout.kubeconfig(Identity::Kwok.file()).display()
-            ),
+            format!("--kubeconfig={}", self.layout.kubeconfig(Identity::Kwok.file()).display()),
             format!("--config={}", self.layout.stages().display()),
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".into(),
             // As the kubelet's. Without a lease the node lifecycle controller would call the nodes lost.
@@ -138,17 +132,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let components = Components {
             layout: Layout::existing(root.path()),
-            ports: Ports {
-                etcd: 1,
-                etcd_peer: 2,
-                api_server: 3,
-            },
+            ports: Ports { etcd: 1, etcd_peer: 2, api_server: 3 },
             api_server_flags: vec!["--v=4".into()],
         };
-        let executable = Executable {
-            path: "/bin/control-plane".into(),
-            first_args: vec!["kube-apiserver".into()],
-        };
+        let executable =
+            Executable { path: "/bin/control-plane".into(), first_args: vec!["kube-apiserver".into()] };
         let spec = components.spec(Tool::ApiServer, &executable);
         assert_eq!(spec.args.first().unwrap(), "kube-apiserver");
         assert_eq!(spec.args.last().unwrap(), "--v=4");

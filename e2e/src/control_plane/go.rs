@@ -1,10 +1,5 @@
 //! Finds a Go toolchain that can build the control plane, and runs `go build` with progress.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the progress of a build is told in seconds on the clock"
-)]
-
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -41,9 +36,7 @@ impl Go {
     pub fn find(path: Option<&OsStr>, module: &Path, wanted: &str) -> Result<Self> {
         let needed = needed_version(module)?;
         let binary = path.and_then(|path| {
-            std::env::split_paths(path)
-                .map(|directory| directory.join("go"))
-                .find(|go| go.is_file())
+            std::env::split_paths(path).map(|directory| directory.join("go")).find(|go| go.is_file())
         });
         let Some(binary) = binary else {
             bail!(
@@ -57,10 +50,7 @@ impl Go {
             .current_dir(module)
             .output()
             .with_context(|| format!("cannot run {}", binary.display()))?;
-        let version = String::from_utf8_lossy(&answer.stdout)
-            .trim()
-            .trim_start_matches("go")
-            .to_owned();
+        let version = String::from_utf8_lossy(&answer.stdout).trim().trim_start_matches("go").to_owned();
         if !answer.status.success() || parse(&version) < parse(&needed) {
             let said = String::from_utf8_lossy(&answer.stderr);
             let found = if version.is_empty() { said.trim() } else { &version };
@@ -88,10 +78,7 @@ impl Go {
             ("k8s.io/component-base/version.gitMinor", "36"),
             ("k8s.io/client-go/pkg/version.gitVersion", KUBERNETES_VERSION),
         ];
-        let stamp: String = stamp
-            .iter()
-            .map(|(name, value)| format!(" -X {name}={value}"))
-            .collect();
+        let stamp: String = stamp.iter().map(|(name, value)| format!(" -X {name}={value}")).collect();
         let mut child = Command::new(&self.binary)
             .args(["build", "-v", "-trimpath", "-ldflags"])
             .arg(format!("-s -w{stamp}"))
@@ -118,10 +105,7 @@ impl Go {
             }
             if said.elapsed() > PROGRESS {
                 said = Instant::now();
-                tell(&format!(
-                    "  … {compiled} packages compiled in {} s",
-                    began.elapsed().as_secs()
-                ));
+                tell(&format!("  … {compiled} packages compiled in {} s", began.elapsed().as_secs()));
             }
         }
         let status = child.wait().context("cannot wait for go")?;
@@ -152,19 +136,13 @@ fn needed_version(module: &Path) -> Result<String> {
     let path = module.join("go.mod");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let line = text.lines().find_map(|line| line.strip_prefix("go "));
-    Ok(line
-        .with_context(|| format!("{} has no go line", path.display()))?
-        .trim()
-        .to_owned())
+    Ok(line.with_context(|| format!("{} has no go line", path.display()))?.trim().to_owned())
 }
 
 /// The numbers of a version: `1.26.0` is `[1, 26, 0]`. What is not a number ends it (`1.26rc1` is `[1, 26]`).
 fn parse(version: &str) -> Vec<u32> {
     let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
-    version
-        .split('.')
-        .map_while(|part| digits(part).parse().ok())
-        .collect()
+    version.split('.').map_while(|part| digits(part).parse().ok()).collect()
 }
 
 #[cfg(test)]

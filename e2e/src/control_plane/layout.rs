@@ -37,9 +37,7 @@ impl Layout {
 
     /// The layout of a directory that exists.
     pub fn existing(root: &Path) -> Self {
-        Self {
-            root: root.to_owned(),
-        }
+        Self { root: root.to_owned() }
     }
 
     /// The directory itself.

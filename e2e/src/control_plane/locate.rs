@@ -49,13 +49,8 @@ mod tests {
 
     #[test]
     fn a_named_file_that_is_missing_is_an_error_and_not_a_private_cluster() {
-        let error = locate(None, |_| Some("/nowhere/config".into()))
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "TANDEM_KUBECONFIG names /nowhere/config, which is not a file"
-        );
+        let error = locate(None, |_| Some("/nowhere/config".into())).unwrap_err().to_string();
+        assert_eq!(error, "TANDEM_KUBECONFIG names /nowhere/config, which is not a file");
     }
 
     #[test]

@@ -61,50 +61,29 @@ pub fn write_identities(layout: &Layout, api_server_port: u16) -> Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    authority
-        .distinguished_name
-        .push(DnType::CommonName, "tandem test cluster");
+    authority.distinguished_name.push(DnType::CommonName, "tandem test cluster");
     let authority_key = KeyPair::generate()?;
-    write(
-        &layout.pki("ca.crt"),
-        &authority.self_signed(&authority_key)?.pem(),
-    )?;
+    write(&layout.pki("ca.crt"), &authority.self_signed(&authority_key)?.pem())?;
 
     // The last is the address of the `kubernetes` Service inside the cluster.
     let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", "10.96.0.1"].map(String::from);
     let mut server = CertificateParams::new(names)?;
-    server
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     let server_key = KeyPair::generate()?;
     let issuer = Issuer::new(authority, authority_key);
-    write(
-        &layout.pki("apiserver.crt"),
-        &server.signed_by(&server_key, &issuer)?.pem(),
-    )?;
+    write(&layout.pki("apiserver.crt"), &server.signed_by(&server_key, &issuer)?.pem())?;
     write(&layout.pki("apiserver.key"), &server_key.serialize_pem())?;
 
     let accounts_key = KeyPair::generate()?;
     write(&layout.pki("service-accounts.key"), &accounts_key.serialize_pem())?;
-    write(
-        &layout.pki("service-accounts.pub"),
-        &accounts_key.public_key_pem(),
-    )?;
+    write(&layout.pki("service-accounts.pub"), &accounts_key.public_key_pem())?;
 
     let mut tokens = String::new();
     for identity in Identity::ALL {
         let token = format!("{:032x}", rand::random::<u128>());
-        tokens.push_str(&format!(
-            "{token},{},{},{}\n",
-            identity.user(),
-            identity.file(),
-            identity.group()
-        ));
+        tokens.push_str(&format!("{token},{},{},{}\n", identity.user(), identity.file(), identity.group()));
         let kubeconfig = kubeconfig(layout, api_server_port, identity.file(), token);
-        write(
-            &layout.kubeconfig(identity.file()),
-            &serde_saphyr::to_string(&kubeconfig)?,
-        )?;
+        write(&layout.kubeconfig(identity.file()), &serde_saphyr::to_string(&kubeconfig)?)?;
     }
     write(&layout.pki("tokens.csv"), &tokens)
 }
@@ -124,48 +103,25 @@ fn kubeconfig(layout: &Layout, port: u16, user: &str, token: String) -> Kubeconf
 /// When `base` names no cluster.
 pub fn kubeconfig_with_token(base: &Kubeconfig, user: &str, token: String) -> Result<Kubeconfig> {
     let current = base.current_context.as_deref();
-    let context = base
-        .contexts
-        .iter()
-        .find(|context| Some(context.name.as_str()) == current);
-    let name = context
-        .and_then(|context| context.context.as_ref())
-        .map(|context| context.cluster.as_str());
-    let cluster = base
-        .clusters
-        .iter()
-        .find(|cluster| Some(cluster.name.as_str()) == name);
+    let context = base.contexts.iter().find(|context| Some(context.name.as_str()) == current);
+    let name = context.and_then(|context| context.context.as_ref()).map(|context| context.cluster.as_str());
+    let cluster = base.clusters.iter().find(|cluster| Some(cluster.name.as_str()) == name);
     let cluster = cluster.and_then(|cluster| cluster.cluster.clone());
-    Ok(with_token(
-        cluster.context("the kubeconfig's current context names no cluster")?,
-        user,
-        token,
-    ))
+    Ok(with_token(cluster.context("the kubeconfig's current context names no cluster")?, user, token))
 }
 
 fn with_token(cluster: Cluster, user: &str, token: String) -> Kubeconfig {
     const NAME: &str = "tandem";
     Kubeconfig {
-        clusters: vec![NamedCluster {
-            name: NAME.into(),
-            cluster: Some(cluster),
-            ..NamedCluster::default()
-        }],
+        clusters: vec![NamedCluster { name: NAME.into(), cluster: Some(cluster), ..NamedCluster::default() }],
         auth_infos: vec![NamedAuthInfo {
             name: user.into(),
-            auth_info: Some(AuthInfo {
-                token: Some(token.into()),
-                ..AuthInfo::default()
-            }),
+            auth_info: Some(AuthInfo { token: Some(token.into()), ..AuthInfo::default() }),
             ..NamedAuthInfo::default()
         }],
         contexts: vec![NamedContext {
             name: NAME.into(),
-            context: Some(Context {
-                cluster: NAME.into(),
-                user: Some(user.into()),
-                ..Context::default()
-            }),
+            context: Some(Context { cluster: NAME.into(), user: Some(user.into()), ..Context::default() }),
             ..NamedContext::default()
         }],
         current_context: Some(NAME.into()),

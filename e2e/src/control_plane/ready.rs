@@ -35,10 +35,8 @@ pub async fn api_server(client: &Client, programs: &[Running]) -> Result<()> {
 /// As [`api_server`].
 pub async fn controllers(client: &Client, programs: &[Running]) -> Result<()> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
-    wait("the controller manager", programs, || async {
-        Ok(accounts.get_opt("default").await?.is_some())
-    })
-    .await
+    wait("the controller manager", programs, || async { Ok(accounts.get_opt("default").await?.is_some()) })
+        .await
 }
 
 async fn wait<F>(what: &str, programs: &[Running], probe: impl Fn() -> F) -> Result<()>
@@ -71,11 +69,7 @@ where
 pub fn alive(programs: &[Running]) -> Result<()> {
     for program in programs {
         if let Some(exit) = program.exit() {
-            return Err(anyhow!(
-                "{} ended with {exit}{}",
-                program.spec.name,
-                described_log(program)
-            ));
+            return Err(anyhow!("{} ended with {exit}{}", program.spec.name, described_log(program)));
         }
     }
     Ok(())
@@ -93,11 +87,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
             let text = String::from_utf8_lossy(&bytes);
             let all: Vec<&str> = text.lines().collect();
             let from = all.len().saturating_sub(lines);
-            all.get(from..)
-                .unwrap_or_default()
-                .iter()
-                .map(|line| format!("  {line}\n"))
-                .collect()
+            all.get(from..).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect()
         }
         Err(error) => format!("  (cannot read {}: {error})\n", path.display()),
     }

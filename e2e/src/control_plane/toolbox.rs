@@ -98,9 +98,7 @@ impl Toolbox {
     /// The toolbox of this process.
     pub fn from_environment() -> Self {
         Self {
-            assets: std::env::var_os(ASSETS_VARIABLE)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from),
+            assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
             path: std::env::var_os("PATH"),
             module: Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane"),
             cache: target_directory().join("control-plane"),
@@ -155,18 +153,11 @@ impl Toolbox {
 
     fn in_assets(&self, tool: Tool) -> Option<Executable> {
         let path = self.assets.as_ref()?.join(tool.name());
-        path.is_file().then(|| Executable {
-            path,
-            first_args: Vec::new(),
-        })
+        path.is_file().then(|| Executable { path, first_args: Vec::new() })
     }
 
     fn build(&self, missing: &[Tool], built: &Path) -> Result<()> {
-        let names = missing
-            .iter()
-            .map(|tool| tool.name())
-            .collect::<Vec<_>>()
-            .join(", ");
+        let names = missing.iter().map(|tool| tool.name()).collect::<Vec<_>>().join(", ");
         let go = Go::find(self.path.as_deref(), &self.module, &names)?;
         let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
         packages.dedup();
@@ -199,12 +190,9 @@ impl Toolbox {
     fn remove_outdated(&self, built: &Path) -> Result<()> {
         for entry in std::fs::read_dir(&self.cache).context("cannot read the directory of built programs")? {
             let path = entry?.path();
-            let is_key = path
-                .file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(|name| {
-                    name.len() == KEY_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
-                });
+            let is_key = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+                name.len() == KEY_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
             if is_key && path != built {
                 std::fs::remove_dir_all(&path)
                     .with_context(|| format!("cannot remove {}", path.display()))?;
@@ -230,26 +218,17 @@ impl Toolbox {
 
 fn in_cache(tool: Tool, built: &Path) -> Executable {
     let binary = tool.built_as().0;
-    let first_args = if binary == MULTI_CALL {
-        vec![tool.name().to_owned()]
-    } else {
-        Vec::new()
-    };
-    Executable {
-        path: built.join(binary),
-        first_args,
-    }
+    let first_args = if binary == MULTI_CALL { vec![tool.name().to_owned()] } else { Vec::new() };
+    Executable { path: built.join(binary), first_args }
 }
 
 /// Cargo's target directory: the one this very binary was built in, which Cargo marks with a `CACHEDIR.TAG`; it
 /// honours `CARGO_TARGET_DIR` and configuration files by itself.
 pub fn target_directory() -> PathBuf {
     let this = std::env::current_exe().ok();
-    let marked = this.as_deref().and_then(|path| {
-        path.ancestors()
-            .skip(1)
-            .find(|directory| directory.join("CACHEDIR.TAG").is_file())
-    });
+    let marked = this
+        .as_deref()
+        .and_then(|path| path.ancestors().skip(1).find(|directory| directory.join("CACHEDIR.TAG").is_file()));
     match (marked, std::env::var_os("CARGO_TARGET_DIR")) {
         (Some(directory), _) => directory.to_owned(),
         (None, Some(directory)) => PathBuf::from(directory),
@@ -273,14 +252,9 @@ mod tests {
     #[test]
     fn without_go_the_message_says_what_is_missing_and_the_ways_out() {
         let directory = tempfile::tempdir().unwrap();
-        let error = toolbox(directory.path())
-            .find_blocking(&[Tool::Etcd, Tool::Helm])
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("no go toolchain in PATH, and etcd, kube-apiserver, kube-"),
-            "{error}"
-        );
+        let error =
+            toolbox(directory.path()).find_blocking(&[Tool::Etcd, Tool::Helm]).unwrap_err().to_string();
+        assert!(error.starts_with("no go toolchain in PATH, and etcd, kube-apiserver, kube-"), "{error}");
         for way_out in ["install Go", "TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"] {
             assert!(error.contains(way_out), "{error}");
         }
@@ -293,25 +267,17 @@ mod tests {
         let go = directory.path().join("go");
         std::fs::write(&go, "#!/bin/sh\necho go1.19.4\n").unwrap();
         std::fs::set_permissions(&go, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let toolbox = Toolbox {
-            path: Some(directory.path().into()),
-            ..toolbox(directory.path())
-        };
+        let toolbox = Toolbox { path: Some(directory.path().into()), ..toolbox(directory.path()) };
         let error = toolbox.find_blocking(&[Tool::Kwok]).unwrap_err().to_string();
-        assert!(
-            error.contains("is too old (1.19.4): kwok must be built with go 1.26"),
-            "{error}"
-        );
+        assert!(error.contains("is too old (1.19.4): etcd, "), "{error}");
+        assert!(error.contains("kwok, kubectl, helm must be built with go 1.26"), "{error}");
     }
 
     #[test]
     fn assets_without_an_api_server_are_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("etcd"), "").unwrap();
-        let toolbox = Toolbox {
-            assets: Some(directory.path().to_owned()),
-            ..toolbox(directory.path())
-        };
+        let toolbox = Toolbox { assets: Some(directory.path().to_owned()), ..toolbox(directory.path()) };
         let error = toolbox.find_blocking(&[Tool::Etcd]).unwrap_err().to_string();
         assert!(error.contains("holds no kube-apiserver"), "{error}");
     }
@@ -322,15 +288,9 @@ mod tests {
         for name in ["etcd", "kube-apiserver"] {
             std::fs::write(directory.path().join(name), "").unwrap();
         }
-        let toolbox = Toolbox {
-            assets: Some(directory.path().to_owned()),
-            ..toolbox(directory.path())
-        };
+        let toolbox = Toolbox { assets: Some(directory.path().to_owned()), ..toolbox(directory.path()) };
         let found = toolbox.find_blocking(&[Tool::Etcd, Tool::ApiServer]).unwrap();
-        let expected = |name| Executable {
-            path: directory.path().join(name),
-            first_args: Vec::new(),
-        };
+        let expected = |name| Executable { path: directory.path().join(name), first_args: Vec::new() };
         assert_eq!(found, [expected("etcd"), expected("kube-apiserver")]);
     }
 }

@@ -42,18 +42,13 @@ pub async fn run(options: Options) -> Result<()> {
         }
     };
     let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
-    let bill = stage
-        .events()
-        .map(|events| events.map(|events| Ledger::of(&events, ours)));
+    let bill = stage.events().map(|events| events.map(|events| Ledger::of(&events, ours)));
     let cleared = stage.clear(screen).await;
     told?;
     cleared?;
     match bill {
         Some(bill) => screen.bill(&bill?, &options.write_strategy)?,
-        None => screen.say(
-            "audit",
-            "this cluster's audit log is not ours to read, so there is no table",
-        ),
+        None => screen.say("audit", "this cluster's audit log is not ours to read, so there is no table"),
     }
     Ok(())
 }

@@ -17,36 +17,20 @@ pub(super) struct Screen {
 impl Screen {
     pub(super) fn new(json: bool) -> Self {
         let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self {
-            began: Instant::now(),
-            json,
-            colour,
-        }
+        Self { began: Instant::now(), json, colour }
     }
 
     /// One line: who, and what happened. Standard error, so that standard output holds the table alone.
     pub(super) fn say(&self, who: &str, what: &str) {
         let seconds = self.began.elapsed().as_secs_f64();
-        let (bold, dim, plain) = if self.colour {
-            ("\x1b[1m", "\x1b[2m", "\x1b[0m")
-        } else {
-            ("", "", "")
-        };
+        let (bold, dim, plain) = if self.colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         // Nothing can be done about a closed terminal.
-        writeln!(
-            std::io::stderr(),
-            "{dim}{seconds:6.1}s{plain}  {bold}{who:<10}{plain}  {what}"
-        )
-        .ok();
+        writeln!(std::io::stderr(), "{dim}{seconds:6.1}s{plain}  {bold}{who:<10}{plain}  {what}").ok();
     }
 
     /// A heading between two parts of the story.
     pub(super) fn part(&self, title: &str) {
-        let (bold, plain) = if self.colour {
-            ("\x1b[1;36m", "\x1b[0m")
-        } else {
-            ("", "")
-        };
+        let (bold, plain) = if self.colour { ("\x1b[1;36m", "\x1b[0m") } else { ("", "") };
         writeln!(std::io::stderr(), "\n{bold}── {title}{plain}").ok();
     }
 
@@ -64,9 +48,7 @@ impl Screen {
             writeln!(out, "{}", serde_json::to_string_pretty(ledger)?)?;
             return Ok(());
         }
-        self.part(&format!(
-            "What it cost, from the API server's audit log (write strategy: {strategy})"
-        ));
+        self.part(&format!("What it cost, from the API server's audit log (write strategy: {strategy})"));
         writeln!(out, "\n{ledger}")?;
         let conflicts = ledger.conflicts();
         let verdict = match conflicts {

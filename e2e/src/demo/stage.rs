@@ -33,24 +33,14 @@ impl Stage {
     pub(super) async fn new(screen: &Screen, options: &Options) -> Result<Self> {
         screen.part("Setting the stage");
         let source = options.kubeconfig.clone().map(Source::Foreign);
-        let cluster = Cluster::start(cluster::Options {
-            source,
-            ..cluster::Options::default()
-        })
-        .await?;
+        let cluster = Cluster::start(cluster::Options { source, ..cluster::Options::default() }).await?;
         let version = cluster.client().await?.apiserver_version().await?.git_version;
         match cluster.startup() {
-            Some(took) => screen.say(
-                "cluster",
-                &format!("a real control plane, Kubernetes {version}, up in {took:.1?}"),
-            ),
+            Some(took) => screen
+                .say("cluster", &format!("a real control plane, Kubernetes {version}, up in {took:.1?}")),
             None => screen.say("cluster", &format!("yours, Kubernetes {version}")),
         }
-        let kwok = if cluster.is_embedded() {
-            None
-        } else {
-            Some(kwok(&cluster).await?)
-        };
+        let kwok = if cluster.is_embedded() { None } else { Some(kwok(&cluster).await?) };
         let values = [format!("writeStrategy={}", options.write_strategy)];
         let release = Release::install(&cluster, RELEASE_NAMESPACE, &values).await?;
         screen.say(
@@ -66,19 +56,9 @@ impl Stage {
             "nodepool-operator and autoscaler-operator run, each under the chart's own ServiceAccount",
         );
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        cluster
-            .kubectl_with_input(&["apply", "--namespace", NAMESPACE, "--filename", "-"], MANIFEST)
-            .await?;
-        screen.say(
-            "kubectl",
-            "applied a NodePool (0 to 12 nodes), a NodePoolAutoscaler and a Deployment",
-        );
-        Ok(Self {
-            cluster,
-            release,
-            operators,
-            _kwok: kwok,
-        })
+        cluster.kubectl_with_input(&["apply", "--namespace", NAMESPACE, "--filename", "-"], MANIFEST).await?;
+        screen.say("kubectl", "applied a NodePool (0 to 12 nodes), a NodePoolAutoscaler and a Deployment");
+        Ok(Self { cluster, release, operators, _kwok: kwok })
     }
 
     /// What the API server wrote down, where that can be read.
@@ -88,12 +68,7 @@ impl Stage {
 
     /// Takes away what was put there. Pools go while their operator still runs, because it is what drains them.
     pub(super) async fn clear(self, screen: &Screen) -> Result<()> {
-        let Self {
-            cluster,
-            release,
-            operators,
-            _kwok,
-        } = self;
+        let Self { cluster, release, operators, _kwok } = self;
         if !cluster.is_embedded() {
             let delete = ["delete", "namespace", NAMESPACE, "--wait=true", "--timeout=120s"];
             cluster
@@ -116,11 +91,7 @@ impl Stage {
 async fn kwok(cluster: &Cluster) -> Result<OperatorProcess> {
     let toolbox = cluster::Options::default().toolbox;
     let stages = toolbox.module.join("stages");
-    let found = toolbox
-        .find(&[Tool::Kwok])
-        .await?
-        .pop()
-        .context("the toolbox is empty")?;
+    let found = toolbox.find(&[Tool::Kwok]).await?.pop().context("the toolbox is empty")?;
     let mut args = found.first_args;
     args.push(format!("--kubeconfig={}", cluster.kubeconfig_path().display()));
     args.push("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".to_owned());

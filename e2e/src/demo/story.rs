@@ -22,45 +22,21 @@ pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> R
     let audience = Audience::new(stage.cluster.client().await?);
     let scale = async |replicas: u32| {
         let replicas = format!("--replicas={replicas}");
-        stage
-            .cluster
-            .kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas])
-            .await
+        stage.cluster.kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas]).await
     };
 
     screen.part("A Deployment that does not fit: 24 pods of 1 cpu, no node");
     scale(24).await?;
-    audience
-        .watch(screen, stage, "24 pods run", |scene| {
-            scene.running == 24 && scene.settled()
-        })
-        .await?;
+    audience.watch(screen, stage, "24 pods run", |scene| scene.running == 24 && scene.settled()).await?;
 
     screen.part("More load: 36 pods");
     scale(36).await?;
-    audience
-        .watch(screen, stage, "36 pods run", |scene| {
-            scene.running == 36 && scene.settled()
-        })
-        .await?;
-    Screen::quote(
-        &stage
-            .cluster
-            .kubectl(&["get", "npool,npa", "--namespace", NAMESPACE])
-            .await?,
-    );
+    audience.watch(screen, stage, "36 pods run", |scene| scene.running == 36 && scene.settled()).await?;
+    Screen::quote(&stage.cluster.kubectl(&["get", "npool,npa", "--namespace", NAMESPACE]).await?);
 
     screen.part("A person asks for more than the pool allows");
-    let asked = stage
-        .cluster
-        .kubectl(&[
-            "scale",
-            "npool/workers",
-            "--namespace",
-            NAMESPACE,
-            "--replicas=99",
-        ])
-        .await;
+    let asked =
+        stage.cluster.kubectl(&["scale", "npool/workers", "--namespace", NAMESPACE, "--replicas=99"]).await;
     match asked {
         Ok(_) => bail!("the API server accepted 99 replicas in a pool of at most 12"),
         Err(refused) => Screen::quote(&format!("{refused:#}")),
@@ -92,10 +68,7 @@ pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> R
         .await?;
     screen.say("events", &tally(&reasons));
     if options.write_strategy == "lazy" {
-        screen.say(
-            "lazy",
-            "every conflict threw a whole reconcile away; the table counts them",
-        );
+        screen.say("lazy", "every conflict threw a whole reconcile away; the table counts them");
     }
     Ok(())
 }
@@ -106,11 +79,7 @@ fn tally(reasons: &str) -> String {
     for reason in reasons.lines().map(str::trim).filter(|reason| !reason.is_empty()) {
         *counts.entry(reason).or_default() += 1;
     }
-    counts
-        .iter()
-        .map(|(reason, count)| format!("{reason} ×{count}"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    counts.iter().map(|(reason, count)| format!("{reason} ×{count}")).collect::<Vec<_>>().join(", ")
 }
 
 /// What can be seen at one moment.
@@ -141,10 +110,7 @@ impl Scene {
 
     fn tell(&self, before: &Self, screen: &Screen) {
         if self.pending != before.pending || self.running != before.running {
-            screen.say(
-                "pods",
-                &format!("{} pending, {} running", self.pending, self.running),
-            );
+            screen.say("pods", &format!("{} pending, {} running", self.pending, self.running));
         }
         if self.desired != before.desired {
             let name = |replicas: Option<i32>| replicas.map_or_else(|| "unset".to_owned(), |n| n.to_string());
@@ -156,15 +122,9 @@ impl Scene {
             );
         }
         if (self.nodes, self.ready, self.leaving) != (before.nodes, before.ready, before.leaving) {
-            let leaving = if self.leaving > 0 {
-                format!(", {} draining", self.leaving)
-            } else {
-                String::new()
-            };
-            screen.say(
-                "nodes",
-                &format!("{} of {} ready{leaving}", self.ready, self.nodes),
-            );
+            let leaving =
+                if self.leaving > 0 { format!(", {} draining", self.leaving) } else { String::new() };
+            screen.say("nodes", &format!("{} of {} ready{leaving}", self.ready, self.nodes));
         }
     }
 }
@@ -203,15 +163,8 @@ impl Audience {
             }
             stage.operators.check_alive()?;
             if Instant::now() > deadline {
-                let logs = (
-                    stage.operators.node_pool.log_tail(),
-                    stage.operators.autoscaler.log_tail(),
-                );
-                bail!(
-                    "{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}\n{}",
-                    logs.0,
-                    logs.1
-                );
+                let logs = (stage.operators.node_pool.log_tail(), stage.operators.autoscaler.log_tail());
+                bail!("{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}\n{}", logs.0, logs.1);
             }
             before = scene;
             tokio::time::sleep(LOOK).await;
@@ -221,21 +174,13 @@ impl Audience {
     async fn look(&self) -> Result<Scene> {
         let pool = self.pools.get(POOL).await.context("cannot read the pool")?;
         let pods = self.pods.list(&ListParams::default()).await?.items;
-        let nodes = self
-            .nodes
-            .list(&ListParams::default().labels(&node_selector(NAMESPACE, POOL)))
-            .await?
-            .items;
+        let nodes =
+            self.nodes.list(&ListParams::default().labels(&node_selector(NAMESPACE, POOL))).await?.items;
         let leaving = |node: &&Node| {
             node.metadata.deletion_timestamp.is_some()
-                || node
-                    .spec
-                    .as_ref()
-                    .is_some_and(|spec| spec.unschedulable == Some(true))
+                || node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true))
         };
-        let alive = pods
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        let alive = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
         let phase =
             |pod: &Pod, wanted: &str| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(wanted);
         let status = pool.status.unwrap_or_default();

@@ -101,18 +101,9 @@ impl Lifeline {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the lifeline")?;
-        let output = process
-            .stdin
-            .take()
-            .context("the lifeline has no standard input")?;
-        let input = process
-            .stdout
-            .take()
-            .context("the lifeline has no standard output")?;
-        Ok(Self {
-            shared: Shared::new(input, output),
-            process: Mutex::new(Some(process)),
-        })
+        let output = process.stdin.take().context("the lifeline has no standard input")?;
+        let input = process.stdout.take().context("the lifeline has no standard output")?;
+        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(Some(process)) })
     }
 
     /// Starts a lifeline that outlives this process and is reached through `socket`.
@@ -152,10 +143,7 @@ impl Lifeline {
         let output = UnixStream::connect(socket)
             .with_context(|| format!("no lifeline answers on {}", socket.display()))?;
         let input = output.try_clone()?;
-        Ok(Self {
-            shared: Shared::new(input, output),
-            process: Mutex::new(None),
-        })
+        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(None) })
     }
 
     /// Starts a program.
@@ -164,11 +152,7 @@ impl Lifeline {
     /// When it cannot be started. A program that starts and then fails is seen by [`Running::exit`].
     pub async fn start(&self, spec: ProgramSpec) -> Result<Running> {
         match self.shared.call(Op::Start(spec.clone())).await? {
-            Reply::Started { pid } => Ok(Running {
-                pid,
-                spec,
-                shared: self.shared.clone(),
-            }),
+            Reply::Started { pid } => Ok(Running { pid, spec, shared: self.shared.clone() }),
             Reply::Failed { why } => bail!(why),
             Reply::Done => bail!("the lifeline gave an answer that does not fit the question"),
         }
@@ -222,11 +206,7 @@ impl Running {
     /// How the program ended, or `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         let state = lock(&self.shared.state);
-        state
-            .exits
-            .get(&self.pid)
-            .copied()
-            .or(state.closed.then_some(Exit::WithLifeline))
+        state.exits.get(&self.pid).copied().or(state.closed.then_some(Exit::WithLifeline))
     }
 
     /// Waits for the program's end.
@@ -249,14 +229,7 @@ impl Running {
         if self.exit().is_some() {
             return Ok(());
         }
-        match self
-            .shared
-            .call(Op::Signal {
-                pid: self.pid,
-                signal,
-            })
-            .await?
-        {
+        match self.shared.call(Op::Signal { pid: self.pid, signal }).await? {
             Reply::Failed { why } if self.exit().is_none() => bail!(why),
             Reply::Failed { .. } | Reply::Done | Reply::Started { .. } => Ok(()),
         }
@@ -335,10 +308,7 @@ impl Shared {
         line.push(b'\n');
         let mut output = lock(&self.output);
         let output = output.as_mut().context("the lifeline is closed")?;
-        output
-            .write_all(&line)
-            .and_then(|()| output.flush())
-            .context("the lifeline is gone")?;
+        output.write_all(&line).and_then(|()| output.flush()).context("the lifeline is gone")?;
         Ok(id)
     }
 

@@ -52,15 +52,8 @@ pub(super) enum Op {
 /// What the lifeline says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
-    Reply {
-        id: u64,
-        reply: Reply,
-    },
-    Exited {
-        pid: u32,
-        code: Option<i32>,
-        signal: Option<i32>,
-    },
+    Reply { id: u64, reply: Reply },
+    Exited { pid: u32, code: Option<i32>, signal: Option<i32> },
 }
 
 #[derive(Debug, Serialize, Deserialize)]

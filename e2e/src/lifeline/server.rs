@@ -35,9 +35,7 @@ enum Happening {
 
 /// Serves until the user is gone or says stop, then kills every program and removes `remove`.
 pub(super) fn serve(listen: Option<PathBuf>, remove: Option<PathBuf>) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(run(listen.as_deref()));
     // Reading standard input cannot be interrupted; the end of the process ends it.
     runtime.shutdown_background();
@@ -67,18 +65,10 @@ async fn run(listen: Option<&Path>) -> Result<()> {
             tokio::spawn(accept(listener, happen.clone()));
         }
         None => {
-            tokio::spawn(converse(
-                tokio::io::stdin(),
-                tokio::io::stdout(),
-                happen.clone(),
-                true,
-            ));
+            tokio::spawn(converse(tokio::io::stdin(), tokio::io::stdout(), happen.clone(), true));
         }
     }
-    let mut programs = Programs {
-        live: BTreeMap::new(),
-        happen,
-    };
+    let mut programs = Programs { live: BTreeMap::new(), happen };
     let mut users: Vec<UnboundedSender<Message>> = Vec::new();
     loop {
         let happening = tokio::select! {
@@ -90,25 +80,16 @@ async fn run(listen: Option<&Path>) -> Result<()> {
             None | Some(Happening::Abandoned | Happening::Asked(Request { id: _, op: Op::Stop }, _)) => break,
             Some(Happening::Connected(user)) => users.push(user),
             Some(Happening::Asked(request, user)) => {
-                let reply = programs.obey(request.op).unwrap_or_else(|error| Reply::Failed {
-                    why: format!("{error:#}"),
-                });
+                let reply = programs
+                    .obey(request.op)
+                    .unwrap_or_else(|error| Reply::Failed { why: format!("{error:#}") });
                 // A user that is gone needs no reply.
-                user.send(Message::Reply {
-                    id: request.id,
-                    reply,
-                })
-                .ok();
+                user.send(Message::Reply { id: request.id, reply }).ok();
             }
             Some(Happening::Ended { pid, status }) => {
                 programs.live.remove(&pid);
                 users.retain(|user| {
-                    user.send(Message::Exited {
-                        pid,
-                        code: status.code(),
-                        signal: status.signal(),
-                    })
-                    .is_ok()
+                    user.send(Message::Exited { pid, code: status.code(), signal: status.signal() }).is_ok()
                 });
             }
         }
@@ -189,12 +170,7 @@ impl Programs {
     }
 
     fn start(&mut self, spec: &ProgramSpec) -> Result<u32> {
-        if let Some(pid) = self
-            .live
-            .iter()
-            .find(|(_, name)| **name == spec.name)
-            .map(|(pid, _)| pid)
-        {
+        if let Some(pid) = self.live.iter().find(|(_, name)| **name == spec.name).map(|(pid, _)| pid) {
             bail!("{} runs already, as process {pid}", spec.name);
         }
         let log = OpenOptions::new()
@@ -202,7 +178,7 @@ impl Programs {
             .append(true)
             .open(&spec.log)
             .with_context(|| format!("cannot open the log {}", spec.log.display()))?;
-        let mut child = Command::new(std::env::current_exe()?)
+        let mut child = Command::new(myself()?)
             .arg(BECOME)
             .arg(std::process::id().to_string())
             .arg(&spec.path)
@@ -215,9 +191,7 @@ impl Programs {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", spec.path.display()))?;
-        let pid = child
-            .id()
-            .with_context(|| format!("{} has no process id", spec.name))?;
+        let pid = child.id().with_context(|| format!("{} has no process id", spec.name))?;
         self.live.insert(pid, spec.name.clone());
         let happen = self.happen.clone();
         tokio::spawn(async move {
@@ -245,6 +219,14 @@ pub(super) fn become_program(
     }
     let error = std::process::Command::new(program).args(arguments).exec();
     anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
+}
+
+/// This very binary, even if a build has put another one in its place since.
+fn myself() -> Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
+    std::env::current_exe().context("cannot tell which binary this is")
 }
 
 fn process(pid: u32) -> Result<Pid> {

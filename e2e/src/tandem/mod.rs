@@ -17,11 +17,15 @@ use kube::api::ListParams;
 use crate::cluster::Cluster;
 use crate::lifeline::Exit;
 use crate::operators::{Operator, OperatorProcess};
+use crate::wait::eventually;
 
 pub use pod::Pod;
 
 /// An operator finishes what it is doing within 20 s of being told to stop.
 const STOP: Duration = Duration::from_secs(30);
+
+/// Discovery follows a new definition within seconds.
+const SERVED: Duration = Duration::from_secs(30);
 
 /// A release of the chart.
 pub struct Release {
@@ -45,15 +49,8 @@ impl Release {
     pub async fn install(cluster: &Cluster, namespace: &str, values: &[String]) -> Result<Self> {
         let chart = chart();
         let chart = chart.to_str().context("the path of the chart is not text")?;
-        let mut args = vec![
-            "upgrade",
-            "--install",
-            "tandem",
-            chart,
-            "--namespace",
-            namespace,
-            "--create-namespace",
-        ];
+        let mut args =
+            vec!["upgrade", "--install", "tandem", chart, "--namespace", namespace, "--create-namespace"];
         for value in ["nodepoolOperator.replicas=0", "autoscalerOperator.replicas=0"]
             .into_iter()
             .chain(values.iter().map(String::as_str))
@@ -61,17 +58,8 @@ impl Release {
             args.extend(["--set", value]);
         }
         cluster.helm(&args).await?;
-        for crd in shared_crds::all()? {
-            let name = crd.metadata.name.context("a definition without a name")?;
-            let target = format!("crd/{name}");
-            cluster
-                .kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &target])
-                .await?;
-        }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            name: "tandem".to_owned(),
-        })
+        served(cluster).await?;
+        Ok(Self { namespace: namespace.to_owned(), name: "tandem".to_owned() })
     }
 
     /// The namespace it is in.
@@ -87,15 +75,8 @@ impl Release {
         let deployments = Api::<Deployment>::namespaced(cluster.client().await?, &self.namespace);
         let (instance, component) = (&self.name, operator.name());
         let labels = format!("app.kubernetes.io/instance={instance},app.kubernetes.io/component={component}");
-        let mut found = deployments
-            .list(&ListParams::default().labels(&labels))
-            .await?
-            .items;
-        ensure!(
-            found.len() == 1,
-            "{} Deployments are labelled {labels}, not one",
-            found.len()
-        );
+        let mut found = deployments.list(&ListParams::default().labels(&labels)).await?.items;
+        ensure!(found.len() == 1, "{} Deployments are labelled {labels}, not one", found.len());
         Pod::of(&found.remove(0), &self.namespace, operator)
     }
 
@@ -105,16 +86,8 @@ impl Release {
     /// When one cannot be started.
     pub async fn start(&self, cluster: &Cluster) -> Result<Operators> {
         Ok(Operators {
-            node_pool: self
-                .pod(cluster, Operator::NodePool)
-                .await?
-                .start(cluster)
-                .await?,
-            autoscaler: self
-                .pod(cluster, Operator::Autoscaler)
-                .await?
-                .start(cluster)
-                .await?,
+            node_pool: self.pod(cluster, Operator::NodePool).await?.start(cluster).await?,
+            autoscaler: self.pod(cluster, Operator::Autoscaler).await?.start(cluster).await?,
         })
     }
 
@@ -123,11 +96,28 @@ impl Release {
     /// # Errors
     /// What Helm says.
     pub async fn uninstall(&self, cluster: &Cluster) -> Result<()> {
-        cluster
-            .helm(&["uninstall", &self.name, "--namespace", &self.namespace, "--wait"])
-            .await?;
+        cluster.helm(&["uninstall", &self.name, "--namespace", &self.namespace, "--wait"]).await?;
         Ok(())
     }
+}
+
+/// Installs the custom resource definitions alone, for tests that need no operator.
+///
+/// # Errors
+/// When the API server refuses them.
+pub async fn install_definitions(cluster: &Cluster) -> Result<()> {
+    let crds = shared_crds::yaml()?;
+    cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds).await?;
+    served(cluster).await
+}
+
+/// Waits until the API server serves the custom resources under their short names. A definition is established a moment
+/// before discovery knows of it, which is what kubectl asks.
+async fn served(cluster: &Cluster) -> Result<()> {
+    let all = ["get", "npool,npa", "--all-namespaces"];
+    eventually(SERVED, "the custom resources are served", async || Ok(Some(cluster.kubectl(&all).await?)))
+        .await?;
+    Ok(())
 }
 
 /// Both operators, running.
@@ -155,11 +145,7 @@ impl Operators {
     pub async fn stop(&self) -> Result<()> {
         for operator in [&self.autoscaler, &self.node_pool] {
             let exit = operator.stop(STOP).await?;
-            ensure!(
-                exit == Exit::Code(0),
-                "an operator stopped with {exit}:\n{}",
-                operator.log_tail()
-            );
+            ensure!(exit == Exit::Code(0), "an operator stopped with {exit}:\n{}", operator.log_tail());
         }
         Ok(())
     }

@@ -56,15 +56,9 @@ impl Pod {
     /// # Errors
     /// When the account has no token or the binary cannot be built or started.
     pub async fn start(&self, cluster: &Cluster) -> Result<OperatorProcess> {
-        let kubeconfig = cluster
-            .kubeconfig_for_service_account(&self.namespace, &self.service_account)
-            .await?;
-        let launch = Launch {
-            operator: self.operator,
-            args: self.args()?,
-            env: self.env()?,
-            kubeconfig,
-        };
+        let kubeconfig =
+            cluster.kubeconfig_for_service_account(&self.namespace, &self.service_account).await?;
+        let launch = Launch { operator: self.operator, args: self.args()?, env: self.env()?, kubeconfig };
         OperatorProcess::start(cluster, launch).await
     }
 
@@ -80,10 +74,9 @@ impl Pod {
                     (Some(value), _) => value.clone(),
                     (None, Some("metadata.name")) => self.name.clone(),
                     (None, Some("metadata.namespace")) => self.namespace.clone(),
-                    (None, from) => bail!(
-                        "the chart takes {} from {from:?}, which is unknown here",
-                        var.name
-                    ),
+                    (None, from) => {
+                        bail!("the chart takes {} from {from:?}, which is unknown here", var.name)
+                    }
                 };
                 Ok((var.name.clone(), value))
             })
@@ -102,9 +95,7 @@ impl Pod {
             .iter()
             .filter(|arg| !arg.starts_with("--admin-address"))
             .map(|arg| {
-                env.iter().fold(arg.clone(), |arg, (name, value)| {
-                    arg.replace(&format!("$({name})"), value)
-                })
+                env.iter().fold(arg.clone(), |arg, (name, value)| arg.replace(&format!("$({name})"), value))
             })
             .collect();
         args.push("--admin-address=127.0.0.1:0".to_owned());

@@ -1,9 +1,6 @@
 //! `NodePoolAutoscaler`: which pools the Autoscaler operator plans, and how carefully it takes nodes away.
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column repeats the names of its parts"
-)]
+#![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
@@ -117,11 +114,7 @@ const fn ten_minutes() -> i32 {
 
 impl Default for ScaleDownSpec {
     fn default() -> Self {
-        Self {
-            unneeded_seconds: ten_minutes(),
-            delay_after_add_seconds: ten_minutes(),
-            max_nodes: None,
-        }
+        Self { unneeded_seconds: ten_minutes(), delay_after_add_seconds: ten_minutes(), max_nodes: None }
     }
 }
 

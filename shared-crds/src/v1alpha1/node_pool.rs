@@ -1,10 +1,7 @@
 //! `NodePool`: a set of like nodes. Its spec is the user's, `spec.replicas` is whoever scales it, its status is shared
 //! by both operators field by field ([`crate::ownership`]).
 
-#![expect(
-    clippy::duplicated_attributes,
-    reason = "each printer column repeats the names of its parts"
-)]
+#![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -194,10 +191,6 @@ impl NodePoolSpec {
     /// The number of nodes the pool should have: `replicas` within the bounds, `minReplicas` when unset. Where the
     /// bounds cross (which the schema refuses), the upper one wins.
     pub fn effective_replicas(&self) -> i32 {
-        self.replicas
-            .unwrap_or(self.min_replicas)
-            .max(self.min_replicas)
-            .min(self.max_replicas)
-            .max(0)
+        self.replicas.unwrap_or(self.min_replicas).max(self.min_replicas).min(self.max_replicas).max(0)
     }
 }

@@ -1,9 +1,6 @@
 //! `NodePool.status`: what both operators observed and decided. Each field has one writer; see [`crate::ownership`].
 
-#![expect(
-    clippy::doc_markdown,
-    reason = "these comments are also what kubectl explain prints"
-)]
+#![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;

@@ -79,10 +79,7 @@ pub struct NodeTaint {
     pub key: String,
     /// value of the taint; empty when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(max = 63),
-        regex(pattern = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
-    )]
+    #[schemars(length(max = 63), regex(pattern = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"))]
     pub value: Option<String>,
     /// effect on pods that do not tolerate the taint.
     pub effect: TaintEffect,

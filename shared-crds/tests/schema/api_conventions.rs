@@ -8,22 +8,10 @@ const KINDS: [&str; 2] = ["nodepools", "nodepoolautoscalers"];
 
 /// Fields that break a rule on purpose: (rule, path, reason).
 const WAIVERS: &[(&str, &str, &str)] = &[
-    (
-        "boolean",
-        "spec.paused",
-        "two states only; Cluster API and Deployment call it the same",
-    ),
-    (
-        "pattern",
-        "status.autoscaling.lastDecision.message",
-        "text for people",
-    ),
+    ("boolean", "spec.paused", "two states only; Cluster API and Deployment call it the same"),
+    ("pattern", "status.autoscaling.lastDecision.message", "text for people"),
     ("pattern", "status.conditions[].message", "text for people"),
-    (
-        "name",
-        "spec.template.spec",
-        "the shape of every pod and machine template",
-    ),
+    ("name", "spec.template.spec", "the shape of every pod and machine template"),
 ];
 
 fn waived(rule: &str, path: &str) -> bool {
@@ -54,11 +42,7 @@ fn type_of(schema: &Value) -> &str {
 #[test]
 fn everything_is_described() {
     every_field("description", |field| {
-        let text = field
-            .schema
-            .get("description")
-            .and_then(Value::as_str)
-            .unwrap_or("");
+        let text = field.schema.get("description").and_then(Value::as_str).unwrap_or("");
         (text.is_empty() || text.contains("Auto-generated")).then(|| "has no description".to_owned())
     });
     for kind in KINDS {
@@ -91,9 +75,7 @@ fn integers_are_signed_and_bounded_below_and_above_in_spec() {
 #[test]
 fn strings_are_bounded() {
     every_field("string", |field| {
-        let bounded = ["maxLength", "enum", "format"]
-            .iter()
-            .any(|key| field.schema.get(*key).is_some());
+        let bounded = ["maxLength", "enum", "format"].iter().any(|key| field.schema.get(*key).is_some());
         (type_of(field.schema) == "string" && !bounded)
             .then(|| "has neither maxLength, enum nor format".to_owned())
     });
@@ -117,18 +99,11 @@ fn arrays_are_bounded_and_say_how_they_merge() {
 #[test]
 fn maps_are_bounded_and_hold_no_objects() {
     every_field("map", |field| {
-        let values = field
-            .schema
-            .get("additionalProperties")
-            .filter(|v| v.is_object())?;
+        let values = field.schema.get("additionalProperties").filter(|v| v.is_object())?;
         if values.get("properties").is_some() {
             return Some("is a map of objects; use a list keyed by name".to_owned());
         }
-        field
-            .schema
-            .get("maxProperties")
-            .is_none()
-            .then(|| "has no maxProperties".to_owned())
+        field.schema.get("maxProperties").is_none().then(|| "has no maxProperties".to_owned())
     });
 }
 
@@ -168,10 +143,7 @@ fn names_are_camel_case_and_say_their_unit() {
             return Some("is not camelCase".to_owned());
         }
         let lower = name.to_lowercase();
-        if ["duration", "timeout", "delay", "window"]
-            .iter()
-            .any(|word| lower.ends_with(word))
-        {
+        if ["duration", "timeout", "delay", "window"].iter().any(|word| lower.ends_with(word)) {
             return Some("is a duration without its unit in the name".to_owned());
         }
         (field.schema.get("format").and_then(Value::as_str) == Some("date-time") && !lower.ends_with("time"))
@@ -195,10 +167,7 @@ fn enum_values_are_camel_case() {
 fn status_holds_nothing_required_at_its_top() {
     for kind in KINDS {
         let schema = walk::of(kind);
-        assert!(
-            schema.pointer("/properties/status/required").is_none(),
-            "{kind}: all of status is optional"
-        );
+        assert!(schema.pointer("/properties/status/required").is_none(), "{kind}: all of status is optional");
     }
 }
 
@@ -206,15 +175,9 @@ fn status_holds_nothing_required_at_its_top() {
 fn conditions_are_a_map_that_two_managers_can_share() {
     for kind in KINDS {
         let schema = walk::of(kind);
-        let conditions = schema
-            .pointer("/properties/status/properties/conditions")
-            .unwrap();
+        let conditions = schema.pointer("/properties/status/properties/conditions").unwrap();
         assert_eq!(conditions["x-kubernetes-list-type"], "map", "{kind}");
-        assert_eq!(
-            conditions["x-kubernetes-list-map-keys"],
-            serde_json::json!(["type"]),
-            "{kind}"
-        );
+        assert_eq!(conditions["x-kubernetes-list-map-keys"], serde_json::json!(["type"]), "{kind}");
         assert_eq!(conditions["maxItems"], 32, "{kind}");
     }
     assert!(ConditionType::ALL.len() <= 32);
@@ -228,27 +191,16 @@ fn scale_is_served_with_a_selector_and_replicas_has_no_default() {
     assert_eq!(scale.status_replicas_path, ".status.replicas");
     assert_eq!(scale.label_selector_path.as_deref(), Some(".status.selector"));
     let schema = walk::of("nodepools");
-    assert!(
-        schema
-            .pointer("/properties/spec/properties/replicas/default")
-            .is_none()
-    );
+    assert!(schema.pointer("/properties/spec/properties/replicas/default").is_none());
 }
 
 #[test]
 fn printer_columns_and_category_tell_the_story() {
     for crd in shared_crds::all().unwrap() {
-        assert_eq!(
-            crd.spec.names.categories.as_deref(),
-            Some(["tandem".to_owned()].as_slice())
-        );
+        assert_eq!(crd.spec.names.categories.as_deref(), Some(["tandem".to_owned()].as_slice()));
         let columns = crd.spec.versions[0].additional_printer_columns.clone().unwrap();
         for expected in ["Status", "Age"] {
-            assert!(
-                columns.iter().any(|c| c.name == expected),
-                "{}: {expected}",
-                crd.spec.names.kind
-            );
+            assert!(columns.iter().any(|c| c.name == expected), "{}: {expected}", crd.spec.names.kind);
         }
         assert!(columns.iter().all(|c| c.description.is_some()));
     }

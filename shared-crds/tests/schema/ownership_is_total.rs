@@ -13,10 +13,7 @@ const CONDITIONS: &str = "status.conditions";
 fn every_leaf_has_exactly_one_owner() {
     let schema = walk::of("nodepools");
     let mut leaves = 0;
-    for field in walk::fields(&schema)
-        .iter()
-        .filter(|f| f.is_leaf() && !f.path.starts_with(CONDITIONS))
-    {
+    for field in walk::fields(&schema).iter().filter(|f| f.is_leaf() && !f.path.starts_with(CONDITIONS)) {
         leaves += 1;
         let longest = NODE_POOL
             .iter()
@@ -35,11 +32,7 @@ fn every_row_speaks_of_a_field_that_exists() {
     let schema = walk::of("nodepools");
     let fields = walk::fields(&schema);
     for rule in NODE_POOL {
-        assert!(
-            fields.iter().any(|f| f.path == rule.path),
-            "the schema has no field {}",
-            rule.path
-        );
+        assert!(fields.iter().any(|f| f.path == rule.path), "the schema has no field {}", rule.path);
     }
 }
 

@@ -30,15 +30,8 @@ pub(crate) fn fields(schema: &Value) -> Vec<Field<'_>> {
 fn walk<'a>(schema: &'a Value, path: &str, found: &mut Vec<Field<'a>>) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         for (name, child) in properties {
-            let path = if path.is_empty() {
-                name.clone()
-            } else {
-                format!("{path}.{name}")
-            };
-            found.push(Field {
-                path: path.clone(),
-                schema: child,
-            });
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            found.push(Field { path: path.clone(), schema: child });
             walk(child, &path, found);
         }
     }
@@ -52,11 +45,7 @@ fn walk<'a>(schema: &'a Value, path: &str, found: &mut Vec<Field<'a>>) {
 
 /// The schema of the one version of `plural`.
 pub(crate) fn of(plural: &str) -> Value {
-    let crd = shared_crds::all()
-        .unwrap()
-        .into_iter()
-        .find(|crd| crd.spec.names.plural == plural)
-        .unwrap();
+    let crd = shared_crds::all().unwrap().into_iter().find(|crd| crd.spec.names.plural == plural).unwrap();
     let version = crd.spec.versions.into_iter().next().unwrap();
     serde_json::to_value(version.schema.unwrap().open_api_v3_schema.unwrap()).unwrap()
 }
