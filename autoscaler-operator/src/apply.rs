@@ -1,0 +1,138 @@
+//! Carries decisions out: `spec.replicas` of every pool whose decision changes them, and before a scale-down the names of
+//! the nodes that go. One pool's failure does not keep the others waiting.
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
+use shared_runtime::write::{ReplicasDecision, WriteError, Written};
+use tracing::info;
+
+use crate::{
+    context::Context,
+    error::Error,
+    plan::{Plan, PoolDecision},
+    report::pool_status::{self, Standing},
+};
+
+/// Pools that are written at the same time.
+const PARALLEL_WRITES: usize = 8;
+
+/// What came of one pool's decision.
+#[derive(Debug)]
+pub enum Outcome {
+    /// There was nothing to write.
+    Settled,
+    /// `spec.replicas` are what was decided.
+    Scaled {
+        /// When.
+        at: Timestamp,
+    },
+    /// The decision was made from something that is no longer so: it has to be made again.
+    Outdated,
+    /// The pool is gone.
+    Gone,
+    /// It could not be written.
+    Failed(Error),
+}
+
+impl Outcome {
+    /// Whether the pass has to be made again from fresh objects.
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Outdated)
+    }
+
+    /// The error, if it failed.
+    pub fn into_error(self) -> Option<Error> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::Settled | Self::Scaled { .. } | Self::Outdated | Self::Gone => None,
+        }
+    }
+}
+
+/// Writes every decision that is to be written. The outcomes are in the order of the plan's pools.
+pub async fn apply(ctx: &Context, plan: &Plan, now: Timestamp) -> Vec<Outcome> {
+    let work: Vec<_> = plan.pools.iter().map(|decision| scale(ctx, decision, now)).collect();
+    stream::iter(work).buffered(PARALLEL_WRITES).collect().await
+}
+
+async fn scale(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Outcome {
+    if !decision.acts || !decision.changes_replicas() {
+        return Outcome::Settled;
+    }
+    let written = match announce(ctx, decision, now).await {
+        Ok(Announced::Ready(pool)) => write(ctx, decision, &pool).await,
+        Ok(Announced::Not(outcome)) => return outcome,
+        Err(error) => return Outcome::Failed(error),
+    };
+    match written {
+        Ok(Written::Changed(_) | Written::Unchanged) => {
+            let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+            let from = decision.object.spec.replicas;
+            let (reason, id) = (decision.reason.as_str(), &decision.id);
+            info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);
+            ctx.metrics.decided(decision);
+            Outcome::Scaled { at: now }
+        }
+        Ok(Written::Conflict | Written::Aborted) => Outcome::Outdated,
+        Ok(Written::Gone) => Outcome::Gone,
+        Err(source) => Outcome::Failed(failed("spec.replicas", decision, source)),
+    }
+}
+
+/// Whether the replicas may be written now, and to which object.
+enum Announced {
+    Ready(Box<NodePool>),
+    Not(Outcome),
+}
+
+/// Names the victims in status, bound to the number of nodes that remain, before the replicas are written: the `NodePool`
+/// operator must never see the one without the other. A scale-up has nothing to announce.
+async fn announce(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Result<Announced, Error> {
+    let pool = &decision.object;
+    if decision.victims.is_empty() {
+        return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
+    }
+    let plan = ScaleDownPlan {
+        decision_id: decision.id.clone(),
+        target_replicas: decision.desired,
+        nodes: decision.victims.clone(),
+    };
+    let mut outdated = false;
+    let written = ctx.door.node_pool_status(pool, |fresh| {
+        outdated = fresh.spec.replicas != pool.spec.replicas || fresh.metadata.uid != pool.metadata.uid;
+        if outdated {
+            // The decision does not hold any more; leave the status as it is.
+            return pool_status::untouched(fresh);
+        }
+        pool_status::owned(fresh, decision, &Standing::Announced(plan.clone()), &Time(now))
+    });
+    let written = written.await.map_err(|source| failed("the scale-down plan", decision, source))?;
+    Ok(match written {
+        Written::Changed(_) | Written::Unchanged if outdated => Announced::Not(Outcome::Outdated),
+        Written::Changed(fresh) => Announced::Ready(Box::new(fresh)),
+        Written::Unchanged => Announced::Ready(Box::new(NodePool::clone(pool))),
+        Written::Conflict | Written::Aborted => Announced::Not(Outcome::Outdated),
+        Written::Gone => Announced::Not(Outcome::Gone),
+    })
+}
+
+/// Writes the replicas if they are still what the decision was made from.
+async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Result<Written<i32>, WriteError> {
+    let from = decision.object.spec.replicas;
+    let decide = |current: Option<i32>| {
+        if current == Some(decision.desired) {
+            ReplicasDecision::Keep
+        } else if current == from {
+            ReplicasDecision::Set(decision.desired)
+        } else {
+            ReplicasDecision::Abort
+        }
+    };
+    ctx.door.replicas(pool, decide).await
+}
+
+fn failed(what: &'static str, decision: &PoolDecision, source: WriteError) -> Error {
+    let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+    Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
+}

@@ -1,0 +1,60 @@
+//! Everything a pass needs from outside, in one place: caches, the write door, the clock. It decides nothing.
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::runtime::reflector::Store;
+use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_runtime::{
+    bootstrap::Operator, clock::Clock, events::Recorder, freshness::Floors, metrics::MetricsError,
+    write::Door,
+};
+
+use crate::{metrics::AutoscalerMetrics, report::Told};
+
+/// The key that the controller loop is given: there is one, because every pass is about the whole cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cluster;
+
+/// What the watches keep up to date.
+pub struct Caches {
+    /// Every pool that is looked at.
+    pub pools: Store<NodePool>,
+    /// Every autoscaler that is looked at.
+    pub autoscalers: Store<NodePoolAutoscaler>,
+    /// Every node.
+    pub nodes: Store<Node>,
+    /// Every pod that is not finished.
+    pub pods: Store<Pod>,
+}
+
+/// What a pass needs from outside.
+pub struct Context {
+    /// The only way to write.
+    pub door: Door,
+    /// Tells when a cache is behind our own writes.
+    pub floors: Floors,
+    /// Publishes events.
+    pub recorder: Recorder,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Counts.
+    pub metrics: AutoscalerMetrics,
+    /// What the watches keep.
+    pub caches: Caches,
+    /// What pods have been told in events.
+    pub told: Told,
+}
+
+impl Context {
+    /// Puts it together.
+    pub fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
+        Ok(Self {
+            door: operator.door.clone(),
+            floors: operator.floors.clone(),
+            recorder: operator.recorder.clone(),
+            clock: operator.clock.clone(),
+            metrics: AutoscalerMetrics::new(&operator.metrics)?,
+            caches,
+            told: Told::default(),
+        })
+    }
+}

@@ -1,0 +1,36 @@
+//! What can go wrong in a pass, and the short name under which metrics count it.
+
+use shared_runtime::{error::Categorised, metrics::MetricsError, write::WriteError};
+
+/// A pass failed. A conflict is not an error; see `shared_runtime::controller::Step`.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A write failed.
+    #[error("cannot write {what} of {kind} {name}")]
+    Write {
+        /// What was written.
+        what: &'static str,
+        /// Of which kind of object.
+        kind: &'static str,
+        /// Of which object.
+        name: String,
+        /// Why it failed.
+        source: WriteError,
+    },
+    /// The planner did not come back.
+    #[error("the planner failed")]
+    Plan(#[from] tokio::task::JoinError),
+    /// A metric could not be registered.
+    #[error("cannot register the metrics")]
+    Metrics(#[from] MetricsError),
+}
+
+impl Categorised for Error {
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Write { source, .. } => source.category(),
+            Self::Plan(_) => "plan",
+            Self::Metrics(_) => "metrics",
+        }
+    }
+}

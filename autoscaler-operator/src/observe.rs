@@ -1,0 +1,24 @@
+//! Takes what the caches hold as the input of one plan. Nothing is decided and nothing is written here.
+
+use shared_runtime::freshness::Freshness;
+
+use crate::{
+    context::Context,
+    plan::{Observed, Recommendations},
+};
+
+/// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
+/// do again what has just been done.
+pub fn observe(ctx: &Context) -> Option<Observed> {
+    let (pools, autoscalers) = (ctx.caches.pools.state(), ctx.caches.autoscalers.state());
+    let behind = pools.iter().any(|pool| ctx.floors.check(&**pool) == Freshness::Stale)
+        || autoscalers.iter().any(|autoscaler| ctx.floors.check(&**autoscaler) == Freshness::Stale);
+    (!behind).then(|| Observed {
+        now: ctx.clock.now(),
+        pools,
+        autoscalers,
+        nodes: ctx.caches.nodes.state(),
+        pods: ctx.caches.pods.state(),
+        recommendations: Recommendations::Include,
+    })
+}

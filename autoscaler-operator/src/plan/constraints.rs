@@ -1,0 +1,182 @@
+//! What a pod says about the nodes it may run on, in a form that is compared and sorted cheaply: two pods with equal
+//! [`Constraints`] may run on the same nodes.
+//!
+//! Only reading happens here; whether a node satisfies a constraint is decided in [`super::predicates`].
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration};
+
+/// The label every node carries its own name in.
+pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
+/// The one field that `matchFields` knows.
+pub const NAME_FIELD: &str = "metadata.name";
+
+/// What a pod says about nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Constraints {
+    /// `spec.nodeSelector`, sorted.
+    pub selector: Vec<(String, String)>,
+    /// Required node affinity: one of the terms must match. `None` when the pod has none; an empty list matches no node.
+    pub affinity: Option<Vec<Term>>,
+    /// `spec.tolerations`, sorted.
+    pub tolerations: Vec<Tolerated>,
+}
+
+/// One term of a required node affinity: all its rules must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Term {
+    /// Rules over labels.
+    pub labels: Vec<Rule>,
+    /// Rules over fields.
+    pub fields: Vec<Rule>,
+}
+
+/// A rule over one label or field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rule {
+    /// Key of the label, or path of the field.
+    pub key: String,
+    /// How the value is compared.
+    pub operator: Operator,
+    /// What it is compared with.
+    pub values: Vec<String>,
+}
+
+/// The comparison of a [`Rule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operator {
+    /// One of the values.
+    In,
+    /// Absent, or none of the values.
+    NotIn,
+    /// There.
+    Exists,
+    /// Not there.
+    DoesNotExist,
+    /// A greater integer.
+    Gt,
+    /// A smaller integer.
+    Lt,
+    /// Nothing the scheduler knows; matches no node.
+    Unknown,
+}
+
+/// A toleration. `tolerationSeconds` plays no part in placing a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tolerated {
+    /// Empty means every key.
+    pub key: String,
+    /// `Equal` (also when absent), `Exists`, `Lt` or `Gt`.
+    pub operator: String,
+    /// What the taint's value is compared with.
+    pub value: String,
+    /// Empty means every effect.
+    pub effect: String,
+}
+
+impl Constraints {
+    /// The constraints of a pod.
+    pub fn of(pod: &Pod) -> Self {
+        pod.spec.as_ref().map(Self::of_spec).unwrap_or_default()
+    }
+
+    fn of_spec(spec: &PodSpec) -> Self {
+        let selector = spec.node_selector.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
+        let required = spec
+            .affinity
+            .as_ref()
+            .and_then(|a| a.node_affinity.as_ref())
+            .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+        let affinity = required.map(|r| sorted(r.node_selector_terms.iter().map(term)));
+        Self { selector, affinity, tolerations: sorted(spec.tolerations.iter().flatten().map(tolerated)) }
+    }
+
+    /// Adds the label keys that decide whether a node satisfies these constraints.
+    pub fn label_keys<'a>(&'a self, keys: &mut BTreeSet<&'a str>) {
+        keys.extend(self.selector.iter().map(|(key, _)| key.as_str()));
+        keys.extend(self.affinity.iter().flatten().flat_map(|t| &t.labels).map(|rule| rule.key.as_str()));
+    }
+
+    /// Whether a node's name plays a part.
+    pub fn names_nodes(&self) -> bool {
+        self.affinity.iter().flatten().any(|term| !term.fields.is_empty())
+    }
+}
+
+fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.collect();
+    items.sort_unstable();
+    items.dedup();
+    items
+}
+
+fn term(term: &NodeSelectorTerm) -> Term {
+    Term {
+        labels: sorted(term.match_expressions.iter().flatten().map(rule)),
+        fields: sorted(term.match_fields.iter().flatten().map(rule)),
+    }
+}
+
+fn rule(requirement: &NodeSelectorRequirement) -> Rule {
+    let operator = match requirement.operator.as_str() {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        "Gt" => Operator::Gt,
+        "Lt" => Operator::Lt,
+        _ => Operator::Unknown,
+    };
+    Rule { key: requirement.key.clone(), operator, values: requirement.values.clone().unwrap_or_default() }
+}
+
+fn tolerated(toleration: &Toleration) -> Tolerated {
+    Tolerated {
+        key: toleration.key.clone().unwrap_or_default(),
+        operator: toleration.operator.clone().unwrap_or_default(),
+        value: toleration.value.clone().unwrap_or_default(),
+        effect: toleration.effect.clone().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_order_in_which_constraints_are_written_does_not_matter() {
+        let pod = |tolerations: serde_json::Value| -> Pod {
+            serde_json::from_value(json!({ "spec": { "containers": [], "tolerations": tolerations } }))
+                .unwrap()
+        };
+        let (a, b) = (json!({ "key": "a", "operator": "Exists" }), json!({ "key": "b", "value": "1" }));
+        assert_eq!(Constraints::of(&pod(json!([a, b]))), Constraints::of(&pod(json!([b, a]))));
+    }
+
+    #[test]
+    fn an_affinity_without_terms_is_not_the_same_as_no_affinity() {
+        let pod: Pod =
+            serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [] } } } } }))
+            .unwrap();
+        assert_eq!(Constraints::of(&pod).affinity, Some(vec![]));
+    }
+
+    #[test]
+    fn only_keys_that_are_mentioned_decide() {
+        let pod: Pod = serde_json::from_value(json!({ "spec": { "containers": [], "nodeSelector": { "zone": "a" },
+            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                { "matchExpressions": [{ "key": "size", "operator": "Gt", "values": ["3"] }] },
+                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n"] }] }
+            ] } } } } }))
+        .unwrap();
+        let constraints = Constraints::of(&pod);
+        let mut keys = BTreeSet::new();
+        constraints.label_keys(&mut keys);
+        assert_eq!(keys, BTreeSet::from(["size", "zone"]));
+        assert!(constraints.names_nodes());
+    }
+}

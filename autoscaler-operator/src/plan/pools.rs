@@ -1,0 +1,201 @@
+//! The pools of a pass: what one node of each is like, which nodes exist, how many more are on their way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::Node;
+use shared_crds::{
+    NodePool,
+    v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec, ScaleDownPlan},
+};
+
+use super::{
+    bounds::{Bounds, count},
+    nodes,
+    observed::{Observed, key},
+    profile::Profile,
+    quantity::Exact,
+    reasons::{PoolReason, Rejection},
+    resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact},
+    selection::{Standing, standing},
+};
+
+/// A pool as the planner sees it.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// The object.
+    pub object: Arc<NodePool>,
+    /// Who plans it, or why nobody does.
+    pub standing: Standing,
+    /// Its bounds.
+    pub bounds: Bounds,
+    /// What a new node is like, or why that cannot be said.
+    pub template: Result<Template, String>,
+    /// Its nodes that are not on their way out, as indexes into the pass's nodes.
+    pub staying: Vec<usize>,
+    /// Its nodes that are on their way out.
+    pub leaving: Vec<usize>,
+}
+
+/// What a new node of a pool is like.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Labels and taints.
+    pub profile: Profile,
+    /// What pods can have of it.
+    pub allocatable: Amounts,
+    /// What it has altogether; expanders measure waste against this, as Cluster Autoscaler's do.
+    pub capacity: Amounts,
+}
+
+impl Pool {
+    /// `namespace/name`.
+    pub fn id(&self) -> String {
+        let (namespace, name) = key(&self.object.metadata);
+        format!("{namespace}/{name}")
+    }
+
+    /// Whether the pool is neither paused nor being deleted, so that missing nodes will come.
+    pub fn is_live(&self) -> bool {
+        !self.object.spec.paused && self.object.metadata.deletion_timestamp.is_none()
+    }
+
+    /// Nodes that were asked for and have no Node object yet.
+    pub fn missing(&self) -> usize {
+        if self.is_live() { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
+    }
+
+    /// From how many nodes the pool grows. Nodes that exist beyond what was asked for (the `NodePool` operator has not
+    /// removed them yet) are counted, or a new one would not be made in their stead.
+    pub fn grown_from(&self) -> usize {
+        self.bounds.base.max(self.staying.len())
+    }
+
+    /// How many nodes may be added.
+    pub fn room(&self) -> usize {
+        self.bounds.max.saturating_sub(self.grown_from())
+    }
+
+    /// Whether some autoscaler selects the pool and is not off: pods are told why it does not take them.
+    pub fn is_selected(&self) -> bool {
+        match &self.standing {
+            Standing::Planned(_) => true,
+            Standing::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
+        }
+    }
+
+    /// Why the pool cannot grow at all, whatever the pod.
+    pub fn closed(&self) -> Option<Rejection> {
+        if let Standing::Left { autoscalers, .. } = &self.standing {
+            return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
+        }
+        if self.object.metadata.deletion_timestamp.is_some() {
+            return Some(Rejection::PoolDeleting);
+        }
+        if self.object.spec.paused {
+            return Some(Rejection::PoolPaused);
+        }
+        self.template.as_ref().err().map(|problem| Rejection::InvalidTemplate(problem.clone()))
+    }
+
+    /// Whether this pass may change the pool's number of nodes.
+    pub fn is_planned(&self) -> bool {
+        matches!(self.standing, Standing::Planned(_)) && self.is_live()
+    }
+
+    /// Takes a node out of those that stay.
+    pub fn dismiss(&mut self, node: usize) {
+        self.staying.retain(|&n| n != node);
+        self.leaving.push(node);
+    }
+}
+
+/// Every pool, by namespace and name, with its nodes. `all_nodes` is in the order of names.
+pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
+    let mut autoscalers = observed.autoscalers.clone();
+    autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let mut objects = observed.pools.clone();
+    objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    for (index, node) in all_nodes.iter().enumerate() {
+        if let Some(pool) = nodes::pool_of(node) {
+            members.entry(pool).or_default().push(index);
+        }
+    }
+    objects
+        .into_iter()
+        .map(|object| {
+            let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
+            let (leaving, staying) = split(&object, of_pool, all_nodes);
+            Pool {
+                standing: standing(&object, &autoscalers, observed.recommendations),
+                bounds: Bounds::of(&object),
+                template: template(&object, names).map_err(|problem| problem.to_string()),
+                staying,
+                leaving,
+                object,
+            }
+        })
+        .collect()
+}
+
+/// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the
+/// moment the counts match, also before the `NodePool` operator has marked it.
+fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
+    let (mut leaving, staying): (Vec<_>, Vec<_>) =
+        members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
+    let excess = staying.len().saturating_sub(count(pool.spec.effective_replicas()));
+    let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
+    let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
+    let named: BTreeSet<usize> =
+        condemned(pool).filter_map(|n| by_name.get(n)).take(excess).copied().collect();
+    let staying = staying.into_iter().filter(|n| !named.contains(n)).collect();
+    leaving.extend(named);
+    (leaving, staying)
+}
+
+/// The victims that status names for the number of replicas the pool has now, in their order.
+fn condemned(pool: &NodePool) -> impl Iterator<Item = &str> {
+    let plan = pool.status.as_ref().and_then(|s| s.autoscaling.as_ref()).and_then(|a| a.scale_down.as_ref());
+    let current = plan.filter(|p| pool.spec.replicas == Some(p.target_replicas));
+    current.into_iter().flat_map(|ScaleDownPlan { nodes, .. }| nodes.iter().map(String::as_str))
+}
+
+fn template(pool: &NodePool, names: &mut Names) -> Result<Template, InvalidAmount> {
+    let NodeTemplateSpec { capacity, reserved, .. } = &pool.spec.template.spec;
+    let mut capacity = exact(capacity)?;
+    let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
+    capacity.entry("pods".to_owned()).or_insert(unlimited);
+    let allocatable = less(&capacity, &exact(reserved)?);
+    Ok(Template {
+        profile: Profile::of_template(pool),
+        allocatable: counted(&allocatable, names),
+        capacity: counted(&capacity, names),
+    })
+}
+
+fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
+    let left = |name: &String, amount: Exact| {
+        amount.minus(reserved.get(name).copied().unwrap_or(Exact::ZERO)).max(Exact::ZERO)
+    };
+    capacity.iter().map(|(name, &amount)| (name.clone(), left(name, amount))).collect()
+}
+
+/// What pods can have of an existing node.
+///
+/// # Errors
+///
+/// For the first quantity that cannot be read.
+pub fn allocatable(node: &Node, names: &mut Names) -> Result<Amounts, InvalidAmount> {
+    let Some(status) = &node.status else { return Ok(Amounts::default()) };
+    let quantities = status.allocatable.as_ref().or(status.capacity.as_ref());
+    let amounts = quantities.map(exact).transpose()?.unwrap_or_default();
+    let mut amounts = counted(&amounts, names);
+    let pods = Resource::Basic(Basic::Pods);
+    if !quantities.is_some_and(|q| q.contains_key("pods")) {
+        amounts.set(pods, ASSUMED_POD_CAPACITY);
+    }
+    Ok(amounts)
+}

@@ -1,0 +1,236 @@
+//! The Autoscaler's part of a pool's status: `status.autoscaling` and three conditions, from a decision and what came of
+//! it. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use shared_crds::{
+    NodePool,
+    conditions::{self, ConditionType, Reason, Statement},
+    ownership::{self, Owner},
+    v1alpha1::{AutoscalingStatus, Decision, ScaleDownPlan, UnneededNode},
+};
+use shared_runtime::write::OwnedStatus;
+
+use crate::plan::{MAX_NAMED_NODES, PoolDecision, reasons::PoolReason};
+
+/// How far a decision has come when the status is written.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// There is nothing to do, or nothing is done about it.
+    Settled,
+    /// The nodes that go have been named, and the replicas are written next.
+    Announced(ScaleDownPlan),
+    /// The replicas were written.
+    Scaled,
+    /// They could not be written.
+    Failed(String),
+}
+
+/// What the Autoscaler wants its part of the status of `pool` to be.
+pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now: &Time) -> OwnedStatus {
+    let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
+    let statements = statements(existing, decision, standing);
+    let conditions =
+        statements.iter().map(|s| conditions::set(existing, s, pool.metadata.generation, now)).collect();
+    part(autoscaling(pool, decision, standing, now), conditions)
+}
+
+/// The Autoscaler's part of the status as it is.
+pub fn untouched(pool: &NodePool) -> OwnedStatus {
+    let status = pool.status.clone().unwrap_or_default();
+    let own: Vec<_> = ownership::conditions(Owner::AutoscalerOperator).map(ConditionType::as_str).collect();
+    let conditions = status.conditions.into_iter().filter(|c| own.contains(&c.type_.as_str())).collect();
+    part(status.autoscaling, conditions)
+}
+
+fn part(autoscaling: Option<AutoscalingStatus>, conditions: Vec<Condition>) -> OwnedStatus {
+    let mut owned = OwnedStatus { conditions, ..OwnedStatus::default() };
+    // A status of plain fields is always JSON; without it there would be nothing to write.
+    if let Some(Ok(value)) = autoscaling.map(serde_json::to_value) {
+        owned.fields.insert("autoscaling".to_owned(), value);
+    }
+    owned
+}
+
+fn autoscaling(
+    pool: &NodePool,
+    decision: &PoolDecision,
+    standing: &Standing,
+    now: &Time,
+) -> Option<AutoscalingStatus> {
+    let autoscaler = decision.autoscaler.clone()?;
+    let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
+    let scaled = matches!(standing, Standing::Scaled);
+    let grown = scaled && decision.desired > decision.current;
+    Some(AutoscalingStatus {
+        autoscaler: Some(autoscaler),
+        desired_replicas: Some(decision.desired),
+        last_scale_up_time: if grown { Some(now.clone()) } else { before.last_scale_up_time.clone() },
+        last_decision: last_decision(&before, decision, scaled, now),
+        scale_down: scale_down(pool, &before, decision, standing),
+        unneeded_nodes: remembered(decision.unneeded.clone()),
+    })
+}
+
+/// The decision that was written, or that is recommended. A recommendation that stays the same stays as it was.
+fn last_decision(
+    before: &AutoscalingStatus,
+    decision: &PoolDecision,
+    scaled: bool,
+    now: &Time,
+) -> Option<Decision> {
+    let last = before.last_decision.as_ref();
+    let same = |last: &Decision| {
+        (last.from_replicas, last.to_replicas, last.reason.as_str())
+            == (decision.current, decision.desired, decision.reason.as_str())
+    };
+    let recommends = decision.is_planned() && !decision.acts && decision.changes_replicas();
+    let is_new = scaled || (recommends && !last.is_some_and(same));
+    if !is_new {
+        return last.cloned();
+    }
+    Some(Decision {
+        id: decision.id.clone(),
+        from_replicas: decision.current.max(0),
+        to_replicas: decision.desired,
+        reason: decision.reason.as_str().to_owned(),
+        message: decision.message.chars().take(1024).collect(),
+        time: now.clone(),
+    })
+}
+
+/// The victims that are in force: those of this decision, or those of one before for as long as it is not fulfilled. A
+/// list for another number of nodes is taken away, or it would come into force when somebody sets that number again.
+fn scale_down(
+    pool: &NodePool,
+    before: &AutoscalingStatus,
+    decision: &PoolDecision,
+    standing: &Standing,
+) -> Option<ScaleDownPlan> {
+    match standing {
+        Standing::Announced(plan) => Some(plan.clone()),
+        // The object at hand may be from before the replicas were written.
+        Standing::Scaled if decision.victims.is_empty() => None,
+        Standing::Scaled => {
+            before.scale_down.clone().filter(|plan| plan.decision_id == decision.id).or_else(|| {
+                Some(ScaleDownPlan {
+                    decision_id: decision.id.clone(),
+                    target_replicas: decision.desired,
+                    nodes: decision.victims.clone(),
+                })
+            })
+        }
+        Standing::Settled | Standing::Failed(_) => {
+            let in_force = |plan: &ScaleDownPlan| {
+                decision.acts
+                    && pool.spec.replicas == Some(plan.target_replicas)
+                    && plan.nodes.iter().any(|node| decision.leaving.contains(node))
+            };
+            before.scale_down.clone().filter(in_force)
+        }
+    }
+}
+
+/// As many nodes as the list can hold, those unneeded for longest; in the order of names, so that an equal set is an
+/// equal list.
+fn remembered(mut unneeded: Vec<UnneededNode>) -> Vec<UnneededNode> {
+    unneeded.sort_by(|a, b| (&a.since_time, &a.name).cmp(&(&b.since_time, &b.name)));
+    unneeded.truncate(MAX_NAMED_NODES);
+    unneeded.sort_by(|a, b| a.name.cmp(&b.name));
+    unneeded
+}
+
+fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Vec<Statement> {
+    use ConditionType::{AbleToScale, ScalingActive};
+    let message = decision.message.as_str();
+    let inactive = |reason| {
+        vec![
+            Statement::new(AbleToScale, false, reason, message),
+            Statement::new(ScalingActive, false, reason, message),
+        ]
+    };
+    match decision.reason {
+        // Nobody plans the pool, so it is nobody's place to say anything about it.
+        PoolReason::NotSelected => return Vec::new(),
+        PoolReason::AutoscalerOff => return inactive(Reason::AutoscalerOff),
+        PoolReason::AmbiguousSelector => return inactive(Reason::AmbiguousSelector),
+        PoolReason::RecommendOnly => return inactive(Reason::RecommendOnly),
+        PoolReason::Paused => return inactive(Reason::Paused),
+        PoolReason::Deleting => return inactive(Reason::Deleting),
+        PoolReason::ScaleUp
+        | PoolReason::ScaleDown
+        | PoolReason::BelowMinReplicas
+        | PoolReason::AboveMaxReplicas
+        | PoolReason::ReplicasUnset
+        | PoolReason::MaxReplicasReached
+        | PoolReason::DesiredWithinRange
+        | PoolReason::InvalidTemplate => {}
+    }
+    vec![able(existing, decision, standing), active(decision), limited(decision)]
+}
+
+fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Statement {
+    let say =
+        |status, reason, message: String| Statement::new(ConditionType::AbleToScale, status, reason, message);
+    match standing {
+        Standing::Scaled => {
+            let message = format!(
+                "spec.replicas went from {} to {}: {}",
+                decision.current, decision.desired, decision.message
+            );
+            say(true, Reason::SucceededRescale, message)
+        }
+        Standing::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
+        Standing::Announced(_) | Standing::Settled => {
+            // What was said about the last decision stays true until the next one.
+            let last = existing
+                .iter()
+                .find(|c| c.type_ == ConditionType::AbleToScale.as_str() && c.status == "True");
+            match last {
+                Some(last) if last.reason == Reason::SucceededRescale.as_str() => {
+                    say(true, Reason::SucceededRescale, last.message.clone())
+                }
+                _ => say(true, Reason::ReadyForNewScale, "ready to write the next decision".to_owned()),
+            }
+        }
+    }
+}
+
+fn active(decision: &PoolDecision) -> Statement {
+    let autoscaler = decision.autoscaler.as_deref().unwrap_or_default();
+    let say = |status, reason, message| Statement::new(ConditionType::ScalingActive, status, reason, message);
+    if decision.reason == PoolReason::InvalidTemplate {
+        say(false, Reason::InvalidSpec, decision.message.clone())
+    } else if decision.acts {
+        say(true, Reason::ValidPoolFound, format!("NodePoolAutoscaler {autoscaler} plans this pool"))
+    } else {
+        say(
+            true,
+            Reason::RecommendOnly,
+            format!("NodePoolAutoscaler {autoscaler} only recommends: {}", recommendation(decision)),
+        )
+    }
+}
+
+fn recommendation(decision: &PoolDecision) -> String {
+    let PoolDecision { current, desired, message, .. } = decision;
+    if decision.changes_replicas() {
+        format!("{current} to {desired} nodes, {message}")
+    } else {
+        message.clone()
+    }
+}
+
+fn limited(decision: &PoolDecision) -> Statement {
+    let max = decision.object.spec.max_replicas;
+    if decision.limited {
+        let message = format!("pending pods ask for more than spec.maxReplicas ({max}) nodes");
+        Statement::new(ConditionType::ScalingLimited, true, Reason::TooManyReplicas, message)
+    } else {
+        let message = "the number of nodes is what pods ask for, or what the lower bound does";
+        Statement::new(ConditionType::ScalingLimited, false, Reason::DesiredWithinRange, message)
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_status_tests.rs"]
+mod tests;

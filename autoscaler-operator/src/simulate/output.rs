@@ -1,0 +1,172 @@
+//! A plan as `simulate` prints it: the JSON object that the documentation fixes, or tables.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::plan::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
+
+/// The JSON object.
+#[derive(Debug, Serialize)]
+pub(super) struct Report<'a> {
+    pools: Vec<Pool<'a>>,
+    pods: Vec<Pod<'a>>,
+    nodes: Vec<Node<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pool<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    current_replicas: i32,
+    desired_replicas: i32,
+    reason: &'static str,
+    message: &'a str,
+    limited: bool,
+    scale_down_nodes: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pod<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    outcome: &'static str,
+    node_pool: &'a str,
+    node: &'a str,
+    reasons: Vec<WhyNot<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WhyNot<'a> {
+    node_pool: &'a str,
+    reason: &'static str,
+    message: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Node<'a> {
+    name: &'a str,
+    removable: bool,
+    reason: &'static str,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a plan.
+    pub(super) fn of(plan: &'a Plan) -> Self {
+        Self {
+            pools: plan.pools.iter().map(Pool::of).collect(),
+            pods: plan.pods.iter().map(Pod::of).collect(),
+            nodes: plan.nodes.iter().map(Node::of).collect(),
+        }
+    }
+}
+
+impl<'a> Pool<'a> {
+    fn of(decision: &'a PoolDecision) -> Self {
+        let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+        Self {
+            namespace,
+            name,
+            current_replicas: decision.current,
+            desired_replicas: decision.desired,
+            reason: decision.reason.as_str(),
+            message: &decision.message,
+            limited: decision.limited,
+            scale_down_nodes: &decision.victims,
+        }
+    }
+}
+
+impl<'a> Pod<'a> {
+    fn of(pod: &'a PodOutcome) -> Self {
+        let (outcome, node_pool, node, reasons): (_, &str, &str, &[PoolRejection]) = match &pod.fate {
+            Fate::Fits { pool, node } => ("Fits", pool, node, &[]),
+            Fate::TriggersScaleUp { pool } => ("TriggersScaleUp", pool, "", &[]),
+            Fate::Unschedulable { reasons } => ("Unschedulable", "", "", reasons),
+        };
+        let reasons =
+            reasons.iter().map(|r| WhyNot { node_pool: &r.pool, reason: r.reason, message: &r.message });
+        Self {
+            namespace: &pod.namespace,
+            name: &pod.name,
+            outcome,
+            node_pool,
+            node,
+            reasons: reasons.collect(),
+        }
+    }
+}
+
+impl<'a> Node<'a> {
+    fn of(node: &'a NodeVerdict) -> Self {
+        Self { name: &node.name, removable: node.reason.removable(), reason: node.reason.as_str() }
+    }
+}
+
+/// The plan as tables. Reasons why no pool takes a pod stand below it, one a line.
+pub(super) fn table(plan: &Plan) -> String {
+    let report = Report::of(plan);
+    let mut pools = vec![["POOL", "CURRENT", "DESIRED", "LIMITED", "REASON", "MESSAGE"].map(str::to_owned)];
+    for pool in &report.pools {
+        let id = format!("{}/{}", pool.namespace, pool.name);
+        let mut message = pool.message.to_owned();
+        if !pool.scale_down_nodes.is_empty() {
+            message.push_str(&format!("; going: {}", pool.scale_down_nodes.join(", ")));
+        }
+        let limited = yes_or_no(pool.limited);
+        pools.push([
+            id,
+            pool.current_replicas.to_string(),
+            pool.desired_replicas.to_string(),
+            limited,
+            pool.reason.to_owned(),
+            message,
+        ]);
+    }
+    let mut pods = vec![["PENDING POD", "OUTCOME", "POOL", "NODE", "REASON"].map(str::to_owned)];
+    for pod in &report.pods {
+        let id = format!("{}/{}", pod.namespace, pod.name);
+        let row = [id, pod.outcome.to_owned(), pod.node_pool.to_owned(), pod.node.to_owned(), String::new()];
+        pods.push(row);
+        pods.extend(pod.reasons.iter().map(|r| {
+            let reason = format!("{}: {}", r.reason, r.message);
+            [String::new(), String::new(), r.node_pool.to_owned(), String::new(), reason]
+        }));
+    }
+    let mut nodes = vec![["NODE", "REMOVABLE", "REASON"].map(str::to_owned)];
+    nodes.extend(
+        report.nodes.iter().map(|n| [n.name.to_owned(), yes_or_no(n.removable), n.reason.to_owned()]),
+    );
+    [aligned(&pools), aligned(&pods), aligned(&nodes)].join("\n")
+}
+
+fn yes_or_no(value: bool) -> String {
+    if value { "yes" } else { "no" }.to_owned()
+}
+
+/// Rows with columns padded to the widest cell. A table without rows says so.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{cell:<width$}   ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    if rows.len() == 1 {
+        text.push_str("(none)\n");
+    }
+    text
+}

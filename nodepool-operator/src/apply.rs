@@ -1,0 +1,204 @@
+//! Carries a plan out. It writes what the plan says, in an order that is safe to be cut short anywhere, and decides
+//! nothing: a write that loses a race is an outcome, and the next pass starts from what is then there.
+//!
+//! The order: hold the pool; take nodes out of the count; only if all of that worked, bring nodes back and make new
+//! ones. A pass that dies half-way therefore leaves too few nodes, never too many.
+
+use std::{future::Future, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use shared_crds::{NodePool, conditions::Reason};
+use shared_runtime::write::{Created, Written};
+
+use crate::{
+    context::Context,
+    error::Error,
+    node_step::{carry_out, written},
+    observe::Seen,
+    plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches, supply::Trouble},
+    provider::Order,
+};
+
+/// After so long no further write begins. A decision about many nodes should not be carried out long after it was
+/// made, and an operator that is told to stop has to be done within the Pod's grace period.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// Writes at the same time.
+const PARALLEL_WRITES: usize = 16;
+
+/// What came of a plan.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was done.
+    pub applied: Applied,
+    /// A failure of the provider that came to light in this pass.
+    pub trouble: Option<Trouble>,
+    /// The first error. The rest of the plan was carried out as far as it did not depend on it.
+    pub error: Option<Error>,
+}
+
+impl Outcome {
+    /// Adds what came of another part of the plan.
+    pub fn absorb(&mut self, part: Result<Applied, Error>) {
+        match part {
+            Ok(applied) => self.applied.absorb(applied),
+            Err(error) => {
+                self.applied.extent = Extent::Failed;
+                self.error.get_or_insert(error);
+            }
+        }
+    }
+}
+
+/// Carries `plan` out.
+pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Some(pool) = seen.observed.pool.as_deref() {
+        outcome.absorb(hold_or_release(ctx, pool, plan.pool).await);
+        if !outcome.applied.complete() || outcome.applied.released {
+            return outcome;
+        }
+    }
+    let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
+    let now = seen.observed.now;
+    let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
+    all(ctx, deadline, departures.into_iter().map(|step| carry_out(ctx, step, now)), &mut outcome).await;
+    let gained = outcome.applied.complete();
+    let others = others.into_iter().filter(|step| gained || step.fate != Fate::Rescue);
+    let others = others.filter(|step| !matches!(step.fate, Fate::Keep | Fate::Wait));
+    all(ctx, deadline, others.map(|step| carry_out(ctx, step, now)), &mut outcome).await;
+    for name in plan.withdraw.iter().chain(&plan.fulfilled) {
+        ctx.procurement.drop_request(&seen.observed.key, name).await;
+    }
+    if gained {
+        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut outcome).await;
+        request(ctx, plan, seen, &mut outcome).await;
+    }
+    learn(ctx, plan, seen, &mut outcome);
+    outcome
+}
+
+/// Does all of `work`, a few at a time. What has not begun at `deadline` is left for the next pass.
+async fn all<F>(
+    ctx: &Context,
+    deadline: Duration,
+    work: impl Iterator<Item = F> + Send,
+    outcome: &mut Outcome,
+) where
+    F: Future<Output = Result<Applied, Error>> + Send,
+{
+    let in_time = |work: F| async move {
+        if ctx.clock.monotonic() < deadline {
+            work.await
+        } else {
+            Ok(Applied { extent: Extent::CutShort, ..Applied::default() })
+        }
+    };
+    // The futures are made first: a closure that is borrowed across the stream's awaits would not be general enough to
+    // be sent to another thread.
+    let work: Vec<_> = work.map(in_time).collect();
+    let mut results = stream::iter(work).buffer_unordered(PARALLEL_WRITES);
+    while let Some(result) = results.next().await {
+        outcome.absorb(result);
+    }
+}
+
+/// Remembers how the provider behaved.
+fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+    let observed = &seen.observed;
+    for refusal in &seen.failures {
+        ctx.metrics.failed(refusal.reason());
+        outcome.trouble.clone_from(&observed.supply.trouble);
+    }
+    if !outcome.applied.created.is_empty() && seen.failures.is_empty() {
+        ctx.procurement.made(&observed.key);
+    }
+    if plan.facts.as_ref().is_some_and(Facts::settled) {
+        ctx.procurement.settled(&observed.key);
+    }
+}
+
+async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Result<Applied, Error> {
+    let patch = match step {
+        PoolStep::Keep => None,
+        PoolStep::Hold => Some(patches::hold_pool(pool)),
+        PoolStep::Release => patches::release_pool(pool),
+    };
+    let Some(patch) = patch else {
+        return Ok(Applied::default());
+    };
+    let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
+    let result = ctx.door.json_patch(&api, pool, patch).await;
+    let mut applied = Applied::default();
+    match written("the pool's finalizer", result)? {
+        Written::Changed(_) | Written::Unchanged => applied.released = step == PoolStep::Release,
+        Written::Gone => applied.released = true,
+        Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
+    }
+    Ok(applied)
+}
+
+async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Error> {
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    let name = node.metadata.name.clone().unwrap_or_default();
+    let mut applied = Applied::default();
+    match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: "a node", source })? {
+        Created::Created(_) => applied.created.push(name),
+        Created::AlreadyExists => {
+            // Either this is our own creation from before a restart, which a look at the cluster will show, or somebody
+            // else's node has the name of one of the pool's slots.
+            if is_foreign(&api, seen, &name).await? {
+                ctx.procurement.taken(&seen.observed.key, &name);
+                ctx.procurement.drop_request(&seen.observed.key, &name).await;
+            }
+            ctx.doubt(&seen.observed.key);
+            applied.extent = Extent::Conflict;
+        }
+    }
+    Ok(applied)
+}
+
+async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
+    let existing = api.get_opt(name).await.map_err(|source| Error::List { what: "a node", source })?;
+    Ok(existing.is_some_and(|node| PoolKey::of_node(&node).as_ref() != Some(&seen.observed.key)))
+}
+
+/// Asks the provider for machines, until it refuses one. Nodes that did not become Ready in time count as a refusal.
+async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+    let observed = &seen.observed;
+    let Some(pool) = observed.pool.as_deref() else { return };
+    let generation = pool.metadata.generation;
+    let refused = |reason: Reason, message: String| {
+        ctx.metrics.failed(reason);
+        ctx.procurement.failed(&observed.key, generation, reason, message, observed.now)
+    };
+    let replaced = outcome.applied.replaced.len();
+    if replaced > 0 {
+        let message =
+            format!("{replaced} of the nodes did not become Ready within spec.provisioningTimeoutSeconds");
+        let trouble = refused(Reason::ProvisioningTimedOut, message);
+        outcome.applied.refused.clone_from(&plan.request);
+        outcome.applied.retry_at = Some(trouble.retry_at);
+        return;
+    }
+    let in_flight = plan.facts.as_ref().map_or(0, |facts| facts.in_flight.saturating_sub(plan.request.len()));
+    let existing = observed.nodes.len() + in_flight;
+    for (asked, name) in plan.request.iter().enumerate() {
+        let order =
+            Order { pool: &observed.key, name, spec: &pool.spec.provider, existing: existing + asked };
+        match ctx.procurement.request(order, observed.now).await {
+            Ok(expected) => {
+                let applied = &mut outcome.applied;
+                applied.expected = applied.expected.into_iter().chain(expected).min();
+            }
+            Err(refusal) => {
+                let trouble = refused(refusal.reason(), refusal.to_string());
+                outcome.applied.refused = plan.request[asked..].to_vec();
+                outcome.applied.retry_at = Some(trouble.retry_at);
+                outcome.trouble = Some(trouble);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Everything a reconcile needs from outside, in one place: caches, the write door, the provider, the clock.
+//!
+//! It also remembers which pools this process has visited. It decides nothing.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Client, runtime::reflector::Store};
+use shared_crds::NodePool;
+use shared_runtime::{
+    bootstrap::Operator, clock::Clock, events::Recorder, freshness::Floors, metrics::MetricsError,
+    write::Door,
+};
+
+use crate::{
+    metrics::NodePoolMetrics,
+    plan::PoolKey,
+    provider::{procurement::Procurement, simulated::Simulated},
+};
+
+/// What a reconcile needs from outside.
+pub struct Context {
+    /// For reads; writes go through `door`.
+    pub client: Client,
+    /// The only way to write.
+    pub door: Door,
+    /// Tells when a cache is behind our own writes.
+    pub floors: Floors,
+    /// Publishes events.
+    pub recorder: Recorder,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Counts.
+    pub metrics: NodePoolMetrics,
+    /// Cache of every pool.
+    pub pools: Store<NodePool>,
+    /// Cache of every node with a pool's label.
+    pub nodes: Store<Node>,
+    /// Makes machines.
+    pub procurement: Procurement,
+    visited: Mutex<HashSet<PoolKey>>,
+}
+
+impl Context {
+    /// Puts it together.
+    pub fn new(
+        operator: &Operator,
+        pools: Store<NodePool>,
+        nodes: Store<Node>,
+    ) -> Result<Self, MetricsError> {
+        Ok(Self {
+            client: operator.client.clone(),
+            door: operator.door.clone(),
+            floors: operator.floors.clone(),
+            recorder: operator.recorder.clone(),
+            clock: operator.clock.clone(),
+            metrics: NodePoolMetrics::new(&operator.metrics)?,
+            pools,
+            nodes,
+            procurement: Procurement::new(Box::new(Simulated::default())),
+            visited: Mutex::default(),
+        })
+    }
+
+    /// Whether this process has looked at the pool's nodes with a live read.
+    pub fn has_visited(&self, key: &PoolKey) -> bool {
+        self.visited.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// This process has now.
+    pub fn visited(&self, key: &PoolKey) {
+        self.visited.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
+    }
+
+    /// The cluster turned out to be other than the pool's cache says, so the next visit reads it live.
+    pub fn doubt(&self, key: &PoolKey) {
+        self.visited.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Nothing is left of the pool, so nothing needs to be remembered.
+    pub async fn forget(&self, key: &PoolKey) {
+        self.doubt(key);
+        self.procurement.drop_pool(key).await;
+    }
+}

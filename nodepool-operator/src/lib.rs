@@ -1,0 +1,111 @@
+//! **The `NodePool` operator**: turns a `NodePool` into nodes. It asks a provider for machines, registers, adopts,
+//! drains and removes nodes, and reports. How many nodes there should be is never its decision: it reads
+//! `spec.replicas`, whoever wrote it.
+//!
+//! One pass over a pool is [`reconcile`]: `observe → plan → apply → report`, one file each. Everything that is decided is
+//! decided in [`plan`], which does no I/O. This file is the command line and the wiring.
+
+pub mod apply;
+pub mod context;
+pub mod error;
+pub mod metrics;
+pub mod node_step;
+pub mod observe;
+pub mod plan;
+pub mod provider;
+pub mod reconcile;
+pub mod report;
+pub mod triggers;
+
+use std::{io::Write as _, sync::Arc, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, runtime::watcher};
+use shared_crds::{names, ownership::Owner};
+use shared_runtime::{
+    bootstrap::{self, Operator, OperatorSpec},
+    cli::CommonArgs,
+    controller,
+};
+
+use crate::{context::Context, error::Error};
+
+/// A burst of node events becomes one pass.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// Turns node pools into nodes.
+///
+/// Reads spec.replicas, asks the pool's provider for machines, drains and removes the nodes that are too many, and
+/// reports in the pool's status. See `nodepool-operator run --help` for the flags.
+#[derive(Debug, Parser)]
+#[command(name = "nodepool-operator", version, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator until SIGTERM or SIGINT
+    Run(Box<RunArgs>),
+    /// Print the custom resource definitions as YAML: `nodepool-operator crd | kubectl apply -f -`
+    Crd,
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Why the program ended otherwise than well.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The operator could not go on.
+    #[error("the operator stopped")]
+    Run(#[from] bootstrap::Error),
+    /// The definitions could not be written as YAML.
+    #[error("cannot write the custom resource definitions")]
+    Definitions(#[from] shared_crds::Error),
+    /// Standard output is closed or full.
+    #[error("cannot write to standard output")]
+    Output(#[from] std::io::Error),
+}
+
+/// The program. Wrong usage ends the process with clap's message and exit code 2.
+pub async fn main() -> Result<(), Failure> {
+    match Cli::parse().command {
+        Command::Run(args) => Ok(bootstrap::run_operator(SPEC, args.common, start).await?),
+        Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
+    }
+}
+
+const SPEC: OperatorSpec = OperatorSpec {
+    name: names::NODEPOOL_OPERATOR,
+    version: env!("CARGO_PKG_VERSION"),
+    owner: Owner::NodepoolOperator,
+    crds: &["nodepools.tandem.dev"],
+};
+
+/// Wires caches, triggers and the loop together, and runs until the operator stops.
+async fn start(operator: Operator) -> Result<(), Error> {
+    let (pools, pool_changes) = operator.reflect(operator.api_watched(), watcher::Config::default(), |_| {});
+    let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
+    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), of_a_pool, prune);
+    let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());
+    let ctx = Arc::new(Context::new(&operator, pools, nodes)?);
+    let config = operator.controller("nodepool").debounce(DEBOUNCE);
+    let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
+    controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;
+    Ok(())
+}
+
+/// Drops what nobody reads: on a real node the list of images is most of the object.
+fn prune(node: &mut Node) {
+    if let Some(status) = node.status.as_mut() {
+        status.images = None;
+        status.volumes_attached = None;
+        status.volumes_in_use = None;
+    }
+}

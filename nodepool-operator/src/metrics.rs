@@ -1,0 +1,77 @@
+//! What the operator counts. No label holds an object's name, so the number of series is fixed.
+
+use prometheus::{IntCounter, IntCounterVec, Opts};
+use shared_crds::conditions::Reason;
+use shared_runtime::metrics::{Metrics, MetricsError};
+
+use crate::plan::Applied;
+
+/// The operator's own counters; the runtime counts reconciles, writes and conflicts.
+#[derive(Clone, Debug)]
+pub struct NodePoolMetrics {
+    nodes: IntCounterVec,
+    evictions: IntCounterVec,
+    deleted_pods: IntCounter,
+    failures: IntCounterVec,
+}
+
+impl NodePoolMetrics {
+    /// Makes and registers them.
+    pub fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+        let name = |name: &str| format!("tandem_nodepool_{name}");
+        let all = Self {
+            nodes: IntCounterVec::new(
+                Opts::new(
+                    name("nodes_total"),
+                    "Nodes by what was done to them: created, drained, rescued, removed, replaced.",
+                ),
+                &["action"],
+            )?,
+            evictions: IntCounterVec::new(
+                Opts::new(
+                    name("evictions_total"),
+                    "Evictions by result: accepted, or blocked by a disruption budget.",
+                ),
+                &["result"],
+            )?,
+            deleted_pods: IntCounter::new(
+                name("drain_timeout_pods_total"),
+                "Pods deleted because the drain of their node took longer than spec.drain.timeoutSeconds.",
+            )?,
+            failures: IntCounterVec::new(
+                Opts::new(
+                    name("provisioning_failures_total"),
+                    "Nodes that were not made or did not become Ready, by reason.",
+                ),
+                &["reason"],
+            )?,
+        };
+        metrics.register(all.nodes.clone())?;
+        metrics.register(all.evictions.clone())?;
+        metrics.register(all.deleted_pods.clone())?;
+        metrics.register(all.failures.clone())?;
+        Ok(all)
+    }
+
+    /// Counts what came of a plan.
+    pub fn applied(&self, applied: &Applied) {
+        let count = |counter: &IntCounterVec, label: &str, by: usize| {
+            if by > 0 {
+                counter.with_label_values(&[label]).inc_by(u64::try_from(by).unwrap_or(u64::MAX));
+            }
+        };
+        count(&self.nodes, "created", applied.created.len());
+        count(&self.nodes, "drained", applied.closed.len());
+        count(&self.nodes, "rescued", applied.rescued.len());
+        count(&self.nodes, "removed", applied.removed.len());
+        count(&self.nodes, "replaced", applied.replaced.len());
+        count(&self.evictions, "accepted", applied.evicted);
+        count(&self.evictions, "blocked", applied.blocked.len());
+        self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
+    }
+
+    /// Counts nodes that did not come about.
+    pub fn failed(&self, reason: Reason) {
+        self.failures.with_label_values(&[reason.as_str()]).inc();
+    }
+}

@@ -1,0 +1,105 @@
+//! Looks at everything a decision about one pool is made from. Nothing is decided and nothing is written here.
+//!
+//! Nodes come from the cache, except where an old cache could do harm; then they are read live, from a quorum:
+//! on the first visit in the life of this process (another one, killed or deposed, may have written just before), while
+//! the cache is behind our own writes, and before a pool is let go.
+
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::{
+    Api,
+    api::{ListParams, ObjectList},
+    runtime::reflector::ObjectRef,
+};
+use shared_crds::{NodePool, names};
+use shared_runtime::freshness::Freshness;
+
+use crate::{
+    context::Context,
+    error::Error,
+    plan::{self, Observed, PoolKey, slots},
+    provider::Refusal,
+};
+
+/// How long a live read may take. The client has no limit of its own, and a connection that died silently would hold
+/// the pool forever.
+const READ_LIMIT: Duration = Duration::from_secs(30);
+/// Live reads of pods at the same time.
+const PARALLEL_READS: usize = 8;
+
+/// What was seen, and the failures that the provider reported now.
+pub struct Seen {
+    /// The input of the plan.
+    pub observed: Observed,
+    /// Machines that failed since the last visit.
+    pub failures: Vec<Refusal>,
+}
+
+/// Looks at the pool; `None` when the cache does not show our last write of it yet.
+pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error> {
+    let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
+    if pool.as_deref().is_some_and(|pool| ctx.floors.check(pool) == Freshness::Stale) {
+        return Ok(None);
+    }
+    let now = ctx.clock.now();
+    let nodes = nodes(ctx, key, pool.as_deref()).await?;
+    let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
+    let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
+    let mut observed = Observed { key: key.clone(), pool, nodes, pods: BTreeMap::new(), supply, now };
+    observed.pods = pods(ctx, plan::pods_needed(&observed)).await?;
+    Ok(Some(Seen { observed, failures }))
+}
+
+async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<Vec<Arc<Node>>, Error> {
+    let cached = ctx.nodes.state_filter(|node| belongs(node, key));
+    let let_go = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
+    if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
+        return Ok(cached);
+    }
+    let selector = names::node_selector(&key.namespace, &key.name);
+    let api: Api<Node> = Api::all(ctx.client.clone());
+    let live = listed("nodes", api.list(&ListParams::default().labels(&selector))).await?;
+    ctx.visited(key);
+    Ok(live.items.into_iter().map(Arc::new).collect())
+}
+
+/// Whether the cache lacks one of our own writes of the pool's nodes.
+fn is_behind(ctx: &Context, key: &PoolKey, cached: &[Arc<Node>]) -> bool {
+    let prefix = slots::prefix(key);
+    let is_ours = |name: &str| {
+        name.starts_with(&prefix) || cached.iter().any(|node| node.metadata.name.as_deref() == Some(name))
+    };
+    ctx.floors.pending::<Node>().iter().any(|pending| is_ours(&pending.name))
+}
+
+fn belongs(node: &Node, key: &PoolKey) -> bool {
+    let label = |name: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(name));
+    label(names::NODEPOOL_LABEL) == Some(&key.name)
+        && label(names::NODEPOOL_NAMESPACE_LABEL) == Some(&key.namespace)
+}
+
+/// The pods of `nodes`, live: they decide whether a node may be removed.
+async fn pods(ctx: &Context, nodes: Vec<String>) -> Result<BTreeMap<String, Vec<Pod>>, Error> {
+    let api: Api<Pod> = Api::all(ctx.client.clone());
+    let list = |node: String| {
+        let api = api.clone();
+        async move {
+            let selector = format!("spec.nodeName={node}");
+            let pods = listed("pods", api.list(&ListParams::default().fields(&selector))).await?;
+            Ok((node, pods.items))
+        }
+    };
+    stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS).try_collect().await
+}
+
+async fn listed<K: Clone>(
+    what: &'static str,
+    list: impl Future<Output = kube::Result<ObjectList<K>>>,
+) -> Result<ObjectList<K>, Error> {
+    tokio::time::timeout(READ_LIMIT, list)
+        .await
+        .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::List { what, source })
+}

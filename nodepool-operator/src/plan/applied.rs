@@ -1,0 +1,100 @@
+//! What came of a plan, as data: the input of `status` and `events`.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::PodName;
+
+/// An eviction that a disruption budget refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Blocked {
+    /// The node that waits.
+    pub node: String,
+    /// The pod that stays.
+    pub pod: PodName,
+    /// The API server's words.
+    pub message: String,
+}
+
+/// How much of a plan was carried out, from best to worst.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    Complete,
+    /// The pass ran out of time; the rest is left for the next one.
+    CutShort,
+    /// Somebody else changed an object first, so a part was not carried out.
+    Conflict,
+    /// A part failed.
+    Failed,
+}
+
+/// What came of a plan. Only acknowledged writes are in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Nodes that were created.
+    pub created: Vec<String>,
+    /// Nodes whose drain began.
+    pub closed: Vec<String>,
+    /// Nodes whose drain was called off.
+    pub rescued: Vec<String>,
+    /// Nodes that were deleted and let go.
+    pub removed: Vec<String>,
+    /// Nodes that were deleted because they did not become Ready in time.
+    pub replaced: Vec<String>,
+    /// Requests that the provider did not take.
+    pub refused: Vec<String>,
+    /// When the first of the machines that were asked for now is expected.
+    pub expected: Option<Timestamp>,
+    /// When the provider may be asked again.
+    pub retry_at: Option<Timestamp>,
+    /// Number of pods that were evicted.
+    pub evicted: usize,
+    /// Number of pods that were deleted when a drain timed out.
+    pub deleted_pods: usize,
+    /// Evictions that a disruption budget refused.
+    pub blocked: Vec<Blocked>,
+    /// The pool's finalizer was removed, so the pool is gone.
+    pub released: bool,
+    /// How much of the plan was carried out.
+    pub extent: Extent,
+}
+
+impl Applied {
+    /// Adds what came of another part of the plan.
+    pub fn absorb(&mut self, other: Self) {
+        let Self {
+            created,
+            closed,
+            rescued,
+            removed,
+            replaced,
+            refused,
+            expected,
+            retry_at,
+            evicted,
+            deleted_pods,
+            blocked,
+            released,
+            extent,
+        } = other;
+        self.created.extend(created);
+        self.closed.extend(closed);
+        self.rescued.extend(rescued);
+        self.removed.extend(removed);
+        self.replaced.extend(replaced);
+        self.refused.extend(refused);
+        self.expected = self.expected.into_iter().chain(expected).min();
+        self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
+        self.evicted += evicted;
+        self.deleted_pods += deleted_pods;
+        self.blocked.extend(blocked);
+        self.released |= released;
+        self.extent = self.extent.max(extent);
+    }
+
+    /// Whether every part of the plan was carried out.
+    pub const fn complete(&self) -> bool {
+        matches!(self.extent, Extent::Complete)
+    }
+}

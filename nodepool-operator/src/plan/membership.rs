@@ -1,0 +1,153 @@
+//! What each node of the pool is doing, told from the Node object alone, so that a restart forgets nothing.
+//!
+//! Nothing is decided here; `sizing`, `victims` and `drain` do that.
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition},
+    jiff::{SignedDuration, Timestamp},
+};
+use shared_crds::{NodePool, names};
+
+/// The name of a pool. Nodes carry it in two labels.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolKey {
+    /// Namespace of the `NodePool`.
+    pub namespace: String,
+    /// Name of the `NodePool`.
+    pub name: String,
+}
+
+impl std::fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// As in [`Display`](std::fmt::Display): logs show the key of what is reconciled with `Debug`.
+impl std::fmt::Debug for PoolKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl PoolKey {
+    /// The key of `pool`.
+    pub fn of_pool(pool: &NodePool) -> Self {
+        Self {
+            namespace: pool.metadata.namespace.clone().unwrap_or_default(),
+            name: pool.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The pool that `node` says it belongs to; `None` when it carries only one of the two labels, or neither.
+    pub fn of_node(node: &Node) -> Option<Self> {
+        let labels = node.metadata.labels.as_ref()?;
+        Some(Self {
+            namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
+            name: labels.get(names::NODEPOOL_LABEL)?.clone(),
+        })
+    }
+}
+
+/// How far a node has come in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It has not been Ready yet.
+    Starting,
+    /// It is Ready.
+    Ready,
+    /// It was Ready and is not now.
+    NotReady,
+}
+
+/// A node on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Somebody deleted the Node object, so there is no way back.
+    pub deleting: bool,
+    /// When its drain began; absent until the operator has marked it.
+    pub drain_started: Option<Timestamp>,
+    /// No new pods are placed on it.
+    pub cordoned: bool,
+}
+
+impl Leaving {
+    /// Whether the node is closed to new pods and marked, so that its pods may be asked to go.
+    pub const fn closed(&self) -> bool {
+        self.cordoned && self.drain_started.is_some()
+    }
+}
+
+/// One node of the pool.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The Node object.
+    pub node: Arc<Node>,
+    /// How far it has come.
+    pub readiness: Readiness,
+    /// Whether the mark that it was Ready once is on it.
+    pub marked_ready: bool,
+    /// Set when the node is on its way out; such a node does not count.
+    pub leaving: Option<Leaving>,
+    /// The template it was made from; absent on nodes that somebody else made.
+    pub template_hash: Option<String>,
+    /// Whether it carries the operator's finalizer.
+    pub held: bool,
+    /// When the Node object was created.
+    pub created: Timestamp,
+}
+
+impl Member {
+    /// Reads `node`. A Node without a creation time (which the API server never serves) counts as created at `now`.
+    pub fn read(node: &Arc<Node>, now: Timestamp) -> Self {
+        let metadata = &node.metadata;
+        let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
+        let marked_ready = annotation(names::READY_TIME_ANNOTATION).is_some();
+        let readiness = match (is_ready(node), marked_ready) {
+            (true, _) => Readiness::Ready,
+            (false, true) => Readiness::NotReady,
+            (false, false) => Readiness::Starting,
+        };
+        let drain = annotation(names::DRAIN_STARTED_ANNOTATION);
+        let deleting = metadata.deletion_timestamp.is_some();
+        let leaving = (deleting || drain.is_some()).then(|| Leaving {
+            deleting,
+            drain_started: drain.and_then(|time| time.parse().ok()),
+            cordoned: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
+        });
+        Self {
+            node: Arc::clone(node),
+            readiness,
+            marked_ready,
+            leaving,
+            template_hash: annotation(names::TEMPLATE_HASH_ANNOTATION).cloned(),
+            held: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
+            created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
+        }
+    }
+
+    /// The Node's name.
+    pub fn name(&self) -> &str {
+        self.node.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Whether the node counts, that is, is not on its way out.
+    pub const fn stays(&self) -> bool {
+        self.leaving.is_none()
+    }
+
+    /// When a node that was made here gives up its chance to become Ready. A node that somebody else made and labelled
+    /// has no such time: the operator must not delete a machine for what happened before it was asked to look after it.
+    pub fn gives_up_at(&self, timeout: SignedDuration) -> Option<Timestamp> {
+        (self.readiness == Readiness::Starting && self.template_hash.is_some())
+            .then(|| self.created.checked_add(timeout).unwrap_or(Timestamp::MAX))
+    }
+}
+
+/// Whether the Node's `Ready` condition is `True`.
+fn is_ready(node: &Node) -> bool {
+    let is_ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
+    node.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(is_ready)
+}

@@ -1,0 +1,258 @@
+//! **What should happen to a pool**, decided from what was observed and from nothing else: no client, no clock, no
+//! randomness. The same [`Observed`] always gives the same [`Plan`].
+//!
+//! | file | decides |
+//! |---|---|
+//! | `model` | nothing: it says what goes in and comes out |
+//! | `membership` | what each node is doing |
+//! | `sizing` | how many are missing or too many |
+//! | `victims` | which ones go |
+//! | `drain` | the next step of a node on its way out |
+//! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
+//! | `patches` | how a decision is written so that it cannot fall on the wrong object |
+//! | `status`, `events` | what the pool's owner is told |
+
+pub mod applied;
+pub mod drain;
+pub mod events;
+pub mod hash;
+pub mod membership;
+mod model;
+pub mod patches;
+pub mod quantity;
+pub mod sizing;
+pub mod slots;
+pub mod status;
+pub mod supply;
+pub mod template;
+pub mod victims;
+
+#[cfg(test)]
+mod plan_tests;
+#[cfg(test)]
+mod status_tests;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod world_tests;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::{NodePool, names};
+
+pub use self::{
+    applied::{Applied, Blocked, Extent},
+    membership::PoolKey,
+    model::{Fate, NodeStep, Observed, Plan, PodName, PoolStep},
+    status::Facts,
+    supply::Supply,
+};
+use self::{
+    membership::{Member, Readiness},
+    template::Blueprint,
+};
+
+/// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
+const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
+/// How soon an eviction is tried again that a disruption budget refused, as `kubectl drain` does.
+const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
+
+impl Plan {
+    /// When to look again, after what came of the plan; `None` when only an event can change anything.
+    pub fn next_visit(&self, applied: &Applied, now: Timestamp) -> Option<Timestamp> {
+        let draining = self.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
+        let poll = if applied.blocked.is_empty() || applied.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
+        let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
+        self.requeue_at.into_iter().chain(drains).chain(applied.expected).chain(applied.retry_at).min()
+    }
+}
+
+/// Decides what happens to a pool.
+pub fn plan(observed: &Observed) -> Plan {
+    let mut members: Vec<Member> =
+        observed.nodes.iter().map(|node| Member::read(node, observed.now)).collect();
+    members.sort_by(|a, b| a.name().cmp(b.name()));
+    match observed.pool.as_deref() {
+        None => without_pool(observed, &members),
+        Some(pool) if pool.spec.paused => while_paused(observed, pool, &members),
+        Some(pool) => active(observed, pool, &members),
+    }
+}
+
+/// The nodes whose pods the plan needs to know: those that are closed and on their way out, and those among which it
+/// has to choose.
+pub fn pods_needed(observed: &Observed) -> Vec<String> {
+    let draft = plan(observed);
+    let draining = draft
+        .nodes
+        .iter()
+        .filter(|step| matches!(step.fate, Fate::Drain { .. }))
+        .filter_map(|step| step.node.metadata.name.clone());
+    draining.chain(draft.undecided.iter().cloned()).collect()
+}
+
+/// The pool is gone. Nodes that somebody deletes are drained and let go; the others are left alone, with their pods.
+fn without_pool(observed: &Observed, members: &[Member]) -> Plan {
+    let nodes: Vec<NodeStep> = members
+        .iter()
+        .map(|member| {
+            let deleting = member.leaving.is_some_and(|leaving| leaving.deleting);
+            step(member, if deleting { leave(observed, member, None) } else { Fate::Keep })
+        })
+        .collect();
+    Plan {
+        pool: PoolStep::Keep,
+        requeue_at: next_visit(observed, members, None),
+        nodes,
+        request: Vec::new(),
+        withdraw: observed.supply.machines.iter().map(|machine| machine.name.clone()).collect(),
+        fulfilled: Vec::new(),
+        register: Vec::new(),
+        undecided: Vec::new(),
+        facts: None,
+    }
+}
+
+/// Nothing changes but status: also nodes and pools that are being deleted wait, held by their finalizers.
+fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
+    let nodes: Vec<NodeStep> = members
+        .iter()
+        .map(|member| step(member, if member.stays() { Fate::Keep } else { Fate::Wait }))
+        .collect();
+    let blueprint = Blueprint::of(&observed.key, pool);
+    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let machines = &observed.supply.machines;
+    let in_flight = machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).count();
+    Plan {
+        pool: PoolStep::Keep,
+        facts: Some(Facts::gather(observed, pool, &blueprint, members, &nodes, in_flight)),
+        nodes,
+        request: Vec::new(),
+        withdraw: Vec::new(),
+        fulfilled: Vec::new(),
+        register: Vec::new(),
+        undecided: Vec::new(),
+        requeue_at: None,
+    }
+}
+
+fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
+    let now = observed.now;
+    let deleting = pool.metadata.deletion_timestamp.is_some();
+    let blueprint = Blueprint::of(&observed.key, pool);
+    let timeout = (!deleting).then(|| seconds(pool.spec.provisioning_timeout_seconds));
+    let gave_up = |member: &Member| {
+        member.stays() && timeout.and_then(|timeout| member.gives_up_at(timeout)).is_some_and(|at| at <= now)
+    };
+    let staying = members.iter().filter(|member| member.stays() && !gave_up(member)).collect();
+    let sizing = sizing::size(sizing::Input {
+        key: &observed.key,
+        pool,
+        wanted: status::wanted(pool),
+        members,
+        staying,
+        pods: &observed.pods,
+        supply: &observed.supply,
+        now,
+    });
+
+    let names =
+        |list: &[&Member]| list.iter().map(|member| member.name().to_owned()).collect::<BTreeSet<_>>();
+    let (rescue, victims) = (names(&sizing.rescue), names(&sizing.victims));
+    let drain_timeout = pool.spec.drain.as_ref().and_then(|drain| drain.timeout_seconds).filter(|s| *s > 0);
+    let nodes: Vec<NodeStep> = members
+        .iter()
+        .map(|member| {
+            let fate = if gave_up(member) {
+                Fate::Replace
+            } else if rescue.contains(member.name()) {
+                Fate::Rescue
+            } else if victims.contains(member.name()) {
+                Fate::Close
+            } else if !member.stays() {
+                leave(observed, member, drain_timeout.map(seconds))
+            } else if !member.held {
+                Fate::Adopt
+            } else if member.readiness == Readiness::Ready && !member.marked_ready {
+                Fate::MarkReady
+            } else {
+                Fate::Keep
+            };
+            step(member, fate)
+        })
+        .collect();
+
+    let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
+    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let mut plan = Plan {
+        pool: match (deleting, held) {
+            (false, false) => PoolStep::Hold,
+            (true, true) if members.is_empty() => PoolStep::Release,
+            _ => PoolStep::Keep,
+        },
+        request: sizing.request,
+        withdraw: sizing.withdraw,
+        fulfilled: (observed.supply.machines.iter())
+            .map(|machine| machine.name.clone())
+            .filter(|name| existing.contains(name.as_str()))
+            .collect(),
+        register: Vec::new(),
+        undecided: sizing.undecided,
+        facts: None,
+        requeue_at: next_visit(observed, members, timeout),
+        nodes,
+    };
+    let mut in_flight = sizing.in_flight;
+    match &blueprint {
+        Ok(blueprint) => plan.register = sizing.register.iter().map(|name| blueprint.node(name)).collect(),
+        // Nobody could say what the nodes should look like.
+        Err(_) => in_flight -= std::mem::take(&mut plan.request).len(),
+    }
+    plan.facts = Some(Facts::gather(observed, pool, &blueprint, members, &plan.nodes, in_flight));
+    plan
+}
+
+fn step(member: &Member, fate: Fate) -> NodeStep {
+    NodeStep { node: Arc::clone(&member.node), fate }
+}
+
+/// The next step of a node on its way out. A deleted node that the operator does not hold is only helped to drain:
+/// when it goes is up to whoever holds it.
+fn leave(observed: &Observed, member: &Member, timeout: Option<SignedDuration>) -> Fate {
+    let Some(leaving) = member.leaving else {
+        return Fate::Keep;
+    };
+    let pods = observed.pods.get(member.name()).map(Vec::as_slice);
+    match drain::next(leaving, pods, timeout, observed.now) {
+        Fate::Remove { delete_pods } if leaving.deleting && !member.held && delete_pods.is_empty() => {
+            Fate::Wait
+        }
+        fate => fate,
+    }
+}
+
+/// When something will be due without any event: a machine is expected, the provider may be asked again, a node gives
+/// up.
+fn next_visit(
+    observed: &Observed,
+    members: &[Member],
+    provisioning_timeout: Option<SignedDuration>,
+) -> Option<Timestamp> {
+    let now = observed.now;
+    let machines = observed.supply.machines.iter().filter_map(|machine| match machine.state {
+        supply::MachineState::Starting { until } => until,
+        supply::MachineState::Running => None,
+    });
+    let retry = observed.supply.trouble.as_ref().map(|trouble| trouble.retry_at).filter(|at| *at > now);
+    let gives_up = members
+        .iter()
+        .filter(|member| member.stays())
+        .filter_map(|member| member.gives_up_at(provisioning_timeout?))
+        .filter(|at| *at > now);
+    machines.chain(retry).chain(gives_up).min()
+}
+
+fn seconds(seconds: i32) -> SignedDuration {
+    SignedDuration::from_secs(i64::from(seconds))
+}

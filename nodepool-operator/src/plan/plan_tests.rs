@@ -1,0 +1,325 @@
+//! What the planner decides, case by case.
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use shared_crds::{
+    NodePool,
+    conditions::Reason,
+    names,
+    v1alpha1::{AutoscalingStatus, Decision, DrainSpec, NodePoolStatus, ScaleDownPlan},
+};
+
+use super::{
+    supply::{Machine, MachineState, Trouble},
+    testing::{
+        annotate, at, deleted, draining, fates, node, observed, pod, pool, set_ready, starting, with_fate,
+    },
+    *,
+};
+
+fn machine(name: &str, state: MachineState) -> Machine {
+    Machine { name: name.into(), state }
+}
+
+const SOON: MachineState = MachineState::Starting { until: Some(Timestamp::MAX) };
+
+fn named_victims(replicas: i32, nodes: &[&str]) -> NodePool {
+    let mut pool = pool(replicas);
+    pool.status = Some(NodePoolStatus {
+        autoscaling: Some(AutoscalingStatus {
+            scale_down: Some(ScaleDownPlan {
+                decision_id: "d".into(),
+                target_replicas: replicas,
+                nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+            }),
+            ..AutoscalingStatus::default()
+        }),
+        ..NodePoolStatus::default()
+    });
+    pool
+}
+
+fn decided_at(pool: &mut NodePool, second: i64) {
+    pool.status.as_mut().unwrap().autoscaling.as_mut().unwrap().last_decision = Some(Decision {
+        id: "d".into(),
+        from_replicas: 0,
+        to_replicas: 0,
+        reason: String::new(),
+        message: String::new(),
+        time: Time(at(second)),
+    });
+}
+
+fn nodes(count: usize) -> Vec<Node> {
+    (0..count).map(node).collect()
+}
+
+#[test]
+fn missing_nodes_are_asked_for_in_the_lowest_free_slots() {
+    let plan = plan(&observed(pool(3), nodes(1)));
+    let prefix = slots::prefix(&testing::key());
+    assert_eq!(plan.request, [format!("{prefix}0"), format!("{prefix}1")]);
+    assert!(fates(&plan).is_empty());
+}
+
+#[test]
+fn a_settled_pool_is_left_alone() {
+    let plan = plan(&observed(pool(3), nodes(3)));
+    assert!(fates(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
+    assert_eq!((plan.pool, plan.requeue_at), (PoolStep::Keep, None));
+}
+
+#[test]
+fn the_pool_is_held_before_nodes_are_made() {
+    let mut pool = pool(1);
+    pool.metadata.finalizers = None;
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Hold);
+}
+
+#[test]
+fn requests_in_flight_count_and_a_running_machine_registers() {
+    let prefix = slots::prefix(&testing::key());
+    let mut observed = observed(pool(3), nodes(1));
+    observed.supply.machines =
+        vec![machine(&format!("{prefix}0"), MachineState::Running), machine(&format!("{prefix}1"), SOON)];
+    let plan = plan(&observed);
+    assert!(plan.request.is_empty());
+    assert_eq!(plan.register.len(), 1);
+    assert_eq!(plan.register[0].metadata.name, Some(format!("{prefix}0")));
+    assert_eq!(plan.facts.unwrap().in_flight, 2);
+}
+
+#[test]
+fn a_request_whose_node_exists_is_fulfilled_and_does_not_count_twice() {
+    let mut observed = observed(pool(2), nodes(1));
+    observed.supply.machines = vec![machine("n-000", MachineState::Running)];
+    let plan = plan(&observed);
+    assert_eq!(plan.fulfilled, ["n-000"]);
+    assert!(plan.register.is_empty());
+    assert_eq!(plan.request.len(), 1);
+}
+
+#[test]
+fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
+    let prefix = slots::prefix(&testing::key());
+    let mut leaving = draining(0, 10);
+    leaving.metadata.name = Some(format!("{prefix}0"));
+    let mut observed = observed(pool(2), [deleted(leaving)]);
+    observed.supply.taken.insert(format!("{prefix}1"));
+    assert_eq!(plan(&observed).request, [format!("{prefix}2"), format!("{prefix}3")]);
+}
+
+#[test]
+fn the_provider_is_left_alone_while_it_backs_off() {
+    let mut observed = observed(pool(2), []);
+    let trouble = |second| Trouble {
+        reason: Reason::ProvisioningFailed,
+        message: "no machine".into(),
+        retry_at: at(second),
+    };
+    observed.supply.trouble = Some(trouble(130));
+    let waits = plan(&observed);
+    assert!(waits.request.is_empty());
+    assert_eq!(waits.requeue_at, Some(at(130)));
+    observed.supply.trouble = Some(trouble(100));
+    assert_eq!(plan(&observed).request.len(), 2);
+}
+
+#[test]
+fn requests_are_taken_back_before_nodes_go() {
+    let mut observed = observed(pool(2), nodes(2));
+    observed.supply.machines = vec![machine("a", MachineState::Running), machine("b", SOON)];
+    let plan = plan(&observed);
+    assert_eq!(plan.withdraw, ["a", "b"]);
+    assert!(fates(&plan).is_empty() && plan.register.is_empty());
+}
+
+#[test]
+fn the_request_that_would_take_longest_is_taken_back_first() {
+    let mut observed = observed(pool(3), nodes(2));
+    observed.supply.machines = vec![machine("b", SOON), machine("a", MachineState::Running)];
+    let plan = plan(&observed);
+    assert_eq!(plan.withdraw, ["b"]);
+    assert_eq!(plan.register.len(), 1);
+}
+
+#[test]
+fn the_nodes_the_autoscaler_named_go_and_no_other() {
+    let plan = plan(&observed(named_victims(2, &["n-001", "n-000"]), nodes(4)));
+    assert_eq!(with_fate(&plan, &Fate::Close), ["n-000", "n-001"]);
+    assert!(plan.undecided.is_empty());
+}
+
+#[test]
+fn names_are_not_taken_at_another_count() {
+    let mut pool = named_victims(2, &["n-000"]);
+    pool.spec.replicas = Some(3);
+    let mut nodes = nodes(4);
+    nodes[3].metadata.creation_timestamp = Some(Time(at(90)));
+    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-003"]);
+}
+
+#[test]
+fn at_most_the_excess_goes_however_many_are_named() {
+    let plan = plan(&observed(named_victims(3, &["n-002", "n-001", "gone"]), nodes(4)));
+    assert_eq!(with_fate(&plan, &Fate::Close), ["n-002"]);
+}
+
+#[test]
+fn a_node_that_got_the_name_after_the_decision_is_not_the_one_that_was_meant() {
+    let mut pool = named_victims(1, &["n-000"]);
+    decided_at(&mut pool, 40);
+    let mut nodes = nodes(2);
+    nodes[0].metadata.creation_timestamp = Some(Time(at(50)));
+    nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
+    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-001"]);
+}
+
+#[test]
+fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
+    let mut all = nodes(5);
+    set_ready(&mut all[1], "Unknown");
+    all[4].metadata.creation_timestamp = Some(Time(at(70)));
+    all[3].metadata.creation_timestamp = Some(Time(at(60)));
+    let mut observed = observed(pool(2), all);
+    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-001", "n-003", "n-004"]);
+    assert_eq!(pods_needed(&observed).len(), 5);
+    observed.pods =
+        (0..5).map(|i| (format!("n-{i:03}"), if i == 0 { vec![] } else { vec![pod("p")] })).collect();
+    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001", "n-004"]);
+    assert!(pods_needed(&observed).is_empty());
+}
+
+#[test]
+fn a_drain_is_called_off_when_the_node_is_wanted_again() {
+    let mut observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
+    observed.pods = (0..3).map(|i| (format!("n-{i:03}"), vec![pod("p")])).collect();
+    let plan = plan(&observed);
+    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-000", "n-001"]);
+    assert!(plan.request.is_empty());
+}
+
+#[test]
+fn the_drain_that_began_last_is_called_off_first() {
+    let plan = plan(&observed(pool(1), [draining(0, 10), draining(1, 20)]));
+    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-001"]);
+}
+
+#[test]
+fn a_deleted_node_is_drained_and_replaced() {
+    let plan = plan(&observed(pool(2), [deleted(node(0)), node(1)]));
+    assert_eq!(fates(&plan), [("n-000".to_owned(), Fate::Close)]);
+    assert_eq!(plan.request.len(), 1);
+}
+
+#[test]
+fn a_node_is_removed_once_its_pods_have_gone() {
+    let mut observed = observed(pool(1), [draining(0, 10), node(1)]);
+    assert_eq!(pods_needed(&observed), ["n-000"]);
+    observed.pods.insert("n-000".into(), vec![]);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove { delete_pods: vec![] })]);
+}
+
+#[test]
+fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
+    let mut foreign = deleted(draining(0, 10));
+    foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
+    let mut observed = observed(pool(0), [foreign]);
+    observed.pods.insert("n-000".into(), vec![]);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Wait)]);
+}
+
+#[test]
+fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
+    let mut pool = pool(0);
+    pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
+    let mut observed = observed(pool, [draining(0, 10)]);
+    observed.pods.insert("n-000".into(), vec![pod("p")]);
+    assert!(matches!(fates(&plan(&observed))[0].1, Fate::Drain { .. }));
+}
+
+#[test]
+fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_reported() {
+    let mut broken = node(1);
+    set_ready(&mut broken, "Unknown");
+    let mut observed = observed(pool(2), [starting(0), broken]);
+    observed.now = at(899);
+    let waits = plan(&observed);
+    assert_eq!((fates(&waits), waits.requeue_at), (vec![], Some(at(900))));
+    observed.now = at(900);
+    let acts = plan(&observed);
+    assert_eq!(fates(&acts), [("n-000".to_owned(), Fate::Replace)]);
+    assert_eq!(acts.request.len(), 1);
+    assert_eq!(acts.facts.unwrap().not_ready, 1);
+}
+
+#[test]
+fn a_node_that_somebody_else_made_is_adopted_and_never_timed_out() {
+    let mut stranger = starting(0);
+    stranger.metadata.finalizers = None;
+    stranger.metadata.annotations = None;
+    let mut observed = observed(pool(1), [stranger]);
+    observed.now = at(10_000);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Adopt)]);
+}
+
+#[test]
+fn the_first_time_a_node_is_ready_is_written_on_it_once() {
+    let mut fresh = starting(0);
+    set_ready(&mut fresh, "True");
+    assert_eq!(fates(&plan(&observed(pool(1), [fresh]))), [("n-000".to_owned(), Fate::MarkReady)]);
+}
+
+#[test]
+fn a_pool_being_deleted_drains_every_node_and_is_released_last() {
+    let mut pool = pool(3);
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    let mut busy = observed(pool.clone(), nodes(2));
+    busy.supply.machines = vec![machine("m", SOON)];
+    let plan_busy = plan(&busy);
+    assert_eq!(with_fate(&plan_busy, &Fate::Close).len(), 2);
+    assert_eq!((plan_busy.pool, plan_busy.withdraw.len()), (PoolStep::Keep, 1));
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Release);
+}
+
+#[test]
+fn a_paused_pool_stands_still_also_while_it_is_deleted() {
+    let mut pool = pool(5);
+    pool.spec.paused = true;
+    pool.metadata.deletion_timestamp = Some(Time(at(90)));
+    pool.metadata.finalizers = Some(vec![names::POOL_FINALIZER.into()]);
+    let plan = plan(&observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]));
+    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Wait)]);
+    assert!(plan.request.is_empty() && plan.requeue_at.is_none() && plan.pool == PoolStep::Keep);
+    let said = status::statements(&pool, &plan.facts.unwrap(), &Applied::default());
+    let reconciling = said.iter().find(|s| s.reason == Reason::Paused).unwrap();
+    assert!(reconciling.message.contains("the deletion of the pool waits"), "{}", reconciling.message);
+}
+
+#[test]
+fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
+    let mut observed = observed(pool(1), [node(0), deleted(node(1)), draining(2, 10)]);
+    observed.pool = None;
+    observed.supply.machines = vec![machine("m", SOON)];
+    let plan = plan(&observed);
+    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Close)]);
+    assert_eq!(plan.withdraw, ["m"]);
+    assert!(plan.facts.is_none());
+}
+
+#[test]
+fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
+    let mut pool = pool(2);
+    pool.spec.provider.simulated = None;
+    let plan = plan(&observed(pool, []));
+    assert!(plan.request.is_empty());
+    let facts = plan.facts.unwrap();
+    assert_eq!(facts.in_flight, 0);
+    assert!(facts.invalid.unwrap().contains("spec.provider"));
+}
+
+#[test]
+fn a_drain_mark_that_is_no_time_is_written_anew() {
+    let mut odd = node(0);
+    annotate(&mut odd, names::DRAIN_STARTED_ANNOTATION, "yesterday");
+    assert_eq!(fates(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), Fate::Close)]);
+}

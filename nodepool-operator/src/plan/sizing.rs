@@ -1,0 +1,122 @@
+//! How many nodes are missing or too many, and what is done about it: bring nodes back from a drain, ask the provider,
+//! take requests back, choose victims.
+//!
+//! The one rule that must hold in every case: nodes that stay, plus requests in flight, never exceed what is wanted
+//! because of what is decided here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use shared_crds::NodePool;
+
+use super::{
+    PoolKey, Supply,
+    membership::{Member, Readiness},
+    slots,
+    supply::{Machine, MachineState},
+    victims,
+};
+
+/// Most nodes whose pods are listed to choose victims among them: one request each, so a large pool goes without.
+const MAX_UNDECIDED: usize = 50;
+
+/// What to do about the number of nodes.
+#[derive(Debug, Default)]
+pub struct Sizing<'a> {
+    /// Drains to call off.
+    pub rescue: Vec<&'a Member>,
+    /// Nodes to send away.
+    pub victims: Vec<&'a Member>,
+    /// Machines to ask the provider for, by node name.
+    pub request: Vec<String>,
+    /// Requests to take back.
+    pub withdraw: Vec<String>,
+    /// Machines that run and want to register as Node.
+    pub register: Vec<String>,
+    /// Nodes among which victims were chosen without knowing their pods, where knowing would be cheap enough.
+    pub undecided: Vec<String>,
+    /// Requests that are in flight after this pass.
+    pub in_flight: usize,
+}
+
+/// What sizing looks at.
+pub struct Input<'a> {
+    /// The pool's key.
+    pub key: &'a PoolKey,
+    /// The pool.
+    pub pool: &'a NodePool,
+    /// Number of nodes wanted.
+    pub wanted: usize,
+    /// Every node of the pool.
+    pub members: &'a [Member],
+    /// Those of them that count.
+    pub staying: Vec<&'a Member>,
+    /// Pods by node, where they are known.
+    pub pods: &'a BTreeMap<String, Vec<Pod>>,
+    /// What the provider is doing.
+    pub supply: &'a Supply,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+/// Decides on the number of nodes.
+pub fn size(input: Input<'_>) -> Sizing<'_> {
+    let Input { key, pool, wanted, members, mut staying, pods, supply, now } = input;
+    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let mut machines: Vec<&Machine> =
+        supply.machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).collect();
+    let mut sizing = Sizing::default();
+
+    let excess = (staying.len() + machines.len()).saturating_sub(wanted);
+    let named: Vec<&Member> = victims::named(pool, &staying).into_iter().take(excess).collect();
+    let excess = excess - named.len();
+    sizing.withdraw = take_back(&mut machines, excess);
+    let excess = excess - sizing.withdraw.len();
+    let chosen: BTreeSet<&str> = named.iter().map(|member| member.name()).collect();
+    let rest: Vec<&Member> =
+        staying.iter().copied().filter(|member| !chosen.contains(member.name())).collect();
+    if (1..rest.len()).contains(&excess) && rest.len() <= MAX_UNDECIDED {
+        sizing.undecided =
+            rest.iter().map(|m| m.name().to_owned()).filter(|name| !pods.contains_key(name)).collect();
+    }
+    sizing.victims = named;
+    sizing.victims.extend(victims::in_order(rest, pods).into_iter().take(excess));
+    let leaving: BTreeSet<&str> = sizing.victims.iter().map(|victim| victim.name()).collect();
+    staying.retain(|member| !leaving.contains(member.name()));
+
+    let missing = wanted.saturating_sub(staying.len() + machines.len());
+    sizing.rescue = rescuable(members).into_iter().take(missing).collect();
+    let missing = missing - sizing.rescue.len();
+    if supply.may_ask(now) {
+        let mut occupied = existing;
+        occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
+        occupied.extend(supply.taken.iter().map(String::as_str));
+        sizing.request = slots::lowest_free(key, &occupied, missing);
+    }
+    sizing.register = machines
+        .iter()
+        .filter(|machine| matches!(machine.state, MachineState::Running))
+        .map(|machine| machine.name.clone())
+        .collect();
+    sizing.in_flight = machines.len() + sizing.request.len();
+    sizing
+}
+
+/// Takes up to `count` requests out of `machines`: those that would take longest first.
+fn take_back(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
+    machines.sort_by(|a, b| (a.state.ready_at(), &a.name).cmp(&(b.state.ready_at(), &b.name)));
+    let keep = machines.len().saturating_sub(count);
+    machines.split_off(keep).into_iter().map(|machine| machine.name.clone()).collect()
+}
+
+/// Nodes whose drain can be called off, best first: Ready ones, then those whose drain began last, because most of
+/// their pods are still there. A deleted Node cannot come back.
+fn rescuable(members: &[Member]) -> Vec<&Member> {
+    let mut nodes: Vec<&Member> =
+        members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting)).collect();
+    nodes.sort_by_key(|member| {
+        let started = member.leaving.and_then(|leaving| leaving.drain_started);
+        (member.readiness != Readiness::Ready, std::cmp::Reverse(started), member.name())
+    });
+    nodes
+}

@@ -1,0 +1,68 @@
+//! Names of nodes. A pool's nodes sit in numbered slots, and the lowest free slot is taken first.
+//!
+//! The names are a function of the pool and the number alone. A burst of creations that is repeated, because the
+//! operator was killed in the middle or reads an old cache, therefore asks for the same names again and meets
+//! `AlreadyExists` instead of making nodes too many.
+
+use std::collections::BTreeSet;
+
+use super::{PoolKey, hash};
+
+/// Longest node name: it is also the value of `kubernetes.io/hostname`, and label values end there.
+const MAX_NAME: usize = 63;
+/// Room for `-`, five characters of hash, `-`, and a slot number of up to six digits (`maxReplicas` ends at 100,000,
+/// and nodes on their way out keep their slots for a while).
+const SUFFIX: usize = 1 + 5 + 1 + 6;
+
+/// What every node name of the pool begins with, the last dash included. The hash tells pools of one name in two
+/// namespaces apart, because nodes have no namespace.
+pub fn prefix(key: &PoolKey) -> String {
+    let room = MAX_NAME - SUFFIX;
+    let stem = key.name.get(..room).unwrap_or(&key.name);
+    // A cut may leave `.` or `-` at the end, and no part of a DNS name may end in one.
+    let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    format!("{stem}-{}-", hash::short(&format!("{}/{}", key.namespace, key.name)))
+}
+
+/// The `count` lowest names of the pool that are not in `occupied`.
+pub fn lowest_free(key: &PoolKey, occupied: &BTreeSet<&str>, count: usize) -> Vec<String> {
+    let prefix = prefix(key);
+    (0_u64..)
+        .map(|slot| format!("{prefix}{slot}"))
+        .filter(|name| !occupied.contains(name.as_str()))
+        .take(count)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> PoolKey {
+        PoolKey { namespace: "default".into(), name: name.into() }
+    }
+
+    #[test]
+    fn the_lowest_free_slots_are_taken_first() {
+        let prefix = prefix(&key("web"));
+        let (zero, two) = (format!("{prefix}0"), format!("{prefix}2"));
+        let occupied = BTreeSet::from([zero.as_str(), two.as_str()]);
+        let names = lowest_free(&key("web"), &occupied, 3);
+        assert_eq!(names, [1, 3, 4].map(|n| format!("{prefix}{n}")));
+    }
+
+    #[test]
+    fn pools_of_one_name_in_two_namespaces_differ() {
+        let other = PoolKey { namespace: "other".into(), name: "web".into() };
+        assert_ne!(prefix(&key("web")), prefix(&other));
+    }
+
+    #[test]
+    fn a_long_pool_name_is_cut_to_a_legal_node_name() {
+        for name in ["a".repeat(63), format!("{}.-.{}", "a".repeat(48), "b".repeat(10))] {
+            let name = format!("{}999999", prefix(&key(&name)));
+            assert!(name.len() <= MAX_NAME, "{name}");
+            assert!(!name.contains(".-") && !name.contains("-."), "{name}");
+        }
+    }
+}

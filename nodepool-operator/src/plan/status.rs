@@ -1,0 +1,329 @@
+//! What the pool's owner is told: the `NodePool` operator's part of the status.
+//!
+//! Only counts and conditions are worked out here; who may write them, and how, is the write door's business.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use shared_crds::{
+    NodePool,
+    conditions::{ConditionType, Reason, Statement, set},
+    names,
+    v1alpha1::{NodePoolStatus, NodesSummary},
+};
+
+use super::{
+    Applied, Blocked, Fate, NodeStep, Observed, PodName,
+    membership::{Member, Readiness},
+    supply::Trouble,
+    template::{Blueprint, Invalid},
+};
+
+/// What a pass found and decided, as far as the status tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Nodes wanted; none while the pool is being deleted.
+    pub wanted: usize,
+    /// Nodes that are not on their way out.
+    pub staying: usize,
+    /// Of those: Ready.
+    pub ready: usize,
+    /// Of those: made from the current template.
+    pub up_to_date: usize,
+    /// Of those: not Ready yet.
+    pub starting: usize,
+    /// Of those: were Ready and are not now.
+    pub not_ready: usize,
+    /// Nodes on their way out.
+    pub leaving: usize,
+    /// Requests without a Node.
+    pub in_flight: usize,
+    /// The pool is being deleted.
+    pub deleting: bool,
+    /// Why the spec cannot be acted on.
+    pub invalid: Option<String>,
+    /// Why nodes are not being made.
+    pub trouble: Option<Trouble>,
+    /// A node and a pod on it that has outlived its grace period.
+    pub overdue: Option<(String, PodName)>,
+}
+
+/// The number of nodes `pool` should have now.
+pub fn wanted(pool: &NodePool) -> usize {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return 0;
+    }
+    usize::try_from(pool.spec.effective_replicas()).unwrap_or_default()
+}
+
+impl Facts {
+    /// Counts. `members` and `nodes` are the same nodes in the same order.
+    pub(super) fn gather(
+        observed: &Observed,
+        pool: &NodePool,
+        blueprint: &Result<Blueprint, Invalid>,
+        members: &[Member],
+        nodes: &[NodeStep],
+        in_flight: usize,
+    ) -> Self {
+        let staying =
+            || members.iter().zip(nodes).filter(|(_, step)| step.fate.stays()).map(|(member, _)| member);
+        let count = |readiness| staying().filter(|member| member.readiness == readiness).count();
+        let current = blueprint.as_ref().ok().map(|blueprint| &blueprint.hash);
+        Self {
+            wanted: wanted(pool),
+            staying: staying().count(),
+            ready: count(Readiness::Ready),
+            up_to_date: staying()
+                .filter(|m| current.is_some() && m.template_hash.as_ref() == current)
+                .count(),
+            starting: count(Readiness::Starting),
+            not_ready: count(Readiness::NotReady),
+            leaving: nodes.iter().filter(|step| !step.fate.stays()).count(),
+            in_flight,
+            deleting: pool.metadata.deletion_timestamp.is_some(),
+            invalid: blueprint.as_ref().err().map(ToString::to_string),
+            trouble: observed.supply.trouble.clone(),
+            overdue: nodes.iter().find_map(|step| match &step.fate {
+                Fate::Drain { overdue: Some(pod), .. } => {
+                    Some((step.node.metadata.name.clone().unwrap_or_default(), pod.clone()))
+                }
+                _ => None,
+            }),
+        }
+    }
+
+    /// The facts after `applied`, so that the next pass finds what this one reported.
+    #[must_use]
+    pub fn after(mut self, applied: &Applied, trouble: Option<Trouble>) -> Self {
+        let created = applied.created.len();
+        self.in_flight = self.in_flight.saturating_sub(created + applied.refused.len());
+        self.staying += created;
+        self.starting += created;
+        self.up_to_date += created;
+        self.leaving = self.leaving.saturating_sub(applied.removed.len());
+        self.trouble = trouble;
+        self
+    }
+
+    /// Whether there are exactly as many Ready nodes as wanted.
+    pub const fn settled(&self) -> bool {
+        self.ready == self.wanted && self.staying == self.wanted
+    }
+
+    fn counts(&self) -> String {
+        let mut text = format!("{} of {} nodes are ready", self.ready, self.wanted);
+        let parts = [
+            (self.in_flight, "requested"),
+            (self.starting, "starting"),
+            (self.not_ready, "not ready"),
+            (self.leaving, "draining"),
+        ];
+        for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            text.push_str(&format!(", {count} {what}"));
+        }
+        text
+    }
+}
+
+/// The counts, for everyone who reads the status. `observedGeneration` and the conditions depend on the object they
+/// are written to, and have functions of their own.
+pub fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
+    NodePoolStatus {
+        replicas: Some(number(facts.staying)),
+        ready_replicas: Some(number(facts.ready)),
+        up_to_date_replicas: Some(number(facts.up_to_date)),
+        unavailable_replicas: Some(number(facts.wanted.saturating_sub(facts.ready))),
+        selector: Some(names::node_selector(
+            pool.metadata.namespace.as_deref().unwrap_or_default(),
+            pool.metadata.name.as_deref().unwrap_or_default(),
+        )),
+        nodes: Some(NodesSummary {
+            provisioning: number(facts.in_flight),
+            starting: number(facts.starting),
+            ready: number(facts.ready),
+            not_ready: number(facts.not_ready),
+            draining: number(facts.leaving),
+        }),
+        observed_generation: None,
+        conditions: Vec::new(),
+        autoscaling: None,
+    }
+}
+
+/// The `observedGeneration` to write to `fresh`: it reaches the generation that was acted on when everything worked,
+/// and never goes back.
+pub fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
+    let before = fresh.status.as_ref().and_then(|status| status.observed_generation);
+    if applied.complete() { before.max(acted_on.metadata.generation) } else { before }
+}
+
+/// The operator's conditions, to be written to `fresh`.
+pub fn conditions(
+    fresh: &NodePool,
+    acted_on: &NodePool,
+    facts: &Facts,
+    applied: &Applied,
+    now: &Time,
+) -> Vec<Condition> {
+    let existing = fresh.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    statements(acted_on, facts, applied)
+        .iter()
+        .map(|statement| set(existing, statement, acted_on.metadata.generation, now))
+        .collect()
+}
+
+/// `1 node`, `2 nodes`.
+fn nodes(count: usize) -> String {
+    format!("{count} node{}", if count == 1 { "" } else { "s" })
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Every condition the operator owns.
+pub fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
+    vec![
+        ready(pool, facts),
+        reconciling(pool, facts, applied),
+        stalled(facts),
+        nodes_ready(facts),
+        provisioning_healthy(facts),
+        replicas_clamped(pool),
+    ]
+}
+
+fn ready(pool: &NodePool, facts: &Facts) -> Statement {
+    let say = |status: bool, reason, message| Statement::new(ConditionType::Ready, status, reason, message);
+    if facts.deleting {
+        say(
+            false,
+            Reason::Deleting,
+            format!("the pool is being deleted, {} left", nodes(facts.leaving + facts.staying)),
+        )
+    } else if let Some(invalid) = &facts.invalid {
+        say(false, Reason::InvalidSpec, invalid.clone())
+    } else if facts.settled() {
+        say(true, Reason::AllNodesReady, format!("{} of {} nodes are ready", facts.ready, facts.wanted))
+    } else if pool.spec.paused {
+        say(false, Reason::Paused, format!("{}; spec.paused is set", facts.counts()))
+    } else {
+        say(false, why_not_ready(facts), facts.counts())
+    }
+}
+
+fn why_not_ready(facts: &Facts) -> Reason {
+    match &facts.trouble {
+        Some(trouble) if facts.staying < facts.wanted => trouble.reason,
+        _ if facts.staying < facts.wanted || facts.starting > 0 => Reason::Provisioning,
+        _ if facts.not_ready > 0 => Reason::NodesNotReady,
+        _ => Reason::Draining,
+    }
+}
+
+fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
+    let say =
+        |status: bool, reason, message| Statement::new(ConditionType::Reconciling, status, reason, message);
+    if pool.spec.paused {
+        let mut message = "spec.paused is set".to_owned();
+        if facts.deleting {
+            message.push_str("; the deletion of the pool waits");
+        }
+        if facts.leaving > 0 {
+            message.push_str(&format!("; {} waiting to be drained", nodes(facts.leaving)));
+        }
+        return say(false, Reason::Paused, message);
+    }
+    if let Some(blocked) = applied.blocked.iter().min() {
+        let Blocked { node, pod, message } = blocked;
+        let more = match applied.blocked.len() {
+            1 => String::new(),
+            2 => " (and 1 more pod)".to_owned(),
+            count => format!(" (and {} more pods)", count - 1),
+        };
+        return say(true, Reason::DrainBlocked, format!("node {node} waits for pod {pod}{more}: {message}"));
+    }
+    if facts.deleting {
+        return say(true, Reason::Deleting, waiting(facts));
+    }
+    if facts.leaving > 0 {
+        return say(true, Reason::Draining, waiting(facts));
+    }
+    if let Some((reason, message)) = stalled_reason(facts) {
+        return say(false, reason, message);
+    }
+    if facts.staying != facts.wanted || facts.starting + facts.in_flight > 0 {
+        return say(true, Reason::Provisioning, facts.counts());
+    }
+    say(false, Reason::Settled, "there is nothing to do".to_owned())
+}
+
+fn waiting(facts: &Facts) -> String {
+    match &facts.overdue {
+        Some((node, pod)) => format!("{}; node {node} waits for pod {pod} to end", facts.counts()),
+        None => facts.counts(),
+    }
+}
+
+/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done.
+fn stalled_reason(facts: &Facts) -> Option<(Reason, String)> {
+    if let Some(invalid) = facts.invalid.as_ref().filter(|_| !facts.deleting) {
+        return Some((Reason::InvalidSpec, invalid.clone()));
+    }
+    let busy = facts.in_flight + facts.starting + facts.leaving > 0;
+    facts
+        .trouble
+        .as_ref()
+        .filter(|trouble| trouble.reason == Reason::QuotaExceeded && facts.staying < facts.wanted && !busy)
+        .map(|trouble| (trouble.reason, trouble.message.clone()))
+}
+
+fn stalled(facts: &Facts) -> Statement {
+    match stalled_reason(facts) {
+        Some((reason, message)) => Statement::new(ConditionType::Stalled, true, reason, message),
+        None => Statement::new(ConditionType::Stalled, false, Reason::Settled, "nothing stands in the way"),
+    }
+}
+
+fn nodes_ready(facts: &Facts) -> Statement {
+    if facts.settled() {
+        let message = format!("{} of {} nodes are ready", facts.ready, facts.wanted);
+        return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, message);
+    }
+    let reason = if facts.not_ready > 0 { Reason::NodesNotReady } else { why_not_ready(facts) };
+    Statement::new(ConditionType::NodesReady, false, reason, facts.counts())
+}
+
+fn provisioning_healthy(facts: &Facts) -> Statement {
+    let say = |status: bool, reason, message: &str| {
+        Statement::new(ConditionType::ProvisioningHealthy, status, reason, message)
+    };
+    match &facts.trouble {
+        Some(trouble) => say(false, trouble.reason, &trouble.message),
+        None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is making nodes"),
+        None => say(true, Reason::Provisioned, "the provider owes no node"),
+    }
+}
+
+fn replicas_clamped(pool: &NodePool) -> Statement {
+    let say = |status: bool, reason, message| {
+        Statement::new(ConditionType::ReplicasClamped, status, reason, message)
+    };
+    let (min, max) = (pool.spec.min_replicas, pool.spec.max_replicas);
+    let runs = nodes(usize::try_from(pool.spec.effective_replicas()).unwrap_or_default());
+    match pool.spec.replicas {
+        None => say(false, Reason::ReplicasUnset, format!("replicas is not set, so the pool runs {runs}")),
+        Some(asked) if asked > max => say(
+            true,
+            Reason::AboveMaxReplicas,
+            format!("replicas is {asked} and maxReplicas is {max}, so the pool runs {runs}"),
+        ),
+        Some(asked) if asked < min => say(
+            true,
+            Reason::BelowMinReplicas,
+            format!("replicas is {asked} and minReplicas is {min}, so the pool runs {runs}"),
+        ),
+        Some(asked) => {
+            say(false, Reason::WithinBounds, format!("replicas is {asked}, within {min} to {max}"))
+        }
+    }
+}

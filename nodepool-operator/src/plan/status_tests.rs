@@ -1,0 +1,237 @@
+//! What the status and the events say, case by case.
+
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
+use shared_crds::{
+    NodePool,
+    conditions::{ConditionType, Reason},
+    ownership::{Owner, conditions},
+    v1alpha1::NodePoolStatus,
+};
+
+use super::{
+    events::{Kind, notes},
+    supply::{Machine, MachineState, Trouble},
+    testing::{annotate, at, deleted, draining, node, observed, pool, set_ready, starting},
+    *,
+};
+
+fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {
+    let mut observed = observed(pool.clone(), nodes);
+    observed.supply = supply;
+    plan(&observed).facts.unwrap()
+}
+
+/// `(type, status, reason)` of every condition.
+fn said(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
+    status::statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
+}
+
+fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) -> (Option<bool>, Reason) {
+    said(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
+}
+
+fn trouble(reason: Reason) -> Trouble {
+    Trouble { reason, message: "no more machines".into(), retry_at: at(500) }
+}
+
+fn blocked(pod: &str) -> Blocked {
+    Blocked {
+        node: "n-000".into(),
+        pod: PodName { namespace: "default".into(), name: pod.into() },
+        message: "budget".into(),
+    }
+}
+
+#[test]
+fn every_condition_the_operator_owns_is_always_said_once() {
+    let pool = pool(1);
+    let types: Vec<_> = said(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
+        .iter()
+        .map(|s| s.0)
+        .collect();
+    assert_eq!(types, conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_three_standard_conditions_tell_the_story() {
+    use Reason::{AllNodesReady, Draining, NodesNotReady, Provisioning, QuotaExceeded, Settled};
+    let machine = Machine { name: "m".into(), state: MachineState::Running };
+    let mut broken = node(1);
+    set_ready(&mut broken, "False");
+    let in_flight = Supply { machines: vec![machine], ..Supply::default() };
+    let no_quota = Supply { trouble: Some(trouble(QuotaExceeded)), ..Supply::default() };
+    let (yes, no) = (Some(true), Some(false));
+    for (case, nodes, supply, ready, reconciling, stalled) in [
+        (
+            "all is well",
+            vec![node(0), node(1)],
+            Supply::default(),
+            (yes, AllNodesReady),
+            (no, Settled),
+            (no, Settled),
+        ),
+        (
+            "one is on its way",
+            vec![node(0)],
+            in_flight,
+            (no, Provisioning),
+            (yes, Provisioning),
+            (no, Settled),
+        ),
+        (
+            "one starts",
+            vec![node(0), starting(1)],
+            Supply::default(),
+            (no, Provisioning),
+            (yes, Provisioning),
+            (no, Settled),
+        ),
+        (
+            "one broke",
+            vec![node(0), broken],
+            Supply::default(),
+            (no, NodesNotReady),
+            (no, Settled),
+            (no, Settled),
+        ),
+        (
+            "one leaves",
+            vec![node(0), node(1), draining(2, 5)],
+            Supply::default(),
+            (yes, AllNodesReady),
+            (yes, Draining),
+            (no, Settled),
+        ),
+        (
+            "the quota is used up",
+            vec![node(0)],
+            no_quota,
+            (no, QuotaExceeded),
+            (no, QuotaExceeded),
+            (yes, QuotaExceeded),
+        ),
+    ] {
+        let pool = pool(2);
+        let facts = facts(&pool, nodes, supply);
+        let say = |type_| one(&pool, &facts, &Applied::default(), type_);
+        assert_eq!(say(ConditionType::Ready), ready, "{case}");
+        assert_eq!(say(ConditionType::Reconciling), reconciling, "{case}");
+        assert_eq!(say(ConditionType::Stalled), stalled, "{case}");
+    }
+}
+
+#[test]
+fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
+    let pool = pool(0);
+    let facts = facts(&pool, vec![draining(0, 5)], Supply::default());
+    let applied = Applied { blocked: vec![blocked("b"), blocked("a")], ..Applied::default() };
+    let statement = status::statements(&pool, &facts, &applied)
+        .into_iter()
+        .find(|s| s.reason == Reason::DrainBlocked)
+        .unwrap();
+    assert_eq!(statement.type_, ConditionType::Reconciling);
+    assert_eq!(statement.message, "node n-000 waits for pod default/a (and 1 more pod): budget");
+}
+
+#[test]
+fn replicas_outside_the_bounds_are_told_with_the_number_used() {
+    let mut pool = pool(5);
+    for (asked, min, max, expected) in [
+        (Some(5), 0, 3, (Some(true), Reason::AboveMaxReplicas)),
+        (Some(5), 7, 9, (Some(true), Reason::BelowMinReplicas)),
+        (Some(5), 0, 9, (Some(false), Reason::WithinBounds)),
+        (None, 2, 9, (Some(false), Reason::ReplicasUnset)),
+    ] {
+        (pool.spec.replicas, pool.spec.min_replicas, pool.spec.max_replicas) = (asked, min, max);
+        let facts = facts(&pool, vec![], Supply::default());
+        assert_eq!(one(&pool, &facts, &Applied::default(), ConditionType::ReplicasClamped), expected);
+    }
+}
+
+#[test]
+fn counts_are_those_of_nodes_that_stay() {
+    let mut outdated = node(1);
+    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
+    let pool = pool(3);
+    let facts = facts(
+        &pool,
+        vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))],
+        Supply::default(),
+    );
+    let fields = status::fields(&pool, &facts);
+    assert_eq!((fields.replicas, fields.ready_replicas), (Some(3), Some(2)));
+    assert_eq!((fields.up_to_date_replicas, fields.unavailable_replicas), (Some(2), Some(1)));
+    let nodes = fields.nodes.unwrap();
+    assert_eq!((nodes.starting, nodes.ready, nodes.draining), (1, 2, 2));
+    assert_eq!(
+        fields.selector.as_deref(),
+        Some("tandem.dev/nodepool=web,tandem.dev/nodepool-namespace=default")
+    );
+}
+
+#[test]
+fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back() {
+    let generation = |before: Option<i64>, acted_on: i64, applied: &Applied| {
+        let mut fresh = pool(0);
+        fresh.status = Some(NodePoolStatus { observed_generation: before, ..NodePoolStatus::default() });
+        let mut pool = pool(0);
+        pool.metadata.generation = Some(acted_on);
+        status::observed_generation(&fresh, &pool, applied)
+    };
+    let failed = Applied { extent: Extent::Failed, ..Applied::default() };
+    let conflict = Applied { extent: Extent::Conflict, ..Applied::default() };
+    assert_eq!(generation(None, 3, &Applied::default()), Some(3));
+    assert_eq!(generation(Some(2), 3, &failed), Some(2));
+    assert_eq!(generation(None, 3, &conflict), None);
+    assert_eq!(generation(Some(5), 3, &Applied::default()), Some(5));
+}
+
+#[test]
+fn a_second_pass_over_the_same_world_says_the_very_same() {
+    let mut pool = pool(1);
+    let facts = facts(&pool, vec![node(0)], Supply::default());
+    let first = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
+    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..status::fields(&pool, &facts) });
+    let second = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
+    assert_eq!(second, first);
+}
+
+#[test]
+fn what_was_done_is_in_the_status_of_the_same_pass() {
+    let pool = pool(2);
+    let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
+    let supply = Supply { machines: vec![machine("a"), machine("b")], ..Supply::default() };
+    let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
+    let facts = facts(&pool, vec![], supply).after(&applied, None);
+    assert_eq!((facts.staying, facts.starting, facts.in_flight), (2, 2, 0));
+}
+
+#[test]
+fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
+    let applied = Applied {
+        created: (0..9).map(|n| format!("n-{n}")).collect(),
+        removed: vec!["n-0".into()],
+        blocked: vec![blocked("a")],
+        ..Applied::default()
+    };
+    let mut pool = pool(1);
+    let told = notes(&pool, &applied, Some(&trouble(Reason::ProvisioningFailed)));
+    let kinds: Vec<_> = told.iter().map(|note| note.kind).collect();
+    assert_eq!(kinds, [Kind::ScaledUp, Kind::NodeRemoved, Kind::ProvisioningFailed, Kind::DrainBlocked]);
+    assert!(told[0].text.starts_with("created 9 nodes: n-0, ") && told[0].text.ends_with(", …"));
+    assert_eq!(told[1].text, "removed 1 node: n-0");
+    let known = Condition {
+        type_: "Reconciling".into(),
+        status: "True".into(),
+        reason: "DrainBlocked".into(),
+        message: String::new(),
+        observed_generation: None,
+        last_transition_time: Time(at(0)),
+    };
+    pool.status = Some(NodePoolStatus { conditions: vec![known], ..NodePoolStatus::default() });
+    assert!(notes(&pool, &applied, None).iter().all(|note| note.kind != Kind::DrainBlocked));
+    assert!(notes(&pool, &Applied::default(), None).is_empty());
+}

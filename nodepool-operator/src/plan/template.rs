@@ -1,0 +1,245 @@
+//! From a pool to the Node object that one of its machines registers as.
+//!
+//! A pool that cannot be turned into nodes is refused here, with words for its owner.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::{
+    api::core::v1::{Node, NodeSpec, NodeStatus, Taint},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use shared_crds::{
+    NodePool, names,
+    v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec},
+};
+
+use super::{
+    PoolKey, hash,
+    quantity::{self, NotAQuantity},
+};
+
+/// Label and annotation that kwok knows its nodes by: <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
+const KWOK_NODE: &str = "kwok.x-k8s.io/node";
+/// Longest value of a label, and so the longest pool name that a node can carry.
+const MAX_LABEL_VALUE: usize = 63;
+
+/// Why a pool's spec cannot be acted on. The text is for the pool's owner.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The name does not fit in a label.
+    #[error("the pool's name has {0} characters, and nodes carry it in a label, which holds 63")]
+    NameTooLong(usize),
+    /// No provider this version knows.
+    #[error("spec.provider names no provider that this version knows (simulated)")]
+    NoProvider,
+    /// Text that is no quantity.
+    #[error("spec.template.spec.{list}.{resource}: {source}")]
+    Quantity {
+        /// `capacity` or `reserved`.
+        list: &'static str,
+        /// Name of the resource.
+        resource: String,
+        /// What is wrong with it.
+        source: NotAQuantity,
+    },
+    /// More reserved than there is.
+    #[error("spec.template.spec.reserved.{0} is more than the capacity of a node")]
+    ReservedExceedsCapacity(String),
+    /// The template cannot be written as JSON, so it has no hash.
+    #[error("spec.template cannot be written as JSON")]
+    Encoding,
+}
+
+/// What every node of the pool looks like.
+#[derive(Clone, Debug)]
+pub struct Blueprint {
+    /// Tells nodes made from this template from those made from an earlier one.
+    pub hash: String,
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    taints: Vec<Taint>,
+    capacity: BTreeMap<String, Quantity>,
+    allocatable: BTreeMap<String, Quantity>,
+}
+
+impl Blueprint {
+    /// Works out the nodes of `pool`.
+    pub fn of(key: &PoolKey, pool: &NodePool) -> Result<Self, Invalid> {
+        let longest = key.name.len().max(key.namespace.len());
+        if longest > MAX_LABEL_VALUE {
+            return Err(Invalid::NameTooLong(longest));
+        }
+        if pool.spec.provider.simulated.is_none() {
+            return Err(Invalid::NoProvider);
+        }
+        let template = &pool.spec.template;
+        let hash = template_hash(template).ok_or(Invalid::Encoding)?;
+        let capacity = capacity(&template.spec);
+        let metadata = template.metadata.clone().unwrap_or_default();
+
+        // The template may say another system or architecture, but not another pool.
+        let mut labels = BTreeMap::from(
+            [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")]
+                .map(|(k, v)| (k.to_owned(), v.to_owned())),
+        );
+        labels.extend(metadata.labels);
+        labels.insert(KWOK_NODE.to_owned(), "fake".to_owned());
+        labels.insert(names::NODEPOOL_LABEL.to_owned(), key.name.clone());
+        labels.insert(names::NODEPOOL_NAMESPACE_LABEL.to_owned(), key.namespace.clone());
+
+        let mut annotations = metadata.annotations;
+        annotations.insert(KWOK_NODE.to_owned(), "fake".to_owned());
+        annotations.insert(names::TEMPLATE_HASH_ANNOTATION.to_owned(), hash.clone());
+
+        Ok(Self {
+            hash,
+            labels,
+            annotations,
+            taints: taints(&template.spec),
+            allocatable: allocatable(&capacity, &template.spec.reserved)?,
+            capacity,
+        })
+    }
+
+    /// The Node object called `name`. It has no owner reference: nodes outlive a pool that is forced away, and the
+    /// garbage collector must not take machines with pods on them.
+    pub fn node(&self, name: &str) -> Node {
+        let mut labels = self.labels.clone();
+        labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
+        Node {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(labels),
+                annotations: Some(self.annotations.clone()),
+                finalizers: Some(vec![names::NODE_FINALIZER.to_owned()]),
+                ..ObjectMeta::default()
+            },
+            spec: Some(NodeSpec {
+                provider_id: Some(format!("kwok://{name}")),
+                taints: (!self.taints.is_empty()).then(|| self.taints.clone()),
+                ..NodeSpec::default()
+            }),
+            status: Some(NodeStatus {
+                capacity: Some(self.capacity.clone()),
+                allocatable: Some(self.allocatable.clone()),
+                ..NodeStatus::default()
+            }),
+        }
+    }
+}
+
+/// Hash of the template as canonical JSON: maps are sorted, absent fields are left out, so a new optional field of a
+/// later version does not make every node look out of date.
+fn template_hash(template: &NodeTemplate) -> Option<String> {
+    serde_json::to_vec(template).ok().map(|json| format!("{:016x}", hash::fnv1a(&json)))
+}
+
+/// The API server takes one taint per key and effect; the lasting one wins over a startup taint.
+fn taints(spec: &NodeTemplateSpec) -> Vec<Taint> {
+    let mut seen = BTreeSet::new();
+    spec.taints
+        .iter()
+        .chain(&spec.startup_taints)
+        .filter(|taint| seen.insert((taint.key.as_str(), taint.effect)))
+        .map(Taint::from)
+        .collect()
+}
+
+fn capacity(spec: &NodeTemplateSpec) -> BTreeMap<String, Quantity> {
+    let mut capacity = spec.capacity.clone();
+    capacity.entry("pods".to_owned()).or_insert_with(|| Quantity(ASSUMED_POD_CAPACITY.to_string()));
+    capacity
+}
+
+fn allocatable(
+    capacity: &BTreeMap<String, Quantity>,
+    reserved: &BTreeMap<String, Quantity>,
+) -> Result<BTreeMap<String, Quantity>, Invalid> {
+    let mut allocatable = capacity.clone();
+    for (resource, whole) in capacity {
+        quantity::check(whole).map_err(|source| Invalid::Quantity {
+            list: "capacity",
+            resource: resource.clone(),
+            source,
+        })?;
+    }
+    for (resource, part) in reserved {
+        let whole =
+            capacity.get(resource).ok_or_else(|| Invalid::ReservedExceedsCapacity(resource.clone()))?;
+        let rest = quantity::subtract(whole, part)
+            .map_err(|source| Invalid::Quantity { list: "reserved", resource: resource.clone(), source })?
+            .ok_or_else(|| Invalid::ReservedExceedsCapacity(resource.clone()))?;
+        allocatable.insert(resource.clone(), rest);
+    }
+    Ok(allocatable)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared_crds::v1alpha1::{NodeTaint, TaintEffect};
+
+    use super::*;
+    use crate::plan::testing::{self, key};
+
+    #[test]
+    fn a_node_carries_its_pool_the_template_and_what_kwok_needs() {
+        let mut pool = testing::pool(3);
+        pool.spec.template = serde_json::from_value(serde_json::json!({
+            "metadata": { "labels": { "tier": "gpu", "kubernetes.io/arch": "arm64" }, "annotations": { "note": "x" } },
+            "spec": {
+                "taints": [{ "key": "dedicated", "value": "gpu", "effect": "NoSchedule" }],
+                "startupTaints": [{ "key": "agent", "effect": "NoExecute" }],
+                "capacity": { "cpu": "4", "memory": "16Gi" },
+                "reserved": { "cpu": "80m", "memory": "1Gi" },
+            },
+        }))
+        .unwrap();
+        let blueprint = Blueprint::of(&key(), &pool).unwrap();
+        insta::assert_yaml_snapshot!(blueprint.node("web-abcde-0"));
+    }
+
+    #[test]
+    fn a_taint_that_is_also_a_startup_taint_appears_once() {
+        let taint = |value: &str| NodeTaint {
+            key: "k".into(),
+            value: Some(value.into()),
+            effect: TaintEffect::NoSchedule,
+        };
+        let mut pool = testing::pool(1);
+        pool.spec.template.spec.taints = vec![taint("lasting")];
+        pool.spec.template.spec.startup_taints = vec![taint("startup")];
+        let node = Blueprint::of(&key(), &pool).unwrap().node("n");
+        let taints = node.spec.unwrap().taints.unwrap();
+        assert_eq!(taints.iter().map(|t| t.value.as_deref()).collect::<Vec<_>>(), [Some("lasting")]);
+    }
+
+    #[test]
+    fn a_template_that_changes_changes_the_hash_and_one_that_does_not_keeps_it() {
+        let pool = testing::pool(1);
+        let mut other = pool.clone();
+        other.spec.max_replicas += 1;
+        let hash = |pool: &NodePool| Blueprint::of(&key(), pool).unwrap().hash;
+        assert_eq!(hash(&pool), hash(&other));
+        other.spec.template.spec.capacity.insert("cpu".into(), Quantity("8".into()));
+        assert_ne!(hash(&pool), hash(&other));
+    }
+
+    #[test]
+    fn a_pool_that_cannot_become_nodes_is_refused_in_words() {
+        let refused = |change: fn(&mut NodePool)| {
+            let mut pool = testing::pool(1);
+            change(&mut pool);
+            Blueprint::of(&key(), &pool).unwrap_err().to_string()
+        };
+        assert!(refused(|p| p.spec.provider.simulated = None).contains("spec.provider"));
+        let reserved = |amount: &str| {
+            let mut pool = testing::pool(1);
+            pool.spec.template.spec.reserved.insert("cpu".into(), Quantity(amount.into()));
+            Blueprint::of(&key(), &pool).unwrap_err().to_string()
+        };
+        assert!(reserved("99").contains("reserved.cpu is more than"));
+        assert!(reserved("1Zi").contains("reserved.cpu: `1Zi` is not a quantity"));
+        let long = PoolKey { namespace: "default".into(), name: "a".repeat(64) };
+        assert_eq!(Blueprint::of(&long, &testing::pool(1)).unwrap_err(), Invalid::NameTooLong(64));
+    }
+}

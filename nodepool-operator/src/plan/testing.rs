@@ -1,0 +1,146 @@
+//! Objects for the planner's tests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::{Node, NodeCondition, NodeStatus, Pod},
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    },
+    jiff::Timestamp,
+};
+use shared_crds::{
+    NodePool, names,
+    v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider},
+};
+
+use super::{Fate, Observed, Plan, PoolKey, Supply, template::Blueprint};
+
+pub(crate) fn key() -> PoolKey {
+    PoolKey { namespace: "default".into(), name: "web".into() }
+}
+
+pub(crate) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A pool that already holds its finalizer.
+pub(crate) fn pool(replicas: i32) -> NodePool {
+    let quantity = |text: &str| Quantity(text.into());
+    NodePool {
+        metadata: ObjectMeta {
+            name: Some(key().name),
+            namespace: Some(key().namespace),
+            uid: Some("pool-uid".into()),
+            generation: Some(1),
+            finalizers: Some(vec![names::POOL_FINALIZER.into()]),
+            ..ObjectMeta::default()
+        },
+        spec: NodePoolSpec {
+            replicas: Some(replicas),
+            min_replicas: 0,
+            max_replicas: 1000,
+            template: NodeTemplate {
+                metadata: None,
+                spec: NodeTemplateSpec {
+                    capacity: BTreeMap::from([
+                        ("cpu".into(), quantity("4")),
+                        ("memory".into(), quantity("16Gi")),
+                    ]),
+                    ..NodeTemplateSpec::default()
+                },
+            },
+            provider: ProviderSpec { simulated: Some(SimulatedProvider::default()) },
+            provisioning_timeout_seconds: 900,
+            ..NodePoolSpec::default()
+        },
+        status: None,
+    }
+}
+
+/// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and marked so.
+pub(crate) fn node(index: usize) -> Node {
+    let name = format!("n-{index:03}");
+    let mut node = Blueprint::of(&key(), &pool(1)).unwrap().node(&name);
+    node.metadata.uid = Some(format!("uid-{name}"));
+    node.metadata.creation_timestamp = Some(Time(at(0)));
+    annotate(&mut node, names::READY_TIME_ANNOTATION, "1970-01-01T00:00:05Z");
+    set_ready(&mut node, "True");
+    node
+}
+
+/// A node that has not been Ready yet.
+pub(crate) fn starting(index: usize) -> Node {
+    let mut node = node(index);
+    node.metadata.annotations.as_mut().unwrap().remove(names::READY_TIME_ANNOTATION);
+    set_ready(&mut node, "False");
+    node
+}
+
+/// A node whose drain began at second `since`.
+pub(crate) fn draining(index: usize, since: i64) -> Node {
+    let mut node = node(index);
+    annotate(&mut node, names::DRAIN_STARTED_ANNOTATION, &at(since).to_string());
+    node.spec.as_mut().unwrap().unschedulable = Some(true);
+    node
+}
+
+/// A node that somebody deleted at second 50.
+pub(crate) fn deleted(mut node: Node) -> Node {
+    node.metadata.deletion_timestamp = Some(Time(at(50)));
+    node
+}
+
+pub(crate) fn annotate(node: &mut Node, key: &str, value: &str) {
+    node.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+}
+
+pub(crate) fn set_ready(node: &mut Node, status: &str) {
+    let ready = NodeCondition { type_: "Ready".into(), status: status.into(), ..NodeCondition::default() };
+    node.status.get_or_insert_with(NodeStatus::default).conditions = Some(vec![ready]);
+}
+
+pub(crate) fn pod(name: &str) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name.into()),
+            namespace: Some("default".into()),
+            uid: Some(format!("uid-{name}")),
+            ..ObjectMeta::default()
+        },
+        ..Pod::default()
+    }
+}
+
+pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
+    let mut pod = pod(name);
+    pod.metadata.owner_references =
+        Some(vec![OwnerReference { kind: kind.into(), controller: Some(true), ..OwnerReference::default() }]);
+    pod
+}
+
+pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
+    Observed {
+        key: key(),
+        pool: Some(Arc::new(pool)),
+        nodes: nodes.into_iter().map(Arc::new).collect(),
+        pods: BTreeMap::new(),
+        supply: Supply::default(),
+        now: at(100),
+    }
+}
+
+/// The fates as `(name, fate)`, without `Keep`.
+pub(crate) fn fates(plan: &Plan) -> Vec<(String, Fate)> {
+    plan.nodes
+        .iter()
+        .filter(|step| step.fate != Fate::Keep)
+        .map(|step| (step.node.metadata.name.clone().unwrap(), step.fate.clone()))
+        .collect()
+}
+
+/// The names of the nodes with fate `fate`.
+pub(crate) fn with_fate(plan: &Plan, fate: &Fate) -> Vec<String> {
+    fates(plan).into_iter().filter(|(_, other)| other == fate).map(|(name, _)| name).collect()
+}

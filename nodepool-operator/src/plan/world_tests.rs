@@ -1,0 +1,339 @@
+//! Invariants over random histories: the plan is carried out, wholly or in part, on a small world of nodes, machines
+//! and pods, which people and crashes disturb meanwhile.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use json_patch::{Patch, PatchOperation};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::Timestamp,
+};
+use proptest::{collection::vec, prelude::*};
+use serde_json::Value;
+use shared_crds::{NodePool, names};
+
+use super::{
+    supply::{Machine, MachineState},
+    testing::{at, key, pod, pool, set_ready},
+    *,
+};
+
+/// How long a machine takes, in seconds.
+const DELAY: i64 = 3;
+
+/// The part of a cluster that matters here.
+struct World {
+    pool: NodePool,
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<String, Vec<Pod>>,
+    machines: BTreeMap<String, Timestamp>,
+    budget_blocks: bool,
+    second: i64,
+    uids: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            pool: pool(0),
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            budget_blocks: false,
+            second: 1000,
+            uids: 0,
+        }
+    }
+
+    fn observe(&self) -> Observed {
+        let now = at(self.second);
+        let machine = |(name, due): (&String, &Timestamp)| Machine {
+            name: name.clone(),
+            state: if *due <= now {
+                MachineState::Running
+            } else {
+                MachineState::Starting { until: Some(*due) }
+            },
+        };
+        let mut observed = Observed {
+            key: key(),
+            pool: Some(Arc::new(self.pool.clone())),
+            nodes: self.nodes.values().cloned().map(Arc::new).collect(),
+            pods: BTreeMap::new(),
+            supply: Supply { machines: self.machines.iter().map(machine).collect(), ..Supply::default() },
+            now,
+        };
+        observed.pods = pods_needed(&observed)
+            .into_iter()
+            .map(|node| (node.clone(), self.pods.get(&node).cloned().unwrap_or_default()))
+            .collect();
+        observed
+    }
+
+    fn staying(&self) -> usize {
+        let now = at(self.second);
+        self.nodes.values().filter(|node| Member::read(&Arc::new((*node).clone()), now).stays()).count()
+    }
+
+    fn promised(&self) -> usize {
+        self.staying() + self.machines.keys().filter(|name| !self.nodes.contains_key(*name)).count()
+    }
+
+    /// Carries out the first `budget` writes of `plan`, as an operator does that is killed after them.
+    fn apply(&mut self, plan: &Plan, mut budget: usize) {
+        for name in plan.withdraw.iter().chain(&plan.fulfilled) {
+            self.machines.remove(name);
+        }
+        for name in &plan.request {
+            self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
+        }
+        let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
+        for step in departures.into_iter().chain(others) {
+            if budget == 0 {
+                return;
+            }
+            budget -= usize::from(step.fate != Fate::Keep);
+            self.carry_out(step);
+        }
+        for node in plan.register.iter().take(budget) {
+            self.create(node.clone());
+        }
+    }
+
+    fn create(&mut self, mut node: Node) {
+        let name = node.metadata.name.clone().unwrap();
+        if self.nodes.contains_key(&name) {
+            return;
+        }
+        self.uids += 1;
+        node.metadata.uid = Some(format!("uid-{}", self.uids));
+        node.metadata.creation_timestamp = Some(Time(at(self.second)));
+        self.pods.insert(name.clone(), vec![pod(&format!("pod-{}", self.uids))]);
+        self.nodes.insert(name, node);
+    }
+
+    fn carry_out(&mut self, step: &NodeStep) {
+        let now = at(self.second);
+        let name = step.node.metadata.name.clone().unwrap();
+        match &step.fate {
+            Fate::Keep | Fate::Wait => {}
+            Fate::Adopt => self.patch(&name, &patches::hold_node(&step.node)),
+            Fate::MarkReady => self.patch(&name, &patches::mark_ready(&step.node, now)),
+            Fate::Rescue => self.patch(&name, &patches::rescue(&step.node)),
+            Fate::Close => self.patch(&name, &patches::close(&step.node, now)),
+            Fate::Drain { evict, .. } => {
+                if !self.budget_blocks {
+                    self.pods.entry(name).or_default().retain(|pod| !evict.contains(pod));
+                }
+            }
+            Fate::Replace => self.delete(&name, &step.node),
+            Fate::Remove { .. } => {
+                self.delete(&name, &step.node);
+                if let Some(patch) = patches::release_node(&step.node) {
+                    self.patch(&name, &patch);
+                }
+            }
+        }
+    }
+
+    fn delete(&mut self, name: &str, seen: &Node) {
+        let now = at(self.second);
+        if let Some(node) = self.nodes.get_mut(name).filter(|node| node.metadata.uid == seen.metadata.uid) {
+            node.metadata.deletion_timestamp.get_or_insert(Time(now));
+        }
+        self.sweep();
+    }
+
+    /// Applies a patch as the API server does: `test` with `null` holds where the field is absent, and a failed test
+    /// changes nothing.
+    fn patch(&mut self, name: &str, patch: &Value) {
+        let patch: Patch = serde_json::from_value(patch.clone()).unwrap();
+        let Some(node) = self.nodes.get(name) else { return };
+        let mut json = serde_json::to_value(node).unwrap();
+        let mut rest = Vec::new();
+        for operation in &patch.0 {
+            match operation {
+                PatchOperation::Test(test) if test.value.is_null() => {
+                    if json.pointer(test.path.as_str()).is_some_and(|value| !value.is_null()) {
+                        return;
+                    }
+                }
+                other => rest.push(other.clone()),
+            }
+        }
+        if json_patch::patch(&mut json, &rest).is_ok() {
+            self.nodes.insert(name.to_owned(), serde_json::from_value(json).unwrap());
+        }
+        self.sweep();
+    }
+
+    /// The API server's part: a deleted object goes with its last finalizer.
+    fn sweep(&mut self) {
+        self.nodes.retain(|_, node| {
+            let held = node.metadata.finalizers.iter().flatten().next().is_some();
+            held || node.metadata.deletion_timestamp.is_none()
+        });
+    }
+}
+
+/// What happens between passes, and how far a pass gets.
+#[derive(Clone, Debug)]
+enum Happening {
+    Scale(i32),
+    DeleteNode(usize),
+    BecomeReady(usize),
+    Break(usize),
+    StealFinalizer(usize),
+    Budget(bool),
+    Pause(bool),
+    Time(i64),
+    /// A pass that is carried out as far as this many writes; the operator's memory is lost if it stops early.
+    Pass(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        2 => (0..12_i32).prop_map(Happening::Scale),
+        1 => (0..12_usize).prop_map(Happening::DeleteNode),
+        2 => (0..12_usize).prop_map(Happening::BecomeReady),
+        1 => (0..12_usize).prop_map(Happening::Break),
+        1 => (0..12_usize).prop_map(Happening::StealFinalizer),
+        1 => any::<bool>().prop_map(Happening::Budget),
+        1 => prop::bool::weighted(0.2).prop_map(Happening::Pause),
+        2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Happening::Time),
+        6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Happening::Pass),
+    ]
+}
+
+fn disturb(world: &mut World, happening: &Happening) {
+    let nth = |world: &World, index: usize| world.nodes.keys().nth(index).cloned();
+    let status = |world: &mut World, index: usize, status: &str| {
+        if let Some(node) = nth(world, index).and_then(|name| world.nodes.get_mut(&name)) {
+            set_ready(node, status);
+        }
+    };
+    match *happening {
+        Happening::Scale(replicas) => world.pool.spec.replicas = Some(replicas),
+        Happening::DeleteNode(index) => {
+            if let Some(node) = nth(world, index).and_then(|name| world.nodes.get(&name).cloned()) {
+                world.delete(&node.metadata.name.clone().unwrap(), &node);
+            }
+        }
+        Happening::BecomeReady(index) => status(world, index, "True"),
+        Happening::Break(index) => status(world, index, "Unknown"),
+        Happening::StealFinalizer(index) => {
+            if let Some(node) = nth(world, index).and_then(|name| world.nodes.get_mut(&name)) {
+                node.metadata.finalizers = None;
+            }
+            world.sweep();
+        }
+        Happening::Budget(blocks) => world.budget_blocks = blocks,
+        Happening::Pause(paused) => world.pool.spec.paused = paused,
+        Happening::Time(seconds) => world.second += seconds,
+        Happening::Pass(writes) => {
+            let plan = plan(&world.observe());
+            world.apply(&plan, writes);
+            if writes != usize::MAX {
+                world.machines.clear();
+            }
+        }
+    }
+}
+
+/// Runs passes until nothing more is planned. Nodes become Ready as a machine's kubelet makes them.
+fn settle(world: &mut World) -> usize {
+    for pass in 0..60 {
+        for node in world.nodes.values_mut() {
+            set_ready(node, "True");
+        }
+        let plan = plan(&world.observe());
+        let idle = plan.nodes.iter().all(|step| step.fate == Fate::Keep)
+            && plan.request.is_empty()
+            && plan.withdraw.is_empty()
+            && plan.register.is_empty()
+            && plan.next_visit(&Applied::default(), at(world.second)).is_none();
+        if idle {
+            return pass;
+        }
+        world.apply(&plan, usize::MAX);
+        world.second += 2;
+    }
+    60
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_pass_ever_promises_more_nodes_than_are_wanted(history in vec(happening(), 1..40)) {
+        let mut world = World::new();
+        for happening in &history {
+            let before = world.promised();
+            disturb(&mut world, happening);
+            if let Happening::Pass(_) = happening {
+                let wanted = status::wanted(&world.pool);
+                let after = world.promised();
+                prop_assert!(after <= wanted.max(before), "{after} promised, {wanted} wanted, {before} before");
+            }
+        }
+    }
+
+    #[test]
+    fn every_node_has_exactly_one_fate(history in vec(happening(), 1..40)) {
+        let mut world = World::new();
+        for happening in &history {
+            disturb(&mut world, happening);
+            let plan = plan(&world.observe());
+            let planned: Vec<_> = plan.nodes.iter().map(|step| step.node.metadata.name.clone().unwrap()).collect();
+            let existing: Vec<_> = world.nodes.keys().cloned().collect();
+            prop_assert_eq!(planned, existing);
+            let facts = plan.facts.unwrap();
+            prop_assert_eq!(facts.staying + facts.leaving, world.nodes.len());
+            prop_assert_eq!(facts.staying, facts.ready + facts.starting + facts.not_ready);
+        }
+    }
+
+    #[test]
+    fn from_any_state_the_pool_settles_at_what_is_wanted(history in vec(happening(), 1..40)) {
+        let mut world = World::new();
+        for happening in &history {
+            disturb(&mut world, happening);
+        }
+        world.budget_blocks = false;
+        world.pool.spec.paused = false;
+        prop_assert!(settle(&mut world) < 60, "{:?}", fates_now(&world));
+        prop_assert_eq!(world.nodes.len(), status::wanted(&world.pool));
+        prop_assert_eq!(world.staying(), status::wanted(&world.pool));
+        for node in world.nodes.values() {
+            prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
+            prop_assert!(node.metadata.finalizers.iter().flatten().any(|f| f == names::NODE_FINALIZER));
+        }
+    }
+
+    #[test]
+    fn a_burst_that_is_repeated_from_an_old_cache_makes_no_node_too_many(first in 0..8_usize, wanted in 0..8_i32) {
+        let mut world = World::new();
+        world.pool.spec.replicas = Some(wanted);
+        let old = world.observe();
+        for observed in [old.clone(), old] {
+            world.machines.clear();
+            let plan_requests = plan(&observed);
+            world.apply(&plan_requests, usize::MAX);
+            let mut running = observed;
+            running.supply.machines = plan_requests
+                .request
+                .iter()
+                .map(|name| Machine { name: name.clone(), state: MachineState::Running })
+                .collect();
+            let burst = plan(&running);
+            world.apply(&burst, first);
+            world.apply(&burst, usize::MAX);
+        }
+        prop_assert_eq!(world.nodes.len(), usize::try_from(wanted).unwrap());
+    }
+}
+
+fn fates_now(world: &World) -> Vec<(String, Fate)> {
+    testing::fates(&plan(&world.observe()))
+}

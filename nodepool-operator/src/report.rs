@@ -1,0 +1,107 @@
+//! Tells the world what a pass found and did: status, events, metrics, and one line of log when something changed.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource as _;
+use serde_json::json;
+use shared_crds::NodePool;
+use shared_runtime::{
+    events::EventKind,
+    write::{OwnedStatus, Written},
+};
+use tracing::info;
+
+use crate::{
+    apply::Outcome,
+    context::Context,
+    error::Error,
+    node_step::written,
+    observe::Seen,
+    plan::{
+        Applied, Facts, Plan,
+        events::{Kind, notes},
+        status,
+    },
+};
+
+/// Whether the status was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// It was, or it was right already, or there is nothing to write it on.
+    Done,
+    /// Somebody else was faster.
+    Conflict,
+}
+
+impl Reported {
+    /// Whether the pass should run again at once.
+    pub const fn is_conflict(self) -> bool {
+        matches!(self, Self::Conflict)
+    }
+}
+
+/// Reports on a pass.
+pub async fn report(ctx: &Context, seen: &Seen, plan: &Plan, outcome: &Outcome) -> Result<Reported, Error> {
+    let Outcome { applied, trouble, error: _ } = outcome;
+    ctx.metrics.applied(applied);
+    log(applied);
+    let Some(pool) = seen.observed.pool.as_deref() else {
+        return Ok(Reported::Done);
+    };
+    let reference = pool.object_ref(&());
+    for note in notes(pool, applied, trouble.as_ref()) {
+        ctx.recorder.publish(&reference, kind(note.kind), note.text);
+    }
+    match &plan.facts {
+        Some(facts) if !applied.released => {
+            let facts = facts.clone().after(applied, ctx.procurement.trouble(&seen.observed.key));
+            write_status(ctx, pool, &facts, applied, Time(seen.observed.now)).await
+        }
+        _ => Ok(Reported::Done),
+    }
+}
+
+async fn write_status(
+    ctx: &Context,
+    pool: &NodePool,
+    facts: &Facts,
+    applied: &Applied,
+    now: Time,
+) -> Result<Reported, Error> {
+    let counts = OwnedStatus::new(&status::fields(pool, facts), Vec::new())
+        .map_err(|source| Error::Write { what: "the status", source })?
+        .fields;
+    let decide = |fresh: &NodePool| {
+        let mut fields = counts.clone();
+        if let Some(generation) = status::observed_generation(fresh, pool, applied) {
+            fields.insert("observedGeneration".to_owned(), json!(generation));
+        }
+        OwnedStatus { fields, conditions: status::conditions(fresh, pool, facts, applied, &now) }
+    };
+    match written("the status", ctx.door.node_pool_status(pool, decide).await)? {
+        Written::Conflict => Ok(Reported::Conflict),
+        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Ok(Reported::Done),
+    }
+}
+
+/// One line when something happened, none otherwise. The pool is in the span.
+fn log(applied: &Applied) {
+    let Applied { created, closed, rescued, removed, replaced, .. } = applied;
+    let (created, draining, rescued) = (created.len(), closed.len(), rescued.len());
+    let (removed, replaced) = (removed.len(), replaced.len());
+    if created + draining + rescued + removed + replaced > 0 {
+        info!(created, draining, rescued, removed, replaced, "nodes changed");
+    }
+}
+
+/// How each kind of event is spelled on the API.
+const fn kind(kind: Kind) -> EventKind {
+    match kind {
+        Kind::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
+        Kind::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
+        Kind::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
+        Kind::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
+        Kind::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
+        Kind::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
+        Kind::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
+    }
+}

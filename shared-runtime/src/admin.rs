@@ -1,0 +1,143 @@
+//! The admin server: `/livez`, `/readyz` with its reasons, `/metrics`.
+//!
+//! It serves what others keep ([`Readiness`], [`Metrics`]) and decides nothing.
+
+use std::{future::IntoFuture as _, net::SocketAddr};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::{
+    metrics::{self, Metrics},
+    readiness::Readiness,
+};
+
+/// The admin server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// Another process has the port.
+    #[error("{address} is in use; choose another address with --admin-address, port 0 takes any free one")]
+    InUse {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// Any other reason: no such address on this machine, a port below 1024 without the right.
+    #[error("cannot listen on {address}; choose another address with --admin-address")]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+#[derive(Clone)]
+struct Served {
+    readiness: Readiness,
+    metrics: Metrics,
+}
+
+/// Listens on `address` and serves until `shutdown`. Port 0 takes any free port; the log and the return value say which.
+pub async fn serve(
+    address: SocketAddr,
+    readiness: Readiness,
+    metrics: Metrics,
+    shutdown: CancellationToken,
+) -> Result<(SocketAddr, JoinHandle<()>), AdminError> {
+    let listener = TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => AdminError::InUse { address },
+        _ => AdminError::Listen { address, source },
+    })?;
+    let address = listener.local_addr().map_err(|source| AdminError::Listen { address, source })?;
+    info!(%address, "admin server listens");
+    let router = Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(render))
+        .with_state(Served { readiness, metrics });
+    let served =
+        axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).into_future();
+    let task = tokio::spawn(async move {
+        if let Err(failed) = served.await {
+            error!(error = %failed, "admin server ended");
+        }
+    });
+    Ok((address, task))
+}
+
+async fn readyz(State(served): State<Served>) -> Response {
+    let waiting = served.readiness.waiting_for();
+    if waiting.is_empty() {
+        return "ok\n".into_response();
+    }
+    let text: String = waiting.iter().map(|(gate, reason)| format!("{gate}: {reason}\n")).collect();
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+async fn render(State(served): State<Served>) -> Response {
+    match served.metrics.render() {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(failed) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{failed}\n")).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn readyz_says_what_it_waits_for_and_metrics_are_served() {
+        let readiness = Readiness::default();
+        let gate = readiness.gate("crds", "nodepools.tandem.dev is missing");
+        let shutdown = CancellationToken::new();
+        let metrics = Metrics::new("test", "0").unwrap();
+        let (address, task) = serve(ANY, readiness, metrics, shutdown.clone()).await.unwrap();
+
+        let closed = get(address, "/readyz").await;
+        assert!(closed.starts_with("HTTP/1.1 503"), "{closed}");
+        assert!(closed.ends_with("crds: nodepools.tandem.dev is missing\n"), "{closed}");
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
+        gate.open();
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(address, "/metrics").await.contains("tandem_build_info"));
+
+        shutdown.cancel();
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_names_the_flag_to_change() {
+        let taken = TcpListener::bind(ANY).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let metrics = Metrics::new("test", "0").unwrap();
+        let failed =
+            serve(address, Readiness::default(), metrics, CancellationToken::new()).await.unwrap_err();
+        assert_eq!(
+            failed.to_string(),
+            format!(
+                "{address} is in use; choose another address with --admin-address, port 0 takes any free one"
+            )
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! The life of an operator, the same for both: telemetry, admin server, client, waiting for the cluster, leader election,
+//! work, and an orderly stop in the reverse order.
+//!
+//! What the work is comes from the operator as one async function.
+
+use std::{future::Future, process::ExitCode, time::Duration};
+
+use futures::Stream;
+use kube::{
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
+    runtime::{reflector::Store, watcher},
+};
+use serde::de::DeserializeOwned;
+use shared_crds::ownership::Owner;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    admin::{self, AdminError},
+    cli::CommonArgs,
+    client::{self, ClientError},
+    clock::Clock,
+    controller, crds,
+    error::chain,
+    events::Recorder,
+    freshness::Floors,
+    leader::{self, Elector, Ended, Fence, InvalidTiming, LeaseConfig},
+    metrics::{Metrics, MetricsError},
+    readiness::Readiness,
+    reflect::{self, Change, Watching},
+    shutdown,
+    telemetry::{self, TelemetryError},
+    write::{Door, NotAnOperator},
+};
+
+/// How long the work may take to end when it is told to. The controller loop's own deadline is shorter.
+const WORK_DEADLINE: Duration = Duration::from_secs(25);
+/// How long the last events may take at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// Which operator runs.
+#[derive(Clone, Copy, Debug)]
+pub struct OperatorSpec {
+    /// Its name: field manager, user agent, default name of its lease, reporter of its events.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Whose fields it writes.
+    pub owner: Owner,
+    /// The custom resource definitions it cannot work without.
+    pub crds: &'static [&'static str],
+}
+
+/// Everything an operator's work needs. Cheap to clone.
+#[derive(Clone)]
+pub struct Operator {
+    /// For reads and watches. Writes go through `door`.
+    pub client: Client,
+    /// The only way to write.
+    pub door: Door,
+    /// Whether a cached object may be decided from.
+    pub floors: Floors,
+    /// The registry.
+    pub metrics: Metrics,
+    /// Kubernetes events.
+    pub recorder: Recorder,
+    /// What must hold before work begins.
+    pub readiness: Readiness,
+    /// The clocks.
+    pub clock: Clock,
+    /// Whether this replica leads.
+    pub fence: Fence,
+    /// Cancelled when the work must end.
+    pub shutdown: CancellationToken,
+    /// The flags.
+    pub args: CommonArgs,
+}
+
+impl Operator {
+    /// A controller loop that begins when every cache is filled and this replica leads. Triggers are taken before.
+    pub fn controller(&self, name: &'static str) -> controller::Config {
+        let (readiness, fence) = (self.readiness.clone(), self.fence.clone());
+        controller::Config::new(name, self.clock.clone(), self.metrics.clone())
+            .concurrency(usize::from(self.args.concurrency))
+            .gate(async move {
+                readiness.ready().await;
+                fence.leading().await;
+            })
+    }
+
+    /// A cache of a kind and the stream of its changes; see [`reflect::reflect`].
+    pub fn reflect<K, P>(
+        &self,
+        api: Api<K>,
+        config: watcher::Config,
+        prune: P,
+    ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
+    where
+        P: FnMut(&mut K) + Send + 'static,
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+    {
+        let watching = Watching {
+            metrics: self.metrics.clone(),
+            floors: self.floors.clone(),
+            readiness: self.readiness.clone(),
+        };
+        reflect::reflect(api, config, &watching, prune)
+    }
+
+    /// The namespaces the operator looks at: one, or all.
+    pub fn api_watched<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match self.args.client.watch_namespace.as_str() {
+            "" => Api::all(self.client.clone()),
+            namespace => Api::namespaced(self.client.clone(), namespace),
+        }
+    }
+}
+
+/// Why an operator ended otherwise than by being asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lease times do not fit together.
+    #[error("the flags of leader election do not fit together")]
+    Timing(#[from] InvalidTiming),
+    /// Logs or traces cannot be set up.
+    #[error("cannot set up logs and traces")]
+    Telemetry(#[from] TelemetryError),
+    /// Metrics cannot be set up.
+    #[error("cannot set up metrics")]
+    Metrics(#[from] MetricsError),
+    /// Signals cannot be listened for.
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The admin server cannot listen.
+    #[error("cannot start the admin server")]
+    Admin(#[from] AdminError),
+    /// No connection can be set up.
+    #[error("cannot connect to the cluster")]
+    Client(#[from] ClientError),
+    /// The spec names an owner that is no operator.
+    #[error("cannot open the write door")]
+    Door(#[from] NotAnOperator),
+    /// The operator's own work failed.
+    #[error("the operator failed")]
+    Work(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The operator's work ended although nobody asked for it.
+    #[error("the operator's work ended by itself")]
+    Ended,
+    /// Another replica leads now. This process exits: what it holds in memory is from before, and a fresh start is the
+    /// one way back that is known to be right.
+    #[error("this replica lost its lease and makes room for another")]
+    LostLease,
+}
+
+/// Runs an operator until SIGTERM or SIGINT, or until it cannot go on.
+///
+/// `start` is called when the definitions are there, in a standby replica too, so that its caches are warm when it comes
+/// to lead; it ends when [`Operator::shutdown`] is cancelled.
+pub async fn run_operator<F, Fut, E>(spec: OperatorSpec, args: CommonArgs, start: F) -> Result<(), Error>
+where
+    F: FnOnce(Operator) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let timing = args.leader.timing()?;
+    let telemetry = telemetry::init(&args.telemetry, spec.name, spec.version)?;
+    info!(name = spec.name, version = spec.version, strategy = %args.write_strategy, "starting");
+    let ended = run(spec, args, timing, start).await;
+    match &ended {
+        Ok(()) => info!("stopped"),
+        Err(failed) => warn!(error = %chain(failed), "stopped"),
+    }
+    telemetry.flush().await;
+    ended
+}
+
+async fn run<F, Fut, E>(
+    spec: OperatorSpec,
+    args: CommonArgs,
+    timing: leader::Timing,
+    start: F,
+) -> Result<(), Error>
+where
+    F: FnOnce(Operator) -> Fut,
+    Fut: Future<Output = Result<(), E>>,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let signalled = shutdown::on_signals().map_err(Error::Signals)?;
+    let clock = Clock::system();
+    let metrics = Metrics::new(spec.name, spec.version)?;
+    let readiness = Readiness::default();
+    // The admin server outlives everything else, so that a stop can be watched.
+    let served = CancellationToken::new();
+    let _stop_serving = served.clone().drop_guard();
+    admin::serve(args.admin_address, readiness.clone(), metrics.clone(), served).await?;
+    let client =
+        client::connect(&args.client, spec.name, spec.version, clock.clone(), metrics.clone()).await?;
+    tokio::select! {
+        () = signalled.cancelled() => return Ok(()),
+        () = crds::wait_for_crds(&client, spec.crds, &readiness, &metrics) => {}
+    }
+
+    let host = std::env::var("POD_NAME").or_else(|_| hostname()).unwrap_or_else(|_| spec.name.to_owned());
+    let identity = leader::identity(&host, rand::random());
+    let fence = if args.leader.leader_elect {
+        Fence::standby(clock.clone())
+    } else {
+        Fence::unguarded(clock.clone())
+    };
+    let floors = Floors::new(clock.clone(), metrics.clone());
+    let door = Door::new(client.clone(), spec.owner, args.write_strategy, &clock, metrics.clone())?
+        .with_floors(floors.clone())
+        .with_fence(fence.clone());
+    let (recorder, publisher) = Recorder::new(client.clone(), spec.name, &host, metrics.clone());
+    let release = CancellationToken::new();
+    let election = args.leader.leader_elect.then(|| {
+        let config = LeaseConfig {
+            namespace: lease_namespace(&args, &client),
+            name: lease_name(&args, spec),
+            identity,
+            timing,
+        };
+        let door = door.unfenced(&clock);
+        let elector =
+            Elector::new(client.clone(), door, config, fence.clone(), clock.clone(), metrics.clone());
+        tokio::spawn(elector.run(release.clone()))
+    });
+    if election.is_none() {
+        metrics.leading(true);
+    }
+
+    let work = CancellationToken::new();
+    let operator = Operator {
+        client,
+        door,
+        floors,
+        metrics,
+        recorder,
+        readiness,
+        clock,
+        fence: fence.clone(),
+        shutdown: work.clone(),
+        args,
+    };
+    let ended = supervise(start(operator), &work, &signalled, &fence).await;
+    release.cancel();
+    let lease = match election {
+        Some(election) => end_election(election).await,
+        None => Ended::Released,
+    };
+    if tokio::time::timeout(LAST_EVENTS, publisher).await.is_err() {
+        warn!("the last events were not published in time");
+    }
+    match (ended, lease) {
+        (Ok(()), Ended::Lost) => Err(Error::LostLease),
+        (ended, _) => ended,
+    }
+}
+
+/// Lets the work run until it ends, a signal comes, or the lease is lost; in the last two cases tells it to end and waits.
+async fn supervise<E>(
+    work: impl Future<Output = Result<(), E>>,
+    stop: &CancellationToken,
+    signalled: &CancellationToken,
+    fence: &Fence,
+) -> Result<(), Error>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut work = std::pin::pin!(work);
+    let ending = tokio::select! {
+        ended = &mut work => {
+            ended.map_err(|failed| Error::Work(failed.into()))?;
+            let is_asked = signalled.is_cancelled() || fence.lost().is_cancelled();
+            return if is_asked { Ok(()) } else { Err(Error::Ended) };
+        }
+        () = signalled.cancelled() => Ok(()),
+        () = fence.lost().cancelled() => Err(Error::LostLease),
+    };
+    stop.cancel();
+    if let Ok(ended) = tokio::time::timeout(WORK_DEADLINE, work).await {
+        ended.map_err(|failed| Error::Work(failed.into()))?;
+    } else {
+        warn!(after = ?WORK_DEADLINE, "the work did not end when it was told to");
+    }
+    ending
+}
+
+async fn end_election(election: JoinHandle<Ended>) -> Ended {
+    election.await.unwrap_or_else(|failed| {
+        warn!(error = %failed, "leader election failed");
+        Ended::Lost
+    })
+}
+
+fn lease_name(args: &CommonArgs, spec: OperatorSpec) -> String {
+    args.leader.lease_name.clone().unwrap_or_else(|| spec.name.to_owned())
+}
+
+fn lease_namespace(args: &CommonArgs, client: &Client) -> String {
+    let named = args.leader.lease_namespace.clone().or_else(|| std::env::var("POD_NAMESPACE").ok());
+    named.filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| client.default_namespace().to_owned())
+}
+
+fn hostname() -> Result<String, std::io::Error> {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned())
+}
+
+/// For `main`: runs `operator` on a multi-threaded runtime; an error is printed with everything that led to it, and the
+/// exit code is 1.
+pub fn main<E>(operator: impl Future<Output = Result<(), E>>) -> ExitCode
+where
+    E: std::error::Error + 'static,
+{
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(failed) => return report(&failed),
+    };
+    let ended = runtime.block_on(operator);
+    // Nothing that is left may keep the process: a reconcile past its deadline, a watch.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => report(&failed),
+    }
+}
+
+fn report(failed: &(dyn std::error::Error + 'static)) -> ExitCode {
+    eprintln!("error: {}", chain(failed));
+    ExitCode::FAILURE
+}

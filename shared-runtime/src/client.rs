@@ -1,0 +1,248 @@
+//! The connection to the API server: where it is found, what every request gets on its way, and errors that say what to
+//! do.
+//!
+//! Nothing is read from or written to the cluster here.
+
+use std::{
+    path::{Path, PathBuf},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, Uri, header::USER_AGENT};
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use tower::{BoxError, Layer, Service};
+use tracing::info;
+
+use crate::{cli::ClientArgs, clock::Clock, metrics::Metrics};
+
+/// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): whoever has not answered by then
+/// never will. Writes have a tighter bound of their own. Watches are exempt; kube's watcher ends a silent one itself.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Set in every Pod, next to its service account's token.
+const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
+
+/// No connection can be set up. An API server that does not answer is not among these: that may change by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The file that was named does not exist or cannot be read.
+    #[error("cannot read the kubeconfig {}; check --kubeconfig", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Box<KubeconfigError>,
+    },
+    /// Neither a kubeconfig nor a service account.
+    #[error("no cluster to connect to: pass --kubeconfig, set KUBECONFIG, or run in a Pod")]
+    NoCluster(#[source] Box<KubeconfigError>),
+    /// The context that was named is not in the kubeconfig.
+    #[error("the kubeconfig has no context {wanted:?}; it has {}; choose one with --context", list(.known))]
+    NoContext {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The kubeconfig names no context, or what its context says cannot be used.
+    #[error("the kubeconfig cannot be used; check the context it names, or choose one with --context")]
+    Unusable(#[source] Box<KubeconfigError>),
+    /// The Pod's service account cannot be used.
+    #[error("cannot use the Pod's service account; is automountServiceAccountToken off?")]
+    InCluster(#[source] kube::config::InClusterError),
+    /// A certificate or key cannot be used.
+    #[error("cannot set up the connection; check the certificates and keys of the kubeconfig")]
+    Setup(#[source] Box<kube::Error>),
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// A client for the cluster that the flags, or the surroundings, name. `name` and `version` make the user agent, which
+/// the API server's audit log shows.
+pub async fn connect(
+    args: &ClientArgs,
+    name: &str,
+    version: &str,
+    clock: Clock,
+    metrics: Metrics,
+) -> Result<Client, ClientError> {
+    let mut config = config(args).await?;
+    // kube repeats 429, 503 and 504 for every verb by itself, for minutes. A repeated PUT conflicts with itself, and an
+    // eviction that a budget blocks is never heard of. `conflict-retry` and the controllers retry where it is right.
+    config.default_retry = false;
+    let agent = format!("{name}/{version}");
+    if let Ok(agent) = HeaderValue::try_from(agent) {
+        config.headers.push((USER_AGENT, agent));
+    }
+    info!(cluster = %config.cluster_url, "connecting");
+    let builder = ClientBuilder::try_from(config).map_err(|failed| ClientError::Setup(Box::new(failed)))?;
+    Ok(builder.with_layer(&Requests { clock, metrics }).build())
+}
+
+async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
+    let kubeconfig = match &args.kubeconfig {
+        Some(path) => read(path)?,
+        None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => {
+            return Config::incluster().map_err(ClientError::InCluster);
+        }
+        None => Kubeconfig::read().map_err(|failed| ClientError::NoCluster(Box::new(failed)))?,
+    };
+    if let Some(wanted) = &args.context {
+        let known: Vec<_> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
+        if !known.contains(wanted) {
+            return Err(ClientError::NoContext { wanted: wanted.clone(), known });
+        }
+    }
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .map_err(|failed| ClientError::Unusable(Box::new(failed)))
+}
+
+fn read(path: &Path) -> Result<Kubeconfig, ClientError> {
+    Kubeconfig::read_from(path)
+        .map_err(|source| ClientError::Unreadable { path: path.to_owned(), source: Box::new(source) })
+}
+
+/// Counts every request by verb and status code, and bounds the wait for its answer.
+#[derive(Clone, Debug)]
+struct Requests {
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl<S> Layer<S> for Requests {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, requests: self.clone() }
+    }
+}
+
+/// No answer came in [`RESPONSE_TIMEOUT`].
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer within {RESPONSE_TIMEOUT:?}")]
+struct NoAnswer;
+
+#[derive(Clone, Debug)]
+struct Counted<S> {
+    inner: S,
+    requests: Requests,
+}
+
+impl<S, B> Service<Request<Body>> for Counted<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error: Into<BoxError>, Future: Send + 'static>,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let verb = verb(request.method(), request.uri());
+        let Requests { clock, metrics } = self.requests.clone();
+        let began = clock.monotonic();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answered = match verb {
+                "watch" => answer.await.map_err(Into::into),
+                _ => match tokio::time::timeout(RESPONSE_TIMEOUT, answer).await {
+                    Ok(answer) => answer.map_err(Into::into),
+                    Err(_) => Err(NoAnswer.into()),
+                },
+            };
+            let took = (verb != "watch").then(|| clock.monotonic().saturating_sub(began));
+            match &answered {
+                Ok(response) => metrics.api_request(verb, response.status().as_str(), took),
+                Err(_) => metrics.api_request(verb, "error", took),
+            }
+            answered
+        })
+    }
+}
+
+fn verb(method: &Method, uri: &Uri) -> &'static str {
+    let is_watch = || {
+        uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")))
+    };
+    match *method {
+        Method::GET if is_watch() => "watch",
+        Method::GET => "get",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(kubeconfig: &Path, context: Option<&str>) -> ClientArgs {
+        ClientArgs {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            context: context.map(ToOwned::to_owned),
+            ..ClientArgs::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_kubeconfig_is_named_with_the_flag() {
+        let failed = config(&args(Path::new("no/such/file"), None)).await.unwrap_err();
+        assert_eq!(failed.to_string(), "cannot read the kubeconfig no/such/file; check --kubeconfig");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_context_is_answered_with_the_known_ones() {
+        let path = std::env::temp_dir().join(format!("tandem-kubeconfig-{}", std::process::id()));
+        let text = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+                    contexts: [{name: one, context: {cluster: c}}, {name: two, context: {cluster: c}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let failed = config(&args(&path, Some("three"))).await.unwrap_err();
+        assert_eq!(
+            failed.to_string(),
+            "the kubeconfig has no context \"three\"; it has one, two; choose one with --context"
+        );
+        assert!(
+            matches!(config(&args(&path, None)).await, Err(ClientError::Unusable(_))),
+            "no current context"
+        );
+        assert!(config(&args(&path, Some("two"))).await.is_ok());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_watch_is_told_from_a_list() {
+        let uri = |text: &'static str| Uri::from_static(text);
+        assert_eq!(verb(&Method::GET, &uri("/api/v1/nodes?watch=true&x=1")), "watch");
+        assert_eq!(verb(&Method::GET, &uri("/api/v1/nodes?limit=500")), "get");
+        assert_eq!(verb(&Method::PATCH, &uri("/x")), "patch");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_comes_is_an_error_and_counted() {
+        let metrics = Metrics::new("test", "0").unwrap();
+        let requests = Requests { clock: Clock::system(), metrics: metrics.clone() };
+        let silent =
+            tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>());
+        let mut service = requests.layer(silent);
+        let failed = service.call(Request::new(Body::empty())).await.unwrap_err();
+        assert_eq!(failed.to_string(), "the API server did not answer within 65s");
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(text.contains(r#"tandem_api_requests_total{code="error",verb="get"} 1"#), "{text}");
+    }
+}

@@ -1,0 +1,260 @@
+//! The keyed loop of both operators: triggers in, one reconcile per key at a time out.
+//!
+//! kube's own `Controller` is not used for two reasons: its scheduler has no floor under a failing object's delay (any
+//! event brings it forward), and the Autoscaler reconciles the whole cluster under one key. Which key runs when is
+//! decided by the state machine in `queue`; this file feeds it events and time, spawns, counts and stops.
+
+use std::{collections::HashMap, fmt::Debug, future::Future, hash::Hash, pin::pin, time::Duration};
+
+use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, error, info_span, warn};
+
+pub use crate::queue::Backoff;
+use crate::{
+    clock::Clock,
+    error::{Categorised, chain},
+    metrics::{Metrics, ReconcileResult},
+    queue::{Next, Outcome, Queue},
+};
+
+/// What a reconcile that did not fail wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing until an event asks for it.
+    Done,
+    /// Again after this time, or earlier when an event asks for it.
+    RequeueAfter(Duration),
+    /// A write lost a race: again at once, give or take a few milliseconds.
+    Conflict,
+    /// The cache is behind the operator's own writes: again when the watch has caught up.
+    Stale,
+}
+
+/// When a key whose cache was stale is looked at again without an event. The watch usually brings the missing write
+/// first, within milliseconds, and that event runs the key.
+const STALE_RECHECK: Duration = Duration::from_millis(250);
+
+/// How long running reconciles may take to finish when the loop stops; below the 30 s that Kubernetes gives a Pod.
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+
+/// How a loop runs. [`crate::bootstrap::Operator::controller`] makes one with everything filled in.
+pub struct Config {
+    name: &'static str,
+    concurrency: usize,
+    debounce: Duration,
+    backoff: Backoff,
+    stop_deadline: Duration,
+    gate: BoxFuture<'static, ()>,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl Config {
+    /// A loop that starts at once, one key at a time. `name` is its label in metrics and logs.
+    pub fn new(name: &'static str, clock: Clock, metrics: Metrics) -> Self {
+        Self {
+            name,
+            concurrency: 1,
+            debounce: Duration::ZERO,
+            backoff: Backoff::default(),
+            stop_deadline: STOP_DEADLINE,
+            gate: futures::future::ready(()).boxed(),
+            clock,
+            metrics,
+        }
+    }
+
+    /// How many keys may run at the same time; 0 counts as 1.
+    #[must_use]
+    pub fn concurrency(mut self, keys: usize) -> Self {
+        self.concurrency = keys;
+        self
+    }
+
+    /// Collects the triggers of a key for that long before it runs, counted from the first.
+    #[must_use]
+    pub fn debounce(mut self, time: Duration) -> Self {
+        self.debounce = time;
+        self
+    }
+
+    /// How long a failing key stays away.
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How long running reconciles may take to finish when the loop stops; then they are dropped.
+    #[must_use]
+    pub fn stop_deadline(mut self, deadline: Duration) -> Self {
+        self.stop_deadline = deadline;
+        self
+    }
+
+    /// The first reconcile starts when this future ends. Triggers are taken all the while.
+    #[must_use]
+    pub fn gate(mut self, gate: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.gate = gate.boxed();
+        self
+    }
+}
+
+impl Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("name", &self.name)
+            .field("concurrency", &self.concurrency)
+            .field("debounce", &self.debounce)
+            .field("backoff", &self.backoff)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs `reconcile` for every key that `triggers` names, until `shutdown`; then lets running reconciles finish.
+///
+/// - One reconcile per key at a time; a trigger that comes meanwhile runs the key once more afterwards.
+/// - `Err` backs the key off ([`Backoff`]), and no event shortens that; it is logged and counted by its category.
+/// - A panic in `reconcile` counts as an error of category `panic`; the loop goes on.
+/// - The end of `triggers` does not end the loop: keys that asked to come back still do.
+pub async fn run<K, S, F, Fut, E>(config: Config, triggers: S, reconcile: F, shutdown: CancellationToken)
+where
+    K: Hash + Eq + Clone + Debug + Send + 'static,
+    S: Stream<Item = K>,
+    F: Fn(K) -> Fut,
+    Fut: Future<Output = Result<Step, E>> + Send + 'static,
+    E: Categorised,
+{
+    let Config { name, concurrency, debounce, backoff, stop_deadline, gate, clock, metrics } = config;
+    let mut runs = Runs {
+        name,
+        clock: clock.clone(),
+        metrics: metrics.clone(),
+        tasks: JoinSet::new(),
+        keys: HashMap::new(),
+    };
+    let mut queue: Queue<K> = Queue::new(backoff, debounce, concurrency);
+    let mut triggers = pin!(triggers.fuse());
+    let mut gate = gate.fuse();
+    let mut open = false;
+
+    loop {
+        let mut wake = None;
+        while open && !shutdown.is_cancelled() {
+            match queue.next(clock.monotonic()) {
+                Next::Start(key) => runs.start(key.clone(), reconcile(key)),
+                Next::WaitUntil(due) => {
+                    wake = Some(due.saturating_sub(clock.monotonic()));
+                    break;
+                }
+                Next::Idle => break,
+            }
+        }
+        metrics.queue(name, queue.depth(), queue.in_backoff());
+        tokio::select! {
+            // In order of urgency; the loop above has already started whatever may start.
+            biased;
+            () = shutdown.cancelled() => break,
+            () = &mut gate, if !open => open = true,
+            Some(ended) = runs.tasks.join_next_with_id() => {
+                if let Some((key, outcome)) = runs.settle(ended) {
+                    let failures = queue.finished(&key, outcome, clock.monotonic(), rand::random());
+                    if failures > 0 {
+                        debug!(controller = name, ?key, failures, "backing off");
+                    }
+                }
+            }
+            Some(key) = triggers.next() => {
+                queue.trigger(key, clock.monotonic());
+                // Whatever else is there already, so that a burst is one pass through the queue.
+                while let Some(Some(key)) = triggers.next().now_or_never() {
+                    queue.trigger(key, clock.monotonic());
+                }
+            }
+            () = sleep(wake), if wake.is_some() => {}
+            else => {
+                // No trigger will ever come, nothing runs and nothing waits: only the stop is left.
+                shutdown.cancelled().await;
+                break;
+            }
+        }
+    }
+    runs.finish(stop_deadline).await;
+}
+
+async fn sleep(time: Option<Duration>) {
+    tokio::time::sleep(time.unwrap_or_default()).await;
+}
+
+/// What is known of a reconcile while it runs.
+struct Running<K> {
+    key: K,
+    since: Duration,
+}
+
+/// The reconciles that run now.
+struct Runs<K, E> {
+    name: &'static str,
+    clock: Clock,
+    metrics: Metrics,
+    tasks: JoinSet<Result<Step, E>>,
+    keys: HashMap<Id, Running<K>>,
+}
+
+impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
+    fn start(&mut self, key: K, reconcile: impl Future<Output = Result<Step, E>> + Send + 'static) {
+        let span = info_span!("reconcile", controller = self.name, ?key);
+        let task = self.tasks.spawn(reconcile.instrument(span));
+        self.keys.insert(task.id(), Running { key, since: self.clock.monotonic() });
+    }
+
+    /// Counts and logs the end of a run, and says what the queue should make of it.
+    fn settle(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, Outcome)> {
+        let (id, result) = match ended {
+            Ok((id, result)) => (id, Ok(result)),
+            Err(failed) => (failed.id(), Err(failed)),
+        };
+        let Running { key, since } = self.keys.remove(&id)?;
+        let (result, outcome) = match result {
+            Ok(Ok(Step::Done)) => (ReconcileResult::Success, Outcome::Done),
+            Ok(Ok(Step::RequeueAfter(delay))) => (ReconcileResult::Requeue, Outcome::After(delay)),
+            Ok(Ok(Step::Conflict)) => {
+                debug!(controller = self.name, ?key, "conflict, again at once");
+                (ReconcileResult::Conflict, Outcome::Conflict)
+            }
+            Ok(Ok(Step::Stale)) => (ReconcileResult::Stale, Outcome::After(STALE_RECHECK)),
+            Ok(Err(failed)) => {
+                let category = failed.category();
+                self.metrics.reconcile_failed(self.name, category);
+                warn!(controller = self.name, ?key, category, error = %chain(&failed), "reconcile failed");
+                (ReconcileResult::Error, Outcome::Failed)
+            }
+            Err(failed) => {
+                self.metrics.reconcile_failed(self.name, "panic");
+                error!(controller = self.name, ?key, category = "panic", error = %failed, "reconcile failed");
+                (ReconcileResult::Error, Outcome::Failed)
+            }
+        };
+        self.metrics.reconciled(self.name, result, self.clock.monotonic().saturating_sub(since));
+        Some((key, outcome))
+    }
+
+    async fn finish(mut self, deadline: Duration) {
+        let drained = tokio::time::timeout(deadline, async {
+            while let Some(ended) = self.tasks.join_next_with_id().await {
+                self.settle(ended);
+            }
+        })
+        .await;
+        if drained.is_err() {
+            let keys: Vec<_> = self.keys.values().map(|running| &running.key).collect();
+            warn!(controller = self.name, ?keys, "reconciles did not finish in time and are dropped");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "controller_tests.rs"]
+mod tests;

@@ -1,0 +1,225 @@
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio_stream_of::receiver;
+
+use super::*;
+
+/// A receiver as a stream, without another dependency.
+mod tokio_stream_of {
+    use futures::{Stream, stream};
+    use tokio::sync::mpsc::UnboundedReceiver;
+
+    pub(super) fn receiver<T: Send + 'static>(from: UnboundedReceiver<T>) -> impl Stream<Item = T> {
+        stream::unfold(from, |mut from| async move { from.recv().await.map(|item| (item, from)) })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("boom")]
+struct Boom;
+
+impl Categorised for Boom {
+    fn category(&self) -> &'static str {
+        "boom"
+    }
+}
+
+fn config() -> (Config, Metrics) {
+    let metrics = Metrics::new("test", "0").unwrap();
+    (Config::new("test", Clock::system(), metrics.clone()), metrics)
+}
+
+fn text(metrics: &Metrics) -> String {
+    String::from_utf8(metrics.render().unwrap()).unwrap()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_key_never_runs_twice_at_once_and_runs_again_for_a_trigger_that_came_meanwhile() {
+    let (config, _) = config();
+    let (send, triggers) = mpsc::unbounded_channel();
+    let (running, most, runs) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (running, most, runs, stop) = (running.clone(), most.clone(), runs.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: &str| {
+                let (running, most, runs) = (running.clone(), most.clone(), runs.clone());
+                async move {
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::time::sleep(SECOND).await;
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    runs.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Boom>(Step::Done)
+                }
+            };
+            run(config.concurrency(4), receiver(triggers), reconcile, stop).await;
+        }
+    });
+    send.send("a").unwrap();
+    tokio::time::sleep(SECOND / 2).await;
+    for _ in 0..10 {
+        send.send("a").unwrap();
+    }
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_key_is_not_hurried_by_events_and_a_panic_is_an_error() {
+    let (config, metrics) = config();
+    let clock = Clock::system();
+    let starts: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let stop = CancellationToken::new();
+    let ticks = futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Some(("a", ()))
+    });
+    let task = tokio::spawn({
+        let (starts, stop) = (starts.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: &str| {
+                let nth = {
+                    let mut starts = starts.lock().unwrap();
+                    starts.push(clock.monotonic());
+                    starts.len()
+                };
+                async move {
+                    assert!(nth != 2, "the second run panics");
+                    Err::<Step, _>(Boom)
+                }
+            };
+            run(config, ticks, reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    stop.cancel();
+    task.await.unwrap();
+    let starts = starts.lock().unwrap().clone();
+    // 100, 200, 400 and 800 ms, each at least half: four or five starts in 2.5 s, not 250.
+    assert!((4..=7).contains(&starts.len()), "{starts:?}");
+    for (n, pair) in starts.windows(2).enumerate() {
+        let at_least = Duration::from_millis(50) * 2_u32.pow(u32::try_from(n).unwrap());
+        assert!(pair[1].saturating_sub(pair[0]) >= at_least, "{starts:?}");
+    }
+    let text = text(&metrics);
+    assert!(
+        text.contains(r#"tandem_reconcile_errors_total{category="panic",controller="test"} 1"#),
+        "{text}"
+    );
+    assert!(text.contains(r#"category="boom""#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_lets_running_reconciles_finish_and_starts_no_more() {
+    let (config, _) = config();
+    let (send, triggers) = mpsc::unbounded_channel();
+    let finished = Arc::new(AtomicUsize::new(0));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (finished, stop) = (finished.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: &str| {
+                let finished = finished.clone();
+                async move {
+                    tokio::time::sleep(SECOND * 3).await;
+                    finished.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, Boom>(Step::RequeueAfter(Duration::ZERO))
+                }
+            };
+            run(config, receiver(triggers), reconcile, stop).await;
+        }
+    });
+    send.send("a").unwrap();
+    send.send("b").unwrap();
+    tokio::time::sleep(SECOND).await;
+    stop.cancel();
+    task.await.unwrap();
+    assert_eq!(finished.load(Ordering::SeqCst), 1, "a finished, b never started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_does_not_end_is_dropped_at_the_deadline() {
+    let (config, _) = config();
+    let stop = CancellationToken::new();
+    let (began, clock) = (Clock::system(), Clock::system());
+    let task = tokio::spawn({
+        let stop = stop.clone();
+        async move {
+            let reconcile = |_: &str| std::future::pending::<Result<Step, Boom>>();
+            run(config.stop_deadline(SECOND * 7), futures::stream::iter(["a"]), reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(SECOND).await;
+    stop.cancel();
+    task.await.unwrap();
+    assert_eq!(clock.monotonic(), SECOND * 8);
+    drop(began);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_before_the_gate_opens_and_triggers_are_kept() {
+    let (config, _) = config();
+    let gate = CancellationToken::new();
+    let runs: Arc<Mutex<Vec<&str>>> = Arc::default();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (runs, stop, gate) = (runs.clone(), stop.clone(), gate.clone());
+        async move {
+            let reconcile = move |key: &'static str| {
+                runs.lock().unwrap().push(key);
+                async { Ok::<_, Boom>(Step::Done) }
+            };
+            let config = config.gate(gate.cancelled_owned());
+            run(config, futures::stream::iter(["a", "b"]), reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(SECOND).await;
+    assert!(runs.lock().unwrap().is_empty());
+    gate.cancel();
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(*runs.lock().unwrap(), ["a", "b"]);
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_come_back_at_once_and_are_no_errors() {
+    let (config, metrics) = config();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (runs, stop) = (runs.clone(), stop.clone());
+        async move {
+            let reconcile = move |_: &str| {
+                let nth = runs.fetch_add(1, Ordering::SeqCst);
+                async move { Ok::<_, Boom>(if nth < 3 { Step::Conflict } else { Step::Done }) }
+            };
+            run(config, futures::stream::iter(["a"]), reconcile, stop).await;
+        }
+    });
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert_eq!(runs.load(Ordering::SeqCst), 4);
+    stop.cancel();
+    task.await.unwrap();
+    let text = text(&metrics);
+    assert!(text.contains(r#"tandem_reconcile_total{controller="test",result="conflict"} 3"#), "{text}");
+    assert!(!text.contains("tandem_reconcile_errors_total{"), "{text}");
+}
+
+#[test]
+fn the_fake_clock_is_enough_to_make_a_config() {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let config = Config::new("test", clock, Metrics::new("test", "0").unwrap());
+    assert!(format!("{config:?}").contains("test"));
+}

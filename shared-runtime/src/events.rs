@@ -1,0 +1,161 @@
+//! Kubernetes events, best effort: an event that cannot be published is counted and never fails or delays a reconcile.
+//!
+//! When an event is worth publishing (on a change or a refusal, never on a visit) is the caller's to know; whatever a
+//! person must act on is in the object's status too.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Client,
+    runtime::events::{Event, EventType, Recorder as KubeRecorder, Reporter},
+};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tracing::{debug, warn};
+
+use crate::{
+    error::{chain, client_category},
+    metrics::Metrics,
+};
+
+/// Events that wait to be published; beyond it they are dropped. A burst of a few hundred new nodes fits.
+const QUEUE: usize = 1024;
+/// How long one event may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The API allows 1,024 bytes of note.
+const MAX_NOTE_BYTES: usize = 1024;
+
+/// What happened, in words for machines. A constant of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventKind {
+    type_: EventType,
+    reason: &'static str,
+    action: &'static str,
+}
+
+impl EventKind {
+    /// Something went as it should. `reason` says why and `action` what was done, both in CamelCase.
+    pub const fn normal(reason: &'static str, action: &'static str) -> Self {
+        Self { type_: EventType::Normal, reason, action }
+    }
+
+    /// Something needs a person's eye.
+    pub const fn warning(reason: &'static str, action: &'static str) -> Self {
+        Self { type_: EventType::Warning, reason, action }
+    }
+
+    /// The reason, as `kubectl get events` shows it.
+    pub const fn reason(self) -> &'static str {
+        self.reason
+    }
+}
+
+/// Takes events and publishes them one after another in its own task. Cheap to clone.
+///
+/// An event of the same kind about the same object within six minutes becomes a count on the first one.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Item>,
+    metrics: Metrics,
+}
+
+struct Item {
+    regarding: ObjectReference,
+    event: Event,
+}
+
+impl Recorder {
+    /// A recorder for the operator `controller`, and its task. The task ends when every clone of the recorder is gone
+    /// and what waited has been published.
+    pub fn new(client: Client, controller: &str, instance: &str, metrics: Metrics) -> (Self, JoinHandle<()>) {
+        let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
+        let recorder = KubeRecorder::new(client, reporter);
+        let (queue, items) = mpsc::channel(QUEUE);
+        let task = tokio::spawn(publish(recorder, items, metrics.clone()));
+        (Self { queue, metrics }, task)
+    }
+
+    /// Hands an event over. `note` is for people; kube's `object_ref` makes the reference. Never waits, never fails.
+    pub fn publish(&self, regarding: &ObjectReference, kind: EventKind, note: impl Into<String>) {
+        let event = Event {
+            type_: kind.type_,
+            reason: kind.reason.to_owned(),
+            action: kind.action.to_owned(),
+            note: Some(cut(note.into())),
+            secondary: None,
+        };
+        if self.queue.try_send(Item { regarding: regarding.clone(), event }).is_err() {
+            self.metrics.event_dropped();
+        }
+    }
+}
+
+/// One after another, because kube names an event after the nanosecond of its publication.
+async fn publish(recorder: KubeRecorder, mut items: mpsc::Receiver<Item>, metrics: Metrics) {
+    let warned = Arc::new(AtomicBool::new(false));
+    while let Some(Item { regarding, event }) = items.recv().await {
+        let failed = match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &regarding)).await {
+            Ok(Ok(())) => continue,
+            Ok(Err(failed)) => failed,
+            Err(_) => {
+                metrics.event_dropped();
+                debug!(reason = event.reason, "an event was not published in time");
+                continue;
+            }
+        };
+        metrics.event_dropped();
+        let category = client_category(&failed);
+        if category == "forbidden" && !warned.swap(true, Ordering::Relaxed) {
+            let advice = "allow create and patch on events in API group \"events.k8s.io\"";
+            warn!(category, advice, error = %chain(&failed), "cannot publish events");
+        } else {
+            debug!(category, reason = event.reason, error = %chain(&failed), "cannot publish an event");
+        }
+    }
+}
+
+/// `note` within the API's bound, cut between characters.
+fn cut(mut note: String) -> String {
+    if note.len() > MAX_NOTE_BYTES {
+        let end = (0..=MAX_NOTE_BYTES).rev().find(|end| note.is_char_boundary(*end)).unwrap_or_default();
+        note.truncate(end);
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{failure, server};
+
+    const KIND: EventKind = EventKind::normal("ScaledUp", "ScaleUp");
+
+    #[test]
+    fn a_note_is_cut_between_characters() {
+        assert_eq!(cut("ä".repeat(1000)).len(), 1024);
+        assert_eq!(cut("äa".repeat(1000)).len(), 1023);
+        assert_eq!(cut("short".to_owned()), "short");
+    }
+
+    #[tokio::test]
+    async fn a_refused_event_is_counted_and_the_next_one_is_still_tried() {
+        let (client, log) = server(|_| failure(403, "Forbidden", "no"));
+        let metrics = Metrics::new("test", "0").unwrap();
+        let (recorder, task) = Recorder::new(client, "test", "test-0", metrics.clone());
+        let reference =
+            ObjectReference { name: Some("a".into()), namespace: Some("ns".into()), ..Default::default() };
+        recorder.publish(&reference, KIND, "one");
+        recorder.publish(&reference, KIND, "two");
+        drop(recorder);
+        task.await.unwrap();
+        assert_eq!(log.lock().unwrap().len(), 2);
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(text.contains("tandem_events_dropped_total 2"), "{text}");
+    }
+}

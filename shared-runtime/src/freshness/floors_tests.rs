@@ -1,0 +1,83 @@
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::core::ObjectMeta;
+
+use super::*;
+use crate::clock::FakeClock;
+
+fn floors() -> (Floors, FakeClock, Metrics) {
+    let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let metrics = Metrics::new("test", "0").unwrap();
+    (Floors::new(clock, metrics.clone()), fake, metrics)
+}
+
+fn node(name: &str, uid: &str, version: &str) -> Node {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        resource_version: Some(version.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Node { metadata, ..Node::default() }
+}
+
+#[test]
+fn a_kind_that_nobody_watches_is_not_remembered() {
+    let (floors, _, _) = floors();
+    floors.wrote(&node("a", "u", "10"), ChangeKind::Created);
+    assert!(floors.pending::<Node>().is_empty());
+    assert_eq!(floors.check(&node("a", "u", "9")), Freshness::Fresh);
+}
+
+#[test]
+fn a_stale_read_is_seen_counted_and_healed_by_the_watch() {
+    let (floors, _, metrics) = floors();
+    let feed = floors.feed::<Node>().unwrap();
+    floors.wrote(&node("a", "u", "10"), ChangeKind::Updated);
+    assert_eq!(floors.check(&node("a", "u", "9")), Freshness::Stale);
+    feed.observe(&watcher::Event::Apply(node("a", "u", "10")));
+    assert_eq!(floors.check(&node("a", "u", "10")), Freshness::Fresh);
+    let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+    assert!(text.contains(r#"tandem_stale_reads_total{controller="test",resource="nodes"} 1"#), "{text}");
+}
+
+#[test]
+fn created_and_deleted_objects_are_pending_until_the_watch_brings_them() {
+    let (floors, _, _) = floors();
+    let feed = floors.feed::<Node>().unwrap();
+    floors.wrote(&node("a", "u", "10"), ChangeKind::Created);
+    floors.deleting(&node("b", "v", "8"));
+    let names: Vec<_> = floors.pending::<Node>().into_iter().map(|p| (p.name, p.change)).collect();
+    assert_eq!(names, [("a".to_owned(), ChangeKind::Created), ("b".to_owned(), ChangeKind::Deleted)]);
+    feed.observe(&watcher::Event::Apply(node("a", "u", "10")));
+    feed.observe(&watcher::Event::Delete(node("b", "v", "11")));
+    assert!(floors.pending::<Node>().is_empty());
+}
+
+#[test]
+fn a_deletion_that_failed_is_taken_back() {
+    let (floors, _, _) = floors();
+    let _feed = floors.feed::<Node>().unwrap();
+    floors.deleting(&node("b", "v", "8"));
+    floors.not_deleted(&node("b", "v", "8"));
+    assert!(floors.pending::<Node>().is_empty());
+}
+
+#[test]
+fn an_expired_floor_is_counted() {
+    let (floors, fake, metrics) = floors();
+    let _feed = floors.feed::<Node>().unwrap();
+    floors.wrote(&node("a", "u", "10"), ChangeKind::Created);
+    fake.advance(std::time::Duration::from_secs(301));
+    assert!(floors.pending::<Node>().is_empty());
+    let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+    assert!(text.contains("tandem_write_floors_expired_total"), "{text}");
+}
+
+#[test]
+fn only_the_first_reflector_of_a_kind_feeds() {
+    let (floors, _, _) = floors();
+    assert!(floors.feed::<Node>().is_some());
+    assert!(floors.feed::<Node>().is_none());
+    assert!(floors.feed::<Pod>().is_some());
+}

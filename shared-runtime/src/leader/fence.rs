@@ -1,0 +1,129 @@
+//! The token every write has to show: may this process write *now*?
+//!
+//! A fence does not make writes safe by itself: a request that was sent in time can be carried out late. Resource versions
+//! and `test` guards do that. What the fence does is keep a process that has lost touch from *starting* writes that its
+//! successor will have to undo.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+
+/// This process may not write now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fenced {
+    /// Another replica leads, or none does yet.
+    #[error("this replica does not lead")]
+    Standby,
+    /// This replica led and could not renew its lease in time.
+    #[error("this replica no longer leads")]
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is no leader election; whoever asks may write.
+    Always,
+    Standby,
+    /// Writes may start before `renew_by`; none may be waited for after `expires`, when a successor may begin.
+    Leading {
+        renew_by: Duration,
+        expires: Duration,
+    },
+    Lost,
+}
+
+/// Whether this process leads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    clock: Clock,
+    state: watch::Sender<State>,
+    lost: CancellationToken,
+}
+
+impl Fence {
+    /// A fence that lets everything pass: for a process without leader election.
+    pub fn unguarded(clock: Clock) -> Self {
+        Self::new(clock, State::Always)
+    }
+
+    /// A fence that lets nothing pass until the elector leads.
+    pub fn standby(clock: Clock) -> Self {
+        Self::new(clock, State::Standby)
+    }
+
+    fn new(clock: Clock, state: State) -> Self {
+        Self { clock, state: watch::Sender::new(state), lost: CancellationToken::new() }
+    }
+
+    /// How long a write that starts now may be waited for; `None` means as long as it likes.
+    pub fn pass(&self) -> Result<Option<Duration>, Fenced> {
+        let now = self.clock.monotonic();
+        match *self.state.borrow() {
+            State::Always => Ok(None),
+            State::Standby => Err(Fenced::Standby),
+            State::Leading { renew_by, expires } if now < renew_by => Ok(Some(expires.saturating_sub(now))),
+            State::Leading { .. } | State::Lost => Err(Fenced::Lost),
+        }
+    }
+
+    /// Comes back as soon as this process leads.
+    pub async fn leading(&self) {
+        let mut state = self.state.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = state.wait_for(|state| matches!(state, State::Always | State::Leading { .. })).await;
+    }
+
+    /// Cancelled when this process has led and does so no more.
+    pub fn lost(&self) -> &CancellationToken {
+        &self.lost
+    }
+
+    /// The lease was renewed.
+    pub(super) fn renewed(&self, renew_by: Duration, expires: Duration) {
+        self.state.send_replace(State::Leading { renew_by, expires });
+    }
+
+    /// The lease was not renewed in time, or was given up.
+    pub(super) fn close(&self) {
+        self.state.send_replace(State::Lost);
+        self.lost.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_fence_closes_by_itself_when_the_lease_is_not_renewed() {
+        let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let fence = Fence::standby(clock);
+        assert_eq!(fence.pass(), Err(Fenced::Standby));
+        fence.renewed(SECOND * 10, SECOND * 15);
+        assert_eq!(fence.pass(), Ok(Some(SECOND * 15)));
+        fake.advance(SECOND * 9);
+        assert_eq!(fence.pass(), Ok(Some(SECOND * 6)));
+        fake.advance(SECOND);
+        assert_eq!(fence.pass(), Err(Fenced::Lost));
+    }
+
+    #[tokio::test]
+    async fn leading_comes_with_the_first_renewal_and_lost_with_the_close() {
+        let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let fence = Fence::standby(clock);
+        assert!(futures::poll!(std::pin::pin!(fence.leading())).is_pending());
+        fence.renewed(SECOND, SECOND);
+        fence.leading().await;
+        assert!(!fence.lost().is_cancelled());
+        fence.close();
+        assert!(fence.lost().is_cancelled());
+        assert_eq!(fence.pass(), Err(Fenced::Lost));
+    }
+}

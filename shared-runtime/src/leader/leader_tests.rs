@@ -1,0 +1,169 @@
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use shared_crds::ownership::Owner;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{
+    testing::{failure, server},
+    write::WriteStrategy,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// An API server that holds one lease and checks versions.
+#[derive(Clone, Default)]
+struct Leases {
+    stored: Arc<Mutex<Option<Value>>>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Leases {
+    fn client(&self) -> Client {
+        let Self { stored, broken } = self.clone();
+        let (client, _) = server(move |asked| {
+            if broken.load(Ordering::SeqCst) {
+                return failure(500, "InternalError", "broken");
+            }
+            let mut stored = stored.lock().unwrap();
+            let version =
+                |lease: &Value| lease["metadata"]["resourceVersion"].as_str().map(ToOwned::to_owned);
+            match (&asked.method, stored.clone()) {
+                (&Method::GET, Some(lease)) => (200, lease),
+                (&Method::GET | &Method::PUT, None) => failure(404, "NotFound", "no"),
+                (&Method::POST, Some(_)) => failure(409, "AlreadyExists", "there is one"),
+                (&Method::PUT, Some(current)) if version(&current) != version(&asked.body) => failure(
+                    409,
+                    "Conflict",
+                    "the object has been modified; please apply your changes to the latest version and try again",
+                ),
+                (_, current) => {
+                    let next =
+                        current.as_ref().and_then(version).map_or(1, |v| v.parse::<u64>().unwrap() + 1);
+                    let mut lease = asked.body.clone();
+                    lease["metadata"]["resourceVersion"] = next.to_string().into();
+                    lease["metadata"]["uid"] = "u".into();
+                    *stored = Some(lease.clone());
+                    (if current.is_some() { 200 } else { 201 }, lease)
+                }
+            }
+        });
+        client
+    }
+
+    fn holder(&self) -> String {
+        let stored = self.stored.lock().unwrap();
+        stored
+            .as_ref()
+            .map(|lease| lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
+            .unwrap_or_default()
+    }
+
+    /// Somebody else writes the lease.
+    fn write(&self, change: impl FnOnce(&mut Value)) {
+        let mut stored = self.stored.lock().unwrap();
+        let lease = stored.as_mut().unwrap();
+        change(lease);
+        let version: u64 = lease["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        lease["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+    }
+}
+
+struct Candidate {
+    fence: Fence,
+    release: CancellationToken,
+    task: JoinHandle<Ended>,
+}
+
+fn candidate(leases: &Leases, identity: &str) -> Candidate {
+    let clock = Clock::system();
+    let metrics = Metrics::new("test", "0").unwrap();
+    let fence = Fence::standby(clock.clone());
+    let client = leases.client();
+    let owner = Owner::NodepoolOperator;
+    let door = Door::new(client.clone(), owner, WriteStrategy::Guarded, &clock, metrics.clone()).unwrap();
+    let config = LeaseConfig {
+        namespace: "ns".to_owned(),
+        name: "l".to_owned(),
+        identity: identity.to_owned(),
+        timing: DEFAULT_TIMING,
+    };
+    let release = CancellationToken::new();
+    let elector = Elector::new(client, door, config, fence.clone(), clock, metrics);
+    Candidate { fence, release: release.clone(), task: tokio::spawn(elector.run(release)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_candidates_one_leads_and_a_release_hands_over_at_once() {
+    let leases = Leases::default();
+    let mut candidates: Vec<_> = (0..5).map(|n| candidate(&leases, &format!("c{n}"))).collect();
+    tokio::time::sleep(SECOND * 60).await;
+    let leading: Vec<_> = (0..5).filter(|n| candidates[*n].fence.pass().is_ok()).collect();
+    assert_eq!(leading.len(), 1);
+    assert_eq!(leases.holder(), format!("c{}", leading[0]));
+
+    let leader = candidates.remove(leading[0]);
+    leader.release.cancel();
+    assert_eq!(leader.task.await.unwrap(), Ended::Released);
+    assert!(leader.fence.pass().is_err());
+    assert_eq!(leases.holder(), "");
+    tokio::time::sleep(SECOND * 5).await;
+    assert_eq!(candidates.iter().filter(|c| c.fence.pass().is_ok()).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_waits_out_the_lease_of_a_leader_that_died() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    leader.task.abort();
+    let successor = candidate(&leases, "b");
+    tokio::time::sleep(SECOND * 14).await;
+    assert!(leader.fence.pass().is_err(), "the dead leader's fence has closed by itself");
+    assert!(successor.fence.pass().is_err());
+    tokio::time::sleep(SECOND * 6).await;
+    assert!(successor.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_at_the_deadline_before_anybody_takes_over() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    leases.broken.store(true, Ordering::SeqCst);
+    let broken_for = Clock::system();
+    assert_eq!(leader.task.await.unwrap(), Ended::Lost);
+    assert!(broken_for.monotonic() <= DEFAULT_TIMING.renew_deadline + DEFAULT_TIMING.retry_period);
+    assert!(leader.fence.lost().is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_failed_renewals_do_not_matter() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    leases.broken.store(true, Ordering::SeqCst);
+    tokio::time::sleep(SECOND * 6).await;
+    leases.broken.store(false, Ordering::SeqCst);
+    tokio::time::sleep(SECOND * 60).await;
+    assert!(leader.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_writer_of_the_lease_is_survived_and_a_thief_is_not() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    leases.write(|lease| lease["metadata"]["labels"] = json!({ "x": "y" }));
+    tokio::time::sleep(SECOND * 30).await;
+    assert!(leader.fence.pass().is_ok());
+    leases.write(|lease| lease["spec"]["holderIdentity"] = "thief".into());
+    assert_eq!(leader.task.await.unwrap(), Ended::Lost);
+    assert_eq!(leases.holder(), "thief", "the lease was not taken back");
+}

@@ -1,0 +1,287 @@
+//! Leader election on a `Lease` that cannot elect two: every write of the lease carries the version that was read, so of
+//! two candidates one gets a conflict; and the holder stops by itself, on its own monotonic clock, before anybody may
+//! take over.
+//!
+//! Who holds the lease is judged in `lease` (pure); what a process may do without it is said in `fence`.
+
+mod fence;
+mod lease;
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use self::lease::{JITTER_FACTOR, Verdict, Watcher};
+pub use self::{
+    fence::{Fence, Fenced},
+    lease::{InvalidTiming, Timing},
+};
+use crate::{
+    clock::Clock,
+    error::{Categorised, chain},
+    metrics::Metrics,
+    write::{Created, Door, WriteError, Written},
+};
+
+/// Which lease, and as whom.
+#[derive(Clone, Debug)]
+pub struct LeaseConfig {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// Who this process is; unique, also among restarts of one Pod.
+    pub identity: String,
+    /// How long everything takes.
+    pub timing: Timing,
+}
+
+/// How a candidacy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a process that has lost the lease must stop"]
+pub enum Ended {
+    /// It was asked to end; a lease that it held has been released.
+    Released,
+    /// It led and could not renew in time.
+    Lost,
+}
+
+/// A candidate for the lease.
+pub struct Elector {
+    api: Api<Lease>,
+    door: Door,
+    config: LeaseConfig,
+    fence: Fence,
+    clock: Clock,
+    metrics: Metrics,
+    watcher: Watcher,
+    /// Whom or what the log spoke of last, so that it speaks of each once.
+    said: String,
+}
+
+/// What one try came to.
+enum Try {
+    /// The lease is ours, as stored now.
+    Won(Box<Lease>),
+    /// It is somebody else's, or a race was lost.
+    Not,
+}
+
+impl Elector {
+    /// A candidate. `door` must be the one without a fence ([`Door::unfenced`]): the lease is what makes a fence.
+    pub fn new(
+        client: kube::Client,
+        door: Door,
+        config: LeaseConfig,
+        fence: Fence,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let api = Api::namespaced(client, &config.namespace);
+        Self { api, door, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
+    }
+
+    /// Tries to lead, leads, renews; until `release` is cancelled or the lease is lost. The fence follows.
+    pub async fn run(mut self, release: CancellationToken) -> Ended {
+        let timing = self.config.timing;
+        let (mut held, began) = loop {
+            let began = self.clock.monotonic();
+            let tried = tokio::select! {
+                () = release.cancelled() => return Ended::Released,
+                tried = tokio::time::timeout(timing.renew_deadline, self.acquire()) => tried,
+            };
+            match self.settle(tried) {
+                Some(Try::Won(lease)) => {
+                    self.fence.renewed(began + timing.renew_deadline, began + timing.lease_duration);
+                    break (lease, began);
+                }
+                Some(Try::Not) | None => {}
+            }
+            // As client-go: candidates that wait for one lease do not all look at the same time.
+            let pause = timing.retry_period.mul_f64(1.0 + JITTER_FACTOR * rand::random::<f64>());
+            tokio::select! {
+                () = release.cancelled() => return Ended::Released,
+                () = tokio::time::sleep(pause) => {}
+            }
+        };
+        info!(lease = %self.config.name, namespace = %self.config.namespace, identity = %self.config.identity, "leading");
+        self.metrics.leading(true);
+        let ended = self.lead(&mut held, began, &release).await;
+        self.metrics.leading(false);
+        ended
+    }
+
+    /// Renews until told to stop or too late.
+    async fn lead(
+        &mut self,
+        held: &mut Lease,
+        mut renewed_at: Duration,
+        release: &CancellationToken,
+    ) -> Ended {
+        let timing = self.config.timing;
+        loop {
+            let deadline = renewed_at + timing.renew_deadline;
+            tokio::select! {
+                () = release.cancelled() => {
+                    self.fence.close();
+                    self.release(held).await;
+                    return Ended::Released;
+                }
+                () = tokio::time::sleep(timing.retry_period) => {}
+            }
+            let began = self.clock.monotonic();
+            let left = deadline.saturating_sub(began);
+            let tried = tokio::time::timeout(left, self.renew(held)).await;
+            match self.settle(tried) {
+                Some(Try::Won(lease)) => {
+                    *held = *lease;
+                    renewed_at = began;
+                    self.fence.renewed(began + timing.renew_deadline, began + timing.lease_duration);
+                }
+                Some(Try::Not) => {
+                    warn!(lease = %self.config.name, "another replica has taken the lease");
+                    self.fence.close();
+                    return Ended::Lost;
+                }
+                None if self.clock.monotonic() >= deadline => {
+                    warn!(lease = %self.config.name, after = ?timing.renew_deadline, "could not renew the lease in time");
+                    self.fence.close();
+                    return Ended::Lost;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// One look at the lease, and a grab if it is free.
+    async fn acquire(&mut self) -> Result<Try, TryError> {
+        let LeaseConfig { namespace, name, identity, timing } = &self.config;
+        let Some(current) = self.api.get_opt(name).await? else {
+            let lease = lease::new(namespace, name, identity, *timing, self.clock.now());
+            return Ok(match self.door.create(&self.api, &lease).await? {
+                Created::Created(lease) => Try::Won(Box::new(lease)),
+                Created::AlreadyExists => Try::Not,
+            });
+        };
+        match self.watcher.judge(&current, identity, timing.lease_duration, self.clock.monotonic()) {
+            Verdict::Mine | Verdict::Free => self.put(&current).await,
+            Verdict::Held { by } => {
+                if self.said != by {
+                    info!(lease = %name, leader = %by, "standing by");
+                    self.said = by;
+                }
+                Ok(Try::Not)
+            }
+        }
+    }
+
+    /// Renews at the version of the last renewal. After a conflict the lease is read once: another writer (a label, say)
+    /// moved the version, an answer of ours was lost, or somebody took the lease.
+    async fn renew(&mut self, held: &Lease) -> Result<Try, TryError> {
+        if let won @ Try::Won(_) = self.put(held).await? {
+            return Ok(won);
+        }
+        let LeaseConfig { name, identity, timing, .. } = &self.config;
+        let Some(current) = self.api.get_opt(name).await? else {
+            return Ok(Try::Not);
+        };
+        match self.watcher.judge(&current, identity, timing.lease_duration, self.clock.monotonic()) {
+            Verdict::Mine => match self.put(&current).await? {
+                won @ Try::Won(_) => Ok(won),
+                // Lost a second race in a row: not lost yet, the next period tries again.
+                Try::Not => Err(TryError::Contended),
+            },
+            Verdict::Free | Verdict::Held { .. } => Ok(Try::Not),
+        }
+    }
+
+    async fn put(&self, current: &Lease) -> Result<Try, TryError> {
+        let LeaseConfig { identity, timing, .. } = &self.config;
+        let lease = lease::renewed(current, identity, *timing, self.clock.now());
+        Ok(match self.door.replace(&self.api, &lease).await? {
+            Written::Changed(lease) => Try::Won(Box::new(lease)),
+            Written::Unchanged | Written::Conflict | Written::Gone | Written::Aborted => Try::Not,
+        })
+    }
+
+    /// Gives the lease up at its version: if somebody else has it by now, this changes nothing.
+    async fn release(&self, held: &Lease) {
+        let lease = lease::released(held, self.clock.now());
+        let released =
+            tokio::time::timeout(self.config.timing.retry_period, self.door.replace(&self.api, &lease)).await;
+        match released {
+            Ok(Ok(Written::Changed(_))) => info!(lease = %self.config.name, "lease released"),
+            Ok(Ok(other)) => debug!(outcome = other.label(), "the lease was not ours to release any more"),
+            Ok(Err(failed)) => warn!(error = %chain(&failed), "could not release the lease, it will expire"),
+            Err(_) => warn!("could not release the lease in time, it will expire"),
+        }
+    }
+
+    /// The try, if it came to anything; a failure is logged once per kind.
+    fn settle(&mut self, tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>) -> Option<Try> {
+        let failed = match tried {
+            Ok(Ok(tried)) => return Some(tried),
+            Ok(Err(failed)) => failed,
+            Err(_) => TryError::Timeout,
+        };
+        let category = failed.category();
+        if self.said != category {
+            category.clone_into(&mut self.said);
+            let advice = match category {
+                "forbidden" => {
+                    "allow get, create and update on leases in API group \"coordination.k8s.io\", or pass --leader-elect=false"
+                }
+                "not_found" => "create the namespace, or choose another with --lease-namespace",
+                _ => "trying again",
+            };
+            let LeaseConfig { namespace, name, .. } = &self.config;
+            warn!(lease = %name, %namespace, category, advice, error = %chain(&failed), "cannot read or write the lease");
+        }
+        None
+    }
+}
+
+/// Why one try came to nothing.
+#[derive(Debug, thiserror::Error)]
+enum TryError {
+    #[error("cannot read the lease")]
+    Read(#[from] kube::Error),
+    #[error("cannot write the lease")]
+    Write(#[from] WriteError),
+    #[error("the lease changed twice while it was being renewed")]
+    Contended,
+    #[error("the API server did not answer in time")]
+    Timeout,
+}
+
+impl Categorised for TryError {
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Read(failed) => crate::error::client_category(failed),
+            Self::Write(failed) => failed.category(),
+            Self::Contended => "conflict",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
+/// The identity of this process: the Pod's name or the host's, and something random, so that a container that was
+/// restarted in its Pod does not take its predecessor's lease for its own.
+pub fn identity(host: &str, random: u32) -> String {
+    format!("{host}_{random:08x}")
+}
+
+/// A lease cannot be read or written for longer than this without the holder stopping: what [`Timing`] says by default
+/// in client-go.
+pub const DEFAULT_TIMING: Timing = Timing {
+    lease_duration: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry_period: Duration::from_secs(2),
+};
+
+#[cfg(test)]
+#[path = "leader_tests.rs"]
+mod tests;

@@ -1,0 +1,27 @@
+//! How Tandem's operators behave, whatever they decide: one way to write ([`mod@write`]), one way to know that a cache has
+//! caught up with one's own writes ([`freshness`]), one loop ([`controller`]), one leader ([`leader`]), one way to
+//! start, report and stop ([`bootstrap`]).
+//!
+//! Nothing in here decides how many nodes a pool has or which pods fit. The operators' planners do that, and they do
+//! not depend on this crate.
+
+pub mod admin;
+pub mod bootstrap;
+pub mod cli;
+pub mod client;
+pub mod clock;
+pub mod controller;
+pub mod crds;
+pub mod error;
+pub mod events;
+pub mod freshness;
+pub mod leader;
+pub mod metrics;
+mod queue;
+pub mod readiness;
+pub mod reflect;
+pub mod shutdown;
+pub mod telemetry;
+#[cfg(test)]
+mod testing;
+pub mod write;

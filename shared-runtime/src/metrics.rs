@@ -1,0 +1,320 @@
+//! Every metric of the runtime, in one registry, under the prefix `tandem_`.
+//!
+//! Labels carry kinds, verbs, categories and outcomes, never the name of an object: a cluster has as many of those as it
+//! likes. What an operator counts beyond this it registers with [`Metrics::register`].
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use prometheus::{
+    Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder, core::Collector,
+};
+
+/// A metric could not be made or registered; the name is taken or malformed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot register a metric")]
+pub struct MetricsError(#[from] prometheus::Error);
+
+/// The content type of [`Metrics::render`].
+pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
+
+/// Seconds a reconcile or a request takes: from one that finds nothing to do to one that runs into its timeouts.
+const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Attempts of one write; the default policy allows 64.
+const ATTEMPTS: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0];
+
+/// The registry and the runtime's own metrics. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    controller: &'static str,
+    reconciles: IntCounterVec,
+    reconcile_seconds: HistogramVec,
+    reconcile_errors: IntCounterVec,
+    queue_depth: IntGaugeVec,
+    in_backoff: IntGaugeVec,
+    writes: IntCounterVec,
+    write_requests: IntCounterVec,
+    write_attempts: HistogramVec,
+    write_conflicts: IntCounterVec,
+    retry_exhausted: IntCounterVec,
+    stale_reads: IntCounterVec,
+    floors_expired: IntCounterVec,
+    watch_errors: IntCounterVec,
+    leader: IntGauge,
+    crd_missing: IntGaugeVec,
+    api_requests: IntCounterVec,
+    api_seconds: HistogramVec,
+    events_dropped: IntCounter,
+}
+
+/// How one reconcile ended, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReconcileResult {
+    /// Nothing more to do.
+    Success,
+    /// Done for now; it comes back after a time.
+    Requeue,
+    /// A write lost a race; it comes back at once.
+    Conflict,
+    /// The cache was behind the operator's own writes.
+    Stale,
+    /// It failed.
+    Error,
+}
+
+impl ReconcileResult {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Requeue => "requeue",
+            Self::Conflict => "conflict",
+            Self::Stale => "stale",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Which write a number is about.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteLabels {
+    /// Plural and lower case, as the API server names the resource.
+    pub(crate) resource: Cow<'static, str>,
+    pub(crate) subresource: &'static str,
+    pub(crate) strategy: &'static str,
+}
+
+impl Metrics {
+    /// The metrics of the operator `controller`.
+    pub fn new(controller: &'static str, version: &str) -> Result<Self, MetricsError> {
+        let r = Make(Registry::new());
+        let build = r.gauges("build_info", "1, labelled with what runs", &["name", "version"])?;
+        build.with_label_values(&[controller, version]).set(1);
+        let per_write = &["controller", "resource", "subresource", "strategy"];
+        let inner = Inner {
+            controller,
+            reconciles: r.counters("reconcile_total", "Reconciles, by how they ended", &["controller", "result"])?,
+            reconcile_seconds: r.histograms("reconcile_duration_seconds", "Time a reconcile took", &["controller"], SECONDS)?,
+            reconcile_errors: r.counters("reconcile_errors_total", "Failed reconciles, by what failed", &["controller", "category"])?,
+            queue_depth: r.gauges("queue_depth", "Keys that wait for a reconcile", &["controller"])?,
+            in_backoff: r.gauges("objects_in_backoff", "Keys that wait because they failed", &["controller"])?,
+            writes: r.counters(
+                "write_total",
+                "Writes asked of the write door, by what came of them",
+                &["controller", "resource", "subresource", "strategy", "result"],
+            )?,
+            write_requests: r.counters(
+                "write_requests_total",
+                "Requests the write door sent, reads before a retry included; outcome is ok or what the request failed of",
+                &["controller", "resource", "subresource", "strategy", "verb", "outcome"],
+            )?,
+            write_attempts: r.histograms("write_attempts", "Attempts one write took", per_write, ATTEMPTS)?,
+            write_conflicts: r.counters(
+                "write_conflicts_total",
+                "Requests that lost a race, by what guarded them",
+                &["controller", "resource", "subresource", "strategy", "cause"],
+            )?,
+            retry_exhausted: r.counters("retry_exhausted_total", "Writes that used up their retries", per_write)?,
+            stale_reads: r.counters("stale_reads_total", "Reads of a cache that was behind own writes", &["controller", "resource"])?,
+            floors_expired: r.counters(
+                "write_floors_expired_total",
+                "Own writes that the watch did not bring within five minutes",
+                &["controller", "resource"],
+            )?,
+            watch_errors: r.counters("watch_errors_total", "Failed lists and watches", &["controller", "resource", "category"])?,
+            leader: r.gauge("leader", "1 while this replica leads")?,
+            crd_missing: r.gauges("crd_missing", "1 while the custom resource definition is missing", &["crd"])?,
+            api_requests: r.counters(
+                "api_requests_total",
+                "Requests to the API server; code is the HTTP status, or error when none came",
+                &["verb", "code"],
+            )?,
+            api_seconds: r.histograms("api_request_duration_seconds", "Time until the API server answered, watches apart", &["verb"], SECONDS)?,
+            events_dropped: r.counter("events_dropped_total", "Kubernetes events that could not be published")?,
+            registry: r.0,
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// Adds a metric of the operator's own. Its name should begin with `tandem_`.
+    pub fn register(&self, collector: impl Collector + 'static) -> Result<(), MetricsError> {
+        Ok(self.0.registry.register(Box::new(collector))?)
+    }
+
+    /// Everything in Prometheus' text format; see [`CONTENT_TYPE`].
+    pub fn render(&self) -> Result<Vec<u8>, MetricsError> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.0.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+
+    pub(crate) fn reconciled(&self, controller: &str, result: ReconcileResult, took: Duration) {
+        self.0.reconciles.with_label_values(&[controller, result.label()]).inc();
+        self.0.reconcile_seconds.with_label_values(&[controller]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn reconcile_failed(&self, controller: &str, category: &str) {
+        self.0.reconcile_errors.with_label_values(&[controller, category]).inc();
+    }
+
+    pub(crate) fn queue(&self, controller: &str, depth: usize, in_backoff: usize) {
+        self.0.queue_depth.with_label_values(&[controller]).set(gauge(depth));
+        self.0.in_backoff.with_label_values(&[controller]).set(gauge(in_backoff));
+    }
+
+    pub(crate) fn write(&self, labels: &WriteLabels, result: &'static str) {
+        let WriteLabels { resource, subresource, strategy } = labels;
+        self.0
+            .writes
+            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy, result])
+            .inc();
+    }
+
+    pub(crate) fn write_request(&self, labels: &WriteLabels, verb: &str, outcome: &str) {
+        let WriteLabels { resource, subresource, strategy } = labels;
+        self.0
+            .write_requests
+            .with_label_values(&[
+                self.0.controller,
+                resource.as_ref(),
+                *subresource,
+                *strategy,
+                verb,
+                outcome,
+            ])
+            .inc();
+    }
+
+    pub(crate) fn write_attempts(&self, labels: &WriteLabels, attempts: u32) {
+        let WriteLabels { resource, subresource, strategy } = labels;
+        self.0
+            .write_attempts
+            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy])
+            .observe(f64::from(attempts));
+    }
+
+    pub(crate) fn write_conflict(&self, labels: &WriteLabels, cause: &str) {
+        let WriteLabels { resource, subresource, strategy } = labels;
+        self.0
+            .write_conflicts
+            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy, cause])
+            .inc();
+    }
+
+    pub(crate) fn retry_exhausted(&self, labels: &WriteLabels) {
+        let WriteLabels { resource, subresource, strategy } = labels;
+        self.0
+            .retry_exhausted
+            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy])
+            .inc();
+    }
+
+    pub(crate) fn stale_read(&self, resource: &str) {
+        self.0.stale_reads.with_label_values(&[self.0.controller, resource]).inc();
+    }
+
+    pub(crate) fn floor_expired(&self, resource: &str) {
+        self.0.floors_expired.with_label_values(&[self.0.controller, resource]).inc();
+    }
+
+    pub(crate) fn watch_error(&self, resource: &str, category: &str) {
+        self.0.watch_errors.with_label_values(&[self.0.controller, resource, category]).inc();
+    }
+
+    pub(crate) fn leading(&self, leading: bool) {
+        self.0.leader.set(i64::from(leading));
+    }
+
+    pub(crate) fn crd(&self, name: &str, missing: bool) {
+        self.0.crd_missing.with_label_values(&[name]).set(i64::from(missing));
+    }
+
+    pub(crate) fn api_request(&self, verb: &str, code: &str, took: Option<Duration>) {
+        self.0.api_requests.with_label_values(&[verb, code]).inc();
+        if let Some(took) = took {
+            self.0.api_seconds.with_label_values(&[verb]).observe(took.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn event_dropped(&self) {
+        self.0.events_dropped.inc();
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Makes metrics under the prefix and registers them.
+struct Make(Registry);
+
+impl Make {
+    fn opts(name: &str, help: &str) -> Opts {
+        Opts::new(format!("tandem_{name}"), help)
+    }
+
+    fn add<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        self.add(IntCounter::with_opts(Self::opts(name, help))?)
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+        self.add(IntCounterVec::new(Self::opts(name, help), labels)?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+        self.add(IntGauge::with_opts(Self::opts(name, help))?)
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, prometheus::Error> {
+        self.add(IntGaugeVec::new(Self::opts(name, help), labels)?)
+    }
+
+    fn histograms(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, prometheus::Error> {
+        let opts = HistogramOpts::from(Self::opts(name, help)).buckets(buckets.to_vec());
+        self.add(HistogramVec::new(opts, labels)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_rendered_with_the_prefix() {
+        let metrics = Metrics::new("nodepool-operator", "1.2.3").unwrap();
+        metrics.reconciled("nodepool", ReconcileResult::Conflict, Duration::from_millis(3));
+        metrics.write(
+            &WriteLabels { resource: "nodepools".into(), subresource: "status", strategy: "guarded" },
+            "changed",
+        );
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(
+            text.contains(r#"tandem_reconcile_total{controller="nodepool",result="conflict"} 1"#),
+            "{text}"
+        );
+        assert!(text.contains(r#"tandem_build_info{name="nodepool-operator",version="1.2.3"} 1"#), "{text}");
+        assert!(text.contains(r#"strategy="guarded""#), "{text}");
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_an_error() {
+        let metrics = Metrics::new("nodepool-operator", "1.2.3").unwrap();
+        let again = || IntCounter::new("tandem_nodes_created_total", "help").unwrap();
+        metrics.register(again()).unwrap();
+        assert!(metrics.register(again()).is_err());
+    }
+}

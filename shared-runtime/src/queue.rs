@@ -1,0 +1,226 @@
+//! Which key runs next, and when: the state machine of the loop in [`crate::controller`].
+//!
+//! Pure. Time (since any fixed origin) and randomness are arguments; nothing here sleeps, spawns or logs.
+//!
+//! A key is in one of two states. *Waiting* has one due time; the earliest wish wins. *Running* remembers whether
+//! somebody asked for it meanwhile. Beside its state a key has a **floor**, the time before which it does not start
+//! whatever happens: that is what a failure sets, so that a stream of events cannot turn a failing key into a hot loop.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    hash::Hash,
+    time::Duration,
+};
+
+/// Time since the loop began.
+type Time = Duration;
+
+/// How long a failing key stays away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// After the first failure.
+    pub base: Duration,
+    /// At most, whatever the number of failures.
+    pub max: Duration,
+}
+
+impl Default for Backoff {
+    /// 100 ms doubling up to one minute. client-go's rate limiter starts at 5 ms and ends at 1,000 s; here events cannot
+    /// shorten the wait, so it must be one that a person who fixed the cause is willing to sit through.
+    fn default() -> Self {
+        Self { base: Duration::from_millis(100), max: Duration::from_secs(60) }
+    }
+}
+
+impl Backoff {
+    /// The wait after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
+    /// `[0, 1)`, so that keys that failed together do not return together.
+    fn delay(self, failures: u32, random: f64) -> Duration {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
+        let full = self.base.saturating_mul(doubled).min(self.max);
+        full.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0))
+    }
+}
+
+/// Widest wait after one conflict; the n-th in a row waits up to n times that, [`CONFLICT_STEPS`] times at most. Our own
+/// figures: a conflict is resolved as soon as the watch has brought the winner's version, a few milliseconds.
+const CONFLICT_WINDOW: Duration = Duration::from_millis(20);
+const CONFLICT_STEPS: u32 = 10;
+
+/// What came of one run of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing more to do until somebody asks.
+    Done,
+    /// Run again after this time, or earlier when somebody asks.
+    After(Duration),
+    /// A write lost a race: run again at once, give or take a little.
+    Conflict,
+    /// It failed: stay away, longer each time.
+    Failed,
+}
+
+/// What the loop should do now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next<K> {
+    /// Run this key; it is now running.
+    Start(K),
+    /// Nothing can start before this time.
+    WaitUntil(Time),
+    /// Nothing can start before a trigger or the end of a run.
+    Idle,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    failures: u32,
+    conflicts: u32,
+    not_before: Time,
+}
+
+#[derive(Debug)]
+enum State {
+    /// `seq` breaks ties in the order of asking.
+    Waiting { due: Time, seq: u64 },
+    /// `again` is when the key should run again because somebody asked meanwhile.
+    Running { again: Option<Time> },
+}
+
+/// The queue of one controller.
+#[derive(Debug)]
+pub(crate) struct Queue<K> {
+    backoff: Backoff,
+    debounce: Duration,
+    concurrency: usize,
+    running: usize,
+    seq: u64,
+    entries: HashMap<K, Entry>,
+    order: BTreeSet<(Time, u64)>,
+    by_seq: HashMap<u64, K>,
+}
+
+impl<K: Hash + Eq + Clone> Queue<K> {
+    pub(crate) fn new(backoff: Backoff, debounce: Duration, concurrency: usize) -> Self {
+        Self {
+            backoff,
+            debounce,
+            concurrency: concurrency.max(1),
+            running: 0,
+            seq: 0,
+            entries: HashMap::new(),
+            order: BTreeSet::new(),
+            by_seq: HashMap::new(),
+        }
+    }
+
+    /// Somebody asks for `key`. It runs after the debounce time, counted from the *first* ask: later ones do not push it
+    /// back, so a key that is asked for all the time still runs.
+    pub(crate) fn trigger(&mut self, key: K, now: Time) {
+        self.ask(key, now.saturating_add(self.debounce));
+    }
+
+    fn ask(&mut self, key: K, due: Time) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            let state = self.enqueue(&key, due);
+            self.entries.insert(key, Entry { state, failures: 0, conflicts: 0, not_before: Time::ZERO });
+            return;
+        };
+        match &mut entry.state {
+            State::Running { again } => *again = Some(again.map_or(due, |earlier| earlier.min(due))),
+            State::Waiting { due: planned, seq } => {
+                let due = due.max(entry.not_before);
+                if due < *planned {
+                    self.order.remove(&(*planned, *seq));
+                    self.order.insert((due, *seq));
+                    *planned = due;
+                }
+            }
+        }
+    }
+
+    fn enqueue(&mut self, key: &K, due: Time) -> State {
+        self.seq += 1;
+        self.order.insert((due, self.seq));
+        self.by_seq.insert(self.seq, key.clone());
+        State::Waiting { due, seq: self.seq }
+    }
+
+    /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with [`Self::finished`].
+    pub(crate) fn next(&mut self, now: Time) -> Next<K> {
+        if self.running >= self.concurrency {
+            return Next::Idle;
+        }
+        let Some(&(due, seq)) = self.order.first() else {
+            return Next::Idle;
+        };
+        if due > now {
+            return Next::WaitUntil(due);
+        }
+        self.order.remove(&(due, seq));
+        let Some(key) = self.by_seq.remove(&seq) else {
+            return Next::Idle;
+        };
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.state = State::Running { again: None };
+        }
+        self.running += 1;
+        Next::Start(key)
+    }
+
+    /// The run of `key` ended. `random` is in `[0, 1)`. Returns how many times in a row it has failed.
+    pub(crate) fn finished(&mut self, key: &K, outcome: Outcome, now: Time, random: f64) -> u32 {
+        let Some(mut entry) = self.entries.remove(key) else {
+            return 0;
+        };
+        let State::Running { again } = entry.state else {
+            self.entries.insert(key.clone(), entry);
+            return 0;
+        };
+        self.running = self.running.saturating_sub(1);
+        let (wish, floor) = match outcome {
+            Outcome::Done => (None, Time::ZERO),
+            Outcome::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),
+            Outcome::Conflict => {
+                entry.conflicts = entry.conflicts.saturating_add(1);
+                let window = CONFLICT_WINDOW.saturating_mul(entry.conflicts.min(CONFLICT_STEPS));
+                let at = now.saturating_add(window.mul_f64(random.clamp(0.0, 1.0)));
+                (Some(at), at)
+            }
+            Outcome::Failed => {
+                entry.failures = entry.failures.saturating_add(1);
+                let at = now.saturating_add(self.backoff.delay(entry.failures, random));
+                (Some(at), at)
+            }
+        };
+        if matches!(outcome, Outcome::Done | Outcome::After(_)) {
+            entry.failures = 0;
+            entry.conflicts = 0;
+        }
+        entry.not_before = floor;
+        let failures = entry.failures;
+        let due = match (wish, again) {
+            (Some(wish), Some(again)) => Some(wish.min(again)),
+            (wish, again) => wish.or(again),
+        };
+        if let Some(due) = due {
+            entry.state = self.enqueue(key, due.max(floor));
+            self.entries.insert(key.clone(), entry);
+        }
+        failures
+    }
+
+    /// Keys that wait.
+    pub(crate) fn depth(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Keys that wait because they failed.
+    pub(crate) fn in_backoff(&self) -> usize {
+        self.entries.values().filter(|e| e.failures > 0 && matches!(e.state, State::Waiting { .. })).count()
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

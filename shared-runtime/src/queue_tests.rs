@@ -1,0 +1,188 @@
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn queue() -> Queue<&'static str> {
+    Queue::new(Backoff { base: MS(100), max: MS(1000) }, Duration::ZERO, 2)
+}
+
+#[test]
+fn a_key_asked_for_twice_runs_once() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    assert_eq!(q.next(MS(0)), Next::Idle);
+}
+
+#[test]
+fn a_running_key_does_not_start_a_second_time() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    q.trigger("a", MS(1));
+    assert_eq!(q.next(MS(1)), Next::Idle);
+    q.finished(&"a", Outcome::Done, MS(2), 0.0);
+    assert_eq!(q.next(MS(2)), Next::Start("a"));
+}
+
+#[test]
+fn keys_start_in_the_order_they_were_asked_for() {
+    let mut q = queue();
+    for key in ["b", "a", "c"] {
+        q.trigger(key, MS(0));
+    }
+    assert_eq!(q.next(MS(0)), Next::Start("b"));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    assert_eq!(q.next(MS(0)), Next::Idle, "the bound on concurrency holds");
+    q.finished(&"b", Outcome::Done, MS(0), 0.0);
+    assert_eq!(q.next(MS(0)), Next::Start("c"));
+}
+
+#[test]
+fn a_failed_key_stays_away_even_when_events_ask_for_it() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    q.trigger("a", MS(0));
+    q.finished(&"a", Outcome::Failed, MS(0), 1.0);
+    for at in 0..100 {
+        q.trigger("a", MS(at));
+        assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(100)));
+    }
+    assert_eq!(q.next(MS(100)), Next::Start("a"));
+}
+
+#[test]
+fn backoff_doubles_up_to_its_cap_and_success_resets_it() {
+    let mut q = queue();
+    let mut now = MS(0);
+    q.trigger("a", now);
+    for (failures, expected) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (6, 1000)] {
+        assert_eq!(q.next(now), Next::Start("a"));
+        assert_eq!(q.finished(&"a", Outcome::Failed, now, 1.0), failures);
+        assert_eq!(q.next(now), Next::WaitUntil(now + MS(expected)));
+        assert_eq!(q.in_backoff(), 1);
+        now += MS(expected);
+    }
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.finished(&"a", Outcome::After(MS(5)), now, 0.0);
+    assert_eq!(q.in_backoff(), 0);
+    now += MS(5);
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.finished(&"a", Outcome::Failed, now, 0.0);
+    assert_eq!(q.next(now), Next::WaitUntil(now + MS(50)), "the first wait again, its lower half");
+}
+
+#[test]
+fn a_conflict_comes_back_within_milliseconds_and_is_no_failure() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    assert_eq!(q.finished(&"a", Outcome::Conflict, MS(0), 0.5), 0);
+    assert_eq!(q.next(MS(0)), Next::WaitUntil(MS(10)));
+    assert_eq!(q.in_backoff(), 0);
+}
+
+#[test]
+fn an_event_brings_a_planned_run_forward() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    q.finished(&"a", Outcome::After(MS(60_000)), MS(0), 0.0);
+    assert_eq!(q.next(MS(1)), Next::WaitUntil(MS(60_000)));
+    q.trigger("a", MS(2));
+    assert_eq!(q.next(MS(2)), Next::Start("a"));
+}
+
+#[test]
+fn debounce_counts_from_the_first_event_so_a_busy_key_still_runs() {
+    let mut q = Queue::new(Backoff::default(), MS(100), 1);
+    for at in 0..100 {
+        q.trigger("a", MS(at));
+        assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(100)));
+    }
+    assert_eq!(q.next(MS(100)), Next::Start("a"));
+}
+
+#[test]
+fn a_key_with_nothing_to_do_is_forgotten() {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    assert_eq!(q.next(MS(0)), Next::Start("a"));
+    q.finished(&"a", Outcome::Done, MS(0), 0.0);
+    assert!(q.entries.is_empty() && q.order.is_empty() && q.by_seq.is_empty());
+}
+
+/// One thing that happens to a queue.
+#[derive(Clone, Debug)]
+enum Step {
+    Trigger(u8),
+    Tick(u64),
+    Finish(Outcome, f64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let outcome = prop_oneof![
+        Just(Outcome::Done),
+        (0_u64..500).prop_map(|ms| Outcome::After(MS(ms))),
+        Just(Outcome::Conflict),
+        Just(Outcome::Failed),
+    ];
+    let step = prop_oneof![
+        (0_u8..5).prop_map(Step::Trigger),
+        (0_u64..300).prop_map(Step::Tick),
+        (outcome, 0.0..1.0).prop_map(|(outcome, random)| Step::Finish(outcome, random)),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+proptest! {
+    #[test]
+    fn no_key_runs_twice_at_once_none_is_lost_and_floors_hold(steps in steps()) {
+        let mut q = Queue::new(Backoff { base: MS(100), max: MS(1000) }, MS(10), 3);
+        let mut now = MS(0);
+        let mut running: Vec<u8> = Vec::new();
+        let mut asked: HashSet<u8> = HashSet::new();
+        let mut floors: HashMap<u8, Duration> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Trigger(key) => { q.trigger(key, now); asked.insert(key); }
+                Step::Tick(ms) => now += MS(ms),
+                Step::Finish(outcome, random) => if let Some(key) = running.pop() {
+                    q.finished(&key, outcome, now, random);
+                    match outcome {
+                        Outcome::Failed => { floors.insert(key, now + MS(50)); asked.insert(key); }
+                        Outcome::Conflict | Outcome::After(_) => { floors.remove(&key); asked.insert(key); }
+                        Outcome::Done => { floors.remove(&key); }
+                    }
+                },
+            }
+            while let Next::Start(key) = q.next(now) {
+                prop_assert!(!running.contains(&key));
+                prop_assert!(floors.get(&key).is_none_or(|floor| now >= *floor));
+                running.push(key);
+                asked.remove(&key);
+            }
+            prop_assert!(running.len() <= 3);
+            // Whoever was asked for and does not run yet is still in the queue.
+            for key in &asked {
+                prop_assert!(q.entries.contains_key(key));
+            }
+        }
+        // With time enough and no more events everything drains.
+        while let Some(key) = running.pop() { q.finished(&key, Outcome::Done, now, 0.0); }
+        loop {
+            match q.next(now) {
+                Next::Start(key) => { q.finished(&key, Outcome::Done, now, 0.0); }
+                Next::WaitUntil(due) => now = due,
+                Next::Idle => break,
+            }
+        }
+        prop_assert!(q.entries.is_empty() && q.order.is_empty() && q.by_seq.is_empty());
+    }
+}

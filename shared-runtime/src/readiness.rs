@@ -1,0 +1,97 @@
+//! What must hold before an operator works, as named gates: `/readyz` lists those that are closed, and the controller
+//! loop waits for them.
+//!
+//! A gate says nothing about leadership: a standby replica is ready.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+
+/// Every gate of a process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// `None` is open; `Some` says what it waits for.
+    gates: Mutex<BTreeMap<String, Option<String>>>,
+    closed: watch::Sender<usize>,
+}
+
+/// One condition of readiness. It stays as it was last set, also when dropped.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    readiness: Readiness,
+    name: String,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Arc::new(Shared { gates: Mutex::default(), closed: watch::Sender::new(0) }))
+    }
+}
+
+impl Readiness {
+    /// A new gate, closed, waiting for `reason`.
+    pub fn gate(&self, name: impl Into<String>, reason: impl Into<String>) -> Gate {
+        let gate = Gate { readiness: self.clone(), name: name.into() };
+        gate.close(reason);
+        gate
+    }
+
+    /// The closed gates and what each waits for; empty means ready.
+    pub fn waiting_for(&self) -> Vec<(String, String)> {
+        let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.iter().filter_map(|(name, reason)| Some((name.clone(), reason.clone()?))).collect()
+    }
+
+    /// Comes back as soon as every gate is open.
+    pub async fn ready(&self) {
+        let mut closed = self.0.closed.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = closed.wait_for(|closed| *closed == 0).await;
+    }
+
+    fn set(&self, name: &str, reason: Option<String>) {
+        let closed = {
+            let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
+            gates.insert(name.to_owned(), reason);
+            gates.values().flatten().count()
+        };
+        self.0.closed.send_replace(closed);
+    }
+}
+
+impl Gate {
+    /// What the gate stands for holds.
+    pub fn open(&self) {
+        self.readiness.set(&self.name, None);
+    }
+
+    /// It does not hold; `reason` is shown to whoever asks `/readyz`.
+    pub fn close(&self, reason: impl Into<String>) {
+        self.readiness.set(&self.name, Some(reason.into()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ready_comes_when_the_last_gate_opens() {
+        let readiness = Readiness::default();
+        let a = readiness.gate("a", "waiting for a");
+        let b = readiness.gate("b", "waiting for b");
+        a.open();
+        assert_eq!(readiness.waiting_for(), [("b".to_owned(), "waiting for b".to_owned())]);
+        assert!(futures::poll!(std::pin::pin!(readiness.ready())).is_pending());
+        b.open();
+        readiness.ready().await;
+        b.close("lost b");
+        assert_eq!(readiness.waiting_for().len(), 1);
+    }
+}

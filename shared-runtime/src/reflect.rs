@@ -1,0 +1,200 @@
+//! A cache of one kind and the stream of its changes, **deletions included**.
+//!
+//! kube's reflector is the cache; this file adds what it leaves out: deletions that happened while the watch was away,
+//! the changes of a list only once the store holds all of them, the read-your-writes feed, readiness and counters. It
+//! decides nothing from an object.
+
+use std::{collections::HashMap, fmt::Debug, sync::Arc};
+
+use futures::{Stream, StreamExt as _, stream};
+use kube::{
+    Api, Resource, ResourceExt as _,
+    runtime::{
+        WatchStreamExt as _,
+        reflector::{self, ObjectRef, Store, store::Writer},
+        watcher::{self, Event},
+    },
+};
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
+
+use crate::{
+    error::{chain, client_category, status_category},
+    freshness::{Feed, Floors},
+    metrics::Metrics,
+    readiness::{Gate, Readiness},
+};
+
+/// What a reflector reports to.
+#[derive(Clone, Debug)]
+pub struct Watching {
+    /// Counts failed lists and watches.
+    pub metrics: Metrics,
+    /// Learns what the watch has brought.
+    pub floors: Floors,
+    /// Gets a gate that opens when the first list has been taken in.
+    pub readiness: Readiness,
+}
+
+/// A change of the cache. The store already holds it when it comes out of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change<K> {
+    /// The object is new, changed, or was listed again.
+    Applied(Arc<K>),
+    /// The object is gone; this is the last that was known of it.
+    Deleted(Arc<K>),
+}
+
+impl<K> Change<K> {
+    /// The object, whatever happened to it.
+    pub fn object(&self) -> &Arc<K> {
+        match self {
+            Self::Applied(object) | Self::Deleted(object) => object,
+        }
+    }
+}
+
+/// Watches `api` and keeps a cache. `prune` drops what nobody reads before an object is kept; `managedFields` always go,
+/// they are about half of an object's metadata.
+///
+/// The stream drives the cache: whoever stops polling it stops the cache. It never ends; failed lists and watches are
+/// repeated with kube's default backoff (0.8 s to 30 s, jittered), counted, and logged when their nature changes.
+pub fn reflect<K, P>(
+    api: Api<K>,
+    config: watcher::Config,
+    watching: &Watching,
+    prune: P,
+) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
+where
+    P: FnMut(&mut K) + Send + 'static,
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let (store, mut mirror) = Mirror::new(watching, prune);
+    let changes = watcher::watcher(api, config)
+        .default_backoff()
+        .flat_map(move |event| stream::iter(mirror.take(event)));
+    (store, changes)
+}
+
+/// The cache and everybody who hears of its events.
+struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static, P> {
+    store: Store<K>,
+    writer: Writer<K>,
+    prune: P,
+    feed: Option<Feed>,
+    gate: Gate,
+    metrics: Metrics,
+    /// Category of the failure that was logged last; none while the watch works.
+    failing: Option<&'static str>,
+}
+
+impl<K, P> Mirror<K, P>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+    P: FnMut(&mut K),
+{
+    fn new(watching: &Watching, prune: P) -> (Store<K>, Self) {
+        let Watching { metrics, floors, readiness } = watching;
+        let (store, writer) = reflector::store::<K>();
+        let mirror = Self {
+            store: store.clone(),
+            writer,
+            prune,
+            feed: floors.feed::<K>(),
+            gate: readiness.gate(format!("cache of {}", K::plural(&())), "not listed yet"),
+            metrics: metrics.clone(),
+            failing: None,
+        };
+        (store, mirror)
+    }
+
+    fn take(&mut self, event: watcher::Result<Event<K>>) -> Vec<Change<K>> {
+        let event = match event {
+            Ok(event) => event,
+            Err(failed) => {
+                self.failed(&failed);
+                return Vec::new();
+            }
+        };
+        if self.failing.take().is_some() {
+            info!(resource = %K::plural(&()), "watch works again");
+        }
+        let event = event.modify(|object| {
+            object.managed_fields_mut().clear();
+            (self.prune)(object);
+        });
+        let changes = self.apply(&event);
+        if let Some(feed) = &self.feed {
+            feed.observe(&event);
+        }
+        if matches!(event, Event::InitDone) {
+            self.gate.open();
+        }
+        changes
+    }
+
+    /// Takes the event into the store and says what changed.
+    fn apply(&mut self, event: &Event<K>) -> Vec<Change<K>> {
+        match event {
+            Event::Init | Event::InitApply(_) => {
+                self.writer.apply_watcher_event(event);
+                Vec::new()
+            }
+            Event::Apply(object) => {
+                self.writer.apply_watcher_event(event);
+                self.store.get(&ObjectRef::from_obj(object)).map(Change::Applied).into_iter().collect()
+            }
+            Event::Delete(object) => {
+                self.writer.apply_watcher_event(event);
+                vec![Change::Deleted(Arc::new(object.clone()))]
+            }
+            Event::InitDone => {
+                let before: HashMap<_, _> = self
+                    .store
+                    .state()
+                    .into_iter()
+                    .map(|object| (ObjectRef::from_obj(&*object), object))
+                    .collect();
+                self.writer.apply_watcher_event(event);
+                let vanished = before.into_iter().filter(|(key, old)| {
+                    self.store.get(key).is_none_or(|new| new.meta().uid != old.meta().uid)
+                });
+                let mut changes: Vec<_> = vanished.map(|(_, object)| Change::Deleted(object)).collect();
+                changes.extend(self.store.state().into_iter().map(Change::Applied));
+                changes
+            }
+        }
+    }
+
+    fn failed(&mut self, failed: &watcher::Error) {
+        let resource = K::plural(&());
+        let category = category(failed);
+        self.metrics.watch_error(&resource, category);
+        if self.failing.replace(category) == Some(category) {
+            return;
+        }
+        let group = K::group(&());
+        let advice = match category {
+            "forbidden" => format!("allow get, list and watch on {resource} in API group \"{group}\""),
+            "unauthorized" => "check the token or certificate this process runs with".to_owned(),
+            "not_found" => format!("install the custom resource definition of {resource}"),
+            _ => "trying again".to_owned(),
+        };
+        warn!(%resource, category, advice, error = %chain(failed), "cannot watch");
+    }
+}
+
+/// The category of a failed list or watch. A version that is too old is how every long watch ends some day.
+fn category(failed: &watcher::Error) -> &'static str {
+    match failed {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => client_category(source),
+        watcher::Error::WatchError(status) => status_category(status.code),
+        watcher::Error::NoResourceVersion => "other",
+    }
+}
+
+#[cfg(test)]
+#[path = "reflect_tests.rs"]
+mod tests;

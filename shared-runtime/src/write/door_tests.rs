@@ -1,0 +1,168 @@
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+
+use super::*;
+use crate::{
+    clock::Clock,
+    leader::Fenced,
+    testing::{Asked, Log, lines, server},
+};
+
+const STATUS: &str = "/apis/tandem.dev/v1alpha1/namespaces/ns/nodepools/p/status";
+
+fn pool(version: &str, status: &Value) -> Value {
+    json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": { "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": version },
+        "spec": {
+            "replicas": 2,
+            "maxReplicas": 5,
+            "template": { "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
+            "provider": { "simulated": {} },
+        },
+        "status": status,
+    })
+}
+
+fn cached(status: &Value) -> NodePool {
+    serde_json::from_value(pool("5", status)).unwrap()
+}
+
+fn owned(replicas: i32) -> OwnedStatus {
+    OwnedStatus {
+        fields: [("replicas".to_owned(), replicas.into())].into_iter().collect(),
+        conditions: Vec::new(),
+    }
+}
+
+fn door(
+    strategy: WriteStrategy,
+    answer: impl FnMut(&Asked) -> (u16, Value) + Send + 'static,
+) -> (Door, Log, Metrics) {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let metrics = Metrics::new("nodepool-operator", "0").unwrap();
+    let (client, log) = server(answer);
+    let door = Door::new(client, Owner::NodepoolOperator, strategy, &clock, metrics.clone()).unwrap();
+    (door, log, metrics)
+}
+
+fn unasked(asked: &Asked) -> (u16, Value) {
+    panic!("nobody should have asked {asked:?}")
+}
+
+#[tokio::test]
+async fn an_equal_status_sends_nothing_whatever_the_strategy() {
+    for strategy in [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded]
+    {
+        let (door, _, metrics) = door(strategy, unasked);
+        let written = door.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| owned(2)).await.unwrap();
+        assert_eq!(written, Written::Unchanged);
+        assert_eq!(
+            door.replicas(&cached(&json!({})), |_| ReplicasDecision::Set(2)).await.unwrap(),
+            Written::Unchanged
+        );
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(!text.contains("tandem_write_requests_total{"), "{text}");
+        assert!(
+            text.contains(&format!(r#"result="unchanged",strategy="{strategy}",subresource="status""#)),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn each_strategy_sends_what_it_says() {
+    for (strategy, requests) in [
+        (WriteStrategy::Lazy, vec![format!("PUT {STATUS}")]),
+        (
+            WriteStrategy::Retry,
+            vec![format!("GET {}", STATUS.trim_end_matches("/status")), format!("PUT {STATUS}")],
+        ),
+        (WriteStrategy::Patch, vec![format!("PATCH {STATUS}")]),
+        (WriteStrategy::Guarded, vec![format!("PATCH {STATUS}")]),
+    ] {
+        let (door, log, _) = door(strategy, |asked| match asked.method {
+            http::Method::GET => (200, pool("5", &json!({ "replicas": 2 }))),
+            _ => (200, pool("6", &json!({ "replicas": 3 }))),
+        });
+        let written = door.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| owned(3)).await.unwrap();
+        assert!(matches!(written, Written::Changed(_)), "{strategy}");
+        assert_eq!(lines(&log), requests, "{strategy}");
+    }
+}
+
+#[tokio::test]
+async fn a_guarded_status_applies_only_the_own_part_by_force_under_the_own_name() {
+    let (door, log, _) = door(WriteStrategy::Guarded, |_| (200, pool("6", &json!({ "replicas": 3 }))));
+    let foreign = json!({ "replicas": 2, "autoscaling": { "autoscaler": "a" } });
+    let _ = door.node_pool_status(&cached(&foreign), |_| owned(3)).await.unwrap();
+    let asked = log.lock().unwrap()[0].clone();
+    assert!(
+        asked.query.contains("fieldManager=nodepool-operator") && asked.query.contains("force=true"),
+        "{asked:?}"
+    );
+    assert_eq!(asked.body["status"], json!({ "replicas": 3 }));
+    assert_eq!(asked.body["metadata"].get("resourceVersion"), None);
+}
+
+#[tokio::test]
+async fn an_owned_field_that_a_second_manager_keeps_alive_is_removed_by_patch() {
+    let (door, log, _) = door(WriteStrategy::Guarded, |asked| {
+        if asked.query.contains("force=true") {
+            (200, pool("6", &json!({ "replicas": 3, "selector": "old" })))
+        } else {
+            (200, pool("7", &json!({ "replicas": 3 })))
+        }
+    });
+    let written = door.node_pool_status(&cached(&json!({ "selector": "old" })), |_| owned(3)).await.unwrap();
+    let Written::Changed(stored) = written else { panic!("{written:?}") };
+    assert_eq!(stored.metadata.resource_version.as_deref(), Some("7"));
+    let asked = log.lock().unwrap()[1].clone();
+    assert_eq!(asked.body["status"], json!({ "selector": null }));
+    assert_eq!(asked.body["metadata"]["resourceVersion"], "6");
+}
+
+#[tokio::test]
+async fn a_namesake_that_took_the_write_is_no_success() {
+    let (door, _, _) = door(WriteStrategy::Guarded, |_| {
+        let mut other = pool("6", &json!({ "replicas": 3 }));
+        other["metadata"]["uid"] = "other".into();
+        (200, other)
+    });
+    assert_eq!(door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap(), Written::Gone);
+}
+
+#[tokio::test]
+async fn a_closed_fence_refuses_before_anything_is_sent() {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let (door, _, _) = door(WriteStrategy::Guarded, unasked);
+    let door = door.with_fence(Fence::standby(clock.clone()));
+    let failed = door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Fenced(Fenced::Standby)));
+    assert!(door.replicas(&cached(&json!({})), |_| ReplicasDecision::Set(4)).await.unwrap_err().is_fenced());
+    assert!(door.unfenced(&clock).fence.pass().is_ok());
+}
+
+#[tokio::test]
+async fn what_is_not_owned_is_refused_before_anything_is_sent() {
+    let (door, _, metrics) = door(WriteStrategy::Guarded, unasked);
+    let foreign = || OwnedStatus {
+        fields: [("autoscaling".to_owned(), json!({}))].into_iter().collect(),
+        ..Default::default()
+    };
+    let failed = door.node_pool_status(&cached(&json!({})), |_| foreign()).await.unwrap_err();
+    assert!(matches!(failed, WriteError::NotOwned(_)));
+    let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+    assert!(text.contains(r#"result="error""#), "{text}");
+}
+
+#[tokio::test]
+async fn an_aborted_decision_sends_nothing() {
+    let (door, _, _) = door(WriteStrategy::Lazy, unasked);
+    assert_eq!(
+        door.replicas(&cached(&json!({})), |_| ReplicasDecision::Abort).await.unwrap(),
+        Written::Aborted
+    );
+}

@@ -1,0 +1,68 @@
+//! Why a write failed. A conflict is not here: it is an outcome ([`super::Written::Conflict`]).
+
+use conflict_retry::Class;
+
+use super::owned::NotOwned;
+use crate::{error::Categorised, leader::Fenced};
+
+/// A write that failed, or was refused before it was sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// This replica may not write.
+    #[error("refused by the fence")]
+    Fenced(#[from] Fenced),
+    /// The caller tried to write what belongs to somebody else.
+    #[error("refused by the ownership contract")]
+    NotOwned(#[from] NotOwned),
+    /// The status does not fit the type it is for.
+    #[error("the status does not turn into json and back")]
+    Status(#[from] serde_json::Error),
+    /// The object has no name, or a namespaced one no namespace.
+    #[error("the object has no {0}")]
+    Unnamed(&'static str),
+    /// The API server refused, did not answer, or the retries are used up.
+    #[error(transparent)]
+    Front(#[from] conflict_retry::WriteError),
+}
+
+impl WriteError {
+    /// RBAC or admission refused.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.class(), Some(Class::Forbidden))
+    }
+
+    /// The object is not valid: a validation rule of the schema or the API server says no, and no retry changes that.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.class(), Some(Class::Invalid))
+    }
+
+    /// This replica does not lead; the reconcile should end without another word.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Fenced(_))
+    }
+
+    /// Whether the write may have been carried out although it was not acknowledged.
+    pub fn maybe_written(&self) -> bool {
+        matches!(self, Self::Front(failed) if failed.maybe_written())
+    }
+
+    fn class(&self) -> Option<&Class> {
+        match self {
+            Self::Front(failed) => failed.class(),
+            Self::Fenced(_) | Self::NotOwned(_) | Self::Status(_) | Self::Unnamed(_) => None,
+        }
+    }
+}
+
+impl Categorised for WriteError {
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Fenced(_) => "fenced",
+            Self::NotOwned(_) => "not_owned",
+            Self::Status(_) => "decode",
+            Self::Unnamed(_) => "unnamed",
+            Self::Front(failed) => failed.category(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The write door: the only way for an operator to change anything in the cluster.
+//!
+//! Four strategies lead through it ([`WriteStrategy`]) with one meaning: the caller's `decide` says what the object should
+//! be, from the object it is given; the door compares before it sends, asks again with the fresh object after a
+//! conflict, checks that the operator writes only what is its own (`shared_crds::ownership`), that this replica leads,
+//! and counts. How a single request is retried is not known here; that is `conflict-retry`'s front door.
+
+mod error;
+mod meter;
+mod objects;
+mod outcome;
+mod owned;
+mod replicas;
+mod status;
+mod strategy;
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use conflict_retry::{RetryPolicy, WriteOptions};
+use kube::Client;
+use shared_crds::ownership::Owner;
+use tokio_util::sync::CancellationToken;
+
+use self::meter::Meter;
+pub use self::{
+    error::WriteError,
+    outcome::{Created, Deleted, Evicted, Written},
+    owned::{NotOwned, OwnedStatus},
+    replicas::ReplicasDecision,
+    strategy::WriteStrategy,
+};
+use crate::{
+    clock::Clock,
+    freshness::Floors,
+    leader::Fence,
+    metrics::{Metrics, WriteLabels},
+};
+
+/// How long one request may take; the same bound as `conflict-retry`'s own, below the 34 s after which the API server
+/// ends a mutating request. A fence that is about to close shortens it.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The door. Cheap to clone.
+#[derive(Clone)]
+pub struct Door {
+    client: Client,
+    owner: Owner,
+    manager: &'static str,
+    strategy: WriteStrategy,
+    policy: RetryPolicy,
+    floors: Floors,
+    fence: Fence,
+    metrics: Metrics,
+}
+
+/// The owner has no field manager: it is not an operator.
+#[derive(Debug, thiserror::Error)]
+#[error("{} writes no status of its own", .0.describe())]
+pub struct NotAnOperator(Owner);
+
+impl Door {
+    /// A door for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`] does):
+    /// kube's own retries would repeat a write without looking at the object again.
+    pub fn new(
+        client: Client,
+        owner: Owner,
+        strategy: WriteStrategy,
+        clock: &Clock,
+        metrics: Metrics,
+    ) -> Result<Self, NotAnOperator> {
+        let manager = owner.field_manager().ok_or(NotAnOperator(owner))?;
+        let floors = Floors::new(clock.clone(), metrics.clone());
+        let fence = Fence::unguarded(clock.clone());
+        Ok(Self { client, owner, manager, strategy, policy: RetryPolicy::default(), floors, fence, metrics })
+    }
+
+    /// Acknowledged writes are remembered in `floors`.
+    #[must_use]
+    pub fn with_floors(mut self, floors: Floors) -> Self {
+        self.floors = floors;
+        self
+    }
+
+    /// No write starts while `fence` is closed.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
+        self
+    }
+
+    /// How `retry`, `patch` and `guarded` retry.
+    #[must_use]
+    pub fn with_policy(mut self, policy: RetryPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same door without a fence, for the lease itself.
+    #[must_use]
+    pub fn unfenced(&self, clock: &Clock) -> Self {
+        self.clone().with_fence(Fence::unguarded(clock.clone()))
+    }
+
+    /// The strategy for status and replicas.
+    pub fn strategy(&self) -> WriteStrategy {
+        self.strategy
+    }
+
+    /// What the door remembers of its own writes.
+    pub fn floors(&self) -> &Floors {
+        &self.floors
+    }
+
+    /// Passes the fence and prepares one write.
+    fn begin(
+        &self,
+        resource: Cow<'static, str>,
+        subresource: &'static str,
+        strategy: &'static str,
+    ) -> Result<Write, WriteError> {
+        let allowed = self.fence.pass()?;
+        let labels = WriteLabels { resource, subresource, strategy };
+        let meter = Arc::new(Meter::new(self.metrics.clone(), labels));
+        let timeout = allowed.map_or(ATTEMPT_TIMEOUT, |left| left.min(ATTEMPT_TIMEOUT));
+        // A fence that is lost half-way ends the retries; a request under way is not cut off, see the policy.
+        let cancel: CancellationToken = self.fence.lost().child_token();
+        let options = WriteOptions::new(self.manager)
+            .with_policy(self.policy.clone())
+            .with_cancellation(cancel)
+            .with_attempt_timeout(timeout)
+            .with_observer(meter.clone());
+        Ok(Write { options, meter })
+    }
+}
+
+/// One write under way: how it is sent and who counts.
+struct Write {
+    options: WriteOptions,
+    meter: Arc<Meter>,
+}
+
+impl Write {
+    /// Counts the end.
+    fn end<T>(
+        &self,
+        result: Result<T, WriteError>,
+        label: impl FnOnce(&T) -> &'static str,
+    ) -> Result<T, WriteError> {
+        match &result {
+            Ok(outcome) => self.meter.ended(label(outcome)),
+            Err(failed) => self.meter.failed(failed),
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+#[path = "door_tests.rs"]
+mod tests;

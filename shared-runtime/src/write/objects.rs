@@ -1,0 +1,169 @@
+//! Writing whole objects that have one writer: nodes, leases, finalizers, evictions. One attempt each, but for the merge
+//! patch; the reconcile is the retry.
+
+use std::fmt::Debug;
+
+use conflict_retry::{DeleteOutcome, EvictOutcome, Subresource, Writable};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions as MetaPreconditions},
+};
+use kube::{
+    Api, Resource,
+    api::{DeleteParams, Preconditions},
+};
+use serde_json::Value;
+use tracing::instrument;
+
+use super::{Created, Deleted, Door, Evicted, Write, WriteError, Written};
+use crate::freshness::ChangeKind;
+
+/// The strategy label of writes for which there is only one way.
+const DIRECT: &str = "direct";
+
+impl Door {
+    fn direct<K: Resource<DynamicType = ()>>(&self, subresource: Subresource) -> Result<Write, WriteError> {
+        self.begin(K::plural(&()), subresource.label(), DIRECT)
+    }
+
+    /// Creates an object. One of that name that exists already is an outcome: it may be our own.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let write = self.direct::<K>(Subresource::Main)?;
+        let result = match conflict_retry::create(api, &write.options, object).await {
+            Ok(created) => {
+                self.floors.wrote(&created, ChangeKind::Created);
+                Ok(Created::Created(created))
+            }
+            Err(failed) if failed.is_already_exists() => Ok(Created::AlreadyExists),
+            Err(failed) => Err(failed.into()),
+        };
+        write.end(result, Created::label)
+    }
+
+    /// Deletes exactly this object: another one of its name is spared.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let write = self.direct::<K>(Subresource::Main)?;
+        let preconditions = Preconditions { uid: object.meta().uid.clone(), ..Preconditions::default() };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        self.floors.deleting(object);
+        let answer = conflict_retry::delete(api, name_of(object)?, &write.options, &params).await;
+        let result = match answer {
+            Ok(DeleteOutcome::Deleted) => Ok(Deleted::Accepted),
+            Ok(DeleteOutcome::Terminating(marked)) => {
+                self.floors.not_deleted(object);
+                self.floors.wrote(&*marked, ChangeKind::Updated);
+                Ok(Deleted::Accepted)
+            }
+            Ok(DeleteOutcome::Gone) => {
+                // Somebody else deleted it, and the event may have come and gone already.
+                self.floors.not_deleted(object);
+                Ok(Deleted::Gone)
+            }
+            Ok(DeleteOutcome::Conflict(_)) => {
+                self.floors.not_deleted(object);
+                Ok(Deleted::Replaced)
+            }
+            Err(failed) => {
+                self.floors.not_deleted(object);
+                Err(failed.into())
+            }
+        };
+        write.end(result, |deleted| deleted.label())
+    }
+
+    /// Sends a JSON Patch once. Put a `test` into it; where one fails, or a path does not exist, it is
+    /// [`Written::Conflict`].
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn json_patch<K>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        patch: Value,
+    ) -> Result<Written<K>, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let write = self.direct::<K>(Subresource::Main)?;
+        let main = Subresource::Main;
+        let answer = conflict_retry::json_patch(api, name_of(object)?, main, &write.options, &patch).await;
+        self.updated(&write, answer)
+    }
+
+    /// Sends a merge patch at the version that it was decided from. `decide` is asked with `cached` first and with the
+    /// fresh object after every conflict; `None` means nothing to do.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = cached.meta().name))]
+    pub async fn merge_patch<K>(
+        &self,
+        api: &Api<K>,
+        cached: &K,
+        decide: impl FnMut(&K) -> Option<Value> + Send,
+    ) -> Result<Written<K>, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let write = self.direct::<K>(Subresource::Main)?;
+        let (name, base) = (name_of(cached)?, Some(cached.clone()));
+        let answer =
+            conflict_retry::merge_patch(api, name, Subresource::Main, &write.options, base, decide).await;
+        self.updated(&write, answer)
+    }
+
+    /// Replaces an object at the version it carries, once.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Written<K>, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let write = self.direct::<K>(Subresource::Main)?;
+        let main = Subresource::Main;
+        let answer = conflict_retry::put_once(api, name_of(object)?, main, &write.options, object).await;
+        self.updated(&write, answer)
+    }
+
+    /// Evicts exactly this pod through the Eviction API, which honours disruption budgets.
+    #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
+    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, WriteError> {
+        let write = self.direct::<Pod>(Subresource::Eviction)?;
+        let preconditions =
+            MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
+        let options = DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() };
+        let answer = conflict_retry::evict(api, name_of(pod)?, &write.options, Some(options)).await;
+        let result = match answer {
+            Ok(EvictOutcome::Evicted) => Ok(Evicted::Accepted),
+            Ok(EvictOutcome::Blocked { message, retry_after }) => {
+                Ok(Evicted::Blocked { message, retry_after })
+            }
+            Ok(EvictOutcome::Gone) => Ok(Evicted::Gone),
+            Ok(EvictOutcome::Conflict(_)) => Ok(Evicted::Replaced),
+            Err(failed) => Err(failed.into()),
+        };
+        write.end(result, Evicted::label)
+    }
+
+    fn updated<K>(
+        &self,
+        write: &Write,
+        answer: Result<conflict_retry::Outcome<K>, conflict_retry::WriteError>,
+    ) -> Result<Written<K>, WriteError>
+    where
+        K: Resource<DynamicType = ()> + Debug + 'static,
+    {
+        let result = write.end(answer.map(Written::from).map_err(WriteError::from), Written::label)?;
+        if let Written::Changed(object) = &result {
+            self.floors.wrote(object, ChangeKind::Updated);
+        }
+        Ok(result)
+    }
+}
+
+fn name_of<K: Resource>(object: &K) -> Result<&str, WriteError> {
+    object.meta().name.as_deref().ok_or(WriteError::Unnamed("name"))
+}

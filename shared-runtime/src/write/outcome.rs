@@ -1,0 +1,133 @@
+//! How a write can end. All of these are outcomes to act on, none is an error.
+
+use std::time::Duration;
+
+use conflict_retry::Outcome;
+
+/// How a change of an object ended.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "a conflict or a vanished object asks for something else than a success"]
+pub enum Written<T> {
+    /// The server acknowledged the write; this is what it stored. Also when an answer was lost and a live read then
+    /// showed the goal met.
+    Changed(T),
+    /// The object already is as it should be; nothing was sent.
+    Unchanged,
+    /// Somebody else wrote first, and the strategy does not try again: the reconcile should.
+    Conflict,
+    /// The object does not exist any more, or another of its name has taken its place.
+    Gone,
+    /// `decide` said not to write.
+    Aborted,
+}
+
+impl<T> Written<T> {
+    /// A stable name for labels.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Changed(_) => "changed",
+            Self::Unchanged => "unchanged",
+            Self::Conflict => "conflict",
+            Self::Gone => "gone",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    /// Whether the cluster now says what was wanted.
+    pub const fn is_met(&self) -> bool {
+        matches!(self, Self::Changed(_) | Self::Unchanged)
+    }
+
+    pub(super) fn map<U>(self, view: impl FnOnce(T) -> U) -> Written<U> {
+        match self {
+            Self::Changed(object) => Written::Changed(view(object)),
+            Self::Unchanged => Written::Unchanged,
+            Self::Conflict => Written::Conflict,
+            Self::Gone => Written::Gone,
+            Self::Aborted => Written::Aborted,
+        }
+    }
+}
+
+impl<T> From<Outcome<T>> for Written<T> {
+    fn from(outcome: Outcome<T>) -> Self {
+        match outcome {
+            Outcome::Written(object) | Outcome::AlreadyDone(object) => Self::Changed(object),
+            Outcome::Unchanged(_) => Self::Unchanged,
+            Outcome::Gone => Self::Gone,
+            Outcome::Aborted => Self::Aborted,
+            Outcome::Conflict(_) => Self::Conflict,
+        }
+    }
+}
+
+/// How a creation ended.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an object of that name may have been there already"]
+pub enum Created<K> {
+    /// This is what the server stored.
+    Created(K),
+    /// An object of that name exists; perhaps it is our own, from an answer that was lost.
+    AlreadyExists,
+}
+
+impl<K> Created<K> {
+    pub(super) const fn label(&self) -> &'static str {
+        match self {
+            Self::Created(_) => "changed",
+            Self::AlreadyExists => "already_exists",
+        }
+    }
+}
+
+/// How a deletion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "another object of that name was not deleted"]
+pub enum Deleted {
+    /// The object is gone, or marked and waiting for its finalizers or its grace period.
+    Accepted,
+    /// There was no such object.
+    Gone,
+    /// An object of that name exists, but it is another one; it was spared.
+    Replaced,
+}
+
+impl Deleted {
+    pub(super) const fn label(self) -> &'static str {
+        match self {
+            Self::Accepted => "changed",
+            Self::Gone => "gone",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// How an eviction ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "a blocked eviction has to be tried again"]
+pub enum Evicted {
+    /// The pod is being deleted.
+    Accepted,
+    /// A disruption budget holds the pod for now.
+    Blocked {
+        /// The budget's own words.
+        message: String,
+        /// How long the server asks to wait; it usually says nothing.
+        retry_after: Option<Duration>,
+    },
+    /// There was no such pod.
+    Gone,
+    /// A pod of that name exists, but it is another one; it was spared.
+    Replaced,
+}
+
+impl Evicted {
+    pub(super) const fn label(&self) -> &'static str {
+        match self {
+            Self::Accepted => "changed",
+            Self::Blocked { .. } => "blocked",
+            Self::Gone => "gone",
+            Self::Replaced => "replaced",
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Writing the owned part of a status: one meaning, four strategies.
+
+use std::fmt::Debug;
+
+use conflict_retry::{Decision, Subresource};
+use kube::{
+    Api, Resource,
+    core::{NamespaceResourceScope, object::HasStatus},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+use tracing::{debug, instrument};
+
+use super::{
+    Door, Write, WriteError, WriteStrategy, Written,
+    owned::{Contract, OwnedStatus},
+};
+use crate::freshness::ChangeKind;
+
+/// What a kind needs to have its status written by the door.
+trait StatusObject:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + HasStatus<Status: Serialize + DeserializeOwned>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl StatusObject for NodePool {}
+impl StatusObject for NodePoolAutoscaler {}
+
+impl Door {
+    /// Makes the operator's part of a pool's status what `decide` says. `decide` is asked with `cached` first, and again
+    /// with the fresh object after every conflict; it must decide from what it is given. Equal means nothing is sent.
+    pub async fn node_pool_status(
+        &self,
+        cached: &NodePool,
+        decide: impl FnMut(&NodePool) -> OwnedStatus + Send,
+    ) -> Result<Written<NodePool>, WriteError> {
+        self.status(cached, Contract::node_pool(self.owner), decide).await
+    }
+
+    /// Makes the status of a `NodePoolAutoscaler` what `decide` says; see [`Self::node_pool_status`].
+    pub async fn autoscaler_status(
+        &self,
+        cached: &NodePoolAutoscaler,
+        decide: impl FnMut(&NodePoolAutoscaler) -> OwnedStatus + Send,
+    ) -> Result<Written<NodePoolAutoscaler>, WriteError> {
+        self.status(cached, Contract::autoscaler(self.owner), decide).await
+    }
+
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = cached.meta().name, strategy = %self.strategy))]
+    async fn status<K: StatusObject>(
+        &self,
+        cached: &K,
+        contract: Contract,
+        decide: impl FnMut(&K) -> OwnedStatus + Send,
+    ) -> Result<Written<K>, WriteError> {
+        let write = self.begin(K::plural(&()), Subresource::Status.label(), self.strategy.as_str())?;
+        let target = Target::of(self, cached)?;
+        let planner = Planner { contract, decide };
+        let result = target.write(self, &write, planner, cached).await;
+        let result = write.end(result, Written::label);
+        if let Ok(Written::Changed(object)) = &result {
+            self.floors.wrote(object, ChangeKind::Updated);
+        }
+        result
+    }
+}
+
+/// The status as the object has it, and as it should be.
+struct Plan {
+    current: Value,
+    wanted: Value,
+}
+
+impl Plan {
+    fn is_met(&self) -> bool {
+        self.current == self.wanted
+    }
+}
+
+/// Asks the operator and checks its answer.
+struct Planner<D> {
+    contract: Contract,
+    decide: D,
+}
+
+impl<D> Planner<D> {
+    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus,
+    {
+        let owned = (self.decide)(object);
+        self.contract.check(&owned)?;
+        let current = canonical::<K>(object.status().map(serde_json::to_value).transpose()?)?;
+        let wanted = canonical::<K>(Some(self.contract.splice(&current, &owned)?))?;
+        Ok(Plan { current, wanted })
+    }
+}
+
+/// A status as its type writes it: what was left out on purpose and what was forgotten look alike afterwards, so that
+/// two equal statuses are equal values.
+fn canonical<K: StatusObject>(status: Option<Value>) -> Result<Value, serde_json::Error> {
+    let status: K::Status = serde_json::from_value(status.unwrap_or_else(|| json!({})))?;
+    serde_json::to_value(status)
+}
+
+fn with_status<K: StatusObject>(object: &mut K, status: Value) -> Result<(), serde_json::Error> {
+    *object.status_mut() = Some(serde_json::from_value(status)?);
+    Ok(())
+}
+
+/// The object whose status is written.
+struct Target<K> {
+    api: Api<K>,
+    namespace: String,
+    name: String,
+}
+
+impl<K: StatusObject> Target<K> {
+    fn of(door: &Door, cached: &K) -> Result<Self, WriteError> {
+        let meta = cached.meta();
+        let namespace = meta.namespace.clone().ok_or(WriteError::Unnamed("namespace"))?;
+        let name = meta.name.clone().ok_or(WriteError::Unnamed("name"))?;
+        Ok(Self { api: Api::namespaced(door.client.clone(), &namespace), namespace, name })
+    }
+
+    async fn write<D>(
+        &self,
+        door: &Door,
+        write: &Write,
+        mut planner: Planner<D>,
+        cached: &K,
+    ) -> Result<Written<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let plan = planner.plan(cached)?;
+        if plan.is_met() {
+            return Ok(Written::Unchanged);
+        }
+        match door.strategy {
+            WriteStrategy::Lazy => self.put_cached(write, plan, cached).await,
+            WriteStrategy::Retry => self.put_live(write, planner).await,
+            WriteStrategy::Patch => self.patch(write, planner, cached.clone()).await,
+            WriteStrategy::Guarded => self.apply(write, planner, &plan, cached).await,
+        }
+    }
+
+    /// `lazy`: the whole cached object, once.
+    async fn put_cached(&self, write: &Write, plan: Plan, cached: &K) -> Result<Written<K>, WriteError> {
+        let mut object = cached.clone();
+        with_status(&mut object, plan.wanted)?;
+        let status = Subresource::Status;
+        Ok(conflict_retry::put_once(&self.api, &self.name, status, &write.options, &object).await?.into())
+    }
+
+    /// `retry`: live read, change, PUT, until it succeeds.
+    async fn put_live<D>(&self, write: &Write, mut planner: Planner<D>) -> Result<Written<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let mut failed = None;
+        let mutate = |object: &mut K| match change(&mut planner, object) {
+            Ok(decision) => decision,
+            Err(error) => {
+                failed = Some(error);
+                Decision::Abort
+            }
+        };
+        let outcome =
+            conflict_retry::update_status(&self.api, &self.name, &write.options, None, mutate).await?;
+        failed.map_or_else(|| Ok(outcome.into()), Err)
+    }
+
+    /// `patch`: a merge patch at the version that it was computed from, until it succeeds.
+    async fn patch<D>(
+        &self,
+        write: &Write,
+        mut planner: Planner<D>,
+        base: K,
+    ) -> Result<Written<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let mut failed = None;
+        let decide = |object: &K| match planner.plan(object) {
+            Ok(plan) if plan.is_met() => None,
+            Ok(plan) => Some(Contract::merge_patch(&plan.current, &plan.wanted)),
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        };
+        let status = Subresource::Status;
+        let outcome =
+            conflict_retry::merge_patch(&self.api, &self.name, status, &write.options, Some(base), decide)
+                .await?;
+        failed.map_or_else(|| Ok(outcome.into()), Err)
+    }
+
+    /// `guarded`: server-side apply of the owned part.
+    ///
+    /// `force` is right here: the contract says that these fields are this operator's, so whoever else has written one
+    /// (a person with `kubectl edit --subresource=status`) has to give way, and must not be able to stop the operator
+    /// from reporting.
+    async fn apply<D>(
+        &self,
+        write: &Write,
+        mut planner: Planner<D>,
+        plan: &Plan,
+        cached: &K,
+    ) -> Result<Written<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": { "name": self.name, "namespace": self.namespace },
+            "status": planner.contract.part(&plan.wanted),
+        });
+        let options = write.options.clone().with_force(true);
+        let written = conflict_retry::apply_status(&self.api, &self.name, &options, &body).await?.into();
+        let Written::Changed(stored) = written else {
+            return Ok(written);
+        };
+        if stored.meta().uid != cached.meta().uid {
+            // The server takes no UID as a guard here. The successor's own reconcile corrects what it was told.
+            debug!("the object was replaced by another of the same name");
+            return Ok(Written::Gone);
+        }
+        if planner.plan(&stored)?.is_met() {
+            return Ok(Written::Changed(stored));
+        }
+        // An owned field stayed although it was given up: another manager's entry holds it too, for instance this
+        // operator's own from the time it ran with another strategy. Only a write that names the field takes it away.
+        debug!("an owned field has a second owner, removing it by patch");
+        match self.patch(write, planner, stored.clone()).await? {
+            Written::Unchanged => Ok(Written::Changed(stored)),
+            other => Ok(other),
+        }
+    }
+}
+
+/// Changes `object` as planned.
+fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<Decision, WriteError>
+where
+    K: StatusObject,
+    D: FnMut(&K) -> OwnedStatus,
+{
+    let plan = planner.plan(object)?;
+    if plan.is_met() {
+        return Ok(Decision::Keep);
+    }
+    with_status(object, plan.wanted)?;
+    Ok(Decision::Write)
+}
