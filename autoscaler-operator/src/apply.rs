@@ -3,7 +3,7 @@
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
+use shared_crds::NodePool;
 use shared_runtime::write::{ReplicasDecision, WriteError, Written};
 use tracing::info;
 
@@ -23,10 +23,7 @@ pub enum Outcome {
     /// There was nothing to write.
     Settled,
     /// `spec.replicas` are what was decided.
-    Scaled {
-        /// When.
-        at: Timestamp,
-    },
+    Scaled,
     /// The decision was made from something that is no longer so: it has to be made again.
     Outdated,
     /// The pool is gone.
@@ -45,7 +42,7 @@ impl Outcome {
     pub fn into_error(self) -> Option<Error> {
         match self {
             Self::Failed(error) => Some(error),
-            Self::Settled | Self::Scaled { .. } | Self::Outdated | Self::Gone => None,
+            Self::Settled | Self::Scaled | Self::Outdated | Self::Gone => None,
         }
     }
 }
@@ -72,7 +69,7 @@ async fn scale(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Outcom
             let (reason, id) = (decision.reason.as_str(), &decision.id);
             info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);
             ctx.metrics.decided(decision);
-            Outcome::Scaled { at: now }
+            Outcome::Scaled
         }
         Ok(Written::Conflict | Written::Aborted) => Outcome::Outdated,
         Ok(Written::Gone) => Outcome::Gone,
@@ -90,13 +87,8 @@ enum Announced {
 /// operator must never see the one without the other. A scale-up has nothing to announce.
 async fn announce(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Result<Announced, Error> {
     let pool = &decision.object;
-    if decision.victims.is_empty() {
+    let Some(plan) = pool_status::victims(decision) else {
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
-    }
-    let plan = ScaleDownPlan {
-        decision_id: decision.id.clone(),
-        target_replicas: decision.desired,
-        nodes: decision.victims.clone(),
     };
     let mut outdated = false;
     let written = ctx.door.node_pool_status(pool, |fresh| {

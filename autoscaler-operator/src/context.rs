@@ -8,7 +8,10 @@ use shared_runtime::{
     write::Door,
 };
 
-use crate::{metrics::AutoscalerMetrics, report::Told};
+use crate::{
+    metrics::AutoscalerMetrics,
+    report::{Told, Unreported},
+};
 
 /// The key that the controller loop is given: there is one, because every pass is about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +45,8 @@ pub struct Context {
     pub caches: Caches,
     /// What pods have been told in events.
     pub told: Told,
+    /// What was done and is in no status yet.
+    pub unreported: Unreported,
 }
 
 impl Context {
@@ -55,6 +60,7 @@ impl Context {
             metrics: AutoscalerMetrics::new(&operator.metrics)?,
             caches,
             told: Told::default(),
+            unreported: Unreported::default(),
         })
     }
 }

@@ -5,16 +5,21 @@ pub mod autoscaler_status;
 pub mod events;
 pub mod pool_status;
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use shared_crds::NodePoolAutoscaler;
+use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
     error::chain,
     write::{OwnedStatus, WriteError, Written},
 };
 
 pub use self::events::Told;
-use self::pool_status::Standing;
+use self::pool_status::{Scaled, Standing};
 use crate::{
     apply::Outcome,
     context::Context,
@@ -24,6 +29,34 @@ use crate::{
 
 /// Statuses that are written at the same time.
 const PARALLEL_WRITES: usize = 8;
+
+/// Decisions that were written and that no status says yet, by the pool's UID: the write of the status met a conflict or
+/// failed. The next pass decides nothing new, and without this it would have nothing to report.
+#[derive(Debug, Default)]
+pub struct Unreported(Mutex<HashMap<String, Scaled>>);
+
+impl Unreported {
+    fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> Standing {
+        self.with(|known| known.insert(uid(decision), scaled.clone()));
+        Standing::Scaled(scaled)
+    }
+
+    fn recall(&self, decision: &PoolDecision) -> Option<Scaled> {
+        self.with(|known| known.get(&uid(decision)).cloned())
+    }
+
+    fn forget(&self, decision: &PoolDecision) {
+        self.with(|known| known.remove(&uid(decision)));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Scaled>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn uid(decision: &PoolDecision) -> String {
+    decision.object.metadata.uid.clone().unwrap_or_default()
+}
 
 /// What came of reporting.
 #[derive(Debug, Default)]
@@ -64,14 +97,21 @@ impl Reported {
 
 async fn pool(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Result<bool, Error> {
     let standing = match outcome {
-        Outcome::Settled => Standing::Settled,
-        Outcome::Scaled { .. } => Standing::Scaled,
+        Outcome::Scaled => ctx.unreported.remember(decision, Scaled::of(decision, now)),
+        Outcome::Settled => ctx.unreported.recall(decision).map_or(Standing::Settled, Standing::Scaled),
         Outcome::Failed(error) => Standing::Failed(chain(error)),
         // There will be another decision in a moment, or no pool to speak of.
-        Outcome::Outdated | Outcome::Gone => return Ok(false),
+        Outcome::Outdated => return Ok(false),
+        Outcome::Gone => {
+            ctx.unreported.forget(decision);
+            return Ok(false);
+        }
     };
-    let decide = |fresh: &shared_crds::NodePool| pool_status::owned(fresh, decision, &standing, now);
+    let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, &standing, now);
     let written = ctx.door.node_pool_status(&decision.object, decide).await;
+    if matches!(written, Ok(Written::Changed(_) | Written::Unchanged | Written::Gone)) {
+        ctx.unreported.forget(decision);
+    }
     let (namespace, name) = key(&decision.object.metadata);
     ended(written, "status", "NodePool", namespace, name)
 }

@@ -36,6 +36,9 @@ pub enum Step {
 /// first, within milliseconds, and that event runs the key.
 const STALE_RECHECK: Duration = Duration::from_millis(250);
 
+/// Triggers taken in one go, so that a stream that never pauses does not keep the loop from anything else.
+const BURST: usize = 1024;
+
 /// How long running reconciles may take to finish when the loop stops; below the 30 s that Kubernetes gives a Pod.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -169,7 +172,8 @@ where
             Some(key) = triggers.next() => {
                 queue.trigger(key, clock.monotonic());
                 // Whatever else is there already, so that a burst is one pass through the queue.
-                while let Some(Some(key)) = triggers.next().now_or_never() {
+                for _ in 0..BURST {
+                    let Some(Some(key)) = triggers.next().now_or_never() else { break };
                     queue.trigger(key, clock.monotonic());
                 }
             }

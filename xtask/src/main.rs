@@ -8,6 +8,8 @@ mod dev;
 mod tidy;
 mod workspace;
 
+use std::ffi::OsString;
+
 use clap::{Parser, Subcommand};
 
 /// Tandem's task runner.
@@ -50,8 +52,17 @@ fn main() -> anyhow::Result<()> {
     if e2e::lifeline::serve_if_asked()? {
         return Ok(());
     }
-    let task = Args::parse().task;
+    let task = Args::parse_from(arguments(std::env::args_os())).task;
     tokio::runtime::Runtime::new()?.block_on(run(task))
+}
+
+/// The arguments without the `--` that `cargo demo -- --flag` leaves between the task and its flags.
+fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = given.collect();
+    if arguments.get(2).is_some_and(|argument| argument == "--") {
+        arguments.remove(2);
+    }
+    arguments
 }
 
 async fn run(task: Task) -> anyhow::Result<()> {
@@ -67,5 +78,18 @@ async fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(command) => dev::run(command).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_may_stand_behind_two_dashes_or_not() {
+        for line in [&["xtask", "demo", "--", "--json"][..], &["xtask", "demo", "--json"]] {
+            let arguments = arguments(line.iter().map(OsString::from));
+            let Task::Demo(_) = Args::try_parse_from(arguments).unwrap().task else { panic!("no demo") };
+        }
     }
 }

@@ -106,7 +106,9 @@ fn candidates(situation: &Situation<'_>, index: usize, pool: &Pool, removal: &mu
             continue;
         }
         let name = nodes[n].metadata.name.clone().unwrap_or_default();
-        let since = history.get(name.as_str()).copied().unwrap_or(now).min(now);
+        // A node can have the name of one that went; what was remembered of that one says nothing about it.
+        let born = nodes::created(&nodes[n]).unwrap_or(Timestamp::MIN);
+        let since = history.get(name.as_str()).copied().unwrap_or(now).max(born).min(now);
         unneeded.push(UnneededNode { name, since_time: Time(since) });
         let ripens = later(since, rules.unneeded_seconds);
         sooner(&mut removal.next, ripens.max(blocked_until.unwrap_or(ripens)), now);

@@ -336,8 +336,8 @@ fn max_nodes_counts_over_all_pools_of_an_autoscaler_and_the_longest_unneeded_go_
             "x",
             json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": 1 } }),
         )
-        .pool("a", pool("n1", "2026-01-01T11:00:00Z"))
-        .pool("b", pool("n2", "2026-01-01T10:00:00Z"))
+        .pool("a", pool("n1", "2026-01-01T11:30:00Z"))
+        .pool("b", pool("n2", "2026-01-01T11:10:00Z"))
         .node("a", "n1", none())
         .node("b", "n2", none())
         .plan();
@@ -463,4 +463,18 @@ fn in_a_cluster_pods_are_never_planned_onto_nodes_that_are_only_recommended() {
     assert_eq!(plan.fates(), ["grows ns/b-real"]);
     assert_eq!((plan.desired("a-recommended"), plan.desired("b-real")), (1, 1));
     assert!(!plan.pool("a-recommended").acts && plan.pool("b-real").acts);
+}
+
+#[test]
+fn a_node_does_not_inherit_what_was_remembered_of_another_of_its_name() {
+    let plan = World::new()
+        .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
+        .pool(
+            "a",
+            json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": {
+            "unneededNodes": [{ "name": "n1", "sinceTime": "2026-01-01T10:00:00Z" }] } } }),
+        )
+        .node("a", "n1", json!({ "metadata": { "creationTimestamp": "2026-01-01T11:55:00Z" } }))
+        .plan();
+    assert_eq!((plan.desired("a"), plan.verdict("n1")), (1, "NotUnneededLongEnough"));
 }

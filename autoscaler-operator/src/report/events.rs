@@ -39,7 +39,7 @@ pub struct Told(Mutex<HashMap<String, String>>);
 pub fn publish(recorder: &Recorder, told: &Told, observed: &Observed, plan: &Plan, outcomes: &[Outcome]) {
     for (decision, outcome) in plan.pools.iter().zip(outcomes) {
         match outcome {
-            Outcome::Scaled { .. } => scaled(recorder, observed, decision),
+            Outcome::Scaled => scaled(recorder, observed, decision),
             Outcome::Failed(_) => {
                 let kind =
                     if decision.desired < decision.current { SCALE_DOWN_FAILED } else { FAILED_TO_SCALE_UP };
@@ -96,7 +96,7 @@ fn pods(recorder: &Recorder, told: &Told, observed: &Observed, plan: &Plan, outc
         .pools
         .iter()
         .zip(outcomes)
-        .filter(|(_, outcome)| matches!(outcome, Outcome::Scaled { .. }))
+        .filter(|(_, outcome)| matches!(outcome, Outcome::Scaled))
         .map(|(decision, _)| (id(decision), decision))
         .collect();
     let mut told = told.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,9 @@ use shared_runtime::write::OwnedStatus;
 
 use crate::plan::{MAX_NAMED_NODES, PoolDecision, reasons::PoolReason};
 
+/// `maxLength` of a decision's message.
+const MAX_MESSAGE_CHARS: usize = 1024;
+
 /// How far a decision has come when the status is written.
 #[derive(Clone, Debug)]
 pub enum Standing {
@@ -19,18 +22,55 @@ pub enum Standing {
     Settled,
     /// The nodes that go have been named, and the replicas are written next.
     Announced(ScaleDownPlan),
-    /// The replicas were written.
-    Scaled,
+    /// The replicas were written, by this pass or by one before that could not report it.
+    Scaled(Scaled),
     /// They could not be written.
     Failed(String),
+}
+
+/// A decision that was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scaled {
+    /// The decision.
+    pub decision: Decision,
+    /// The nodes that go.
+    pub victims: Option<ScaleDownPlan>,
+}
+
+impl Scaled {
+    /// The record of a decision written at `time`.
+    pub fn of(decision: &PoolDecision, time: &Time) -> Self {
+        Self { decision: record(decision, time), victims: victims(decision) }
+    }
+}
+
+/// The nodes that go with a decision, if any do.
+pub fn victims(decision: &PoolDecision) -> Option<ScaleDownPlan> {
+    (!decision.victims.is_empty()).then(|| ScaleDownPlan {
+        decision_id: decision.id.clone(),
+        target_replicas: decision.desired,
+        nodes: decision.victims.clone(),
+    })
+}
+
+fn record(decision: &PoolDecision, time: &Time) -> Decision {
+    Decision {
+        id: decision.id.clone(),
+        from_replicas: decision.current.max(0),
+        to_replicas: decision.desired,
+        reason: decision.reason.as_str().to_owned(),
+        message: decision.message.chars().take(MAX_MESSAGE_CHARS).collect(),
+        time: time.clone(),
+    }
 }
 
 /// What the Autoscaler wants its part of the status of `pool` to be.
 pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now: &Time) -> OwnedStatus {
     let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let statements = statements(existing, decision, standing);
-    let conditions =
-        statements.iter().map(|s| conditions::set(existing, s, pool.metadata.generation, now)).collect();
+    // The generation that was planned with, which may be older than the object's: our own write of replicas moves it.
+    let generation = decision.object.metadata.generation;
+    let conditions = statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect();
     part(autoscaling(pool, decision, standing, now), conditions)
 }
 
@@ -59,43 +99,31 @@ fn autoscaling(
 ) -> Option<AutoscalingStatus> {
     let autoscaler = decision.autoscaler.clone()?;
     let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
-    let scaled = matches!(standing, Standing::Scaled);
-    let grown = scaled && decision.desired > decision.current;
+    let scaled = match standing {
+        Standing::Scaled(scaled) => Some(&scaled.decision),
+        Standing::Settled | Standing::Announced(_) | Standing::Failed(_) => None,
+    };
+    let grown = scaled.filter(|last| last.to_replicas > last.from_replicas);
     Some(AutoscalingStatus {
         autoscaler: Some(autoscaler),
         desired_replicas: Some(decision.desired),
-        last_scale_up_time: if grown { Some(now.clone()) } else { before.last_scale_up_time.clone() },
-        last_decision: last_decision(&before, decision, scaled, now),
+        last_scale_up_time: grown.map(|last| last.time.clone()).or_else(|| before.last_scale_up_time.clone()),
+        last_decision: scaled.cloned().or_else(|| last_decision(&before, decision, now)),
         scale_down: scale_down(pool, &before, decision, standing),
         unneeded_nodes: remembered(decision.unneeded.clone()),
     })
 }
 
-/// The decision that was written, or that is recommended. A recommendation that stays the same stays as it was.
-fn last_decision(
-    before: &AutoscalingStatus,
-    decision: &PoolDecision,
-    scaled: bool,
-    now: &Time,
-) -> Option<Decision> {
+/// The last decision as it is, or a new one that is only recommended. A recommendation that stays the same stays as it
+/// was.
+fn last_decision(before: &AutoscalingStatus, decision: &PoolDecision, now: &Time) -> Option<Decision> {
     let last = before.last_decision.as_ref();
     let same = |last: &Decision| {
         (last.from_replicas, last.to_replicas, last.reason.as_str())
             == (decision.current, decision.desired, decision.reason.as_str())
     };
     let recommends = decision.is_planned() && !decision.acts && decision.changes_replicas();
-    let is_new = scaled || (recommends && !last.is_some_and(same));
-    if !is_new {
-        return last.cloned();
-    }
-    Some(Decision {
-        id: decision.id.clone(),
-        from_replicas: decision.current.max(0),
-        to_replicas: decision.desired,
-        reason: decision.reason.as_str().to_owned(),
-        message: decision.message.chars().take(1024).collect(),
-        time: now.clone(),
-    })
+    if recommends && !last.is_some_and(same) { Some(record(decision, now)) } else { last.cloned() }
 }
 
 /// The victims that are in force: those of this decision, or those of one before for as long as it is not fulfilled. A
@@ -108,17 +136,8 @@ fn scale_down(
 ) -> Option<ScaleDownPlan> {
     match standing {
         Standing::Announced(plan) => Some(plan.clone()),
-        // The object at hand may be from before the replicas were written.
-        Standing::Scaled if decision.victims.is_empty() => None,
-        Standing::Scaled => {
-            before.scale_down.clone().filter(|plan| plan.decision_id == decision.id).or_else(|| {
-                Some(ScaleDownPlan {
-                    decision_id: decision.id.clone(),
-                    target_replicas: decision.desired,
-                    nodes: decision.victims.clone(),
-                })
-            })
-        }
+        // The object at hand may be from before the replicas were written, so it is not asked.
+        Standing::Scaled(scaled) => scaled.victims.clone(),
         Standing::Settled | Standing::Failed(_) => {
             let in_force = |plan: &ScaleDownPlan| {
                 decision.acts
@@ -165,19 +184,16 @@ fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standi
         | PoolReason::DesiredWithinRange
         | PoolReason::InvalidTemplate => {}
     }
-    vec![able(existing, decision, standing), active(decision), limited(decision)]
+    vec![able(existing, standing), active(decision), limited(decision)]
 }
 
-fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Statement {
+fn able(existing: &[Condition], standing: &Standing) -> Statement {
     let say =
         |status, reason, message: String| Statement::new(ConditionType::AbleToScale, status, reason, message);
     match standing {
-        Standing::Scaled => {
-            let message = format!(
-                "spec.replicas went from {} to {}: {}",
-                decision.current, decision.desired, decision.message
-            );
-            say(true, Reason::SucceededRescale, message)
+        Standing::Scaled(Scaled { decision: last, .. }) => {
+            let (from, to, message) = (last.from_replicas, last.to_replicas, &last.message);
+            say(true, Reason::SucceededRescale, format!("spec.replicas went from {from} to {to}: {message}"))
         }
         Standing::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
         Standing::Announced(_) | Standing::Settled => {

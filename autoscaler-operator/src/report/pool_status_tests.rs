@@ -27,6 +27,12 @@ fn reported(
     (decision, autoscaling, conditions)
 }
 
+/// The decision about pool `a` was written at noon.
+fn scaled(world: &World) -> Standing {
+    let decision = plan_for_cluster(&world.observed).pool("a").clone();
+    Standing::Scaled(Scaled::of(&decision, &at("2026-01-01T12:00:00Z")))
+}
+
 fn short(conditions: &[(String, String, String)]) -> Vec<String> {
     conditions.iter().map(|(type_, status, reason)| format!("{type_}={status}/{reason}")).collect()
 }
@@ -39,7 +45,7 @@ fn with_status(status: &Value) -> Value {
 fn a_written_scale_up_is_recorded_with_its_time_and_names_no_victims() {
     let before = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "old", "nodes": ["x"] } });
     let world = World::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
-    let (decision, autoscaling, conditions) = reported(&world, &Standing::Scaled);
+    let (decision, autoscaling, conditions) = reported(&world, &scaled(&world));
     let autoscaling = autoscaling.unwrap();
     assert_eq!(autoscaling.autoscaler.as_deref(), Some("all"));
     assert_eq!(autoscaling.desired_replicas, Some(3));
@@ -67,11 +73,11 @@ fn victims_are_in_status_before_and_after_the_replicas_are_written() {
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
     let plan =
         ScaleDownPlan { decision_id: decision.id, target_replicas: 0, nodes: vec!["n1".into(), "n2".into()] };
-    for standing in [Standing::Announced(plan.clone()), Standing::Scaled] {
+    for standing in [Standing::Announced(plan.clone()), scaled(&world)] {
         let (_, autoscaling, _) = reported(&world, &standing);
         let autoscaling = autoscaling.unwrap();
         assert_eq!(autoscaling.scale_down, Some(plan.clone()), "{standing:?}");
-        assert_eq!(autoscaling.last_decision.is_some(), matches!(standing, Standing::Scaled));
+        assert_eq!(autoscaling.last_decision.is_some(), matches!(standing, Standing::Scaled(_)));
         assert_eq!(autoscaling.last_scale_up_time, None);
     }
 }
@@ -161,7 +167,7 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
     let world =
         World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 12, "1", &json!({}));
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
-    let first = owned(&decision.object, &decision, &Standing::Scaled, &at("2026-01-01T12:00:00Z"));
+    let first = owned(&decision.object, &decision, &scaled(&world), &at("2026-01-01T12:00:00Z"));
     let mut pool = (*decision.object).clone();
     pool.spec.replicas = Some(decision.desired);
     let autoscaling =
@@ -178,4 +184,17 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
     let second = owned(&next.object, &next, &Standing::Settled, &at("2026-01-01T12:00:30Z"));
     assert_eq!(second, first, "nothing to write");
     assert_eq!(untouched(&next.object), first);
+}
+
+#[test]
+fn a_decision_that_could_not_be_reported_is_reported_by_the_next_pass() {
+    let world = World::eager().pool("a", json!({})).pending("p", 4, "1", &json!({}));
+    let earlier = scaled(&world);
+    let later =
+        World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 4, "1", &json!({}));
+    let (decision, autoscaling, conditions) = reported(&later, &earlier);
+    assert!(!decision.changes_replicas());
+    let last = autoscaling.unwrap().last_decision.unwrap();
+    assert_eq!((last.from_replicas, last.to_replicas), (0, 1));
+    assert_eq!(short(&conditions)[0], "AbleToScale=True/SucceededRescale");
 }

@@ -214,7 +214,7 @@ impl<K: StatusObject> Target<K> {
     async fn apply<D>(
         &self,
         write: &Write,
-        mut planner: Planner<D>,
+        planner: Planner<D>,
         plan: &Plan,
         cached: &K,
     ) -> Result<Written<K>, WriteError>
@@ -237,7 +237,10 @@ impl<K: StatusObject> Target<K> {
             debug!("the object was replaced by another of the same name");
             return Ok(Written::Gone);
         }
-        if planner.plan(&stored)?.is_met() {
+        // Compared with what was asked for, not with a new decision: what has changed since is the next reconcile's
+        // business.
+        let kept = canonical::<K>(stored.status().map(serde_json::to_value).transpose()?)?;
+        if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
             return Ok(Written::Changed(stored));
         }
         // An owned field stayed although it was given up: another manager's entry holds it too, for instance this
