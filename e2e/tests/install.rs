@@ -173,6 +173,7 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
         let mut spec = template.spec.unwrap();
         // The account lives in the release's namespace; the standard does not look at it.
         spec.service_account_name = None;
+        spec.service_account = None;
         let mut metadata = template.metadata.unwrap();
         metadata.name = Some("probe".to_owned());
         let mut pod = Pod { metadata, spec: Some(spec), status: None };

@@ -51,10 +51,11 @@ impl Screen {
         self.part(&format!("What it cost, from the API server's audit log (write strategy: {strategy})"));
         writeln!(out, "\n{ledger}")?;
         let conflicts = ledger.conflicts();
+        let cost = if strategy == "lazy" { "thrown away" } else { "done again" };
         let verdict = match conflicts {
-            0 => "no request was answered 409: nobody's write stood in anybody's way".to_owned(),
-            1 => "1 request was answered 409 Conflict and its work thrown away".to_owned(),
-            many => format!("{many} requests were answered 409 Conflict and their work thrown away"),
+            0 => "No request was answered 409: nobody's write stood in anybody's way".to_owned(),
+            1 => format!("1 request was answered 409 Conflict and its work {cost}"),
+            many => format!("{many} requests were answered 409 Conflict and their work {cost}"),
         };
         writeln!(out, "{verdict}.")?;
         writeln!(
