@@ -7,6 +7,7 @@
 pub mod conditions;
 pub mod names;
 pub mod ownership;
+pub mod quantity;
 pub mod schema;
 pub mod v1alpha1;
 

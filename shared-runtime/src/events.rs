@@ -4,6 +4,7 @@
 //! person must act on is in the object's status too.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,6 +29,8 @@ use crate::{
 const QUEUE: usize = 1024;
 /// How long one event may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// Series that are remembered.
+const MAX_SERIES: usize = 4096;
 /// The API allows 1,024 bytes of note.
 const MAX_NOTE_BYTES: usize = 1024;
 
@@ -58,7 +61,8 @@ impl EventKind {
 
 /// Takes events and publishes them one after another in its own task. Cheap to clone.
 ///
-/// An event of the same kind about the same object within six minutes becomes a count on the first one.
+/// The same event about the same object within six minutes, note included, becomes a count on the first one. An event with
+/// another note is an event of its own, because "from 3 to 5" must not hide behind "from 1 to 3".
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Item>,
@@ -75,9 +79,9 @@ impl Recorder {
     /// and what waited has been published.
     pub fn new(client: Client, controller: &str, instance: &str, metrics: Metrics) -> (Self, JoinHandle<()>) {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
-        let recorder = KubeRecorder::new(client, reporter);
         let (queue, items) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(publish(recorder, items, metrics.clone()));
+        let series = Series { client, reporter, last: HashMap::new() };
+        let task = tokio::spawn(publish(series, items, metrics.clone()));
         (Self { queue, metrics }, task)
     }
 
@@ -96,10 +100,36 @@ impl Recorder {
     }
 }
 
+/// kube counts repetitions without looking at the note. A series of its own for each note mends that.
+struct Series {
+    client: Client,
+    reporter: Reporter,
+    /// By object and reason: the last note, and who counts its repetitions.
+    last: HashMap<(String, String), (Option<String>, KubeRecorder)>,
+}
+
+impl Series {
+    /// Who publishes `event`: whoever published its like last, if the note was the same.
+    fn recorder(&mut self, regarding: &ObjectReference, event: &Event) -> KubeRecorder {
+        if self.last.len() >= MAX_SERIES {
+            // A repetition that is forgotten is published once more; nothing is lost.
+            self.last.clear();
+        }
+        let object = regarding.uid.clone().or_else(|| regarding.name.clone()).unwrap_or_default();
+        let fresh = || (event.note.clone(), KubeRecorder::new(self.client.clone(), self.reporter.clone()));
+        let last = self.last.entry((object, event.reason.clone())).or_insert_with(fresh);
+        if last.0 != event.note {
+            *last = fresh();
+        }
+        last.1.clone()
+    }
+}
+
 /// One after another, because kube names an event after the nanosecond of its publication.
-async fn publish(recorder: KubeRecorder, mut items: mpsc::Receiver<Item>, metrics: Metrics) {
+async fn publish(mut series: Series, mut items: mpsc::Receiver<Item>, metrics: Metrics) {
     let warned = Arc::new(AtomicBool::new(false));
     while let Some(Item { regarding, event }) = items.recv().await {
+        let recorder = series.recorder(&regarding, &event);
         let failed = match tokio::time::timeout(TIMEOUT, recorder.publish(&event, &regarding)).await {
             Ok(Ok(())) => continue,
             Ok(Err(failed)) => failed,
@@ -157,5 +187,25 @@ mod tests {
         assert_eq!(log.lock().unwrap().len(), 2);
         let text = String::from_utf8(metrics.render().unwrap()).unwrap();
         assert!(text.contains("tandem_events_dropped_total 2"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_repetition_is_counted_and_another_note_is_another_event() {
+        let (client, log) = server(|asked| {
+            let mut event = asked.body.clone();
+            event["metadata"] =
+                serde_json::json!({ "name": "a.1", "namespace": "ns", "resourceVersion": "1" });
+            (200, event)
+        });
+        let (recorder, task) = Recorder::new(client, "test", "test-0", Metrics::new("test", "0").unwrap());
+        let reference =
+            ObjectReference { uid: Some("u".into()), namespace: Some("ns".into()), ..Default::default() };
+        for note in ["from 1 to 3", "from 1 to 3", "from 3 to 5"] {
+            recorder.publish(&reference, KIND, note);
+        }
+        drop(recorder);
+        task.await.unwrap();
+        let methods: Vec<_> = log.lock().unwrap().iter().map(|asked| asked.method.to_string()).collect();
+        assert_eq!(methods, ["POST", "PATCH", "POST"]);
     }
 }

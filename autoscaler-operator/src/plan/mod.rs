@@ -21,7 +21,6 @@ pub mod pods;
 pub mod pools;
 pub mod predicates;
 pub mod profile;
-pub mod quantity;
 pub mod reasons;
 pub mod requests;
 pub mod resources;

@@ -8,6 +8,7 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::{
     NodePool,
+    quantity::Exact,
     v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec, ScaleDownPlan},
 };
 
@@ -16,7 +17,6 @@ use super::{
     nodes,
     observed::{Observed, key},
     profile::Profile,
-    quantity::Exact,
     reasons::{PoolReason, Rejection},
     resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact},
     selection::{Standing, standing},

@@ -133,7 +133,7 @@ proptest! {
             let up = super::nodes::is_ready(object);
             let has = if up { own } else { of_template.unwrap_or(own) };
             let running: i64 = observed.pods.iter().filter(|p| super::pods::occupied_node(p) == Some(node)).map(|p| cpu(p.metadata.name.as_deref().unwrap())).sum();
-            let total = super::quantity::Exact::parse(has).unwrap().milli();
+            let total = shared_crds::quantity::Exact::parse(has).unwrap().milli();
             prop_assert!(running + asked <= total, "{node}: {running} + {asked} of {total}");
         }
     }

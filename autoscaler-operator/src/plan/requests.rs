@@ -10,10 +10,9 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use super::{
-    quantity::Exact,
-    resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact},
-};
+use shared_crds::quantity::Exact;
+
+use super::resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact};
 
 /// What a pod asks for, the place of one pod included.
 ///

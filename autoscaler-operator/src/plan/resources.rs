@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::quantity::{Exact, InvalidQuantity};
+use shared_crds::quantity::{Exact, InvalidQuantity};
 
 /// The resources every node has. Their order is the order in which a shortage is named, the scheduler's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,7 +19,6 @@ pub mod hash;
 pub mod membership;
 mod model;
 pub mod patches;
-pub mod quantity;
 pub mod sizing;
 pub mod slots;
 pub mod status;

@@ -10,13 +10,11 @@ use k8s_openapi::{
 };
 use shared_crds::{
     NodePool, names,
+    quantity::{Exact, InvalidQuantity},
     v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec},
 };
 
-use super::{
-    PoolKey, hash,
-    quantity::{self, NotAQuantity},
-};
+use super::{PoolKey, hash};
 
 /// Label and annotation that kwok knows its nodes by: <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
 const KWOK_NODE: &str = "kwok.x-k8s.io/node";
@@ -40,7 +38,7 @@ pub enum Invalid {
         /// Name of the resource.
         resource: String,
         /// What is wrong with it.
-        source: NotAQuantity,
+        source: InvalidQuantity,
     },
     /// More reserved than there is.
     #[error("spec.template.spec.reserved.{0} is more than the capacity of a node")]
@@ -155,23 +153,30 @@ fn allocatable(
     capacity: &BTreeMap<String, Quantity>,
     reserved: &BTreeMap<String, Quantity>,
 ) -> Result<BTreeMap<String, Quantity>, Invalid> {
-    let mut allocatable = capacity.clone();
+    let mut allocatable = BTreeMap::new();
     for (resource, whole) in capacity {
-        quantity::check(whole).map_err(|source| Invalid::Quantity {
-            list: "capacity",
-            resource: resource.clone(),
-            source,
-        })?;
+        let amount = amount("capacity", resource, whole)?;
+        let part = reserved.get(resource).map(|part| self::amount("reserved", resource, part)).transpose()?;
+        let rest = amount.minus(part.unwrap_or_default());
+        if rest.is_negative() {
+            return Err(Invalid::ReservedExceedsCapacity(resource.clone()));
+        }
+        allocatable.insert(resource.clone(), Quantity(rest.written_like(&whole.0)));
     }
-    for (resource, part) in reserved {
-        let whole =
-            capacity.get(resource).ok_or_else(|| Invalid::ReservedExceedsCapacity(resource.clone()))?;
-        let rest = quantity::subtract(whole, part)
-            .map_err(|source| Invalid::Quantity { list: "reserved", resource: resource.clone(), source })?
-            .ok_or_else(|| Invalid::ReservedExceedsCapacity(resource.clone()))?;
-        allocatable.insert(resource.clone(), rest);
+    match reserved.keys().find(|resource| !capacity.contains_key(*resource)) {
+        Some(resource) => Err(Invalid::ReservedExceedsCapacity(resource.clone())),
+        None => Ok(allocatable),
     }
-    Ok(allocatable)
+}
+
+fn amount(list: &'static str, resource: &str, quantity: &Quantity) -> Result<Exact, Invalid> {
+    let text = &quantity.0;
+    let read = Exact::parse(text).ok().filter(|amount| !amount.is_negative());
+    read.ok_or_else(|| Invalid::Quantity {
+        list,
+        resource: resource.to_owned(),
+        source: InvalidQuantity { text: text.clone() },
+    })
 }
 
 #[cfg(test)]
@@ -238,7 +243,7 @@ mod tests {
             Blueprint::of(&key(), &pool).unwrap_err().to_string()
         };
         assert!(reserved("99").contains("reserved.cpu is more than"));
-        assert!(reserved("1Zi").contains("reserved.cpu: `1Zi` is not a quantity"));
+        assert!(reserved("1Zi").contains("reserved.cpu: \"1Zi\" is not a quantity"));
         let long = PoolKey { namespace: "default".into(), name: "a".repeat(64) };
         assert_eq!(Blueprint::of(&long, &testing::pool(1)).unwrap_err(), Invalid::NameTooLong(64));
     }

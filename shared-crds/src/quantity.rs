@@ -1,7 +1,7 @@
-//! Kubernetes quantities, read exactly: a whole number of nano-units, never a float.
+//! Kubernetes quantities, read and written exactly: a whole number of nano-units, never a float.
 //!
-//! Knows nothing of pods or nodes; rounding to the units that the scheduler counts in is [`Exact::milli`] and
-//! [`Exact::units`].
+//! Both operators read capacities with this, so that they mean the same node. It knows nothing of pods or nodes; rounding
+//! to the units that the scheduler counts in is [`Exact::milli`] and [`Exact::units`].
 
 use thiserror::Error;
 
@@ -54,6 +54,13 @@ impl Exact {
         self.0 < 0
     }
 
+    /// The amount as a quantity: the greatest suffix that leaves an integer, from the family (`Ki`, `Mi`, … or `k`, `M`, …)
+    /// that `like` is written in.
+    pub fn written_like(self, like: &str) -> String {
+        let is_binary = like.ends_with('i') && self.0 % NANO == 0;
+        render(self.0, if is_binary { BINARY } else { DECIMAL })
+    }
+
     /// The sum, within the bounds of a quantity.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
@@ -70,6 +77,34 @@ impl Exact {
 fn round_up(nano: i128, per: i128) -> i64 {
     let rounded = nano.div_euclid(per) + i128::from(nano.rem_euclid(per) != 0);
     i64::try_from(rounded).unwrap_or(if nano < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Suffixes with their size in nano-units, the greatest first.
+const BINARY: &[(&str, i128)] = &[
+    ("Ei", NANO << 60),
+    ("Pi", NANO << 50),
+    ("Ti", NANO << 40),
+    ("Gi", NANO << 30),
+    ("Mi", NANO << 20),
+    ("Ki", NANO << 10),
+    ("", NANO),
+];
+const DECIMAL: &[(&str, i128)] = &[
+    ("E", NANO * 1_000_000_000_000_000_000),
+    ("P", NANO * 1_000_000_000_000_000),
+    ("T", NANO * 1_000_000_000_000),
+    ("G", NANO * 1_000_000_000),
+    ("M", NANO * 1_000_000),
+    ("k", NANO * 1_000),
+    ("", NANO),
+    ("m", 1_000_000),
+    ("u", 1_000),
+    ("n", 1),
+];
+
+fn render(nano: i128, suffixes: &[(&str, i128)]) -> String {
+    let exact = suffixes.iter().find(|(_, size)| nano != 0 && nano % size == 0);
+    exact.map_or_else(|| "0".to_owned(), |(suffix, size)| format!("{}{suffix}", nano / size))
 }
 
 fn parse(text: &str) -> Option<i128> {
@@ -250,7 +285,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn differences_are_written_in_the_family_of_the_whole() {
+        for (whole, part, rest) in [
+            ("4", "80m", "3920m"),
+            ("4", "0.5", "3500m"),
+            ("16Gi", "1Gi", "15Gi"),
+            ("16Gi", "100Mi", "16284Mi"),
+            ("16Gi", "1", "17179869183"),
+            ("16Gi", "1m", "17179869183999m"),
+            ("1.5Gi", "0.5Gi", "1Gi"),
+            ("1G", "1M", "999M"),
+            ("2e3", "1", "1999"),
+            ("110", "0", "110"),
+            ("1", "1000m", "0"),
+            ("1", "1u", "999999u"),
+            ("1E", "1n", "999999999999999999999999999n"),
+            ("100k", "0", "100k"),
+        ] {
+            let rest_of = Exact::parse(whole).unwrap().minus(Exact::parse(part).unwrap());
+            assert_eq!(rest_of.written_like(whole), rest, "{whole} - {part}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_reads_as_the_same_amount(nano in 0_i64..i64::MAX, binary: bool) {
+            let exact = Exact(i128::from(nano));
+            let text = exact.written_like(if binary { "1Gi" } else { "1" });
+            prop_assert_eq!(Exact::parse(&text).unwrap(), exact, "{}", text);
+        }
+
         #[test]
         fn decimal_fractions_agree_with_integer_arithmetic(whole in 0_i64..1_000_000, thousandths in 0_i64..1000) {
             let text = format!("{whole}.{thousandths:03}");
