@@ -73,8 +73,12 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
+            println!("generated files are what the sources generate");
             tidy::run()?;
-            chart::run(true).await
+            println!("sizes, planners and dependencies are as the house style has them");
+            chart::run(true).await?;
+            println!("the chart passes lint, unit tests and golden renders");
+            Ok(())
         }
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(command) => dev::run(command).await,
