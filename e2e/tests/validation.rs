@@ -4,23 +4,16 @@
 
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, Options, TestNamespace};
+use e2e::cluster::{Cluster, TestNamespace};
 use e2e::wait::eventually;
 use e2e::{objects, tandem};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
-use tokio::sync::OnceCell;
 
 async fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    let start = || async {
-        let cluster = Cluster::start(Options::api_only()).await.unwrap();
-        tandem::install_definitions(&cluster).await.unwrap();
-        cluster
-    };
-    CLUSTER.get_or_init(start).await
+    tandem::definitions_only().await.unwrap()
 }
 
 async fn namespace() -> TestNamespace {

@@ -3,22 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use e2e::cluster::{Cluster, Options, TestNamespace};
+use e2e::cluster::{Cluster, TestNamespace};
 use e2e::{objects, tandem};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
-use tokio::sync::OnceCell;
 
 async fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    let start = || async {
-        let cluster = Cluster::start(Options::api_only()).await.unwrap();
-        tandem::install_definitions(&cluster).await.unwrap();
-        cluster
-    };
-    CLUSTER.get_or_init(start).await
+    tandem::definitions_only().await.unwrap()
 }
 
 /// A pool `x` with 2 replicas in a namespace of its own.
@@ -179,4 +172,30 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
     assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
     assert_eq!(asked, [Some(2), Some(4)]);
     assert_eq!(pools.get("x").await.unwrap().spec.replicas, Some(5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_same() {
+    let namespace = cluster().await.namespace("versions").await.unwrap();
+    let pools = Api::<NodePool>::namespaced(cluster().await.client().await.unwrap(), namespace.name());
+    pools.create(&PostParams::default(), &objects::pool("x", 1, 5)).await.unwrap();
+    // The server cannot make a Scale of it, and says so as if it were its own fault.
+    let Err(kube::Error::Api(answer)) = pools.get_scale("x").await else {
+        panic!("a Scale without replicas")
+    };
+    assert_eq!(answer.code, 500, "{answer:?}");
+    // What operators and people do works: a guarded write from "unset", and kubectl.
+    let options = conflict_retry::WriteOptions::new("versions-test");
+    let mut asked = Vec::new();
+    let written = conflict_retry::scale(&pools, "x", &options, None, |view| {
+        asked.push(view.replicas);
+        conflict_retry::ScaleDecision::Set(2)
+    });
+    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
+    assert_eq!(asked, [None]);
+    assert_eq!(pools.get_scale("x").await.unwrap().spec.unwrap().replicas, Some(2));
+    pools.create(&PostParams::default(), &objects::pool("y", 1, 5)).await.unwrap();
+    let args = ["--namespace", namespace.name(), "scale", "npool/y", "--replicas=3"];
+    cluster().await.kubectl(&args).await.unwrap();
+    assert_eq!(pools.get("y").await.unwrap().spec.replicas, Some(3));
 }

@@ -14,7 +14,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::ListParams;
 
-use crate::cluster::Cluster;
+use tokio::sync::OnceCell;
+
+use crate::cluster::{Cluster, Options};
 use crate::lifeline::Exit;
 use crate::operators::{Operator, OperatorProcess};
 use crate::wait::eventually;
@@ -99,6 +101,21 @@ impl Release {
         cluster.helm(&["uninstall", &self.name, "--namespace", &self.namespace, "--wait"]).await?;
         Ok(())
     }
+}
+
+/// The one cluster of a test binary whose tests need the custom resources and neither operators nor nodes: etcd, the API
+/// server, and the definitions.
+///
+/// # Errors
+/// When it does not start.
+pub async fn definitions_only() -> Result<&'static Cluster> {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let cluster = Cluster::start(Options::api_only()).await?;
+        install_definitions(&cluster).await?;
+        Ok(cluster)
+    };
+    CLUSTER.get_or_try_init(start).await
 }
 
 /// Installs the custom resource definitions alone, for tests that need no operator.
