@@ -85,3 +85,8 @@ pub use options::WriteOptions;
 pub use outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
+
+/// The README's example is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
