@@ -64,6 +64,9 @@ pub enum Class {
     Other,
 }
 
+/// How the API server passes on what went wrong between it and etcd: etcd's own errors, and gRPC's.
+const ETCD_FAULTS: [&str; 2] = ["etcdserver: ", "rpc error: "];
+
 /// One field that a server-side apply may not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldConflict {
@@ -87,7 +90,9 @@ impl Class {
             kube::Error::Service(source) => of_transport(source.as_ref()),
             kube::Error::HyperError(source) => of_transport(source),
             kube::Error::ReadEvents(source) => of_transport(source),
-            // Everything else failed before the request was sent, or after its answer had arrived.
+            // The server granted the write and its answer cannot be read: it was carried out.
+            kube::Error::SerdeError(_) if verb.is_write() => Self::Ambiguous,
+            // Everything else failed before the request was sent.
             _ => Self::Other,
         }
     }
@@ -107,8 +112,11 @@ impl Class {
             reason::NOT_FOUND => of_not_found(status),
             reason::INVALID => of_invalid(verb, status),
             reason::FORBIDDEN => Self::Forbidden,
-            // etcd's own time-outs and leader changes do not tell whether the transaction was committed.
-            reason::INTERNAL_ERROR if status.message.contains("etcdserver: ") => Self::Ambiguous,
+            // etcd's own time-outs and leader changes, and a connection to it that broke, do not tell whether the
+            // transaction was committed.
+            reason::INTERNAL_ERROR if ETCD_FAULTS.iter().any(|fault| status.message.contains(fault)) => {
+                Self::Ambiguous
+            }
             known if reason::is_known(known) => Self::Other,
             _ => of_code(verb, status),
         }

@@ -31,6 +31,11 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether the request asks for a change.
+    pub const fn is_write(self) -> bool {
+        !matches!(self, Self::Get)
+    }
+
     /// A stable name for labels: lower case, with underscores.
     pub const fn label(self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
 use shared_crds::ownership::{self, Owner};
 
@@ -37,6 +37,9 @@ pub struct Effects {
     pub changes: usize,
     /// Those that changed under the wrong hand.
     pub trespasses: Vec<Trespass>,
+    /// Changes of replicas by an operator that nothing guarded: neither the value that the decision was made from, nor the
+    /// version.
+    pub unguarded: Vec<String>,
 }
 
 impl Effects {
@@ -44,7 +47,8 @@ impl Effects {
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut effects = Self::default();
         let mut before: Option<BTreeMap<String, Value>> = None;
-        for write in history::of_object(events, object) {
+        let history = history::of_object(events, object);
+        for write in &history {
             let (Effect::Moved { .. }, Some(answer)) = (write.effect, &write.event.response) else {
                 continue;
             };
@@ -53,27 +57,50 @@ impl Effects {
                 // The answer is a Scale: of the object it tells the one field that was written.
                 let replicas = answer.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
                 after = before.clone().unwrap_or_default();
-                after.insert("spec.replicas".to_owned(), replicas);
+                after.insert(REPLICAS.to_owned(), replicas);
             }
             if let Some(before) = &before {
-                effects.compared += 1;
-                let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-                for field in keys.into_iter().filter(|field| before.get(*field) != after.get(*field)) {
-                    effects.changes += 1;
-                    if !may_write(write.event, field) {
-                        effects.trespasses.push(Trespass {
-                            writer: write.event.writer().to_owned(),
-                            version: write.version,
-                            field: field.clone(),
-                            from: before.get(field).cloned(),
-                            to: after.get(field).cloned(),
-                        });
-                    }
-                }
+                // A write that changed nothing is answered with the same version as the one that made it, and the log does
+                // not tell the two apart.
+                let candidates: Vec<&Event> = history
+                    .iter()
+                    .filter(|other| other.version == write.version)
+                    .map(|other| other.event)
+                    .collect();
+                effects.compare(&candidates, write.version, before, &after);
             }
             before = Some(after);
         }
         effects
+    }
+
+    /// Judges the step from one version to the next, made by one of `candidates`.
+    fn compare(
+        &mut self,
+        candidates: &[&Event],
+        version: u64,
+        before: &BTreeMap<String, Value>,
+        after: &BTreeMap<String, Value>,
+    ) {
+        self.compared += 1;
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for field in keys.into_iter().filter(|field| before.get(*field) != after.get(*field)) {
+            self.changes += 1;
+            if !candidates.iter().any(|event| may_write(event, field)) {
+                self.trespasses.push(Trespass {
+                    writer: candidates.first().map(|event| event.writer().to_owned()).unwrap_or_default(),
+                    version,
+                    field: field.clone(),
+                    from: before.get(field).cloned(),
+                    to: after.get(field).cloned(),
+                });
+            }
+            let scaled =
+                candidates.iter().find(|event| event.subresource == "scale" && operator(event).is_some());
+            if let Some(event) = scaled.filter(|event| field == REPLICAS && !is_guarded(event, before)) {
+                self.unguarded.push(format!("{} made version {version}", event.writer()));
+            }
+        }
     }
 
     /// Checks that nobody changed what is not theirs, and that there was something to check.
@@ -88,17 +115,45 @@ impl Effects {
             let all: Vec<String> = self.trespasses.iter().map(|t| format!("{t:?}")).collect();
             bail!("{} of {} changes are under the wrong hand:\n{}", all.len(), self.changes, all.join("\n"));
         }
+        if !self.unguarded.is_empty() {
+            bail!("replicas were changed without a guard: {}", self.unguarded.join(", "));
+        }
         Ok(())
+    }
+}
+
+/// The contested field.
+const REPLICAS: &str = "spec.replicas";
+
+/// Which operator sent the request, if one did.
+fn operator(event: &Event) -> Option<Owner> {
+    [(Owner::NodepoolOperator, NODEPOOL_OPERATOR), (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR)]
+        .into_iter()
+        .find(|(_, name)| event.writer().ends_with(name))
+        .map(|(owner, _)| owner)
+}
+
+/// Whether a change of replicas could only be granted on the ground that it was decided on: at one version, or with a
+/// `test` of the value that was there.
+fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
+    let Some(operations) = event.request.as_ref().and_then(Value::as_array) else {
+        return event.base_version().is_some();
+    };
+    let tested = |path: &str| {
+        let test = |operation: &&Value| operation["op"] == "test" && operation["path"] == path;
+        operations.iter().find(test).map(|operation| &operation["value"])
+    };
+    match before.get(REPLICAS) {
+        Some(replicas) if replicas == 0 => tested("/spec") == Some(&json!({})),
+        Some(replicas) => tested("/spec/replicas") == Some(replicas),
+        // What the API server shows to a patch where the field is unset.
+        None => tested("/spec/replicas") == Some(&json!(i32::MIN)),
     }
 }
 
 /// Whether the contract lets the event's writer change `field`. A person may change spec and metadata, not status.
 fn may_write(event: &Event, field: &str) -> bool {
-    let operator =
-        [(Owner::NodepoolOperator, NODEPOOL_OPERATOR), (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR)]
-            .into_iter()
-            .find(|(_, name)| event.writer().ends_with(name))
-            .map(|(owner, _)| owner);
+    let operator = operator(event);
     if let Some(rest) = field.strip_prefix("status.conditions.") {
         let owner = ownership_of_condition(rest);
         return operator.is_some() && operator == owner;
@@ -166,8 +221,6 @@ fn collect(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::audit::tests::Wrote;
 
@@ -186,6 +239,17 @@ mod tests {
         Wrote { user, verb, subresource, request: Value::Null, code: 200, response, at }.event()
     }
 
+    /// A scale by the Autoscaler that is granted only where `from` is.
+    fn scale(from: i64, to: i64, version: &str, at: i64) -> Event {
+        let request = json!([
+            {"op": "test", "path": "/spec/replicas", "value": from},
+            {"op": "add", "path": "/spec/replicas", "value": to},
+        ]);
+        let response = json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": to}});
+        Wrote { user: AUTOSCALER, verb: "patch", subresource: "scale", request, code: 200, response, at }
+            .event()
+    }
+
     fn judge(events: &[Event]) -> Effects {
         let object = events.first().and_then(|event| event.object.clone()).unwrap();
         Effects::of(events, &object)
@@ -197,13 +261,7 @@ mod tests {
             event("admin", "create", "", pool("1", "old", 1, 0), 0),
             event(NODE_POOL, "patch", "status", pool("2", "old", 1, 1), 1),
             event("admin", "patch", "", pool("3", "new", 1, 1), 2),
-            event(
-                AUTOSCALER,
-                "patch",
-                "scale",
-                json!({"metadata": {"resourceVersion": "4"}, "spec": {"replicas": 3}}),
-                3,
-            ),
+            scale(1, 3, "4", 3),
             event(NODE_POOL, "patch", "status", pool("5", "new", 3, 3), 4),
         ]);
         assert_eq!(effects.compared, 4);
@@ -228,13 +286,7 @@ mod tests {
     fn a_status_write_that_takes_a_scale_back_is_named() {
         let effects = judge(&[
             event("admin", "create", "", pool("1", "x", 1, 0), 0),
-            event(
-                AUTOSCALER,
-                "patch",
-                "scale",
-                json!({"metadata": {"resourceVersion": "2"}, "spec": {"replicas": 3}}),
-                1,
-            ),
+            scale(1, 3, "2", 1),
             event(NODE_POOL, "update", "", pool("3", "x", 1, 0), 2),
         ]);
         assert_eq!(effects.trespasses.len(), 1);
@@ -254,5 +306,30 @@ mod tests {
     #[test]
     fn a_log_without_a_change_proves_nothing() {
         assert!(judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0)]).check_owned().is_err());
+    }
+
+    #[test]
+    fn a_scale_without_a_guard_on_what_was_there_is_named() {
+        let unguarded = json!({"metadata": {"resourceVersion": "2"}, "spec": {"replicas": 3}});
+        for write in [event(AUTOSCALER, "patch", "scale", unguarded, 1), scale(2, 3, "2", 1)] {
+            let effects = judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0), write]);
+            assert!(effects.check_owned().unwrap_err().to_string().contains("without a guard"));
+        }
+    }
+
+    #[test]
+    fn a_write_that_changed_nothing_does_not_take_the_blame_for_the_one_before_it() {
+        let held = |version: &str| {
+            let mut held = pool(version, "x", 1, 0);
+            held["metadata"]["finalizers"] = json!([POOL_FINALIZER]);
+            held
+        };
+        // The administrator's patch changed nothing; it was answered with the operator's version, and logged first.
+        let effects = judge(&[
+            event("admin", "create", "", pool("1", "x", 1, 0), 0),
+            event("admin", "patch", "", held("2"), 1),
+            event(NODE_POOL, "patch", "", held("2"), 2),
+        ]);
+        effects.check_owned().unwrap();
     }
 }

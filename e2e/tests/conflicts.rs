@@ -3,8 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use e2e::audit::Event;
 use e2e::chain::Chain;
 use e2e::effects::Effects;
 use e2e::ledger::Ledger;
@@ -44,11 +46,9 @@ async fn hammer(strategy: &str) -> Ledger {
 
     let key = trial.key("busy");
     let last: u64 = pool.metadata.resource_version.clone().unwrap().parse().unwrap();
-    let written = |events: &[e2e::audit::Event]| {
-        let seen = events
-            .iter()
-            .filter(|event| event.object.as_ref() == Some(&key))
-            .filter_map(e2e::audit::Event::version);
+    let written = |events: &[Event]| {
+        let seen =
+            events.iter().filter(|event| event.object.as_ref() == Some(&key)).filter_map(Event::version);
         (seen.max() >= Some(last)).then_some(())
     };
     let audit = trial.audit().unwrap();
@@ -59,8 +59,11 @@ async fn hammer(strategy: &str) -> Ledger {
     let events = trial.events().unwrap();
     let chain = Chain::of(&events, &key);
     chain.check_unbroken().unwrap();
+    assert!(chain.checked > 10, "only {} writes named their base", chain.checked);
     let effects = Effects::of(&events, &key);
     effects.check_owned().unwrap();
+    let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
+    operators_write_as_told(strategy, &ours);
     let ledger = Ledger::of(&events, |object| *object == key);
     println!("{strategy}: {} versions, {} changes\n{ledger}", chain.versions, effects.changes);
     trial.end().await.unwrap();
@@ -97,10 +100,46 @@ fn managers_keep_to_their_fields(pool: &NodePool) {
     assert!(seen > 3, "managedFields shows only {seen} fields of the operators");
 }
 
-/// Conflicts of the two operators alone: the rival has its own.
+/// Each strategy is known by its requests: what the flag says must be what the API server saw.
+fn operators_write_as_told(strategy: &str, events: &[&Event]) {
+    let by_operators = |event: &&&Event| {
+        let name = event.writer();
+        name.ends_with(NODEPOOL_OPERATOR) || name.ends_with(AUTOSCALER_OPERATOR)
+    };
+    let reads = events.iter().filter(by_operators).filter(|event| event.verb == "get").count();
+    let writes = events.iter().filter(by_operators).filter(|event| {
+        let shared = ["status", "scale"].contains(&event.subresource.as_str());
+        shared && event.is_write() && event.succeeded()
+    });
+    let mut seen = BTreeMap::<(&str, &str), usize>::new();
+    for write in writes {
+        *seen.entry((write.writer(), write.subresource.as_str())).or_default() += 1;
+        let body = write.request.as_ref().unwrap();
+        let is_apply = body.get("apiVersion").is_some() && write.base_version().is_none();
+        let as_told = match (strategy, write.subresource.as_str()) {
+            ("lazy" | "retry", _) => write.verb == "update" && write.base_version().is_some(),
+            ("patch", _) => write.verb == "patch" && body.is_object() && write.base_version().is_some(),
+            ("guarded", "scale") => write.verb == "patch" && body.is_array(),
+            ("guarded", _) => write.verb == "patch" && is_apply,
+            _ => false,
+        };
+        assert!(as_told, "not what {strategy} does: {} {} {body}", write.verb, write.subresource);
+    }
+    assert_eq!(seen.len(), 3, "status of both operators and scale of one: {seen:?}");
+    match strategy {
+        "retry" => assert!(reads > 10, "retry reads live before it writes; it read {reads} times"),
+        // One read: a pool's replicas may be unset, which only a read tells.
+        "lazy" | "guarded" => assert!(reads < 10, "{strategy} writes without reading; it read {reads} times"),
+        _ => {}
+    }
+}
+
+/// Requests of the two operators alone that the API server refused for what others wrote: 409, and the 422 of a guard that
+/// did not hold.
 fn operators_conflicts(ledger: &Ledger) -> u64 {
     let of = |name: &str| {
-        ledger.totals.iter().filter(|row| row.writer.ends_with(name)).map(|row| row.conflicts).sum::<u64>()
+        let own = ledger.totals.iter().filter(|row| row.writer.ends_with(name));
+        own.map(|row| row.conflicts + row.invalid).sum::<u64>()
     };
     of(NODEPOOL_OPERATOR) + of(AUTOSCALER_OPERATOR)
 }

@@ -4,5 +4,21 @@
 async fn the_demo_tells_its_story_to_the_end() {
     let kubeconfig = std::env::var_os(e2e::control_plane::locate::KUBECONFIG_VARIABLE).map(Into::into);
     let options = e2e::demo::Options { kubeconfig, write_strategy: "guarded".to_owned(), json: true };
-    e2e::demo::run(options).await.unwrap();
+    let own_control_plane = options.kubeconfig.is_none();
+    let bill = e2e::demo::run(options).await.unwrap();
+    assert_eq!(
+        bill.is_some(),
+        own_control_plane,
+        "the table comes from the audit log of a control plane of our own"
+    );
+    let Some(bill) = bill else { return };
+    for (writer, target) in [
+        ("tandem-system:tandem-nodepool-operator", "nodepools/status"),
+        ("tandem-system:tandem-autoscaler-operator", "nodepools/status"),
+        ("tandem-system:tandem-autoscaler-operator", "nodepools/scale"),
+    ] {
+        let row = bill.row(writer, target).unwrap_or_else(|| panic!("{writer} never wrote {target}\n{bill}"));
+        assert!(row.succeeded > 3, "{bill}");
+        assert_eq!((row.conflicts, row.invalid), (0, 0), "{bill}");
+    }
 }

@@ -2,15 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
+use std::collections::BTreeSet;
+
 use e2e::objects;
 use e2e::tandem::{Release, chart};
 use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::json;
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::ownership::{self, Owner, Rule};
+use shared_crds::{NodePool, NodePoolAutoscaler, names};
 
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";
@@ -100,6 +104,53 @@ async fn each_operator_is_refused_what_is_not_its_own() {
         "the NodePool operator may create pods"
     );
     pools.patch_status("x", &params, &status).await.unwrap();
+}
+
+/// What a role lets its holder write of Tandem's resources, as `resource verb`.
+fn tandem_writes(role: ClusterRole) -> BTreeSet<String> {
+    let rules = role.rules.unwrap_or_default();
+    let ours =
+        rules.into_iter().filter(|rule| rule.api_groups.iter().flatten().any(|group| group == names::GROUP));
+    let pairs = ours.flat_map(|rule| {
+        let verbs = rule.verbs;
+        rule.resources
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(move |resource| verbs.clone().into_iter().map(move |verb| (resource.clone(), verb)))
+    });
+    pairs
+        .filter(|(_, verb)| !["get", "list", "watch"].contains(&verb.as_str()))
+        .map(|(resource, verb)| format!("{resource} {verb}"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
+    let _turn = trial::turn().await;
+    let cluster = Trial::cluster().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let roles = Api::<ClusterRole>::all(cluster.client().await.unwrap());
+    for (account, owner, beyond) in [
+        // RBAC cannot say "only metadata.finalizers"; the oracle of `conflicts.rs` sees that it stays at that.
+        (NODE_POOL_ACCOUNT, Owner::NodepoolOperator, &["nodepools patch"][..]),
+        // Its own kind, which nobody shares.
+        (
+            AUTOSCALER_ACCOUNT,
+            Owner::AutoscalerOperator,
+            &["nodepoolautoscalers/status patch", "nodepoolautoscalers/status update"],
+        ),
+    ] {
+        let is_its = |rule: &&Rule| {
+            rule.owner == owner || (rule.owner == Owner::Scaler && owner == Owner::AutoscalerOperator)
+        };
+        let by_contract = ownership::NODE_POOL.iter().filter(is_its).flat_map(|rule| {
+            ["patch", "update"].map(|verb| format!("{} {verb}", rule.endpoint.rbac_resource()))
+        });
+        let expected: BTreeSet<String> = by_contract.chain(beyond.iter().map(ToString::to_string)).collect();
+        let cluster_wide = tandem_writes(roles.get(account).await.unwrap());
+        let on_pools = tandem_writes(roles.get(&format!("{account}-pools")).await.unwrap());
+        assert_eq!(cluster_wide.union(&on_pools).cloned().collect::<BTreeSet<_>>(), expected, "{account}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,17 +8,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use e2e::audit::Event;
+use e2e::cluster::{Cluster, Options};
 use e2e::lifeline::{Exit, Signal};
 use e2e::objects;
-use e2e::operators::Operator;
+use e2e::operators::{Launch, Operator, OperatorProcess};
 use e2e::trial::{self, PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
+use shared_crds::{NodePool, NodePoolAutoscaler};
 
 /// A lease that is lost and taken within seconds.
 const QUICK_LEASE: [&str; 6] = [
@@ -250,6 +252,8 @@ async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
     .await
     .unwrap();
 
+    // Something to do for whoever still thinks it leads: its caches will show it this change first.
+    scale(&trial, "after", 3).await;
     let woken = trial.audit().unwrap().end().unwrap();
     trial.operators.node_pool.signal(Signal::Continue).await.unwrap();
     let exit = tokio::time::timeout(PATIENCE, trial.operators.node_pool.wait()).await.unwrap();
@@ -260,14 +264,16 @@ async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
         trial.operators.node_pool.log_tail()
     );
     let events = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
-    let identity = format!("{}-0", Operator::NodePool.name());
-    let by_the_woken = events.iter().filter(|event| {
-        let lease = event.object.as_ref().is_some_and(|object| object.resource == "leases");
-        let holder =
-            event.request.as_ref().and_then(|request| request.pointer("/spec/holderIdentity")?.as_str());
-        lease && event.succeeded() && holder.is_some_and(|holder| holder.contains(&identity))
-    });
-    assert_eq!(by_the_woken.count(), 0, "the woken leader took its lease back");
+    let agent = format!("({}-0)", Operator::NodePool.name());
+    let by_the_woken: Vec<_> = events
+        .iter()
+        .filter(|event| event.user_agent.contains(&agent) && event.is_write() && event.succeeded())
+        .map(|event| (&event.verb, &event.object, &event.subresource))
+        .collect();
+    assert_eq!(by_the_woken, [], "the woken leader wrote");
+    // The control: before it was frozen, it did, and under this name.
+    let wrote = |event: &&Event| event.user_agent.contains(&agent) && event.is_write() && event.succeeded();
+    assert!(trial.events().unwrap().iter().any(|event| wrote(&event)));
 
     let mut trial = trial;
     trial.operators.node_pool = second;
@@ -292,43 +298,54 @@ async fn operators_outlive_an_api_server_that_goes_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_without_its_definitions_waits_and_says_so() {
+async fn operators_without_their_definitions_wait_and_say_so() {
     let _turn = trial::turn().await;
     // A cluster of its own: in the shared one the definitions may be there already.
-    let cluster = e2e::cluster::Cluster::start(e2e::cluster::Options::private()).await.unwrap();
-    let launch = e2e::operators::Launch {
-        operator: Operator::NodePool,
-        args: ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"]
-            .map(String::from)
-            .to_vec(),
-        env: Vec::new(),
-        kubeconfig: cluster.kubeconfig_path().to_owned(),
-    };
-    let operator = e2e::operators::OperatorProcess::start(&cluster, launch).await.unwrap();
-    eventually(PATIENCE, "the log names what is missing", async || {
-        operator.check_alive()?;
-        let log = std::fs::read_to_string(operator.log_path())?;
-        if log.contains("nodepools.tandem.dev") { Ok(Some(())) } else { bail!("{log}") }
-    })
-    .await
-    .unwrap();
-    let pools = Api::<shared_crds::NodePool>::namespaced(cluster.client().await.unwrap(), "default");
+    let cluster = Cluster::start(Options::private()).await.unwrap();
+    let mut operators = Vec::new();
+    for (operator, needed) in [
+        (Operator::NodePool, "nodepools.tandem.dev"),
+        (Operator::Autoscaler, "nodepoolautoscalers.tandem.dev"),
+    ] {
+        let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
+        let args = args.map(String::from).to_vec();
+        let kubeconfig = cluster.kubeconfig_path().to_owned();
+        let launch = Launch { operator, args, env: Vec::new(), kubeconfig };
+        let process = OperatorProcess::start(&cluster, launch).await.unwrap();
+        eventually(PATIENCE, "the log names what is missing", async || {
+            process.check_alive()?;
+            let log = std::fs::read_to_string(process.log_path())?;
+            if log.contains(needed) { Ok(Some(())) } else { bail!("{log}") }
+        })
+        .await
+        .unwrap();
+        operators.push(process);
+    }
     e2e::tandem::install_definitions(&cluster).await.unwrap();
-    let mut pool = objects::pool("late", 0, 3);
-    pool.spec.replicas = Some(1);
-    eventually(PATIENCE, "the definition is served", async || {
-        Ok(Some(pools.create(&kube::api::PostParams::default(), &pool).await?))
+    let client = cluster.client().await.unwrap();
+    let pools = Api::<NodePool>::namespaced(client.clone(), "default");
+    let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client, "default");
+    pools.create(&PostParams::default(), &objects::pool("late", 1, 3)).await.unwrap();
+    autoscalers.create(&PostParams::default(), &objects::autoscaler("all", 600)).await.unwrap();
+    // The Autoscaler writes the unset count, and the NodePool operator makes that many nodes.
+    eventually(PATIENCE, "both operators work", async || {
+        for operator in &operators {
+            operator.check_alive()?;
+        }
+        let pool = pools.get("late").await?;
+        let ready = pool.status.context("no status")?.ready_replicas;
+        let (wanted, ready) = (pool.spec.replicas, ready);
+        if (wanted, ready) == (Some(1), Some(1)) {
+            Ok(Some(()))
+        } else {
+            bail!("{ready:?} of {wanted:?} ready")
+        }
     })
     .await
     .unwrap();
-    eventually(PATIENCE, "the operator works", async || {
-        operator.check_alive()?;
-        let status = pools.get("late").await?.status.context("no status")?;
-        if status.ready_replicas == Some(1) { Ok(Some(())) } else { bail!("{status:?}") }
-    })
-    .await
-    .unwrap_or_else(|error| panic!("{error:#}\n{}", operator.log_tail()));
-    assert_eq!(operator.stop(Duration::from_secs(30)).await.unwrap(), Exit::Code(0));
+    for operator in operators {
+        assert_eq!(operator.stop(Duration::from_secs(30)).await.unwrap(), Exit::Code(0));
+    }
     cluster.stop().await.unwrap();
 }
 
@@ -350,11 +367,7 @@ async fn recommend_decides_and_writes_no_replicas() {
     assert_eq!(trial.pool("workers").await.unwrap().spec.replicas, None);
     // Switched to Auto, the same decision is written.
     let auto = Patch::Merge(json!({"spec": {"mode": "Auto"}}));
-    trial
-        .api::<shared_crds::NodePoolAutoscaler>()
-        .patch("all", &PatchParams::default(), &auto)
-        .await
-        .unwrap();
+    trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &auto).await.unwrap();
     trial.pods_run(4).await.unwrap();
     trial.settles("workers", 2).await.unwrap();
     trial.end().await.unwrap();

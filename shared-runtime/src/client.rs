@@ -22,8 +22,11 @@ use tracing::info;
 use crate::{cli::ClientArgs, clock::Clock, metrics::Metrics};
 
 /// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): whoever has not answered by then
-/// never will. Writes have a tighter bound of their own. Watches are exempt; kube's watcher ends a silent one itself.
+/// never will. Writes have a tighter bound of their own. A watch has its answer as soon as it is opened.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Longer than kube's watcher waits on a silent watch before it ends it (295 s).
+const READ_TIMEOUT: Duration = Duration::from_secs(310);
 
 /// Set in every Pod, next to its service account's token.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
@@ -78,7 +81,11 @@ pub async fn connect(
     // kube repeats 429, 503 and 504 for every verb by itself, for minutes. A repeated PUT conflicts with itself, and an
     // eviction that a budget blocks is never heard of. `conflict-retry` and the controllers retry where it is right.
     config.default_retry = false;
-    let agent = format!("{name}/{version}");
+    // A list whose body stalls, and a watch over a connection that died silently, end here.
+    config.read_timeout = Some(READ_TIMEOUT);
+    // The pod's name tells replicas apart in the API server's audit log; they share an account.
+    let pod = std::env::var("POD_NAME").map(|pod| format!(" ({pod})")).unwrap_or_default();
+    let agent = format!("{name}/{version}{pod}");
     if let Ok(agent) = HeaderValue::try_from(agent) {
         config.headers.push((USER_AGENT, agent));
     }
@@ -156,12 +163,9 @@ where
         let began = clock.monotonic();
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answered = match verb {
-                "watch" => answer.await.map_err(Into::into),
-                _ => match tokio::time::timeout(RESPONSE_TIMEOUT, answer).await {
-                    Ok(answer) => answer.map_err(Into::into),
-                    Err(_) => Err(NoAnswer.into()),
-                },
+            let answered = match tokio::time::timeout(RESPONSE_TIMEOUT, answer).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(NoAnswer.into()),
             };
             let took = (verb != "watch").then(|| clock.monotonic().saturating_sub(began));
             match &answered {

@@ -41,5 +41,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         Strategy::Patch => "patch",
         Strategy::Guarded => "guarded",
     };
-    e2e::demo::run(e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json }).await
+    let options = e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json };
+    e2e::demo::run(options).await?;
+    Ok(())
 }

@@ -129,5 +129,8 @@ async fn patch<K: Writable>(
 
 /// The type of JSON Patch documents belongs to a crate that kube does not re-export; it is reached by inference.
 fn json(operations: &Value) -> Result<Patch<&Value>, kube::Error> {
-    serde_json::from_value(operations.clone()).map(Patch::Json).map_err(kube::Error::SerdeError)
+    serde_json::from_value(operations.clone()).map(Patch::Json).map_err(|error| {
+        // It fails before anything is sent, which an error of decoding would not say.
+        kube::Error::BuildRequest(kube::core::request::Error::SerializeBody(error))
+    })
 }

@@ -61,13 +61,15 @@ impl Cluster {
     /// # Errors
     /// When its state file is damaged.
     pub fn detached(directory: &Path) -> Result<Option<Detached>> {
-        let path = state_file(directory);
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            return Ok(None);
-        };
-        let state: Detached =
-            serde_json::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+        let Some(state) = Self::state(directory)? else { return Ok(None) };
         Ok(Lifeline::connect(&socket(&state.root)).is_ok().then_some(state))
+    }
+
+    /// What was written down about the last control plane that was started from `directory`.
+    fn state(directory: &Path) -> Result<Option<Detached>> {
+        let path = state_file(directory);
+        let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
+        serde_json::from_str(&text).map(Some).with_context(|| format!("cannot read {}", path.display()))
     }
 
     /// Uses the control plane that was started from `directory`. Dropping the result leaves it running.
@@ -93,6 +95,14 @@ impl Cluster {
         let running = Self::detached(directory)?;
         if let Some(state) = &running {
             Lifeline::connect(&socket(&state.root))?.close()?;
+        } else if let Some(state) = Self::state(directory)? {
+            // Its lifeline was killed, so nobody has removed what it kept.
+            let is_ours =
+                state.root.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tandem-"));
+            if is_ours && state.root.is_dir() {
+                std::fs::remove_dir_all(&state.root)
+                    .with_context(|| format!("cannot remove {}", state.root.display()))?;
+            }
         }
         for left in [state_file(directory), directory.join("lifeline.log")] {
             // Absent when nothing was started.

@@ -7,7 +7,8 @@ mod story;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::ObjectKey;
 use crate::ledger::Ledger;
@@ -25,30 +26,39 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Sets the stage, tells the story, clears the stage, also after Ctrl-C or a failure, and prints the table.
+/// Sets the stage, tells the story, clears the stage, also after Ctrl-C or a failure, and prints the table, which is
+/// returned where the cluster's audit log can be read.
 ///
 /// # Errors
 /// With a message that says what to do: no cluster and nothing to build one with, a chart that is refused, a step of
 /// the story that does not happen.
-pub async fn run(options: Options) -> Result<()> {
+pub async fn run(options: Options) -> Result<Option<Ledger>> {
     let screen = &Screen::new(options.json);
-    let stage = Stage::new(screen, &options).await?;
+    let mut stage = Stage::new(screen, &options).await?;
     // From here on the stage is cleared whatever happens: an interrupt is an outcome, not the end of the process.
+    let mut terminated = signal(SignalKind::terminate())?;
     let told = tokio::select! {
-        told = story::tell(screen, &stage, &options) => told,
-        _ = tokio::signal::ctrl_c() => {
-            screen.say("demo", "interrupted; clearing up");
-            Ok(())
-        }
+        told = play(screen, &mut stage, &options) => told,
+        _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
+        _ = terminated.recv() => Err(anyhow!("terminated")),
     };
+    if let Err(error) = &told {
+        screen.say("demo", &format!("{error}; clearing up"));
+    }
     let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
     let bill = stage.events().map(|events| events.map(|events| Ledger::of(&events, ours)));
     let cleared = stage.clear(screen).await;
     told?;
     cleared?;
-    match bill {
-        Some(bill) => screen.bill(&bill?, &options.write_strategy)?,
+    let bill = bill.transpose()?;
+    match &bill {
+        Some(bill) => screen.bill(bill, &options.write_strategy)?,
         None => screen.say("audit", "this cluster's audit log is not ours to read, so there is no table"),
     }
-    Ok(())
+    Ok(bill)
+}
+
+async fn play(screen: &Screen, stage: &mut Stage, options: &Options) -> Result<()> {
+    stage.fill(screen, options).await?;
+    story::tell(screen, stage, options).await
 }

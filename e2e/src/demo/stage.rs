@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 
 use super::{Options, Screen};
 use crate::audit::Event;
@@ -19,38 +21,60 @@ pub(super) const NAMESPACE: &str = "tandem-demo";
 /// What is applied.
 const MANIFEST: &str = include_str!("../../manifests/demo.yaml");
 
-/// A cluster with Tandem on it.
+/// A cluster with Tandem on it, as far as it has come.
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
-    pub(super) release: Release,
-    pub(super) operators: Operators,
+    release: Option<Release>,
+    operators: Option<Operators>,
     /// Plays the kubelets on a cluster that has no kwok of ours.
-    _kwok: Option<OperatorProcess>,
+    kwok: Option<OperatorProcess>,
 }
 
 impl Stage {
-    /// Starts or finds the cluster, installs the chart, starts the operators.
+    /// Starts or finds the cluster. On somebody else's, nothing is touched where Tandem or a demo is already.
     pub(super) async fn new(screen: &Screen, options: &Options) -> Result<Self> {
         screen.part("Setting the stage");
         let source = options.kubeconfig.clone().map(Source::Foreign);
         let cluster = Cluster::start(cluster::Options { source, ..cluster::Options::default() }).await?;
         let version = cluster.client().await?.apiserver_version().await?.git_version;
         match cluster.startup() {
-            Some(took) => screen
-                .say("cluster", &format!("a real control plane, Kubernetes {version}, up in {took:.1?}")),
+            Some(took) => {
+                screen
+                    .say("cluster", &format!("a real control plane, Kubernetes {version}, up in {took:.1?}"));
+            }
             None => screen.say("cluster", &format!("yours, Kubernetes {version}")),
         }
-        let kwok = if cluster.is_embedded() { None } else { Some(kwok(&cluster).await?) };
+        if !cluster.is_embedded() {
+            let namespaces = Api::<Namespace>::all(cluster.client().await?);
+            for name in [RELEASE_NAMESPACE, NAMESPACE] {
+                let found = namespaces.get_opt(name).await.context("cannot read the cluster's namespaces")?;
+                ensure!(
+                    found.is_none(),
+                    "the cluster has a namespace {name} already; the demo would take over what is in it. Use another \
+                     cluster, or delete what is left of an earlier demo: kubectl delete namespace {NAMESPACE}; \
+                     helm uninstall tandem --namespace {RELEASE_NAMESPACE}; kubectl delete namespace {RELEASE_NAMESPACE}"
+                );
+            }
+        }
+        Ok(Self { cluster, release: None, operators: None, kwok: None })
+    }
+
+    /// Installs the chart, starts the operators, applies the manifest.
+    pub(super) async fn fill(&mut self, screen: &Screen, options: &Options) -> Result<()> {
+        let cluster = &self.cluster;
+        if !cluster.is_embedded() {
+            self.kwok = Some(kwok(cluster).await?);
+        }
         let values = [format!("writeStrategy={}", options.write_strategy)];
-        let release = Release::install(&cluster, RELEASE_NAMESPACE, &values).await?;
+        // Helm may get half-way, so there is something to clear from here on.
+        self.release = Some(Release::named(RELEASE_NAMESPACE));
+        let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
+        let strategy = &options.write_strategy;
         screen.say(
             "helm",
-            &format!(
-                "installed charts/tandem into {RELEASE_NAMESPACE}, writeStrategy={}",
-                options.write_strategy
-            ),
+            &format!("installed charts/tandem into {RELEASE_NAMESPACE}, writeStrategy={strategy}"),
         );
-        let operators = release.start(&cluster).await?;
+        self.operators = Some(release.start(cluster).await?);
         screen.say(
             "operators",
             "nodepool-operator and autoscaler-operator run, each under the chart's own ServiceAccount",
@@ -58,7 +82,7 @@ impl Stage {
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         cluster.kubectl_with_input(&["apply", "--namespace", NAMESPACE, "--filename", "-"], MANIFEST).await?;
         screen.say("kubectl", "applied a NodePool (0 to 12 nodes), a NodePoolAutoscaler and a Deployment");
-        Ok(Self { cluster, release, operators, _kwok: kwok })
+        Ok(())
     }
 
     /// What the API server wrote down, where that can be read.
@@ -66,22 +90,48 @@ impl Stage {
         Some(self.cluster.audit_log()?.read_all())
     }
 
-    /// Takes away what was put there. Pools go while their operator still runs, because it is what drains them.
+    /// Checks that both operators run.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        self.operators.as_ref().map_or(Ok(()), Operators::check_alive)
+    }
+
+    /// The ends of both operators' logs.
+    pub(super) fn log_tails(&self) -> String {
+        let tails = self.operators.as_ref();
+        tails.map_or_else(String::new, |both| {
+            format!("{}\n{}", both.node_pool.log_tail(), both.autoscaler.log_tail())
+        })
+    }
+
+    /// Takes away what was put there, all of it that can be: one step that fails does not spare the others. Pools go
+    /// while their operator still runs, because it is what drains them.
     pub(super) async fn clear(self, screen: &Screen) -> Result<()> {
-        let Self { cluster, release, operators, _kwok } = self;
+        let Self { cluster, release, operators, kwok } = self;
+        let mut failed = Vec::new();
+        let mut done = |step: Result<()>| failed.extend(step.err().map(|error| format!("{error:#}")));
         if !cluster.is_embedded() {
-            let delete = ["delete", "namespace", NAMESPACE, "--wait=true", "--timeout=120s"];
-            cluster
-                .kubectl(&delete)
-                .await
-                .context("the demo's namespace is left behind; delete it by hand")?;
+            let delete = |name: &'static str| {
+                let cluster = &cluster;
+                let args =
+                    ["delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=120s"];
+                async move { cluster.kubectl(&args).await.map(drop) }
+            };
+            done(delete(NAMESPACE).await);
+            if let Some(operators) = &operators {
+                done(operators.stop().await);
+            }
+            if let Some(release) = release {
+                done(release.uninstall(&cluster).await);
+                done(delete(RELEASE_NAMESPACE).await);
+                screen
+                    .say("helm", "uninstalled; the custom resource definitions stay, as the chart promises");
+            }
+        } else if let Some(operators) = &operators {
+            done(operators.stop().await);
         }
-        operators.stop().await?;
-        if !cluster.is_embedded() {
-            release.uninstall(&cluster).await?;
-            screen.say("helm", "uninstalled; the custom resource definitions stay, as the chart promises (kubectl delete crd …)");
-        }
-        cluster.stop().await?;
+        drop(kwok);
+        done(cluster.stop().await);
+        ensure!(failed.is_empty(), "something of the demo is left behind:\n{}", failed.join("\n"));
         screen.say("demo", "everything the demo started has ended");
         Ok(())
     }

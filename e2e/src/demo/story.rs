@@ -161,10 +161,9 @@ impl Audience {
             if done(&scene) {
                 return Ok(());
             }
-            stage.operators.check_alive()?;
+            stage.check_alive()?;
             if Instant::now() > deadline {
-                let logs = (stage.operators.node_pool.log_tail(), stage.operators.autoscaler.log_tail());
-                bail!("{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}\n{}", logs.0, logs.1);
+                bail!("{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}", stage.log_tails());
             }
             before = scene;
             tokio::time::sleep(LOOK).await;

@@ -61,7 +61,12 @@ impl Release {
         }
         cluster.helm(&args).await?;
         served(cluster).await?;
-        Ok(Self { namespace: namespace.to_owned(), name: "tandem".to_owned() })
+        Ok(Self::named(namespace))
+    }
+
+    /// The release in `namespace`, whether or not all of it is there.
+    pub fn named(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: "tandem".to_owned() }
     }
 
     /// The namespace it is in.

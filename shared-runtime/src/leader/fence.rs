@@ -58,7 +58,7 @@ impl Fence {
         Self { clock, state: watch::Sender::new(state), lost: CancellationToken::new() }
     }
 
-    /// How long a write that starts now may be waited for; `None` means as long as it likes.
+    /// How long a write that starts now may go on, retries included; `None` means as long as it likes.
     pub fn pass(&self) -> Result<Option<Duration>, Fenced> {
         let now = self.clock.monotonic();
         match *self.state.borrow() {

@@ -130,7 +130,7 @@ impl Elector {
                     self.release(held).await;
                     return Ended::Released;
                 }
-                () = tokio::time::sleep(timing.retry_period) => {}
+                () = tokio::time::sleep(timing.retry_period.min(deadline.saturating_sub(self.clock.monotonic()))) => {}
             }
             let began = self.clock.monotonic();
             let left = deadline.saturating_sub(began);

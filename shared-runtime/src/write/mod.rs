@@ -36,9 +36,11 @@ use crate::{
     metrics::{Metrics, WriteLabels},
 };
 
-/// How long one request may take; the same bound as `conflict-retry`'s own, below the 34 s after which the API server
-/// ends a mutating request. A fence that is about to close shortens it.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one request may take: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up what
+/// became of a write whose answer was lost. A fence that is about to close shortens it.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a write may be retried: `conflict-retry`'s own bound. A fence that is about to close shortens this too.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The door. Cheap to clone.
 #[derive(Clone)]
@@ -121,13 +123,13 @@ impl Door {
         let allowed = self.fence.pass()?;
         let labels = WriteLabels { resource, subresource, strategy };
         let meter = Arc::new(Meter::new(self.metrics.clone(), labels));
-        let timeout = allowed.map_or(ATTEMPT_TIMEOUT, |left| left.min(ATTEMPT_TIMEOUT));
-        // A fence that is lost half-way ends the retries; a request under way is not cut off, see the policy.
+        let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
+        // A fence that is lost half-way ends the retries, and a request that is under way.
         let cancel: CancellationToken = self.fence.lost().child_token();
         let options = WriteOptions::new(self.manager)
-            .with_policy(self.policy.clone())
+            .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
             .with_cancellation(cancel)
-            .with_attempt_timeout(timeout)
+            .with_attempt_timeout(within(ATTEMPT_TIMEOUT))
             .with_observer(meter.clone());
         Ok(Write { options, meter })
     }
