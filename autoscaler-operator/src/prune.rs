@@ -83,7 +83,7 @@ fn container_statuses(statuses: &mut Vec<ContainerStatus>) {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::jiff::Timestamp;
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
     use serde_json::json;
 
     use super::*;
@@ -94,7 +94,7 @@ mod tests {
         let whole: Pod = serde_json::from_value(json!({
             "metadata": { "name": "p", "namespace": "ns", "uid": "u", "annotations": { "x": "y", "kubernetes.io/config.mirror": "z" } },
             "spec": {
-                "priority": 7, "nodeSelector": { "zone": "a" }, "overhead": { "cpu": "1" },
+                "priority": 7, "terminationGracePeriodSeconds": 60, "nodeSelector": { "zone": "a" }, "overhead": { "cpu": "1" },
                 "tolerations": [{ "key": "k", "operator": "Exists" }],
                 "volumes": [{ "name": "v", "emptyDir": {} }, { "name": "w", "persistentVolumeClaim": { "claimName": "c" } }],
                 "initContainers": [{ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": "2" } } }],
@@ -115,11 +115,16 @@ mod tests {
                 requests,
                 constraints,
                 pods::priority(pod),
-                pods::keeps_node(pod),
+                pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
                 crate::plan::unplanned::constraints(pod),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
+        let going = |mut pod: Pod| {
+            pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            pods::keeps_until(&pod)
+        };
+        assert_eq!(going(pruned.clone()), Some("1970-01-01T00:01:30Z".parse().unwrap()));
         assert!(pruned.spec.unwrap().containers[0].image.is_none());
     }
 

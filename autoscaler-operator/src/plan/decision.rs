@@ -68,7 +68,7 @@ impl PoolDecision {
         let spared = self.victims.len().saturating_sub(limit);
         if spared > 0 {
             self.victims.truncate(limit);
-            let most = self.current.min(self.object.spec.max_replicas);
+            let most = self.current.min(self.object.spec.max_replicas).max(self.desired);
             self.desired = self.desired.saturating_add(super::bounds::replicas(spared)).min(most);
             self.id = decision_id(&self.object, self.desired, &self.victims);
         }

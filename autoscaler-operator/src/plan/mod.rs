@@ -4,7 +4,8 @@
 //! here, no clock, no randomness and no log. Whoever wants to know what the Autoscaler would do can ask [`plan`].
 //!
 //! One pass goes: nodes that bounds leave no place for → pending pods onto nodes that are there or on their way → new
-//! nodes over all pools for the pods that are left → empty nodes that nothing needs.
+//! nodes over all pools for the pods that are left (where a pool would grow while it shrinks, it keeps nodes and the pods
+//! are placed anew) → empty nodes that nothing needs.
 
 pub mod bounds;
 pub mod capacity;
@@ -13,6 +14,7 @@ pub mod decision;
 pub mod demand;
 pub mod expander;
 pub mod index;
+pub mod keepers;
 pub mod nodes;
 pub mod observed;
 pub mod packing;
@@ -28,6 +30,7 @@ pub mod scale_down;
 pub mod scale_up;
 pub mod selection;
 pub mod summary;
+pub mod surplus;
 pub mod unplanned;
 
 #[cfg(test)]
@@ -37,7 +40,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
@@ -52,6 +55,8 @@ use pools::Pool;
 use reasons::PoolReason;
 use resources::{Amounts, Names};
 use scale_down::Situation;
+use scale_up::Growth;
+use surplus::Surplus;
 
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;
@@ -61,33 +66,20 @@ pub fn plan(observed: &Observed) -> Plan {
     let all_nodes = sorted(&observed.nodes, |node: &Node| &node.metadata);
     let all_pods = sorted(&observed.pods, |pod: &Pod| &pod.metadata);
     let mut names = Names::default();
-    let mut warnings = Warnings::new();
 
-    let mut pools = pools::pools(observed, &all_nodes, &mut names);
-    let keepers = keepers(&all_nodes, &all_pods);
-    let mut surplus: Vec<_> =
-        pools.iter().map(|pool| scale_down::surplus(pool, &all_nodes, &keepers)).collect();
-    for (pool, surplus) in pools.iter_mut().zip(&surplus) {
-        for &node in surplus {
-            pool.dismiss(node);
-        }
-    }
-
+    let pools = pools::pools(observed, &all_nodes, &mut names);
     let reference = largest(&pools, &all_nodes, &mut names);
     let demand = Demand::of(&all_pods, &mut names, &reference);
-    let capacity =
-        Capacity::of(observed, &all_nodes, &all_pods, &pools, &demand.classes, &mut names, &mut warnings);
-    let mut placement = Placement::new(capacity, &demand.classes);
-    let fitting: Vec<_> =
-        demand.groups.iter().map(|g| placement.place(g.class, &g.request, g.pods.len())).collect();
-    let left =
-        demand.groups.iter().zip(&fitting).map(|(g, f)| g.pods.len() - f.iter().map(|p| p.1).sum::<usize>());
-    let growth = scale_up::scale_up(&pools, &demand, left.collect());
-
-    // A pool that has to shrink and to grow keeps so many of the nodes it would have lost.
-    for (surplus, &added) in surplus.iter_mut().zip(&growth.added) {
-        surplus.truncate(surplus.len().saturating_sub(added));
-    }
+    let keepers = keepers::keepers(&all_nodes, &all_pods, observed.now);
+    let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
+    let (pools, settled) = loop {
+        let pools = surplus.applied_to(&pools);
+        let settled = settle(observed, &all_nodes, &all_pods, &pools, &demand, &mut names);
+        if !surplus.keep_for(&settled.growth.added) {
+            break (pools, settled);
+        }
+    };
+    let Settled { placement, fitting, growth, warnings } = settled;
 
     let planned = planned(&placement, all_nodes.len());
     let growing: Vec<_> = growth.added.iter().map(|&added| added > 0).collect();
@@ -108,6 +100,39 @@ pub fn plan(observed: &Observed) -> Plan {
         warnings,
         next: removal.next,
     }
+}
+
+/// Where the pending pods go.
+struct Settled {
+    placement: Placement,
+    /// For each group, how many pods went to which bin.
+    fitting: Vec<Vec<(usize, usize)>>,
+    growth: Growth,
+    warnings: Warnings,
+}
+
+/// Places the pending pods: on what is there or on its way first, then on new nodes.
+fn settle(
+    observed: &Observed,
+    all_nodes: &[Arc<Node>],
+    all_pods: &[Arc<Pod>],
+    pools: &[Pool],
+    demand: &Demand,
+    names: &mut Names,
+) -> Settled {
+    let mut warnings = Warnings::new();
+    let capacity = Capacity::of(observed, all_nodes, all_pods, pools, &demand.classes, names, &mut warnings);
+    let mut placement = Placement::new(capacity, &demand.classes);
+    let fitting: Vec<_> =
+        demand.groups.iter().map(|g| placement.place(g.class, &g.request, g.pods.len())).collect();
+    let left: Vec<_> = demand
+        .groups
+        .iter()
+        .zip(&fitting)
+        .map(|(g, f)| g.pods.len() - f.iter().map(|p| p.1).sum::<usize>())
+        .collect();
+    let growth = scale_up::scale_up(pools, demand, &left);
+    Settled { placement, fitting, growth, warnings }
 }
 
 /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
@@ -144,19 +169,6 @@ fn sorted<K>(
     let mut objects = objects.to_vec();
     objects.sort_by(|a, b| key(metadata(a)).cmp(&key(metadata(b))));
     objects
-}
-
-/// How many pods on each node are a reason to keep it.
-fn keepers(all_nodes: &[Arc<Node>], all_pods: &[Arc<Pod>]) -> Vec<usize> {
-    let by_name: BTreeMap<&str, usize> =
-        all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
-    let mut keepers = vec![0; all_nodes.len()];
-    for pod in all_pods.iter().filter(|pod| pods::keeps_node(pod)) {
-        if let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) {
-            keepers[node] += 1;
-        }
-    }
-    keepers
 }
 
 /// The greatest amount of each resource that a node has or would have.

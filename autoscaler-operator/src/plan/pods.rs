@@ -1,9 +1,21 @@
 //! Facts about one pod: does it wait for a node, does it sit on one, does it keep one.
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodSpec, PodStatus},
+    jiff::Timestamp,
+};
+
+use super::nodes::later;
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Seconds a pod has to end in when it does not say: `DefaultTerminationGracePeriodSeconds` of the core API.
+const DEFAULT_GRACE_SECONDS: i32 = 30;
+
+/// Seconds after which a pod that should have ended no longer keeps its node: Cluster Autoscaler's
+/// `PodLongTerminatingExtraThreshold`.
+const LONG_TERMINATING_SECONDS: i32 = 30;
 
 /// Whether the pod waits for a node that nobody has promised it: the scheduler has said `Unschedulable`, and the pod is
 /// not gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
@@ -28,9 +40,22 @@ pub fn occupied_node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref().and_then(node_of).or_else(|| pod.status.as_ref().and_then(nominated))
 }
 
-/// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods and finished pods.
-pub fn keeps_node(pod: &Pod) -> bool {
-    !is_finished(pod) && !is_daemon(pod) && !is_mirror(pod)
+/// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods, finished pods
+/// and those that should have ended long ago.
+pub fn keeps_node(pod: &Pod, now: Timestamp) -> bool {
+    !is_finished(pod)
+        && !is_daemon(pod)
+        && !is_mirror(pod)
+        && keeps_until(pod).is_none_or(|until| now <= until)
+}
+
+/// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period counts once more
+/// after `deletionTimestamp`, which already is the end of it, because it does in Cluster Autoscaler.
+pub fn keeps_until(pod: &Pod) -> Option<Timestamp> {
+    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let asked = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+    let grace = asked.map_or(DEFAULT_GRACE_SECONDS, |seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
+    Some(later(later(deleted, grace), LONG_TERMINATING_SECONDS))
 }
 
 /// The priority that admission has resolved; 0 without one.
@@ -130,9 +155,27 @@ mod tests {
             json!({ "metadata": { "ownerReferences": [
             { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
         };
-        assert!(keeps_node(&pod(kind("ReplicaSet"))));
-        assert!(!keeps_node(&pod(kind("DaemonSet"))));
-        assert!(!keeps_node(&pod(json!({ "metadata": { "annotations": { MIRROR_ANNOTATION: "x" } } }))));
-        assert!(!keeps_node(&pod(json!({ "status": { "phase": "Failed" } }))));
+        let keeps = |change: Value| keeps_node(&pod(change), Timestamp::UNIX_EPOCH);
+        assert!(keeps(kind("ReplicaSet")));
+        assert!(!keeps(kind("DaemonSet")));
+        assert!(!keeps(json!({ "metadata": { "annotations": { MIRROR_ANNOTATION: "x" } } })));
+        assert!(!keeps(json!({ "status": { "phase": "Failed" } })));
+    }
+
+    #[test]
+    fn a_pod_that_should_have_ended_keeps_its_node_for_its_grace_period_and_thirty_seconds() {
+        for (grace, now, keeps) in [
+            (Value::Null, "2026-01-01T00:01:00Z", true),
+            (Value::Null, "2026-01-01T00:01:00.001Z", false),
+            (json!(0), "2026-01-01T00:00:30Z", true),
+            (json!(0), "2026-01-01T00:00:31Z", false),
+            (json!(600), "2026-01-01T00:10:30Z", true),
+            (json!(600), "2026-01-01T00:10:31Z", false),
+            (json!(i64::MAX), "2026-01-01T00:10:31Z", true),
+        ] {
+            let pod = pod(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "nodeName": "n", "terminationGracePeriodSeconds": grace } }));
+            assert_eq!(keeps_node(&pod, now.parse().unwrap()), keeps, "{grace} at {now}");
+        }
     }
 }

@@ -37,6 +37,8 @@ pub struct Pool {
     pub staying: Vec<usize>,
     /// Its nodes that are on their way out.
     pub leaving: Vec<usize>,
+    /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
+    pub spared: usize,
 }
 
 /// What a new node of a pool is like.
@@ -78,7 +80,8 @@ impl Pool {
         self.bounds.max.saturating_sub(self.grown_from())
     }
 
-    /// Whether some autoscaler selects the pool and is not off: pods are told why it does not take them.
+    /// Whether pods are told why the pool does not take them: it is planned, or would be if one autoscaler alone selected
+    /// it.
     pub fn is_selected(&self) -> bool {
         match &self.standing {
             Standing::Planned(_) => true,
@@ -135,6 +138,7 @@ pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) ->
                 template: template(&object, names).map_err(|problem| problem.to_string()),
                 staying,
                 leaving,
+                spared: 0,
                 object,
             }
         })

@@ -14,7 +14,8 @@ use super::{
 
 /// A small cluster with everything in it that a plan depends on.
 fn world() -> impl Strategy<Value = Observed> {
-    let pool = (0_i32..6, 0_i32..4, 0_i32..4, prop::option::of(Just("gpu")), 1_i32..9);
+    let pool =
+        (prop::option::weighted(0.9, 0_i32..6), 0_i32..4, 0_i32..4, prop::option::of(Just("gpu")), 1_i32..9);
     let node = (0_usize..3, any::<bool>(), any::<bool>(), 0_i64..7200);
     let running = (0_usize..8, 1_i32..4, any::<bool>());
     let pending = (1_usize..6, 1_i32..10, prop::option::of(Just("gpu")), -1_i32..2);
@@ -105,7 +106,7 @@ proptest! {
             for victim in &decision.victims {
                 prop_assert!(!used.contains(victim));
                 let occupied = observed.pods.iter().any(|pod| {
-                    super::pods::occupied_node(pod) == Some(victim.as_str()) && super::pods::keeps_node(pod)
+                    super::pods::occupied_node(pod) == Some(victim.as_str()) && super::pods::keeps_node(pod, observed.now)
                 });
                 prop_assert!(!occupied);
             }
@@ -139,15 +140,48 @@ proptest! {
     }
 
     #[test]
-    fn new_nodes_hold_the_pods_they_are_for(observed in world()) {
+    fn new_nodes_hold_the_pods_they_are_for_and_come_only_to_pools_of_which_no_node_goes(observed in world()) {
         for decision in plan(&observed).pools {
             let name = decision.object.metadata.name.as_deref().unwrap();
             let staying = observed.nodes.iter().filter(|n| super::nodes::pool_of(n).unwrap().1 == name).count();
             let base = super::bounds::count(decision.object.spec.effective_replicas());
-            let from = if decision.object.spec.replicas.map(super::bounds::count) == Some(base) { base.max(staying) } else { base };
-            let added = super::bounds::count(decision.desired).saturating_sub(from);
-            prop_assert!(decision.triggering_pods <= added * 10, "ten pods a node");
-            prop_assert!(added == 0 || decision.triggering_pods >= added, "no node without a pod");
+            let added = super::bounds::count(decision.desired).saturating_sub(base.max(staying));
+            prop_assert!(decision.triggering_pods <= added * 10, "ten pods a node: {decision:?}");
+            prop_assert!(added == 0 || decision.triggering_pods >= added, "no node without a pod: {decision:?}");
+            prop_assert!(added == 0 || decision.victims.is_empty(), "{decision:?}");
+        }
+    }
+
+    #[test]
+    fn verdicts_on_nodes_agree_with_the_decisions_about_their_pools(observed in world()) {
+        let plan = plan(&observed);
+        let going: Vec<_> = plan.pools.iter().flat_map(|d| d.victims.iter().chain(&d.leaving)).collect();
+        for node in &plan.nodes {
+            let said = matches!(node.reason.as_str(), "AboveMaxReplicas" | "CurrentlyBeingDeleted");
+            prop_assert!(!said || going.contains(&&node.name), "{node:?}");
+        }
+        for pod in &plan.pods {
+            if let Fate::Fits { node, .. } = &pod.fate {
+                prop_assert!(!going.contains(&node), "{pod:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bound_limits_a_pool_only_when_the_pool_would_grow_further_without_it(observed in world()) {
+        let bounded = plan(&observed);
+        for (at, decision) in bounded.pools.iter().enumerate().filter(|(_, d)| d.limited) {
+            let mut free = observed.clone();
+            let pool = free.pools.iter_mut().find(|p| p.metadata.name == decision.object.metadata.name).unwrap();
+            let mut object = (**pool).clone();
+            // The bound alone goes: what it corrects would otherwise be another cluster.
+            if object.spec.replicas.is_none_or(|replicas| replicas > object.spec.max_replicas) {
+                continue;
+            }
+            object.spec.max_replicas = 1000;
+            *pool = std::sync::Arc::new(object);
+            let free = plan(&free);
+            prop_assert!(free.pools[at].desired > decision.desired, "{decision:?}");
         }
     }
 

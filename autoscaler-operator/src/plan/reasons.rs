@@ -163,9 +163,10 @@ pub enum NodeReason {
     NotUnneededLongEnough,
     /// `scaleDown.delayAfterAddSeconds` have not passed.
     ScaleDownDelayAfterAdd,
-    /// The pool grows in this decision.
+    /// The pool grows in this decision. The node itself could go.
     ScaleUpInProgress,
     /// The pool has more nodes than were asked for, and the `NodePool` operator has yet to say which of them go.
+    /// The node itself could go.
     ScaleDownInProgress,
     /// The pool would fall below `spec.minReplicas`. The node itself could go.
     NodeGroupMinSizeReached,
@@ -194,12 +195,15 @@ impl NodeReason {
         }
     }
 
-    /// Whether the node could go on its own merits: a bound or a limit that spares it is not one of them.
+    /// Whether the node could go on its own merits: a bound, a limit or a change of its pool that spares it is not one of
+    /// them.
     pub const fn removable(self) -> bool {
         matches!(
             self,
             Self::Unneeded
                 | Self::AboveMaxReplicas
+                | Self::ScaleUpInProgress
+                | Self::ScaleDownInProgress
                 | Self::NodeGroupMinSizeReached
                 | Self::NodeGroupMaxDeletionCountReached
         )

@@ -1,13 +1,19 @@
-//! Which nodes go: those that a bound leaves no place for, and empty ones that nothing has needed for long enough.
+//! Which nodes go because nothing has needed them for long enough: empty ones. Those that a bound leaves no place for are
+//! not decided about here.
 //!
 //! Victims are always named together with the number of nodes that remains, so both operators mean the same nodes.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
 use shared_crds::v1alpha1::{AutoscalingStatus, UnneededNode};
 
 use super::{
+    keepers::Keepers,
     nodes::{self, later},
     pools::Pool,
     reasons::NodeReason,
@@ -20,8 +26,8 @@ pub struct Situation<'a> {
     pub now: Timestamp,
     /// All nodes, by name.
     pub nodes: &'a [Arc<Node>],
-    /// Pods on each node that are a reason to keep it.
-    pub keepers: &'a [usize],
+    /// What keeps each node.
+    pub keepers: &'a [Keepers],
     /// Pending pods that this pass planned onto each node.
     pub planned: &'a [usize],
     /// Whether each pool grows in this pass.
@@ -39,22 +45,6 @@ pub struct Removal {
     pub unneeded: Vec<Vec<UnneededNode>>,
     /// When the next node may go, or stops counting as starting, if nothing else happens.
     pub next: Option<Timestamp>,
-}
-
-/// The nodes that must go because the pool has more than its bounds allow: first those that do no work, then those with
-/// the fewest pods, the newest first; protected ones last.
-pub fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[usize]) -> Vec<usize> {
-    if !pool.is_planned() || pool.bounds.correction.is_none() {
-        return Vec::new();
-    }
-    let excess = pool.staying.len().saturating_sub(pool.bounds.base);
-    let mut candidates = pool.staying.clone();
-    candidates.sort_by_key(|&n| {
-        let node = &nodes[n];
-        (nodes::is_protected(node), nodes::is_ready(node), keepers[n], Reverse(nodes::created(node)), n)
-    });
-    candidates.truncate(excess);
-    candidates
 }
 
 /// Decides about every node. `pools` have had their surplus taken out.
@@ -102,6 +92,11 @@ fn candidates(situation: &Situation<'_>, index: usize, pool: &Pool, removal: &mu
             sooner(&mut removal.next, until, now);
         }
         if let Some(reason) = kept(situation, n, pool) {
+            if let (NodeReason::HasPods, Some(until)) = (reason, situation.keepers[n].until) {
+                // At that moment they still do.
+                let after = until.checked_add(SignedDuration::from_millis(1));
+                sooner(&mut removal.next, after.unwrap_or(until), now);
+            }
             removal.verdicts[n] = Some(reason);
             continue;
         }
@@ -112,14 +107,15 @@ fn candidates(situation: &Situation<'_>, index: usize, pool: &Pool, removal: &mu
         unneeded.push(UnneededNode { name, since_time: Time(since) });
         let ripens = later(since, rules.unneeded_seconds);
         sooner(&mut removal.next, ripens.max(blocked_until.unwrap_or(ripens)), now);
-        removal.verdicts[n] = Some(if growing[index] {
-            NodeReason::ScaleUpInProgress
-        } else if pool.staying.len() > pool.bounds.base {
-            NodeReason::ScaleDownInProgress
-        } else if ripens > now {
+        // What speaks against the node itself comes first, then what only its pool is busy with.
+        removal.verdicts[n] = Some(if ripens > now {
             NodeReason::NotUnneededLongEnough
         } else if blocked_until.is_some_and(|until| until > now) {
             NodeReason::ScaleDownDelayAfterAdd
+        } else if growing[index] {
+            NodeReason::ScaleUpInProgress
+        } else if pool.staying.len() > pool.bounds.base {
+            NodeReason::ScaleDownInProgress
         } else {
             ripe.push(Ripe { since, pool: index, node: n });
             NodeReason::Unneeded
@@ -137,7 +133,7 @@ fn kept(situation: &Situation<'_>, n: usize, pool: &Pool) -> Option<NodeReason> 
         Some(NodeReason::NotAutoscaled)
     } else if nodes::is_protected(node) {
         Some(NodeReason::ScaleDownDisabledAnnotation)
-    } else if keepers[n] > 0 {
+    } else if keepers[n].pods > 0 {
         Some(NodeReason::HasPods)
     } else if planned[n] > 0 {
         Some(NodeReason::NeededByPendingPods)

@@ -28,12 +28,13 @@ pub struct Growth {
 }
 
 /// Plans new nodes for what is `left` of each group.
-pub fn scale_up(pools: &[Pool], demand: &Demand, left: Vec<usize>) -> Growth {
-    let mut search = Search::new(pools, demand, left);
-    while let Some((pool, packing)) = search.best() {
-        search.take(pool, &packing);
+pub fn scale_up(pools: &[Pool], demand: &Demand, left: &[usize]) -> Growth {
+    let search = Search::new(pools, demand, left);
+    let mut growth = search.clone().finished();
+    for pool in 0..pools.len() {
+        growth.limited[pool] = growth.limited[pool] && search.is_held_back(pool, &growth);
     }
-    search.growth
+    growth
 }
 
 /// What a pool offers for the pods that are left.
@@ -56,6 +57,7 @@ impl Bid {
     }
 }
 
+#[derive(Clone)]
 struct Search<'a> {
     pools: &'a [Pool],
     groups: &'a [Group],
@@ -69,7 +71,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(pools: &'a [Pool], demand: &'a Demand, left: Vec<usize>) -> Self {
+    fn new(pools: &'a [Pool], demand: &'a Demand, left: &[usize]) -> Self {
         let open = |pool: &&Pool| pool.closed().is_none() && pool.is_planned();
         let hosts = |pool: &Pool| match (&pool.template, open(&pool)) {
             (Ok(template), true) => demand
@@ -89,9 +91,31 @@ impl<'a> Search<'a> {
                 added: vec![0; pools.len()],
                 limited: vec![false; pools.len()],
                 assigned: vec![Vec::new(); demand.groups.len()],
-                left,
+                left: left.to_vec(),
             },
         }
+    }
+
+    fn finished(mut self) -> Growth {
+        while let Some((pool, packing)) = self.best() {
+            self.take(pool, &packing);
+        }
+        self.growth
+    }
+
+    /// Whether `pool` would grow further than in `growth` if it had no bound. That a bound once cut an offer does not
+    /// say so: other pools may have had the better offer for the pods in question all along. `self` has not begun.
+    fn is_held_back(&self, pool: usize, growth: &Growth) -> bool {
+        let Ok(template) = &self.pools[pool].template else { return false };
+        let takes =
+            |group: &Group| self.hosts[pool][group.class] && template.allocatable.fits(&group.request, 1) > 0;
+        // Pods that nobody takes are all the proof that is needed, and spare the second search.
+        if self.groups.iter().zip(&growth.left).any(|(group, &left)| left > 0 && takes(group)) {
+            return true;
+        }
+        let mut boundless = self.clone();
+        boundless.room[pool] = usize::MAX;
+        boundless.finished().added[pool] > growth.added[pool]
     }
 
     /// The pool with the best offer. A pool that is full makes one too, as if it were not: when that is the best of
@@ -129,7 +153,8 @@ impl<'a> Search<'a> {
             self.growth.left[group] -= count;
         }
         for (other, bid) in self.offers.iter_mut().enumerate() {
-            let outdated = |theirs: &Packing| share_a_group(&theirs.placed, &packing.placed);
+            // What an offer had to leave out is not in its list, and may have found its place now.
+            let outdated = |theirs: &Packing| theirs.cut || share_a_group(&theirs.placed, &packing.placed);
             if other == pool || bid.nodes().is_some_and(outdated) {
                 *bid = Bid::Unknown;
             }

@@ -59,20 +59,15 @@ pub fn standing(
     let selecting: Vec<_> = autoscalers.iter().filter(|a| selects(a, pool)).collect();
     let names = || selecting.iter().filter_map(|a| a.metadata.name.clone()).collect();
     let left = |reason| Standing::Left { reason, autoscalers: names() };
-    let active: Vec<_> = selecting.iter().filter(|a| a.spec.mode != AutoscalerMode::Off).collect();
-    match (active.as_slice(), selecting.is_empty()) {
-        ([], true) => left(PoolReason::NotSelected),
-        ([], false) => left(PoolReason::AutoscalerOff),
-        ([one], _)
-            if one.spec.mode == AutoscalerMode::Recommend && recommendations == Recommendations::Exclude =>
-        {
-            left(PoolReason::RecommendOnly)
-        }
-        ([one], _) => Standing::Planned(Arc::clone(one)),
-        (several, _) => Standing::Left {
-            reason: PoolReason::AmbiguousSelector,
-            autoscalers: several.iter().filter_map(|a| a.metadata.name.clone()).collect(),
+    match selecting.as_slice() {
+        [] => left(PoolReason::NotSelected),
+        [one] => match (one.spec.mode, recommendations) {
+            (AutoscalerMode::Off, _) => left(PoolReason::AutoscalerOff),
+            (AutoscalerMode::Recommend, Recommendations::Exclude) => left(PoolReason::RecommendOnly),
+            (AutoscalerMode::Auto | AutoscalerMode::Recommend, _) => Standing::Planned(Arc::clone(one)),
         },
+        // Also when one of them is off: turning it on must not be what makes the selectors overlap.
+        _ => left(PoolReason::AmbiguousSelector),
     }
 }
 
@@ -130,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_active_autoscaler_of_the_namespace_plans_a_pool() {
+    fn a_pool_is_planned_by_the_only_autoscaler_of_the_namespace_that_selects_it() {
         let all = json!({});
         let (auto, off) = (autoscaler("a", "Auto", "ns", &all), autoscaler("o", "Off", "ns", &all));
         let recommend = autoscaler("r", "Recommend", "ns", &all);
@@ -140,7 +135,8 @@ mod tests {
             (vec![&stranger], Recommendations::Include, Some(PoolReason::NotSelected)),
             (vec![&auto, &stranger], Recommendations::Include, None),
             (vec![&off], Recommendations::Include, Some(PoolReason::AutoscalerOff)),
-            (vec![&auto, &off], Recommendations::Include, None),
+            (vec![&auto, &off], Recommendations::Include, Some(PoolReason::AmbiguousSelector)),
+            (vec![&off, &off], Recommendations::Include, Some(PoolReason::AmbiguousSelector)),
             (vec![&auto, &recommend], Recommendations::Include, Some(PoolReason::AmbiguousSelector)),
             (vec![&auto, &recommend], Recommendations::Exclude, Some(PoolReason::AmbiguousSelector)),
             (vec![&recommend], Recommendations::Include, None),

@@ -15,6 +15,7 @@ use super::{
     scale_down::Removal,
     scale_up::{Growth, rejections},
     selection::Standing,
+    surplus::Surplus,
 };
 
 /// How a pool changes.
@@ -31,7 +32,7 @@ impl Pass<'_> {
         &self,
         growth: &Growth,
         removal: &Removal,
-        surplus: &[Vec<usize>],
+        surplus: &Surplus,
     ) -> Vec<PoolDecision> {
         let mut triggering = vec![0; self.pools.len()];
         growth.assigned.iter().flatten().for_each(|&(pool, count)| triggering[pool] += count);
@@ -42,7 +43,7 @@ impl Pass<'_> {
                 limited: growth.limited[index],
                 removed: removal.victims[index].len(),
             };
-            let going = removal.victims[index].iter().chain(&surplus[index]);
+            let going = removal.victims[index].iter().chain(surplus.going(index));
             let mut victims: Vec<_> = going.map(|&node| self.node_name(node)).collect();
             victims.sort_unstable();
             let (desired, reason, message) = conclusion(pool, &change);
@@ -110,10 +111,11 @@ impl Pass<'_> {
     }
 
     /// The verdict on each node.
-    pub(super) fn node_verdicts(&self, removal: &Removal, surplus: &[Vec<usize>]) -> Vec<NodeVerdict> {
+    pub(super) fn node_verdicts(&self, removal: &Removal, surplus: &Surplus) -> Vec<NodeVerdict> {
         let mut reasons: Vec<_> =
             removal.verdicts.iter().map(|v| v.unwrap_or(NodeReason::NotAutoscaled)).collect();
-        surplus.iter().flatten().for_each(|&node| reasons[node] = NodeReason::AboveMaxReplicas);
+        let going = (0..self.pools.len()).flat_map(|pool| surplus.going(pool));
+        going.for_each(|&node| reasons[node] = NodeReason::AboveMaxReplicas);
         let verdict = |(node, reason)| NodeVerdict { name: self.node_name(node), reason };
         reasons.into_iter().enumerate().map(verdict).collect()
     }
@@ -202,7 +204,7 @@ fn untouched(pool: &Pool) -> Option<(PoolReason, String)> {
 
 fn corrected(correction: PoolReason, pool: &Pool) -> String {
     let (bounds, current) = (pool.bounds, current(pool));
-    match correction {
+    let correction = match correction {
         PoolReason::AboveMaxReplicas => {
             format!("spec.replicas {current} is above spec.maxReplicas {}", bounds.max)
         }
@@ -210,6 +212,10 @@ fn corrected(correction: PoolReason, pool: &Pool) -> String {
             format!("spec.replicas {current} is below spec.minReplicas {}", bounds.min)
         }
         _ => format!("spec.replicas is not set, spec.minReplicas is {}", bounds.min),
+    };
+    match pool.spared {
+        0 => correction,
+        spared => format!("{correction}; {} kept for pending pods", nodes(spared)),
     }
 }
 

@@ -478,3 +478,125 @@ fn a_node_does_not_inherit_what_was_remembered_of_another_of_its_name() {
         .plan();
     assert_eq!((plan.desired("a"), plan.verdict("n1")), (1, "NotUnneededLongEnough"));
 }
+
+#[test]
+fn a_bound_that_cut_nothing_does_not_limit_a_pool() {
+    let small =
+        json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "2", "memory": "16Gi" } } } } });
+    let world = |max_of_b: i32| {
+        World::eager()
+            .pool("a", small.clone())
+            .pool("b", json!({ "spec": { "maxReplicas": max_of_b } }))
+            .pending("big", 1, "3500m", &none())
+            .pending("small", 1, "2", &none())
+            .plan()
+    };
+    let plan = world(1);
+    assert_eq!(plan.fates(), ["grows ns/b", "grows ns/a"]);
+    assert!(!plan.pool("a").limited && !plan.pool("b").limited, "another pool had the better offer anyway");
+    let plan = world(0);
+    assert!(plan.pool("b").limited && !plan.pool("a").limited);
+}
+
+#[test]
+fn a_pool_whose_offer_was_cut_is_not_limited_when_it_would_not_have_got_the_pods_anyway() {
+    let pool = |cpu: &str, max: i32| json!({ "spec": { "maxReplicas": max, "template": { "spec": { "capacity": { "cpu": cpu, "memory": "1Gi" } } } } });
+    // With one node, b wastes the least and goes first; with two it would waste more than a does.
+    for max_of_b in [1, 2] {
+        let plan = World::eager()
+            .pool("a", pool("2200m", 10))
+            .pool("b", pool("4", max_of_b))
+            .pending("big", 1, "3900m", &none())
+            .pending("small", 1, "2", &none())
+            .plan();
+        assert_eq!(plan.fates(), ["grows ns/b", "grows ns/a"]);
+        assert!(!plan.pool("b").limited, "{max_of_b}");
+    }
+}
+
+#[test]
+fn pods_that_should_have_ended_long_ago_do_not_keep_a_node_and_the_moment_is_waited_for() {
+    let deleted = |time: &str| json!({ "metadata": { "deletionTimestamp": time }, "spec": { "terminationGracePeriodSeconds": 60 } });
+    let world = |time: &str| {
+        World::eager()
+            .pool("a", json!({ "spec": { "replicas": 1 } }))
+            .node("a", "n1", none())
+            .running("d", "n1", "1", deleted("2026-01-01T11:58:40Z"))
+            .running("e", "n1", "1", deleted(time))
+    };
+    let plan = world("2026-01-01T11:58:29Z").plan();
+    assert_eq!((plan.verdict("n1"), plan.desired("a")), ("HasPods", 1), "one of them is still young");
+    assert_eq!(plan.next, Some("2026-01-01T12:00:10.001Z".parse().unwrap()));
+    let plan = world("2026-01-01T11:59:00Z").plan();
+    assert_eq!(plan.next, Some("2026-01-01T12:00:30.001Z".parse().unwrap()), "the last of them counts");
+    let plan = world("2026-01-01T11:59:00Z").running("r", "n1", "1", none()).plan();
+    assert_eq!(plan.next, None, "another pod keeps the node");
+    let mut world = world("2026-01-01T11:59:00Z");
+    world.observed.now = "2026-01-01T12:00:30.001Z".parse().unwrap();
+    let plan = world.plan();
+    assert_eq!((plan.verdict("n1"), plan.desired("a"), plan.next), ("Unneeded", 0, None));
+}
+
+#[test]
+fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
+    let removable = |plan: &super::Plan, node: &str| {
+        plan.nodes.iter().find(|n| n.name == node).unwrap().reason.removable()
+    };
+    let cordoned = json!({ "spec": { "unschedulable": true } });
+    let plan = World::eager()
+        .pool("a", json!({ "spec": { "replicas": 1 } }))
+        .node("a", "n1", cordoned.clone())
+        .pending("p", 1, "1", &none())
+        .plan();
+    assert_eq!((plan.verdict("n1"), plan.desired("a")), ("ScaleUpInProgress", 2));
+    assert!(removable(&plan, "n1"));
+
+    let plan = World::eager()
+        .pool("a", json!({ "spec": { "replicas": 1 } }))
+        .node("a", "n1", none())
+        .node("a", "n2", none())
+        .plan();
+    assert_eq!(plan.verdict("n1"), "ScaleDownInProgress");
+    assert!(removable(&plan, "n1") && plan.pool("a").victims.is_empty());
+
+    let plan = World::new()
+        .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
+        .pool("a", json!({ "spec": { "replicas": 1 } }))
+        .node("a", "n1", cordoned)
+        .pending("p", 1, "1", &none())
+        .plan();
+    assert_eq!(plan.verdict("n1"), "NotUnneededLongEnough", "its own merits come first");
+    assert!(!removable(&plan, "n1"));
+}
+
+#[test]
+fn a_pool_that_has_to_shrink_and_to_grow_keeps_nodes_and_pods_are_planned_onto_those() {
+    let world = |running: &str, max: i32| {
+        World::eager()
+            .pool("a", json!({ "spec": { "replicas": null, "maxReplicas": max } }))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("r1", "n1", running, none())
+            .running("r2", "n2", running, none())
+            .pending("p", 1, "3", &none())
+            .plan()
+    };
+    // One of the nodes is enough: the pod goes there, the other node goes.
+    let plan = world("1", 2);
+    assert_eq!((plan.desired("a"), plan.fates()), (1, vec!["fits n2".to_owned()]));
+    assert_eq!(plan.pool("a").victims, ["n1"]);
+    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("AboveMaxReplicas", "HasPods"));
+    assert_eq!(
+        plan.pool("a").message,
+        "spec.replicas is not set, spec.minReplicas is 0; 1 node kept for pending pods"
+    );
+    // No node has a place, and the bound allows no third.
+    let plan = world("3", 2);
+    assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));
+    assert!(plan.pool("a").victims.is_empty() && plan.pool("a").limited);
+    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("HasPods", "HasPods"));
+    // No node has a place, and a third may come.
+    let plan = world("3", 3);
+    assert_eq!((plan.desired("a"), plan.fates()), (3, vec!["grows ns/a".to_owned()]));
+    assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").limited);
+}

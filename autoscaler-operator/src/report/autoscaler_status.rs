@@ -78,17 +78,6 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
         .filter(|(_, o)| matches!(o, Outcome::Failed(_)))
         .map(|(d, _)| key(&d.object.metadata).1)
         .collect();
-    if autoscaler.spec.mode == AutoscalerMode::Off {
-        return vec![
-            Statement::new(Ready, true, Reason::AutoscalerOff, "no decisions are made"),
-            settled(),
-            moving(),
-        ];
-    }
-    if selected.is_empty() {
-        let message = "spec.nodePoolSelector matches no NodePool of this namespace";
-        return vec![Statement::new(Ready, false, Reason::NoPoolSelected, message), settled(), moving()];
-    }
     if !ambiguous.is_empty() {
         let message = format!(
             "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, nobody plans them until then",
@@ -99,6 +88,17 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
             settled(),
             Statement::new(Stalled, true, Reason::AmbiguousSelector, message),
         ];
+    }
+    if autoscaler.spec.mode == AutoscalerMode::Off {
+        return vec![
+            Statement::new(Ready, true, Reason::AutoscalerOff, "no decisions are made"),
+            settled(),
+            moving(),
+        ];
+    }
+    if selected.is_empty() {
+        let message = "spec.nodePoolSelector matches no NodePool of this namespace";
+        return vec![Statement::new(Ready, false, Reason::NoPoolSelected, message), settled(), moving()];
     }
     if !failing.is_empty() {
         let message =
@@ -118,4 +118,36 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
         }
     };
     vec![ready, settled(), moving()]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{fixtures::World, plan_for_cluster};
+
+    #[test]
+    fn every_autoscaler_that_selects_a_contested_pool_says_so_also_one_that_is_off() {
+        let world = |modes: &[&str]| {
+            modes
+                .iter()
+                .fold(World::new(), |world, mode| world.autoscaler(mode, json!({ "mode": mode })))
+                .pool("a", json!({}))
+        };
+        for (modes, expected) in [
+            (&["Auto", "Off"][..], ["AmbiguousSelector", "AmbiguousSelector"].as_slice()),
+            (&["Off"], &["AutoscalerOff"]),
+            (&["Auto"], &["Planning"]),
+        ] {
+            let world = world(modes);
+            let plan = plan_for_cluster(&world.observed);
+            let now = Time(world.observed.now);
+            let said = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
+                let conditions = status(autoscaler, &plan, &[Outcome::Settled], &now).conditions;
+                conditions.into_iter().find(|c| c.type_ == "Ready").unwrap().reason
+            };
+            assert_eq!(world.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -162,7 +162,7 @@ impl Toolbox {
         let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
         packages.dedup();
         tell(&format!(
-            "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: about 6 minutes on two cores, once; \
+            "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: 6 to 10 minutes on two cores, once; \
              kept in {}",
             go.version(),
             built.display()
