@@ -179,7 +179,10 @@ fn an_answer_that_cannot_be_read_or_that_etcd_did_not_give_leaves_a_write_in_dou
     assert_eq!(Class::of(Verb::Put, &unreadable()), Class::Ambiguous);
     assert_eq!(Class::of(Verb::Get, &unreadable()), Class::Other);
     let internal = |message: &str| Status::failure(message, "InternalError").with_code(500);
-    for message in ["rpc error: code = Unavailable desc = error reading from server: EOF", "etcdserver: request timed out"] {
+    for message in [
+        "rpc error: code = Unavailable desc = error reading from server: EOF",
+        "etcdserver: request timed out",
+    ] {
         assert_eq!(Class::of_status(Verb::Put, &internal(message)), Class::Ambiguous, "{message}");
     }
     assert_eq!(Class::of_status(Verb::Put, &internal("a webhook failed")), Class::Other);

@@ -14,7 +14,7 @@ use shared_runtime::write::{Created, Written};
 
 use crate::{
     context::Context,
-    error::Error,
+    error::{Error, NEW_NODE},
     node_step::{carry_out, written},
     observe::Seen,
     plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches, supply::Trouble},
@@ -44,7 +44,8 @@ impl Outcome {
         match part {
             Ok(applied) => self.applied.absorb(applied),
             Err(error) => {
-                self.applied.extent = Extent::Failed;
+                let rejected = error.rejection();
+                self.applied.absorb(Applied { rejected, extent: Extent::Failed, ..Applied::default() });
                 self.error.get_or_insert(error);
             }
         }
@@ -61,13 +62,12 @@ pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
-    let now = seen.observed.now;
     let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
-    all(ctx, deadline, departures.into_iter().map(|step| carry_out(ctx, step, now)), &mut outcome).await;
+    all(ctx, deadline, departures.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
     let gained = outcome.applied.complete();
     let others = others.into_iter().filter(|step| gained || step.fate != Fate::Rescue);
     let others = others.filter(|step| !matches!(step.fate, Fate::Keep | Fate::Wait));
-    all(ctx, deadline, others.map(|step| carry_out(ctx, step, now)), &mut outcome).await;
+    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
     for name in plan.withdraw.iter().chain(&plan.fulfilled) {
         ctx.procurement.drop_request(&seen.observed.key, name).await;
     }
@@ -114,7 +114,8 @@ fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
     if !outcome.applied.created.is_empty() && seen.failures.is_empty() {
         ctx.procurement.made(&observed.key);
     }
-    if plan.facts.as_ref().is_some_and(Facts::settled) {
+    let facts = plan.facts.clone().map(|facts| facts.after(&outcome.applied, None));
+    if facts.as_ref().is_some_and(Facts::settled) {
         ctx.procurement.settled(&observed.key);
     }
 }
@@ -143,7 +144,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: "a node", source })? {
+    match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
         Created::Created(_) => applied.created.push(name),
         Created::AlreadyExists => {
             // Either this is our own creation from before a restart, which a look at the cluster will show, or somebody
@@ -178,7 +179,6 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
         let message =
             format!("{replaced} of the nodes did not become Ready within spec.provisioningTimeoutSeconds");
         let trouble = refused(Reason::ProvisioningTimedOut, message);
-        outcome.applied.refused.clone_from(&plan.request);
         outcome.applied.retry_at = Some(trouble.retry_at);
         return;
     }
@@ -190,15 +190,59 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
         match ctx.procurement.request(order, observed.now).await {
             Ok(expected) => {
                 let applied = &mut outcome.applied;
+                applied.requested += 1;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }
             Err(refusal) => {
                 let trouble = refused(refusal.reason(), refusal.to_string());
-                outcome.applied.refused = plan.request[asked..].to_vec();
                 outcome.applied.retry_at = Some(trouble.retry_at);
                 outcome.trouble = Some(trouble);
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        plan::{
+            self,
+            testing::{at, key, node, observed, pool},
+        },
+        testing::{Bench, failure},
+    };
+
+    #[tokio::test]
+    async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
+        let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
+        let procurement = &bench.ctx.procurement;
+        procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
+        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![] };
+        let plan = plan::plan(&seen.observed);
+        assert!(plan.facts.as_ref().unwrap().settled(), "that is what was planned");
+        let outcome = apply(&bench.ctx, &seen, &plan).await;
+        assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
+        assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_may_not_be_created_is_told_as_rejected() {
+        let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
+        let seen = Seen { observed: observed(pool(1), []), failures: vec![] };
+        let mut plan = plan::plan(&seen.observed);
+        plan.register = vec![node(0)];
+        let outcome = apply(&bench.ctx, &seen, &plan).await;
+        let rejected = outcome.applied.rejected.unwrap();
+        assert_eq!(
+            (rejected.write, rejected.reason),
+            (plan::RejectedWrite::Creation, Reason::WriteForbidden)
+        );
+        assert!(
+            rejected.message.contains("a new node") && rejected.message.contains("no right"),
+            "{rejected:?}"
+        );
+        assert_eq!(outcome.applied.extent, Extent::Failed);
     }
 }

@@ -65,6 +65,30 @@ impl Context {
         })
     }
 
+    /// A context with empty caches. Needs a tokio runtime.
+    #[cfg(test)]
+    pub(crate) fn for_test(client: Client, clock: Clock) -> Self {
+        use kube::runtime::reflector::store;
+        use shared_crds::{names::NODEPOOL_OPERATOR, ownership::Owner};
+        use shared_runtime::{metrics::Metrics, write::WriteStrategy};
+
+        let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
+        let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
+        let door = Door::new(client.clone(), owner, strategy, &clock, metrics.clone()).unwrap();
+        Self {
+            floors: door.floors().clone(),
+            recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", metrics.clone()).0,
+            metrics: NodePoolMetrics::new(&metrics).unwrap(),
+            pools: store().0,
+            nodes: store().0,
+            procurement: Procurement::new(Box::new(Simulated::default())),
+            visited: Mutex::default(),
+            client,
+            door,
+            clock,
+        }
+    }
+
     /// Whether this process has looked at the pool's nodes with a live read.
     pub fn has_visited(&self, key: &PoolKey) -> bool {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).contains(key)

@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use shared_crds::conditions::Reason;
 use shared_runtime::{
-    error::{Categorised, client_category},
+    error::{Categorised, chain, client_category},
     metrics::MetricsError,
     write::WriteError,
 };
+
+use crate::plan::{Rejected, RejectedWrite};
+
+/// What a creation writes, in the words of [`Error::Write`].
+pub const NEW_NODE: &str = "a new node";
 
 /// A reconcile failed. A conflict is not an error; see `shared_runtime::controller::Step`.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +44,24 @@ pub enum Error {
     /// A metric could not be registered.
     #[error("cannot register the metrics")]
     Metrics(#[from] MetricsError),
+}
+
+impl Error {
+    /// What the pool's owner has to be told when no repetition can help.
+    pub fn rejection(&self) -> Option<Rejected> {
+        let Self::Write { what, source } = self else {
+            return None;
+        };
+        let reason = if source.is_forbidden() {
+            Reason::WriteForbidden
+        } else if source.is_invalid() {
+            Reason::WriteInvalid
+        } else {
+            return None;
+        };
+        let write = if *what == NEW_NODE { RejectedWrite::Creation } else { RejectedWrite::Change };
+        Some(Rejected { write, reason, message: chain(self) })
+    }
 }
 
 impl Categorised for Error {

@@ -15,6 +15,8 @@ pub mod plan;
 pub mod provider;
 pub mod reconcile;
 pub mod report;
+#[cfg(test)]
+mod testing;
 pub mod triggers;
 
 use std::{io::Write as _, sync::Arc, time::Duration};

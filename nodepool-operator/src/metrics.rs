@@ -30,7 +30,7 @@ impl NodePoolMetrics {
             evictions: IntCounterVec::new(
                 Opts::new(
                     name("evictions_total"),
-                    "Evictions by result: accepted, or blocked by a disruption budget.",
+                    "Evictions by result: accepted, or blocked, by a disruption budget as a rule.",
                 ),
                 &["result"],
             )?,

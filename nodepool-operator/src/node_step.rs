@@ -1,12 +1,14 @@
-//! Carries out what the plan says about one node.
+//! Carries out what the plan says about one node. Nothing is decided here.
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::Value;
-use shared_runtime::write::{Deleted, Evicted, WriteError, Written};
+use shared_runtime::{
+    error::chain,
+    write::{Deleted, Evicted, WriteError, Written},
+};
 
 use crate::{
     context::Context,
@@ -14,8 +16,9 @@ use crate::{
     plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches},
 };
 
-/// Carries `step` out.
-pub async fn carry_out(ctx: &Context, step: &NodeStep, now: Timestamp) -> Result<Applied, Error> {
+/// Carries `step` out. A node may have many pods: what has not begun when the clock's monotonic time reaches `deadline` is
+/// left for the next pass.
+pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
     let node = &*step.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
@@ -25,9 +28,11 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, now: Timestamp) -> Result
             patch(ctx, node, patches::hold_node(node), &mut applied).await?;
         }
         Fate::MarkReady => {
-            patch(ctx, node, patches::mark_ready(node, now), &mut applied).await?;
+            patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
         }
         Fate::Close => {
+            // The moment of the patch, not of the decision: pods that were made in between did not choose a closed node.
+            let now = ctx.clock.now();
             if patch(ctx, node, patches::close(node, now), &mut applied).await? {
                 applied.closed.push(name());
             }
@@ -39,6 +44,9 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, now: Timestamp) -> Result
         }
         Fate::Drain { evict, overdue: _ } => {
             for pod in evict {
+                if is_over(ctx, deadline, &mut applied) {
+                    return Ok(applied);
+                }
                 evict_pod(ctx, &name(), pod, &mut applied).await?;
             }
         }
@@ -49,12 +57,24 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, now: Timestamp) -> Result
         }
         Fate::Remove { delete_pods } => {
             for pod in delete_pods {
+                if is_over(ctx, deadline, &mut applied) {
+                    return Ok(applied);
+                }
                 delete_pod(ctx, pod, &mut applied).await?;
             }
             remove(ctx, node, &mut applied).await?;
         }
     }
     Ok(applied)
+}
+
+/// Whether the pass has run out of time, which is then said in `applied`.
+fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
+    let over = ctx.clock.monotonic() >= deadline;
+    if over {
+        applied.extent = applied.extent.max(Extent::CutShort);
+    }
+    over
 }
 
 /// Names what a write was about, should it have failed.
@@ -106,15 +126,25 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
 }
 
 async fn evict_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
-    let evicted = ctx.door.evict(&pods(ctx, pod), pod).await;
-    match evicted.map_err(|source| Error::Write { what: "an eviction", source })? {
-        Evicted::Accepted => applied.evicted += 1,
-        Evicted::Blocked { message, .. } => {
-            applied.blocked.push(Blocked { node: node.to_owned(), pod: PodName::of(pod), message });
+    let message = match ctx.door.evict(&pods(ctx, pod), pod).await {
+        Ok(Evicted::Accepted) => {
+            applied.evicted += 1;
+            return Ok(());
         }
-        Evicted::Gone | Evicted::Replaced => {}
-    }
+        Ok(Evicted::Gone | Evicted::Replaced) => return Ok(()),
+        Ok(Evicted::Blocked { message, .. }) => message,
+        Err(source) if is_refusal(&source) => chain(&source),
+        Err(source) => return Err(Error::Write { what: "an eviction", source }),
+    };
+    applied.blocked.push(Blocked { node: node.to_owned(), pod: PodName::of(pod), message });
     Ok(())
+}
+
+/// Whether the API server said no for good. That is about this one pod, for instance because two disruption budgets
+/// select it or because an admission webhook minds, so the others can still be asked. An overloaded or silent server
+/// is about them all.
+fn is_refusal(error: &WriteError) -> bool {
+    matches!(error, WriteError::Front(failed) if failed.class().is_some_and(|class| class.cause().is_none()))
 }
 
 async fn delete_pod(ctx: &Context, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
@@ -123,4 +153,83 @@ async fn delete_pod(ctx: &Context, pod: &Pod, applied: &mut Applied) -> Result<(
         applied.deleted_pods += 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        plan::testing::{annotate, draining, node, pod},
+        testing::{Bench, failure, success},
+    };
+
+    /// A pass in which nothing runs out of time.
+    const ENDLESS: Duration = Duration::MAX;
+
+    fn step(node: Node, fate: Fate) -> NodeStep {
+        NodeStep { node: Arc::new(node), fate }
+    }
+
+    fn drain(pods: &[&str]) -> NodeStep {
+        step(
+            draining(0, 5),
+            Fate::Drain { evict: pods.iter().map(|name| pod(name)).collect(), overdue: None },
+        )
+    }
+
+    #[tokio::test]
+    async fn an_eviction_that_the_server_refuses_does_not_keep_the_next_pod_from_being_asked() {
+        let bench = Bench::new(|path, _| match path {
+            path if path.contains("/two-budgets/") => {
+                failure(500, "InternalError", "This pod has more than one PodDisruptionBudget")
+            }
+            path if path.contains("/ending-namespace/") => {
+                failure(403, "Forbidden", "it is being terminated")
+            }
+            _ => success(),
+        });
+        let step = drain(&["two-budgets", "ending-namespace", "web"]);
+        let applied = carry_out(&bench.ctx, &step, ENDLESS).await.unwrap();
+        assert_eq!(applied.evicted, 1);
+        let blocked: Vec<_> = applied.blocked.iter().map(|blocked| blocked.pod.name.as_str()).collect();
+        assert_eq!(blocked, ["two-budgets", "ending-namespace"]);
+        assert!(applied.blocked[0].message.contains("more than one PodDisruptionBudget"), "{applied:?}");
+        assert!(applied.complete(), "a drain that is held up is no failure");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_for_evictions_fails_the_pass() {
+        let bench = Bench::new(|_, _| failure(504, "Timeout", "the request did not complete"));
+        let error = carry_out(&bench.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
+        assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
+        assert!(bench.asked().iter().all(|asked| !asked.contains("/pods/b/")), "{:?}", bench.asked());
+    }
+
+    #[tokio::test]
+    async fn no_pod_is_evicted_or_deleted_after_the_deadline() {
+        let bench = Bench::new(|_, clock| {
+            clock.advance(Duration::from_secs(3));
+            success()
+        });
+        let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
+        let applied = carry_out(&bench.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
+        assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
+        let remove = step(draining(0, 5), Fate::Remove { delete_pods: vec![pod("d")] });
+        let applied = carry_out(&bench.ctx, &remove, deadline).await.unwrap();
+        assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
+        assert_eq!(bench.asked().len(), 2, "the node was not deleted either");
+    }
+
+    #[tokio::test]
+    async fn a_drain_begins_when_the_node_is_closed_not_when_that_was_decided() {
+        let bench = Bench::new(|_, _| success());
+        bench.time.advance(Duration::from_millis(40_100));
+        let mut marked = node(0);
+        annotate(&mut marked, "x", "y");
+        let _ = carry_out(&bench.ctx, &step(marked, Fate::Close), ENDLESS).await;
+        let asked = bench.asked();
+        assert!(asked[0].contains("1970-01-01T00:00:41Z"), "{asked:?}");
+    }
 }

@@ -102,6 +102,7 @@ const fn kind(kind: Kind) -> EventKind {
         Kind::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
         Kind::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
         Kind::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
+        Kind::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
         Kind::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
     }
 }

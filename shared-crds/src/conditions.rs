@@ -96,8 +96,12 @@ api_names! {
         Provisioned,
         /// Nothing to do.
         Settled,
-        /// A drain cannot go on: a disruption budget refuses evictions.
+        /// A drain cannot go on: evictions are refused, most often by a disruption budget.
         DrainBlocked,
+        /// The API server forbids a write of the operator: a role or an admission policy is in the way.
+        WriteForbidden,
+        /// The API server finds a write of the operator invalid.
+        WriteInvalid,
         /// `spec.replicas` is within the bounds.
         WithinBounds,
         /// `spec.replicas` is above `spec.maxReplicas`.

@@ -1,10 +1,11 @@
 //! What came of a plan, as data: the input of `status` and `events`.
 
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::conditions::Reason;
 
 use super::PodName;
 
-/// An eviction that a disruption budget refused.
+/// An eviction that was refused, by a disruption budget as a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Blocked {
     /// The node that waits.
@@ -12,6 +13,26 @@ pub struct Blocked {
     /// The pod that stays.
     pub pod: PodName,
     /// The API server's words.
+    pub message: String,
+}
+
+/// What a write that no repetition can help was about. The first variant is told first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RejectedWrite {
+    /// A new node.
+    Creation,
+    /// Something that exists.
+    Change,
+}
+
+/// A write that the API server forbids or finds invalid: it stays so until a person changes something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rejected {
+    /// What was to be written.
+    pub write: RejectedWrite,
+    /// For machines.
+    pub reason: Reason,
+    /// For people.
     pub message: String,
 }
 
@@ -42,8 +63,8 @@ pub struct Applied {
     pub removed: Vec<String>,
     /// Nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
-    /// Requests that the provider did not take.
-    pub refused: Vec<String>,
+    /// Number of requests that the provider took.
+    pub requested: usize,
     /// When the first of the machines that were asked for now is expected.
     pub expected: Option<Timestamp>,
     /// When the provider may be asked again.
@@ -52,8 +73,10 @@ pub struct Applied {
     pub evicted: usize,
     /// Number of pods that were deleted when a drain timed out.
     pub deleted_pods: usize,
-    /// Evictions that a disruption budget refused.
+    /// Evictions that were refused.
     pub blocked: Vec<Blocked>,
+    /// A write that the API server will never take. Of several the least, so that a second pass tells the same.
+    pub rejected: Option<Rejected>,
     /// The pool's finalizer was removed, so the pool is gone.
     pub released: bool,
     /// How much of the plan was carried out.
@@ -69,12 +92,13 @@ impl Applied {
             rescued,
             removed,
             replaced,
-            refused,
+            requested,
             expected,
             retry_at,
             evicted,
             deleted_pods,
             blocked,
+            rejected,
             released,
             extent,
         } = other;
@@ -83,12 +107,13 @@ impl Applied {
         self.rescued.extend(rescued);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
-        self.refused.extend(refused);
+        self.requested += requested;
         self.expected = self.expected.into_iter().chain(expected).min();
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
         self.evicted += evicted;
         self.deleted_pods += deleted_pods;
         self.blocked.extend(blocked);
+        self.rejected = self.rejected.take().into_iter().chain(rejected).min();
         self.released |= released;
         self.extent = self.extent.max(extent);
     }

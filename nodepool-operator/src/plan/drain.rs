@@ -3,14 +3,18 @@
 //! Each step is decided from the Node and its pods as they are, so that a drain goes on after a restart where it was.
 
 use k8s_openapi::{
-    api::core::v1::Pod,
+    api::core::v1::{Pod, Toleration},
     jiff::{SignedDuration, Timestamp},
 };
 
 use super::{Fate, PodName, membership::Leaving};
 
-/// A pod made so soon after the node was closed may have been placed by a scheduler that did not know yet; it is evicted.
-const CLOSING_MARGIN: SignedDuration = SignedDuration::from_secs(5);
+/// No node goes sooner after it was closed. The scheduler binds pods in the background, so one that it placed just before
+/// it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its taint for the same
+/// reason; bindings take milliseconds.
+const CLOSING_MARGIN: SignedDuration = SignedDuration::from_secs(2);
+/// The taint that stands for `spec.unschedulable`. Its value is empty and its effect is `NoSchedule`.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 
 /// The next step of a leaving node. `pods` is what a live LIST showed after the node was closed; `None` when there was
 /// none. `timeout` is `spec.drain.timeoutSeconds`, `None` for as long as it takes.
@@ -23,12 +27,13 @@ pub fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDurati
     };
     let holding: Vec<&Pod> =
         pods.iter().filter(|pod| holds_the_node(pod) && !came_later(pod, started)).collect();
-    if holding.is_empty() {
+    let may_go = margin_end(leaving).is_none_or(|end| end <= now);
+    if holding.is_empty() && may_go {
         return Fate::Remove { delete_pods: Vec::new() };
     }
     let (ending, evict): (Vec<&Pod>, Vec<&Pod>) =
         holding.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
-    if deadline(started, timeout).is_some_and(|deadline| deadline <= now) {
+    if may_go && deadline(started, timeout).is_some_and(|deadline| deadline <= now) {
         return Fate::Remove { delete_pods: evict.into_iter().cloned().collect() };
     }
     Fate::Drain {
@@ -37,11 +42,30 @@ pub fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDurati
     }
 }
 
-/// Whether the pod was made when the node had long been closed, which means that it tolerates that. Evicting it would
-/// only bring its successor, for ever; `kubectl drain` does not wait for such pods either. They go with the node.
+/// Before when a closed node does not go although it looks empty; `None` when it may go at once, because it was never
+/// Ready, so that no kubelet can have taken a pod.
+pub fn margin_end(leaving: Leaving) -> Option<Timestamp> {
+    let started = leaving.drain_started.filter(|_| leaving.cordoned && leaving.was_ready)?;
+    Some(started.checked_add(CLOSING_MARGIN).unwrap_or(Timestamp::MAX))
+}
+
+/// Whether the pod was made when the node was closed already, and chose it all the same. Evicting it would only bring
+/// its successor, for ever; `kubectl drain` does not wait for such pods either. They go with the node. A pod that does
+/// not tolerate the cordon slipped in before the scheduler saw it, and its successor will go elsewhere.
 fn came_later(pod: &Pod, started: Timestamp) -> bool {
-    let closed = started.checked_add(CLOSING_MARGIN).unwrap_or(Timestamp::MAX);
-    pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > closed)
+    pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > started)
+        && pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten()).any(tolerates_cordon)
+}
+
+/// Whether the toleration covers the cordon: its absent fields stand for any effect, any key, and the operator `Equal`.
+fn tolerates_cordon(toleration: &Toleration) -> bool {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    let (key, value) = (text(&toleration.key), text(&toleration.value));
+    let exists = toleration.operator.as_deref() == Some("Exists");
+    let equal = matches!(toleration.operator.as_deref(), None | Some("" | "Equal"));
+    let effect = text(&toleration.effect);
+    let same_key = key == CORDON_TAINT || (key.is_empty() && exists);
+    same_key && (exists || (equal && value.is_empty())) && (effect.is_empty() || effect == "NoSchedule")
 }
 
 /// When a drain that began at `started` stops asking.
@@ -72,13 +96,20 @@ pub fn holds_the_node(pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{api::core::v1::PodStatus, apimachinery::pkg::apis::meta::v1::Time};
+    use k8s_openapi::{
+        api::core::v1::{PodSpec, PodStatus},
+        apimachinery::pkg::apis::meta::v1::Time,
+    };
 
     use super::*;
     use crate::plan::testing::{at, pod, pod_of};
 
-    const CLOSED: Leaving =
-        Leaving { deleting: false, drain_started: Some(Timestamp::UNIX_EPOCH), cordoned: true };
+    const CLOSED: Leaving = Leaving {
+        deleting: false,
+        drain_started: Some(Timestamp::UNIX_EPOCH),
+        cordoned: true,
+        was_ready: true,
+    };
 
     const MINUTE: Option<SignedDuration> = Some(SignedDuration::from_secs(60));
 
@@ -96,7 +127,7 @@ mod tests {
         for leaving in [
             Leaving { cordoned: false, ..CLOSED },
             Leaving { drain_started: None, ..CLOSED },
-            Leaving { deleting: true, drain_started: None, cordoned: false },
+            Leaving { deleting: true, drain_started: None, cordoned: false, was_ready: true },
         ] {
             assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), Fate::Close);
         }
@@ -119,7 +150,7 @@ mod tests {
             pod
         };
         let pods = [daemon, mirror, finished("Succeeded"), finished("Failed")];
-        assert_eq!(next(CLOSED, Some(&pods), None, at(0)), Fate::Remove { delete_pods: vec![] });
+        assert_eq!(next(CLOSED, Some(&pods), None, at(2)), Fate::Remove { delete_pods: vec![] });
     }
 
     #[test]
@@ -134,16 +165,65 @@ mod tests {
         assert_eq!(overdue.map(|pod| pod.name).as_deref(), Some("ending"));
     }
 
+    /// A pod that was made at second `second` and tolerates as told.
+    fn born(second: i64, tolerations: &[Toleration]) -> Pod {
+        let mut pod = pod("late");
+        pod.metadata.creation_timestamp = Some(Time(at(second)));
+        pod.spec = Some(PodSpec { tolerations: Some(tolerations.to_vec()), ..PodSpec::default() });
+        pod
+    }
+
+    fn toleration(key: &str, operator: &str, value: &str, effect: &str) -> Toleration {
+        let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Toleration {
+            key: text(key),
+            operator: text(operator),
+            value: text(value),
+            effect: text(effect),
+            ..Toleration::default()
+        }
+    }
+
     #[test]
     fn a_pod_that_chose_a_closed_node_is_not_evicted_over_and_over() {
-        let born = |second| {
-            let mut pod = pod("tolerant");
-            pod.metadata.creation_timestamp = Some(Time(at(second)));
-            pod
-        };
-        assert_eq!(evicted(&next(CLOSED, Some(&[born(5)]), None, at(100))), ["tolerant"]);
-        let later = next(CLOSED, Some(&[born(6)]), None, at(100));
-        assert_eq!(later, Fate::Remove { delete_pods: vec![] });
+        for tolerant in [
+            toleration(CORDON_TAINT, "Exists", "", "NoSchedule"),
+            toleration(CORDON_TAINT, "Exists", "", ""),
+            toleration(CORDON_TAINT, "", "", ""),
+            toleration("", "Exists", "", ""),
+        ] {
+            let tolerant = [tolerant];
+            assert_eq!(evicted(&next(CLOSED, Some(&[born(0, &tolerant)]), None, at(100))), ["late"]);
+            let later = next(CLOSED, Some(&[born(1, &tolerant)]), None, at(100));
+            assert_eq!(later, Fate::Remove { delete_pods: vec![] }, "{tolerant:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_slipped_in_and_does_not_tolerate_the_cordon_is_evicted() {
+        for other in [
+            vec![],
+            vec![toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute")],
+            vec![toleration(CORDON_TAINT, "Exists", "", "NoExecute")],
+            vec![toleration(CORDON_TAINT, "Equal", "x", "NoSchedule")],
+        ] {
+            assert_eq!(
+                evicted(&next(CLOSED, Some(&[born(50, &other)]), None, at(100))),
+                ["late"],
+                "{other:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_closed_node_stays_long_enough_to_show_a_pod_that_was_being_bound() {
+        let waits = Fate::Drain { evict: vec![], overdue: None };
+        let soon = Some(SignedDuration::from_secs(1));
+        assert_eq!(next(CLOSED, Some(&[]), None, at(1)), waits);
+        assert_eq!(evicted(&next(CLOSED, Some(&[pod("bound")]), soon, at(1))), ["bound"]);
+        assert_eq!(next(CLOSED, Some(&[]), None, at(2)), Fate::Remove { delete_pods: vec![] });
+        let unused = Leaving { was_ready: false, ..CLOSED };
+        assert_eq!(next(unused, Some(&[]), None, at(0)), Fate::Remove { delete_pods: vec![] });
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! The events of a pass: one line for each kind of thing that changed, none for what stays as it was.
 
-use shared_crds::{NodePool, conditions::Reason};
+use shared_crds::{
+    NodePool,
+    conditions::{ConditionType, Reason},
+};
 
-use super::{Applied, supply::Trouble};
+use super::{Applied, Rejected, supply::Trouble};
 
 /// What an event is about. The shell knows how each is spelled on the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +18,14 @@ pub enum Kind {
     NodeRemoved,
     /// Drains were called off.
     DrainCancelled,
-    /// A disruption budget holds a drain up.
+    /// Evictions are refused, which holds a drain up.
     DrainBlocked,
     /// The provider did not make a node.
     ProvisioningFailed,
     /// Nodes did not become Ready in time.
     ProvisioningTimedOut,
+    /// The API server will not take a write.
+    WriteRejected,
 }
 
 /// An event to publish on the pool.
@@ -55,7 +60,20 @@ pub fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> V
         let text = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);
         notes.push(Note { kind: Kind::DrainBlocked, text });
     }
+    if let Some(rejected) = applied.rejected.as_ref().filter(|rejected| !knows_of_rejection(pool, rejected)) {
+        notes.push(Note { kind: Kind::WriteRejected, text: rejected.message.clone() });
+    }
     notes
+}
+
+/// Whether the status already tells of this very rejection. A long message is cut there.
+fn knows_of_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| {
+        condition.type_ == ConditionType::Stalled.as_str()
+            && condition.reason == rejected.reason.as_str()
+            && rejected.message.starts_with(&condition.message)
+    })
 }
 
 /// Whether the status already says that a drain is blocked.

@@ -71,6 +71,8 @@ pub struct Leaving {
     pub drain_started: Option<Timestamp>,
     /// No new pods are placed on it.
     pub cordoned: bool,
+    /// It was Ready at some time, so pods may have come to it.
+    pub was_ready: bool,
 }
 
 impl Leaving {
@@ -93,6 +95,8 @@ pub struct Member {
     pub leaving: Option<Leaving>,
     /// The template it was made from; absent on nodes that somebody else made.
     pub template_hash: Option<String>,
+    /// No new pods are placed on it.
+    pub cordoned: bool,
     /// Whether it carries the operator's finalizer.
     pub held: bool,
     /// When the Node object was created.
@@ -111,18 +115,23 @@ impl Member {
             (false, false) => Readiness::Starting,
         };
         let drain = annotation(names::DRAIN_STARTED_ANNOTATION);
+        let template_hash = annotation(names::TEMPLATE_HASH_ANNOTATION).cloned();
+        let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
         let deleting = metadata.deletion_timestamp.is_some();
         let leaving = (deleting || drain.is_some()).then(|| Leaving {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
-            cordoned: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
+            cordoned,
+            // What a node of somebody else did before it was adopted is not known.
+            was_ready: readiness != Readiness::Starting || template_hash.is_none(),
         });
         Self {
             node: Arc::clone(node),
             readiness,
             marked_ready,
             leaving,
-            template_hash: annotation(names::TEMPLATE_HASH_ANNOTATION).cloned(),
+            template_hash,
+            cordoned,
             held: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
         }

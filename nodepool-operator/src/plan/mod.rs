@@ -41,7 +41,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
 pub use self::{
-    applied::{Applied, Blocked, Extent},
+    applied::{Applied, Blocked, Extent, Rejected, RejectedWrite},
     membership::PoolKey,
     model::{Fate, NodeStep, Observed, Plan, PodName, PoolStep},
     status::Facts,
@@ -49,12 +49,13 @@ pub use self::{
 };
 use self::{
     membership::{Member, Readiness},
+    status::InFlight,
     template::Blueprint,
 };
 
 /// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
-/// How soon an eviction is tried again that a disruption budget refused, as `kubectl drain` does.
+/// How soon an eviction that was refused is tried again, as `kubectl drain` does.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
 
 impl Plan {
@@ -125,7 +126,14 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Pla
     let in_flight = machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).count();
     Plan {
         pool: PoolStep::Keep,
-        facts: Some(Facts::gather(observed, pool, &blueprint, members, &nodes, in_flight)),
+        facts: Some(Facts::gather(
+            observed,
+            pool,
+            &blueprint,
+            members,
+            &nodes,
+            InFlight { all: in_flight, new: 0 },
+        )),
         nodes,
         request: Vec::new(),
         withdraw: Vec::new(),
@@ -208,6 +216,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         // Nobody could say what the nodes should look like.
         Err(_) => in_flight -= std::mem::take(&mut plan.request).len(),
     }
+    let in_flight = InFlight { all: in_flight, new: plan.request.len() };
     plan.facts = Some(Facts::gather(observed, pool, &blueprint, members, &plan.nodes, in_flight));
     plan
 }
@@ -232,7 +241,7 @@ fn leave(observed: &Observed, member: &Member, timeout: Option<SignedDuration>) 
 }
 
 /// When something will be due without any event: a machine is expected, the provider may be asked again, a node gives
-/// up.
+/// up, a closed node may go.
 fn next_visit(
     observed: &Observed,
     members: &[Member],
@@ -249,7 +258,9 @@ fn next_visit(
         .filter(|member| member.stays())
         .filter_map(|member| member.gives_up_at(provisioning_timeout?))
         .filter(|at| *at > now);
-    machines.chain(retry).chain(gives_up).min()
+    let may_go =
+        members.iter().filter_map(|member| drain::margin_end(member.leaving?)).filter(|end| *end > now);
+    machines.chain(retry).chain(gives_up).chain(may_go).min()
 }
 
 fn seconds(seconds: i32) -> SignedDuration {

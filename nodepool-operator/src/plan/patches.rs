@@ -4,8 +4,12 @@
 //!
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
-use serde_json::{Value, json};
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    jiff::{SignedDuration, Timestamp},
+};
+use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 /// Adds the pool's finalizer.
@@ -31,27 +35,45 @@ pub fn release_node(node: &Node) -> Option<Value> {
 /// Marks that the node has been Ready.
 pub fn mark_ready(node: &Node, now: Timestamp) -> Value {
     let mut patch = same(&node.metadata);
-    patch.extend(annotate(&node.metadata, names::READY_TIME_ANNOTATION, now));
+    patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
     Value::Array(patch)
 }
 
-/// Closes the node to new pods and marks the beginning of its drain.
+/// Closes the node to new pods and marks the beginning of its drain, and whether somebody else had closed it before.
 pub fn close(node: &Node, now: Timestamp) -> Value {
-    let mut patch = same(&node.metadata);
-    patch.extend(annotate(&node.metadata, names::DRAIN_STARTED_ANNOTATION, now));
+    let metadata = &node.metadata;
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
+    // A node that carries the mark already was closed by this operator.
+    let by_others = cordoned
+        && (was_cordoned.is_some() || annotation(metadata, names::DRAIN_STARTED_ANNOTATION).is_none());
+    let mut notes = vec![(names::DRAIN_STARTED_ANNOTATION, later_second(now).to_string())];
+    if by_others {
+        notes.push((names::WAS_CORDONED_ANNOTATION, true.to_string()));
+    }
+    let mut patch = same(metadata);
+    let seen = if cordoned { Value::Bool(true) } else { Value::Null };
+    patch.push(json!({ "op": "test", "path": "/spec/unschedulable", "value": seen }));
+    patch.extend(annotate(metadata, &notes));
+    if was_cordoned.is_some() && !by_others {
+        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+    }
     patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": true }));
     Value::Array(patch)
 }
 
-/// Calls the drain off: open to pods again, mark gone. Refused by the API server's `test` if somebody deleted the node
-/// meanwhile.
+/// Calls the drain off: marks gone, and open to pods again unless somebody else had closed it before. Refused by the API
+/// server's `test` if somebody deleted the node meanwhile.
 pub fn rescue(node: &Node) -> Value {
-    let mark = annotation_path(names::DRAIN_STARTED_ANNOTATION);
-    let mut patch = same(&node.metadata);
+    let metadata = &node.metadata;
+    let mut patch = same(metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    patch.push(json!({ "op": "test", "path": mark, "value": annotation(&node.metadata, names::DRAIN_STARTED_ANNOTATION) }));
-    patch.push(json!({ "op": "remove", "path": mark }));
-    patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
+    patch.extend(forget(metadata, names::DRAIN_STARTED_ANNOTATION));
+    if annotation(metadata, names::WAS_CORDONED_ANNOTATION).is_some() {
+        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+    } else {
+        patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
+    }
     Value::Array(patch)
 }
 
@@ -63,19 +85,32 @@ fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
     metadata.annotations.as_ref().and_then(|all| all.get(name))
 }
 
-/// Writes a time into an annotation, provided that the annotation still is what it was.
-fn annotate(metadata: &ObjectMeta, name: &str, now: Timestamp) -> Vec<Value> {
-    let time = seconds(now);
+/// Writes annotations, provided that they still are what they were.
+fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
     if metadata.annotations.is_none() {
+        let all: Map<String, Value> =
+            notes.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
         return vec![
             json!({ "op": "test", "path": "/metadata/annotations", "value": null }),
-            json!({ "op": "add", "path": "/metadata/annotations", "value": { name: time } }),
+            json!({ "op": "add", "path": "/metadata/annotations", "value": all }),
         ];
     }
+    let write = |(name, value): &(&str, String)| {
+        let path = annotation_path(name);
+        [
+            json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
+            json!({ "op": "add", "path": path, "value": value }),
+        ]
+    };
+    notes.iter().flat_map(write).collect()
+}
+
+/// Takes an annotation away, provided that it still is what it was.
+fn forget(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
     let path = annotation_path(name);
-    vec![
+    [
         json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
-        json!({ "op": "add", "path": path, "value": time }),
+        json!({ "op": "remove", "path": path }),
     ]
 }
 
@@ -83,9 +118,15 @@ fn annotation_path(name: &str) -> String {
     format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// RFC 3339 in whole seconds, as Kubernetes writes times.
-fn seconds(now: Timestamp) -> String {
-    Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
+/// The second that `now` is in. Kubernetes writes times as whole seconds.
+fn second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// The first whole second that is not before `now`, so that nothing that counts from it comes too early.
+fn later_second(now: Timestamp) -> Timestamp {
+    let begun = second(now);
+    if begun == now { now } else { begun.checked_add(SignedDuration::from_secs(1)).unwrap_or(now) }
 }
 
 fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
@@ -107,4 +148,68 @@ fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
     patch.push(json!({ "op": "test", "path": entry, "value": name }));
     patch.push(json!({ "op": "remove", "path": entry }));
     Some(Value::Array(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use json_patch::{Patch, PatchOperation};
+
+    use super::*;
+    use crate::plan::testing::{at, node};
+
+    /// `node` after `patch`, which must fit it. A `test` with `null` is left out: it holds where the field is absent.
+    fn patched(node: &Node, patch: Value) -> Node {
+        let Patch(operations) = serde_json::from_value(patch).unwrap();
+        let absent = |operation: &PatchOperation| matches!(operation, PatchOperation::Test(test) if test.value.is_null());
+        let rest: Vec<_> = operations.into_iter().filter(|operation| !absent(operation)).collect();
+        let mut json = serde_json::to_value(node).unwrap();
+        json_patch::patch(&mut json, &rest).unwrap();
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn cordoned(node: &Node) -> bool {
+        node.spec.as_ref().unwrap().unschedulable == Some(true)
+    }
+
+    #[test]
+    fn a_drain_that_is_called_off_leaves_a_persons_cordon_in_place() {
+        for annotations in [node(0).metadata.annotations, None] {
+            let mut closed_by_hand = node(0);
+            closed_by_hand.metadata.annotations = annotations;
+            closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
+            let draining = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
+            // The operator may close it again, for instance because its mark was damaged.
+            let again = patched(&draining, close(&draining, at(6)));
+            let rescued = patched(&again, rescue(&again));
+            assert!(cordoned(&rescued));
+            let left = |name| annotation(&rescued.metadata, name);
+            assert_eq!(left(names::WAS_CORDONED_ANNOTATION), None);
+            assert_eq!(left(names::DRAIN_STARTED_ANNOTATION), None);
+        }
+    }
+
+    #[test]
+    fn a_drain_that_is_called_off_opens_a_node_that_the_operator_closed() {
+        let draining = patched(&node(0), close(&node(0), at(5)));
+        assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
+        let again = patched(&draining, close(&draining, at(6)));
+        assert!(!cordoned(&patched(&again, rescue(&again))));
+    }
+
+    #[test]
+    fn a_cordon_that_a_person_lifted_during_the_drain_does_not_come_back() {
+        let mut closed_by_hand = node(0);
+        closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
+        let mut lifted = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
+        lifted.spec.as_mut().unwrap().unschedulable = None;
+        let again = patched(&lifted, close(&lifted, at(6)));
+        assert!(!cordoned(&patched(&again, rescue(&again))));
+    }
+
+    #[test]
+    fn the_mark_of_a_drain_is_never_earlier_than_its_beginning() {
+        let half = Timestamp::from_millisecond(5_500).unwrap();
+        assert_eq!((later_second(half), later_second(at(5))), (at(6), at(5)));
+        assert_eq!(second(half), at(5));
+    }
 }

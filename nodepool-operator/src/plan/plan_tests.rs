@@ -190,6 +190,27 @@ fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
 }
 
 #[test]
+fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others() {
+    let mut all = nodes(4);
+    set_ready(&mut all[0], "Unknown");
+    all[1].spec.as_mut().unwrap().unschedulable = Some(true);
+    all[3].metadata.creation_timestamp = Some(Time(at(70)));
+    assert_eq!(with_fate(&plan(&observed(pool(2), all.clone())), &Fate::Close), ["n-000", "n-001"]);
+    assert_eq!(with_fate(&plan(&observed(pool(3), all)), &Fate::Close), ["n-000"]);
+}
+
+#[test]
+fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
+    let mut observed = observed(pool(0), [draining(0, 99)]);
+    observed.pods.insert("n-000".into(), vec![]);
+    let waits = plan(&observed);
+    assert_eq!(fates(&waits), [("n-000".to_owned(), Fate::Drain { evict: vec![], overdue: None })]);
+    assert_eq!(waits.next_visit(&Applied::default(), at(100)), Some(at(101)));
+    observed.now = at(101);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove { delete_pods: vec![] })]);
+}
+
+#[test]
 fn a_drain_is_called_off_when_the_node_is_wanted_again() {
     let mut observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
     observed.pods = (0..3).map(|i| (format!("n-{i:03}"), vec![pod("p")])).collect();

@@ -11,7 +11,7 @@ use shared_crds::{
 };
 
 use super::{
-    Applied, Blocked, Fate, NodeStep, Observed, PodName,
+    Applied, Blocked, Fate, NodeStep, Observed, PodName, Rejected, RejectedWrite,
     membership::{Member, Readiness},
     supply::Trouble,
     template::{Blueprint, Invalid},
@@ -44,6 +44,28 @@ pub struct Facts {
     pub trouble: Option<Trouble>,
     /// A node and a pod on it that has outlived its grace period.
     pub overdue: Option<(String, PodName)>,
+    /// The nodes that are counted as the plan wants them, which the world may prevent.
+    turns: Vec<Turn>,
+    /// The requests that are counted although they still have to be made.
+    planned_requests: usize,
+}
+
+/// A node that the plan takes out of the count, or brings back into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Turn {
+    node: String,
+    returns: bool,
+    readiness: Readiness,
+    up_to_date: bool,
+}
+
+/// Requests without a Node, should the plan be carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InFlight {
+    /// All of them.
+    pub(super) all: usize,
+    /// Of those: the ones that the plan wants made.
+    pub(super) new: usize,
 }
 
 /// The number of nodes `pool` should have now.
@@ -62,23 +84,29 @@ impl Facts {
         blueprint: &Result<Blueprint, Invalid>,
         members: &[Member],
         nodes: &[NodeStep],
-        in_flight: usize,
+        in_flight: InFlight,
     ) -> Self {
         let staying =
             || members.iter().zip(nodes).filter(|(_, step)| step.fate.stays()).map(|(member, _)| member);
         let count = |readiness| staying().filter(|member| member.readiness == readiness).count();
         let current = blueprint.as_ref().ok().map(|blueprint| &blueprint.hash);
+        let is_current = |member: &Member| current.is_some() && member.template_hash.as_ref() == current;
+        let turn = |(member, step): (&Member, &NodeStep)| Turn {
+            node: member.name().to_owned(),
+            returns: step.fate.stays(),
+            readiness: member.readiness,
+            up_to_date: is_current(member),
+        };
+        let turns = members.iter().zip(nodes).filter(|(member, step)| member.stays() != step.fate.stays());
         Self {
             wanted: wanted(pool),
             staying: staying().count(),
             ready: count(Readiness::Ready),
-            up_to_date: staying()
-                .filter(|m| current.is_some() && m.template_hash.as_ref() == current)
-                .count(),
+            up_to_date: staying().filter(|member| is_current(member)).count(),
             starting: count(Readiness::Starting),
             not_ready: count(Readiness::NotReady),
             leaving: nodes.iter().filter(|step| !step.fate.stays()).count(),
-            in_flight,
+            in_flight: in_flight.all,
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: blueprint.as_ref().err().map(ToString::to_string),
             trouble: observed.supply.trouble.clone(),
@@ -88,20 +116,50 @@ impl Facts {
                 }
                 _ => None,
             }),
+            turns: turns.map(turn).collect(),
+            planned_requests: in_flight.new,
         }
     }
 
-    /// The facts after `applied`, so that the next pass finds what this one reported.
+    /// The facts after `applied`: of what was planned only what was acknowledged counts, so that the next pass finds what
+    /// this one reported.
     #[must_use]
     pub fn after(mut self, applied: &Applied, trouble: Option<Trouble>) -> Self {
         let created = applied.created.len();
-        self.in_flight = self.in_flight.saturating_sub(created + applied.refused.len());
+        let never_made = std::mem::take(&mut self.planned_requests).saturating_sub(applied.requested);
+        self.in_flight = self.in_flight.saturating_sub(created + never_made);
+        for turn in std::mem::take(&mut self.turns) {
+            self.settle(&turn, applied);
+        }
         self.staying += created;
         self.starting += created;
         self.up_to_date += created;
         self.leaving = self.leaving.saturating_sub(applied.removed.len());
         self.trouble = trouble;
         self
+    }
+
+    /// Counts a node again as it was when its turn did not come.
+    fn settle(&mut self, turn: &Turn, applied: &Applied) {
+        let Applied { closed, replaced, rescued, .. } = applied;
+        let came = |nodes: &[String]| nodes.contains(&turn.node);
+        let of_readiness = match turn.readiness {
+            Readiness::Starting => &mut self.starting,
+            Readiness::Ready => &mut self.ready,
+            Readiness::NotReady => &mut self.not_ready,
+        };
+        let current = usize::from(turn.up_to_date);
+        if turn.returns && !came(rescued) {
+            self.leaving += 1;
+            self.staying -= 1;
+            *of_readiness -= 1;
+            self.up_to_date -= current;
+        } else if !turn.returns && !came(closed) && !came(replaced) {
+            self.leaving -= 1;
+            self.staying += 1;
+            *of_readiness += 1;
+            self.up_to_date += current;
+        }
     }
 
     /// Whether there are exactly as many Ready nodes as wanted.
@@ -183,16 +241,16 @@ fn number(count: usize) -> i32 {
 /// Every condition the operator owns.
 pub fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
     vec![
-        ready(pool, facts),
+        ready(pool, facts, applied),
         reconciling(pool, facts, applied),
-        stalled(facts),
+        stalled(facts, applied),
         nodes_ready(facts),
-        provisioning_healthy(facts),
+        provisioning_healthy(facts, applied),
         replicas_clamped(pool),
     ]
 }
 
-fn ready(pool: &NodePool, facts: &Facts) -> Statement {
+fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     let say = |status: bool, reason, message| Statement::new(ConditionType::Ready, status, reason, message);
     if facts.deleting {
         say(
@@ -206,6 +264,8 @@ fn ready(pool: &NodePool, facts: &Facts) -> Statement {
         say(true, Reason::AllNodesReady, format!("{} of {} nodes are ready", facts.ready, facts.wanted))
     } else if pool.spec.paused {
         say(false, Reason::Paused, format!("{}; spec.paused is set", facts.counts()))
+    } else if let Some(rejected) = &applied.rejected {
+        say(false, rejected.reason, facts.counts())
     } else {
         say(false, why_not_ready(facts), facts.counts())
     }
@@ -233,6 +293,9 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         }
         return say(false, Reason::Paused, message);
     }
+    if let Some(Rejected { write: _, reason, message }) = &applied.rejected {
+        return say(false, *reason, message.clone());
+    }
     if let Some(blocked) = applied.blocked.iter().min() {
         let Blocked { node, pod, message } = blocked;
         let more = match applied.blocked.len() {
@@ -245,10 +308,10 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
     if facts.deleting {
         return say(true, Reason::Deleting, waiting(facts));
     }
-    if facts.leaving > 0 {
+    if facts.leaving > 0 || facts.staying > facts.wanted {
         return say(true, Reason::Draining, waiting(facts));
     }
-    if let Some((reason, message)) = stalled_reason(facts) {
+    if let Some((reason, message)) = stalled_reason(facts, applied) {
         return say(false, reason, message);
     }
     if facts.staying != facts.wanted || facts.starting + facts.in_flight > 0 {
@@ -265,7 +328,10 @@ fn waiting(facts: &Facts) -> String {
 }
 
 /// Why nothing will move without a person. A quota that is used up is such a thing once all else is done.
-fn stalled_reason(facts: &Facts) -> Option<(Reason, String)> {
+fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> {
+    if let Some(rejected) = &applied.rejected {
+        return Some((rejected.reason, rejected.message.clone()));
+    }
     if let Some(invalid) = facts.invalid.as_ref().filter(|_| !facts.deleting) {
         return Some((Reason::InvalidSpec, invalid.clone()));
     }
@@ -277,8 +343,8 @@ fn stalled_reason(facts: &Facts) -> Option<(Reason, String)> {
         .map(|trouble| (trouble.reason, trouble.message.clone()))
 }
 
-fn stalled(facts: &Facts) -> Statement {
-    match stalled_reason(facts) {
+fn stalled(facts: &Facts, applied: &Applied) -> Statement {
+    match stalled_reason(facts, applied) {
         Some((reason, message)) => Statement::new(ConditionType::Stalled, true, reason, message),
         None => Statement::new(ConditionType::Stalled, false, Reason::Settled, "nothing stands in the way"),
     }
@@ -293,10 +359,13 @@ fn nodes_ready(facts: &Facts) -> Statement {
     Statement::new(ConditionType::NodesReady, false, reason, facts.counts())
 }
 
-fn provisioning_healthy(facts: &Facts) -> Statement {
+fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     let say = |status: bool, reason, message: &str| {
         Statement::new(ConditionType::ProvisioningHealthy, status, reason, message)
     };
+    if let Some(rejected) = applied.rejected.as_ref().filter(|it| it.write == RejectedWrite::Creation) {
+        return say(false, rejected.reason, &rejected.message);
+    }
     match &facts.trouble {
         Some(trouble) => say(false, trouble.reason, &trouble.message),
         None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is making nodes"),

@@ -210,6 +210,101 @@ fn what_was_done_is_in_the_status_of_the_same_pass() {
 }
 
 #[test]
+fn only_what_was_acknowledged_counts() {
+    let mut outdated = node(2);
+    annotate(&mut outdated, names::TEMPLATE_HASH_ANNOTATION, "other");
+    let numbers = |facts: &Facts| {
+        let Facts { staying, ready, up_to_date, starting, leaving, in_flight, .. } = *facts;
+        [staying, ready, up_to_date, starting, leaving, in_flight]
+    };
+    let nothing = Applied::default();
+
+    let planned = facts(&pool(2), vec![node(0), node(1), outdated], Supply::default());
+    assert_eq!(numbers(&planned), [2, 2, 1, 0, 1, 0]);
+    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [3, 3, 2, 0, 0, 0]);
+    let closed = Applied { closed: vec!["n-000".into()], ..Applied::default() };
+    let after = planned.clone().after(&closed, None);
+    assert_eq!((numbers(&after), after.settled()), ([2, 2, 1, 0, 1, 0], true));
+
+    let planned = facts(&pool(2), vec![node(0), draining(1, 5)], Supply::default());
+    assert_eq!(numbers(&planned), [2, 2, 2, 0, 0, 0]);
+    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 1, 1, 0, 1, 0]);
+    let rescued = Applied { rescued: vec!["n-001".into()], ..Applied::default() };
+    assert_eq!(numbers(&planned.after(&rescued, None)), [2, 2, 2, 0, 0, 0]);
+
+    let late = observed(pool(1), [starting(0)]);
+    let planned = plan(&Observed { now: at(2000), ..late }).facts.unwrap();
+    assert_eq!(numbers(&planned), [0, 0, 0, 0, 1, 1]);
+    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 0, 1, 1, 0, 0]);
+    let replaced = Applied { replaced: vec!["n-000".into()], requested: 1, ..Applied::default() };
+    assert_eq!(numbers(&planned.after(&replaced, None)), [0, 0, 0, 0, 1, 1]);
+}
+
+#[test]
+fn a_surplus_that_could_not_leave_is_still_draining() {
+    let pool = pool(1);
+    let facts = facts(&pool, vec![node(0), node(1)], Supply::default()).after(&Applied::default(), None);
+    let say = |type_| one(&pool, &facts, &Applied::default(), type_);
+    assert_eq!(say(ConditionType::Ready), (Some(false), Reason::Draining));
+    assert_eq!(say(ConditionType::Reconciling), (Some(true), Reason::Draining));
+}
+
+fn rejected(write: RejectedWrite, message: &str) -> Applied {
+    let rejected = Rejected { write, reason: Reason::WriteForbidden, message: message.into() };
+    Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() }
+}
+
+#[test]
+fn a_write_that_the_server_will_never_take_stalls_the_pool() {
+    let pool = pool(2);
+    let facts = facts(&pool, vec![node(0), draining(1, 5), deleted(node(2))], Supply::default());
+    let facts = facts.after(&Applied::default(), None);
+    for (write, healthy) in [
+        (RejectedWrite::Creation, (Some(false), Reason::WriteForbidden)),
+        (RejectedWrite::Change, (Some(true), Reason::Provisioned)),
+    ] {
+        let applied = rejected(write, "no right");
+        let say = |type_| one(&pool, &facts, &applied, type_);
+        assert_eq!(say(ConditionType::Stalled), (Some(true), Reason::WriteForbidden));
+        assert_eq!(say(ConditionType::Reconciling), (Some(false), Reason::WriteForbidden));
+        assert_eq!(say(ConditionType::Ready), (Some(false), Reason::WriteForbidden));
+        assert_eq!(say(ConditionType::ProvisioningHealthy), healthy);
+    }
+}
+
+#[test]
+fn of_several_rejected_writes_the_same_one_is_told_whatever_their_order() {
+    let all = [
+        rejected(RejectedWrite::Change, "a"),
+        rejected(RejectedWrite::Creation, "c"),
+        rejected(RejectedWrite::Creation, "b"),
+    ];
+    for order in [[0_usize, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut applied = Applied::default();
+        for index in order {
+            applied.absorb(all[index].clone());
+        }
+        assert_eq!(applied.rejected, rejected(RejectedWrite::Creation, "b").rejected);
+    }
+}
+
+#[test]
+fn a_rejected_write_is_told_once_until_its_message_changes() {
+    let mut pool = pool(2);
+    let facts = facts(&pool, vec![node(0)], Supply::default());
+    let long = format!("no right {}", "x".repeat(2000));
+    let applied = rejected(RejectedWrite::Change, &long);
+    let told = |pool: &NodePool, applied: &Applied| {
+        notes(pool, applied, None).iter().filter(|note| note.kind == Kind::WriteRejected).count()
+    };
+    assert_eq!(told(&pool, &applied), 1);
+    let conditions = status::conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
+    pool.status = Some(NodePoolStatus { conditions, ..NodePoolStatus::default() });
+    assert_eq!(told(&pool, &applied), 0);
+    assert_eq!(told(&pool, &rejected(RejectedWrite::Change, "another")), 1);
+}
+
+#[test]
 fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
     let applied = Applied {
         created: (0..9).map(|n| format!("n-{n}")).collect(),

@@ -35,12 +35,12 @@ pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
         .collect()
 }
 
-/// `candidates` in the order in which they go: not Ready before Ready, empty before busy (where the pods are known),
-/// newest first; the name breaks ties, so that two passes over the same nodes choose the same ones.
+/// `candidates` in the order in which they go: not Ready before Ready, then those that somebody has cordoned, then empty
+/// before busy (where the pods are known), then newest first; the name breaks ties, so that two passes over the same nodes choose the same ones.
 pub fn in_order<'a>(mut candidates: Vec<&'a Member>, pods: &BTreeMap<String, Vec<Pod>>) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(drain::holds_the_node));
-        (member.readiness == Readiness::Ready, busy, Reverse(member.created), member.name())
+        (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), member.name())
     });
     candidates
 }

@@ -163,7 +163,12 @@ impl World {
             }
         }
         if json_patch::patch(&mut json, &rest).is_ok() {
-            self.nodes.insert(name.to_owned(), serde_json::from_value(json).unwrap());
+            let mut node: Node = serde_json::from_value(json).unwrap();
+            // The API server leaves `false` out when it writes JSON.
+            if let Some(spec) = node.spec.as_mut().filter(|spec| spec.unschedulable == Some(false)) {
+                spec.unschedulable = None;
+            }
+            self.nodes.insert(name.to_owned(), node);
         }
         self.sweep();
     }

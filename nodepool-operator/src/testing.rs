@@ -1,0 +1,57 @@
+//! For unit tests of what talks to the API server: a context whose server is one closure. It says nothing about how a
+//! real server treats conflicts; that is what the end-to-end tests are for.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use k8s_openapi::jiff::Timestamp;
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use shared_runtime::clock::{Clock, FakeClock};
+
+use crate::context::Context;
+
+/// A context, the hands of its clock, and what its server was asked.
+pub(crate) struct Bench {
+    pub(crate) ctx: Context,
+    pub(crate) time: FakeClock,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bench {
+    /// `answer` is given a request's path and the clock, and says the status code and the body. Needs a tokio runtime.
+    pub(crate) fn new(mut answer: impl FnMut(&str, &FakeClock) -> (u16, Value) + Send + 'static) -> Self {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (log, hands) = (Arc::clone(&asked), time.clone());
+        let answer = Arc::new(Mutex::new(move |path: &str| answer(path, &hands)));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+            async move {
+                let (parts, body) = request.into_parts();
+                let bytes = body.collect_bytes().await.unwrap();
+                let (code, body) = (answer.lock().unwrap())(parts.uri.path());
+                let text = String::from_utf8(bytes.to_vec()).unwrap();
+                log.lock().unwrap().push(format!("{} {} {text}", parts.method, parts.uri.path()));
+                Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
+            }
+        });
+        Self { ctx: Context::for_test(Client::new(service, "default"), clock), time, asked }
+    }
+
+    /// The requests so far, as `METHOD path body`.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+/// What the API server answers to an eviction or a deletion that it grants.
+pub(crate) fn success() -> (u16, Value) {
+    (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))
+}
+
+/// An error as the API server words it.
+pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code });
+    (code, status)
+}
