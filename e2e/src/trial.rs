@@ -173,10 +173,13 @@ impl Trial {
                 serde_json::to_string(&status)?
             )
         });
-        settled.await.map_err(|error| {
-            let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
-            error.context(format!("logs:\n{pools}\n{scaler}"))
-        })
+        settled.await.map_err(|error| self.with_logs(error))
+    }
+
+    /// What went wrong, with the ends of both operators' logs.
+    fn with_logs(&self, error: anyhow::Error) -> anyhow::Error {
+        let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
+        error.context(format!("the operators' logs end with\n{pools}\n{scaler}"))
     }
 
     /// Waits until `wanted` pods of the namespace run.
@@ -184,7 +187,8 @@ impl Trial {
     /// # Errors
     /// When they do not, in time.
     pub async fn pods_run(&self, wanted: usize) -> Result<()> {
-        eventually(PATIENCE, &format!("{wanted} pods run"), async || {
+        let what = format!("{wanted} pods run");
+        let running = eventually(PATIENCE, &what, async || {
             let pods = self.api::<Pod>().list(&ListParams::default()).await?.items;
             let running = pods
                 .iter()
@@ -195,8 +199,8 @@ impl Trial {
             } else {
                 bail!("{running} of {} run", pods.len())
             }
-        })
-        .await
+        });
+        running.await.map_err(|error| self.with_logs(error))
     }
 
     /// The audit log.
