@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::sync::OnceCell;
 
@@ -211,6 +213,41 @@ impl OperatorProcess {
             None => Ok(()),
             Some(exit) => bail!("{} ended with {exit}\n{}", self.spec.name, self.log_tail()),
         }
+    }
+
+    /// The sum over all series of a metric with these `labels` (`key="value"`), as its `/metrics` says now.
+    ///
+    /// # Errors
+    /// When its admin server does not listen or does not answer with metrics.
+    pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
+        let text = self.scrape().await?;
+        let series =
+            text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+        let meant = series.filter(|(found, _)| labels.iter().all(|label| found.contains(label)));
+        meant.map(|(_, value)| value.parse::<f64>().with_context(|| format!("{name} is {value}"))).sum()
+    }
+
+    async fn scrape(&self) -> Result<String> {
+        let log = std::fs::read_to_string(&self.spec.log).context("cannot read the operator's log")?;
+        let line =
+            log.lines().rfind(|line| line.contains("admin server listens")).context("no admin server yet")?;
+        let address: String = line
+            .split("127.0.0.1:")
+            .nth(1)
+            .unwrap_or_default()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        let mut stream =
+            TcpStream::connect(format!("127.0.0.1:{address}")).await.context("no admin server")?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer from /metrics")?;
+        if !head.contains(" 200 ") {
+            bail!("/metrics answered {head}");
+        }
+        Ok(body.to_owned())
     }
 
     /// Its log.

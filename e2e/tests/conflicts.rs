@@ -6,13 +6,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::bail;
 use e2e::audit::Event;
 use e2e::chain::Chain;
 use e2e::effects::Effects;
 use e2e::ledger::Ledger;
 use e2e::objects;
 use e2e::rival::Rival;
-use e2e::trial::Trial;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -166,4 +168,40 @@ async fn retried_writes_lose_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn versioned_patches_lose_nothing() {
     hammer("patch").await;
+}
+
+/// A person, `GitOps` or a broken controller writes what no operator reads, again and again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
+    let trial = Trial::begin("storm", &[]).await.unwrap();
+    let mut pool = objects::pool("stormy", 0, 3);
+    pool.spec.replicas = Some(2);
+    trial.create(&pool).await.unwrap();
+    trial.settles("stormy", 2).await.unwrap();
+    let operator = &trial.operators.node_pool;
+    let passes =
+        async || operator.metric("tandem_reconcile_total", &["controller=\"nodepool\""]).await.unwrap();
+    let pools = trial.api::<NodePool>();
+    let patch = async |value: serde_json::Value| {
+        let _ = pools.patch("stormy", &PatchParams::default(), &Patch::Merge(value)).await.unwrap();
+    };
+
+    let before = passes().await;
+    assert!(before >= 2.0, "{before} passes made two nodes");
+    for count in 0..200 {
+        patch(json!({"metadata": {"annotations": {"example.com/storm": count.to_string()}}})).await;
+    }
+    // What follows a change that matters has been seen after everything before it.
+    patch(json!({"spec": {"maxReplicas": 4}})).await;
+    let generation = pools.get("stormy").await.unwrap().metadata.generation;
+    eventually(PATIENCE, "the change of the spec is observed", async || {
+        let observed = pools.get("stormy").await?.status.and_then(|status| status.observed_generation);
+        if observed == generation { Ok(Some(())) } else { bail!("{observed:?}") }
+    })
+    .await
+    .unwrap();
+    let storm = passes().await - before;
+    // One for the spec, one for the echo of the status, and what two young nodes may still report.
+    assert!((1.0..=6.0).contains(&storm), "{storm} passes for 200 foreign writes and one change of the spec");
+    trial.end().await.unwrap();
 }

@@ -16,6 +16,7 @@ use shared_runtime::{
 };
 
 use crate::{
+    drains::Drains,
     metrics::NodePoolMetrics,
     plan::PoolKey,
     provider::{procurement::Procurement, simulated::Simulated},
@@ -41,6 +42,8 @@ pub struct Context {
     pub nodes: Store<Node>,
     /// Makes machines.
     pub procurement: Procurement,
+    /// What was seen on draining nodes lately.
+    pub drains: Drains,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -61,6 +64,7 @@ impl Context {
             pools,
             nodes,
             procurement: Procurement::new(Box::new(Simulated::default())),
+            drains: Drains::new(operator.clock.clone()),
             visited: Mutex::default(),
         })
     }
@@ -82,6 +86,7 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             procurement: Procurement::new(Box::new(Simulated::default())),
+            drains: Drains::new(clock.clone()),
             visited: Mutex::default(),
             client,
             door,

@@ -7,6 +7,7 @@
 
 pub mod apply;
 pub mod context;
+pub mod drains;
 pub mod error;
 pub mod metrics;
 pub mod node_step;

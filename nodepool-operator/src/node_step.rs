@@ -12,6 +12,7 @@ use shared_runtime::{
 
 use crate::{
     context::Context,
+    drains::Answer,
     error::Error,
     plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches},
 };
@@ -33,6 +34,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
         Fate::Close => {
             // The moment of the patch, not of the decision: pods that were made in between did not choose a closed node.
             let now = ctx.clock.now();
+            ctx.drains.closed(&name());
             if patch(ctx, node, patches::close(node, now), &mut applied).await? {
                 applied.closed.push(name());
             }
@@ -126,18 +128,34 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
 }
 
 async fn evict_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
-    let message = match ctx.door.evict(&pods(ctx, pod), pod).await {
+    let answer = match ctx.drains.answer(pod) {
+        Some(answer) => answer,
+        None => ask_to_go(ctx, node, pod, applied).await?,
+    };
+    if let Answer::Refused(blocked) = answer {
+        applied.blocked.push(blocked);
+    }
+    Ok(())
+}
+
+async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
+    let refused =
+        |message| Answer::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message });
+    let answer = match ctx.door.evict(&pods(ctx, pod), pod).await {
         Ok(Evicted::Accepted) => {
             applied.evicted += 1;
-            return Ok(());
+            Answer::Going
         }
-        Ok(Evicted::Gone | Evicted::Replaced) => return Ok(()),
-        Ok(Evicted::Blocked { message, .. }) => message,
-        Err(source) if is_refusal(&source) => chain(&source),
+        Ok(Evicted::Gone | Evicted::Replaced) => Answer::Going,
+        Ok(Evicted::Blocked { message, .. }) => refused(message),
+        Err(source) if is_refusal(&source) => refused(chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
-    applied.blocked.push(Blocked { node: node.to_owned(), pod: PodName::of(pod), message });
-    Ok(())
+    if matches!(answer, Answer::Refused(_)) {
+        applied.refused += 1;
+    }
+    ctx.drains.answered(pod, answer.clone());
+    Ok(answer)
 }
 
 /// Whether the API server said no for good. That is about this one pod, for instance because two disruption budgets

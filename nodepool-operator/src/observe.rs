@@ -19,7 +19,7 @@ use shared_runtime::freshness::Freshness;
 use crate::{
     context::Context,
     error::Error,
-    plan::{self, Observed, PoolKey, slots},
+    plan::{self, Observed, PodsNeeded, PoolKey, slots},
     provider::Refusal,
 };
 
@@ -48,8 +48,23 @@ pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
     let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
     let mut observed = Observed { key: key.clone(), pool, nodes, pods: BTreeMap::new(), supply, now };
-    observed.pods = pods(ctx, plan::pods_needed(&observed)).await?;
+    look_at_pods(ctx, &mut observed).await?;
     Ok(Some(Seen { observed, failures }))
+}
+
+/// Fills in the pods that the plan needs. What was seen a moment ago will do, but not to remove a node.
+async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> Result<(), Error> {
+    let PodsNeeded { draining, undecided } = plan::pods_needed(observed);
+    observed.pods = ctx.drains.seen(&draining);
+    let removed = plan::removed(observed);
+    let unseen = |node: &String| !observed.pods.contains_key(node) || removed.contains(node);
+    let live = pods(ctx, draining.into_iter().filter(unseen).collect()).await?;
+    for (node, pods) in &live {
+        ctx.drains.saw(node, pods);
+    }
+    observed.pods.extend(live);
+    observed.pods.extend(pods(ctx, undecided).await?);
+    Ok(())
 }
 
 async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<Vec<Arc<Node>>, Error> {

@@ -4,24 +4,66 @@ use std::collections::HashMap;
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
-use shared_crds::NodePool;
-use shared_runtime::reflect::Change;
+use shared_crds::{
+    NodePool,
+    ownership::{Owner, conditions},
+    v1alpha1::{AutoscalingStatus, NodePoolStatus},
+};
+use shared_runtime::{changes::material, reflect::Change};
 
 use crate::plan::PoolKey;
 
 /// The pools that changes of pools and nodes concern. With a `namespace`, only pools in it: nodes of others are another
 /// operator's business, although the watch shows them.
+///
+/// Other writers move a pool all the time, and a kubelet its node; a pass for each would be a storm of passes.
 pub fn keys(
     pools: impl Stream<Item = Change<NodePool>> + Send + 'static,
     nodes: impl Stream<Item = Change<Node>> + Send + 'static,
     namespace: String,
 ) -> impl Stream<Item = PoolKey> + Send + 'static {
-    let of_pools = pools.map(|change| vec![PoolKey::of_pool(change.object())]);
+    let of_pools = material(pools, same_pool).map(|change| vec![PoolKey::of_pool(change.object())]);
     let mut owners = Owners::default();
-    let of_nodes = nodes.map(move |change| owners.concerned(&change));
+    let of_nodes = material(nodes, same_node).map(move |change| owners.concerned(&change));
     stream::select(of_pools, of_nodes)
         .flat_map(stream::iter)
         .filter(move |key| std::future::ready(namespace.is_empty() || key.namespace == namespace))
+}
+
+/// Whether nothing changed that a pass reads or that it would put right again: the operator's own part of the status is
+/// among that, so what somebody wrote over is written anew.
+fn same_pool(before: &NodePool, now: &NodePool) -> bool {
+    let meta = |pool: &NodePool| {
+        let meta = &pool.metadata;
+        (meta.generation, meta.deletion_timestamp.clone(), meta.finalizers.clone())
+    };
+    meta(before) == meta(now) && read_part(before) == read_part(now)
+}
+
+/// The status without what others write and a pass does not read.
+fn read_part(pool: &NodePool) -> Option<NodePoolStatus> {
+    let mut status = pool.status.clone()?;
+    status.conditions.retain(|condition| {
+        conditions(Owner::NodepoolOperator).any(|own| own.as_str() == condition.type_.as_str())
+    });
+    let scale_down = status.autoscaling.take().and_then(|autoscaling| autoscaling.scale_down);
+    status.autoscaling =
+        scale_down.map(|plan| AutoscalingStatus { scale_down: Some(plan), ..AutoscalingStatus::default() });
+    Some(status)
+}
+
+/// Whether nothing but the version and the times of heartbeats changed.
+fn same_node(before: &Node, now: &Node) -> bool {
+    let still = |node: &Node| {
+        let mut node = node.clone();
+        node.metadata.resource_version = None;
+        let status = node.status.iter_mut();
+        for condition in status.flat_map(|status| status.conditions.iter_mut().flatten()) {
+            condition.last_heartbeat_time = None;
+        }
+        node
+    };
+    still(before) == still(now)
 }
 
 /// Which pool each node was last seen in: a node whose label is changed concerns the pool it leaves as well.
@@ -47,10 +89,11 @@ mod tests {
     use std::sync::Arc;
 
     use futures::FutureExt as _;
-    use shared_crds::names;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use shared_crds::{names, v1alpha1::ScaleDownPlan};
 
     use super::*;
-    use crate::plan::testing::{key, node};
+    use crate::plan::testing::{at, key, node, pool as plan_pool, set_ready};
 
     fn in_pool(name: &str) -> Arc<Node> {
         let mut node = node(0);
@@ -60,6 +103,65 @@ mod tests {
 
     fn pool(name: &str) -> PoolKey {
         PoolKey { name: name.into(), ..key() }
+    }
+
+    #[test]
+    fn what_others_write_is_no_reason_for_a_pass_but_our_own_part_and_the_plan_of_victims_are() {
+        let mut before = plan_pool(2);
+        before.status = Some(NodePoolStatus::default());
+        let changed = |change: fn(&mut NodePool)| {
+            let mut now = before.clone();
+            now.metadata.resource_version = Some("2".into());
+            change(&mut now);
+            !same_pool(&before, &now)
+        };
+        let condition = |type_: &str| Condition {
+            type_: type_.into(),
+            status: "True".into(),
+            reason: "R".into(),
+            message: String::new(),
+            last_transition_time: Time(at(0)),
+            observed_generation: None,
+        };
+        assert!(!changed(|_| {}));
+        assert!(!changed(|pool| pool.metadata.labels = Some([("team".into(), "a".into())].into())));
+        assert!(!changed(|pool| {
+            let autoscaling = AutoscalingStatus { desired_replicas: Some(7), ..AutoscalingStatus::default() };
+            pool.status.as_mut().unwrap().autoscaling = Some(autoscaling);
+        }));
+        let mut with_condition = before.clone();
+        with_condition.status.as_mut().unwrap().conditions = vec![condition("AbleToScale")];
+        assert!(same_pool(&before, &with_condition), "the Autoscaler's");
+        with_condition.status.as_mut().unwrap().conditions = vec![condition("Ready")];
+        assert!(!same_pool(&before, &with_condition), "ours");
+
+        assert!(changed(|pool| pool.metadata.generation = Some(99)));
+        assert!(changed(|pool| pool.metadata.finalizers = None));
+        assert!(changed(|pool| pool.metadata.deletion_timestamp = Some(Time(at(1)))));
+        assert!(changed(|pool| pool.status.as_mut().unwrap().replicas = Some(1)));
+        assert!(changed(|pool| pool.status = None));
+        assert!(changed(|pool| {
+            let plan = ScaleDownPlan { target_replicas: 1, decision_id: "d".into(), nodes: vec![] };
+            let autoscaling = AutoscalingStatus { scale_down: Some(plan), ..AutoscalingStatus::default() };
+            pool.status.as_mut().unwrap().autoscaling = Some(autoscaling);
+        }));
+    }
+
+    #[test]
+    fn a_heartbeat_is_no_reason_for_a_pass_and_a_condition_is() {
+        let before = node(0);
+        let mut now = before.clone();
+        now.metadata.resource_version = Some("2".into());
+        for condition in now.status.as_mut().unwrap().conditions.as_mut().unwrap() {
+            condition.last_heartbeat_time = Some(Time(at(1000)));
+        }
+        assert_ne!(before, now);
+        assert!(same_node(&before, &now));
+        set_ready(&mut now, "Unknown");
+        assert!(!same_node(&before, &now));
+        let mut cordoned = before.clone();
+        cordoned.spec.get_or_insert_default().unschedulable = Some(true);
+        assert!(!same_node(&before, &cordoned));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod bootstrap;
+pub mod changes;
 pub mod cli;
 pub mod client;
 pub mod clock;

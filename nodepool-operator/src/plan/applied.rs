@@ -73,7 +73,9 @@ pub struct Applied {
     pub evicted: usize,
     /// Number of pods that were deleted when a drain timed out.
     pub deleted_pods: usize,
-    /// Evictions that were refused.
+    /// Number of evictions that were refused.
+    pub refused: usize,
+    /// Pods that were refused, now or lately enough not to be asked for again yet.
     pub blocked: Vec<Blocked>,
     /// A write that the API server will never take. Of several the least, so that a second pass tells the same.
     pub rejected: Option<Rejected>,
@@ -97,6 +99,7 @@ impl Applied {
             retry_at,
             evicted,
             deleted_pods,
+            refused,
             blocked,
             rejected,
             released,
@@ -112,6 +115,7 @@ impl Applied {
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
         self.evicted += evicted;
         self.deleted_pods += deleted_pods;
+        self.refused += refused;
         self.blocked.extend(blocked);
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
         self.released |= released;

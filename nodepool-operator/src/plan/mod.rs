@@ -43,7 +43,7 @@ use shared_crds::{NodePool, names};
 pub use self::{
     applied::{Applied, Blocked, Extent, Rejected, RejectedWrite},
     membership::PoolKey,
-    model::{Fate, NodeStep, Observed, Plan, PodName, PoolStep},
+    model::{Fate, NodeStep, Observed, Plan, PodName, PodsNeeded, PoolStep},
     status::Facts,
     supply::Supply,
 };
@@ -80,16 +80,23 @@ pub fn plan(observed: &Observed) -> Plan {
     }
 }
 
-/// The nodes whose pods the plan needs to know: those that are closed and on their way out, and those among which it
-/// has to choose.
-pub fn pods_needed(observed: &Observed) -> Vec<String> {
+/// The nodes whose pods the plan needs to know.
+pub fn pods_needed(observed: &Observed) -> PodsNeeded {
     let draft = plan(observed);
-    let draining = draft
-        .nodes
-        .iter()
-        .filter(|step| matches!(step.fate, Fate::Drain { .. }))
-        .filter_map(|step| step.node.metadata.name.clone());
-    draining.chain(draft.undecided.iter().cloned()).collect()
+    PodsNeeded {
+        draining: names_of(&draft, |fate| matches!(fate, Fate::Drain { .. })),
+        undecided: draft.undecided,
+    }
+}
+
+/// The nodes that would be removed now.
+pub fn removed(observed: &Observed) -> Vec<String> {
+    names_of(&plan(observed), |fate| matches!(fate, Fate::Remove { .. }))
+}
+
+fn names_of(plan: &Plan, is_meant: impl Fn(&Fate) -> bool) -> Vec<String> {
+    let steps = plan.nodes.iter().filter(|step| is_meant(&step.fate));
+    steps.filter_map(|step| step.node.metadata.name.clone()).collect()
 }
 
 /// The pool is gone. Nodes that somebody deletes are drained and let go; the others are left alone, with their pods.

@@ -138,3 +138,12 @@ pub struct Plan {
     /// When to look again if nothing happens until then.
     pub requeue_at: Option<Timestamp>,
 }
+
+/// The nodes whose pods a plan needs to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodsNeeded {
+    /// Closed and on their way out.
+    pub draining: Vec<String>,
+    /// Those among which it has to choose.
+    pub undecided: Vec<String>,
+}

@@ -182,11 +182,11 @@ fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
     all[3].metadata.creation_timestamp = Some(Time(at(60)));
     let mut observed = observed(pool(2), all);
     assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-001", "n-003", "n-004"]);
-    assert_eq!(pods_needed(&observed).len(), 5);
+    assert_eq!(pods_needed(&observed).undecided.len(), 5);
     observed.pods =
         (0..5).map(|i| (format!("n-{i:03}"), if i == 0 { vec![] } else { vec![pod("p")] })).collect();
     assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001", "n-004"]);
-    assert!(pods_needed(&observed).is_empty());
+    assert_eq!(pods_needed(&observed), PodsNeeded::default());
 }
 
 #[test]
@@ -235,8 +235,10 @@ fn a_deleted_node_is_drained_and_replaced() {
 #[test]
 fn a_node_is_removed_once_its_pods_have_gone() {
     let mut observed = observed(pool(1), [draining(0, 10), node(1)]);
-    assert_eq!(pods_needed(&observed), ["n-000"]);
+    assert_eq!(pods_needed(&observed).draining, ["n-000"]);
+    assert_eq!(removed(&observed), Vec::<String>::new());
     observed.pods.insert("n-000".into(), vec![]);
+    assert_eq!(removed(&observed), ["n-000"]);
     assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove { delete_pods: vec![] })]);
 }
 

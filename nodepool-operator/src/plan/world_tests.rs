@@ -64,8 +64,8 @@ impl World {
             supply: Supply { machines: self.machines.iter().map(machine).collect(), ..Supply::default() },
             now,
         };
-        observed.pods = pods_needed(&observed)
-            .into_iter()
+        let PodsNeeded { draining, undecided } = pods_needed(&observed);
+        observed.pods = (draining.into_iter().chain(undecided))
             .map(|node| (node.clone(), self.pods.get(&node).cloned().unwrap_or_default()))
             .collect();
         observed

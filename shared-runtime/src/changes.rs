@@ -1,0 +1,91 @@
+//! Leaves out changes that concern nobody: what a watch brings is any movement of an object, and most of it is other
+//! people's.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::{Stream, StreamExt as _};
+use kube::{Resource, runtime::reflector::ObjectRef};
+
+use crate::reflect::Change;
+
+/// The changes after which `same` of the object before and the object now does not hold. First sights and deletions always
+/// come through; a repeated list brings nothing that has not changed.
+///
+/// Reading the cache, not the stream, remains right: the cache also holds what was left out here. Only the objects
+/// that the cache holds anyway are kept.
+pub fn material<K>(
+    changes: impl Stream<Item = Change<K>> + Send + 'static,
+    same: impl Fn(&K, &K) -> bool + Send + 'static,
+) -> impl Stream<Item = Change<K>> + Send + 'static
+where
+    K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+{
+    let mut known = HashMap::new();
+    changes.filter(move |change| std::future::ready(learn(&mut known, change, &same)))
+}
+
+fn learn<K: Resource<DynamicType = ()> + Clone>(
+    known: &mut HashMap<ObjectRef<K>, Arc<K>>,
+    change: &Change<K>,
+    same: impl Fn(&K, &K) -> bool,
+) -> bool {
+    let key = ObjectRef::from_obj(&**change.object());
+    match change {
+        Change::Deleted(_) => {
+            known.remove(&key);
+            true
+        }
+        Change::Applied(now) => {
+            let before = known.insert(key, Arc::clone(now));
+            before.is_none_or(|before| before.meta().uid != now.meta().uid || !same(&before, now))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, stream};
+    use k8s_openapi::api::core::v1::{Node, NodeSpec};
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn node(uid: &str, version: &str, unschedulable: bool) -> Arc<Node> {
+        let metadata = ObjectMeta {
+            name: Some("a".into()),
+            uid: Some(uid.into()),
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        };
+        let spec = NodeSpec { unschedulable: Some(unschedulable), ..NodeSpec::default() };
+        Arc::new(Node { metadata, spec: Some(spec), ..Node::default() })
+    }
+
+    /// The versions that come through when only the spec matters.
+    fn through(changes: Vec<Change<Node>>) -> Vec<String> {
+        let material = material(stream::iter(changes), |a, b| a.spec == b.spec);
+        let kept: Vec<_> = material.collect().now_or_never().unwrap();
+        kept.iter().map(|change| change.object().metadata.resource_version.clone().unwrap()).collect()
+    }
+
+    #[test]
+    fn only_what_matters_comes_through_and_is_compared_with_the_last_seen() {
+        let applied = |version: &str, closed| Change::Applied(node("1", version, closed));
+        let changes = [("1", false), ("2", false), ("3", true), ("4", true), ("5", false)];
+        assert_eq!(
+            through(changes.map(|(version, closed)| applied(version, closed)).into()),
+            ["1", "3", "5"]
+        );
+    }
+
+    #[test]
+    fn a_namesake_and_a_deletion_always_come_through() {
+        let changes = vec![
+            Change::Applied(node("1", "1", false)),
+            Change::Applied(node("2", "2", false)),
+            Change::Deleted(node("2", "3", false)),
+            Change::Applied(node("2", "4", false)),
+        ];
+        assert_eq!(through(changes), ["1", "2", "3", "4"]);
+    }
+}
