@@ -1,7 +1,12 @@
-//! The story, and everything that may go wrong in the middle of it: operators killed, leaders frozen, the API server away,
-//! definitions missing.
+//! The story, and everything that may go wrong in the middle of it: operators killed, leaders frozen, nodes that are slow
+//! to start, the API server away, definitions missing.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+mod hold;
+mod killed;
+mod leaders;
+mod startup;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,17 +14,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use e2e::audit::Event;
 use e2e::cluster::{Cluster, Options};
-use e2e::lifeline::{Exit, Signal};
+use e2e::lifeline::Exit;
 use e2e::objects;
 use e2e::operators::{Launch, Operator, OperatorProcess};
 use e2e::trial::{self, PATIENCE, Trial};
 use e2e::wait::eventually;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 /// A lease that is lost and taken within seconds.
@@ -32,8 +36,9 @@ const QUICK_LEASE: [&str; 6] = [
     "autoscalerOperator.leaderElection.retryPeriodSeconds=1",
 ];
 
-async fn scale(trial: &Trial, pool: &str, replicas: i32) {
-    trial.kubectl(&["scale", &format!("npool/{pool}"), &format!("--replicas={replicas}")]).await.unwrap();
+/// `kubectl scale` of `what`, a kind and a name.
+async fn scale(trial: &Trial, what: &str, replicas: i32) {
+    trial.kubectl(&["scale", what, &format!("--replicas={replicas}")]).await.unwrap();
 }
 
 /// A lease that outlives a restart of the API server, which takes some twenty seconds.
@@ -55,6 +60,56 @@ fn asked(events: &[Event], verb: &str, pool: &str) -> BTreeSet<String> {
         Some(in_body.unwrap_or(&object.name).to_owned())
     });
     names.filter(|name| name.starts_with(&prefix)).collect()
+}
+
+/// Whether a replica of an operator sent the request, whichever life of it.
+fn sent_by(event: &Event, operator: Operator, replica: usize) -> bool {
+    event.user_agent.contains(&format!("({}-{replica})", operator.name()))
+}
+
+/// The numbers of nodes that the Autoscaler wrote into `pool`, in order.
+fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
+    let pool = trial.key(pool);
+    let scales = events.iter().filter(|event| {
+        sent_by(event, Operator::Autoscaler, 0)
+            && event.is_write()
+            && event.succeeded()
+            && event.subresource == "scale"
+            && event.object.as_ref() == Some(&pool)
+    });
+    // A Scale leaves out zero.
+    scales.map(|event| event.response.as_ref().unwrap()["spec"]["replicas"].as_i64().unwrap_or(0)).collect()
+}
+
+/// Waits until `wanted` pods of the Deployment called `app` are those that the scheduler finds no node for, and returns
+/// what it says.
+async fn unschedulable(trial: &Trial, app: &str, wanted: usize) -> Vec<String> {
+    let of_app = ListParams::default().labels(&format!("app={app}"));
+    eventually(PATIENCE, &format!("{wanted} pods of {app} wait for a node"), async || {
+        let pods = trial.api::<Pod>().list(&of_app).await?.items;
+        let conditions = pods.iter().filter_map(|pod| pod.status.as_ref()?.conditions.as_ref()).flatten();
+        let waiting: Vec<String> = conditions
+            .filter(|c| c.type_ == "PodScheduled" && c.reason.as_deref() == Some("Unschedulable"))
+            .map(|condition| condition.message.clone().unwrap_or_default())
+            .collect();
+        if waiting.len() == wanted { Ok(Some(waiting)) } else { bail!("{waiting:?} of {} pods", pods.len()) }
+    })
+    .await
+    .unwrap()
+}
+
+/// Changes the spec of `pool` in a way that moves no node, and waits until the `NodePool` operator has looked at the pool
+/// since.
+async fn observed(trial: &Trial, pool: &str, spec: Value) {
+    let pools = trial.api::<NodePool>();
+    let change = Patch::Merge(json!({"spec": spec}));
+    let generation = pools.patch(pool, &PatchParams::default(), &change).await.unwrap().metadata.generation;
+    eventually(PATIENCE, &format!("the NodePool operator looks at {pool}"), async || {
+        let observed = pools.get(pool).await?.status.and_then(|status| status.observed_generation);
+        if observed == generation { Ok(Some(())) } else { bail!("generation {observed:?} of {generation:?}") }
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +135,7 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
         );
     }
 
-    trial.kubectl(&["scale", "deployment/web", "--replicas=0"]).await.unwrap();
+    scale(&trial, "deployment/web", 0).await;
     trial.settles("workers", 0).await.unwrap();
     let events = trial.kubectl(&["get", "events", "--output=name"]).await.unwrap();
     assert!(!events.is_empty());
@@ -117,50 +172,6 @@ async fn a_settled_pool_is_not_written_to() {
     });
     assert_eq!(writes.map(|event| (&event.user, &event.verb, &event.object)).collect::<Vec<_>>(), []);
     assert_eq!(trial.pool("still").await.unwrap().metadata.resource_version, last);
-    trial.end().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
-    let mut trial = Trial::begin("kill", &QUICK_LEASE).await.unwrap();
-    trial.create(&objects::pool("burst", 0, 60)).await.unwrap();
-    trial.settles("burst", 0).await.unwrap();
-    scale(&trial, "burst", 60).await;
-    eventually(PATIENCE, "the burst has begun", async || {
-        let nodes = trial.nodes("burst").await?.len();
-        if nodes >= 3 { Ok(Some(())) } else { bail!("{nodes} nodes") }
-    })
-    .await
-    .unwrap();
-    let exit = trial.operators.node_pool.kill_9().await.unwrap();
-    assert_eq!(exit, Exit::Signal(9));
-    trial.operators.node_pool.start_again().await.unwrap();
-    trial.settles("burst", 60).await.unwrap();
-    // Nothing was deleted, so there were never more nodes at the same time than names were asked for.
-    let events = trial.events().unwrap();
-    assert_eq!(asked(&events, "create", "burst").len(), 60);
-    assert_eq!(asked(&events, "delete", "burst").len(), 0);
-
-    // Down again, with the Autoscaler killed as well: what was decided is in the objects, not in a process.
-    scale(&trial, "burst", 5).await;
-    trial.operators.autoscaler.kill_9().await.unwrap();
-    trial.operators.node_pool.kill_9().await.unwrap();
-    trial.operators.autoscaler.start_again().await.unwrap();
-    trial.operators.node_pool.start_again().await.unwrap();
-    trial.settles("burst", 5).await.unwrap();
-    trial.end().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_autoscaler_killed_in_the_middle_of_a_decision_takes_it_up_again() {
-    let mut trial = Trial::begin("kill-auto", &QUICK_LEASE).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 8, "2")).await.unwrap();
-    trial.operators.autoscaler.kill_9().await.unwrap();
-    trial.operators.autoscaler.start_again().await.unwrap();
-    trial.pods_run(8).await.unwrap();
-    trial.settles("workers", 4).await.unwrap();
     trial.end().await.unwrap();
 }
 
@@ -205,78 +216,12 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
     assert_eq!(trial.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 1);
 
     // A second pod somewhere else satisfies the budget, and the drain goes on.
-    trial.kubectl(&["scale", "deployment/web", "--replicas=2"]).await.unwrap();
+    scale(&trial, "deployment/web", 2).await;
     eventually(PATIENCE, "the node is drained and gone", async || {
         Ok(nodes.get_opt(&name).await?.is_none().then_some(()))
     })
     .await
     .unwrap();
-    trial.end().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_leader_is_replaced_and_does_not_write_when_it_wakes() {
-    let trial = Trial::begin("leader", &QUICK_LEASE).await.unwrap();
-    let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
-    let holder = async || -> anyhow::Result<String> {
-        let lease = leases.get("tandem-nodepool-operator").await?;
-        lease
-            .spec
-            .and_then(|spec| spec.holder_identity)
-            .filter(|id| !id.is_empty())
-            .context("nobody holds the lease")
-    };
-    let first = eventually(PATIENCE, "a leader", async || Ok(Some(holder().await?))).await.unwrap();
-    let second = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap().replica(1);
-    let second = second.start(trial.cluster).await.unwrap();
-
-    trial.operators.node_pool.signal(Signal::Freeze).await.unwrap();
-    let now = eventually(PATIENCE, "another leader", async || {
-        let now = holder().await?;
-        if now == first {
-            bail!("{first} still holds the lease")
-        }
-        Ok(Some(now))
-    })
-    .await
-    .unwrap();
-    assert!(now.contains("-1"), "{now} is not the second replica");
-    // The new leader works: a pool that was made while nobody led gets its nodes.
-    let mut pool = objects::pool("after", 0, 3);
-    pool.spec.replicas = Some(2);
-    trial.create(&pool).await.unwrap();
-    eventually(PATIENCE, "the new leader makes nodes", async || {
-        let nodes = trial.nodes("after").await?.len();
-        if nodes == 2 { Ok(Some(())) } else { bail!("{nodes} nodes") }
-    })
-    .await
-    .unwrap();
-
-    // Something to do for whoever still thinks it leads: its caches will show it this change first.
-    scale(&trial, "after", 3).await;
-    let woken = trial.audit().unwrap().end().unwrap();
-    trial.operators.node_pool.signal(Signal::Continue).await.unwrap();
-    let exit = tokio::time::timeout(PATIENCE, trial.operators.node_pool.wait()).await.unwrap();
-    assert_eq!(
-        exit,
-        Exit::Code(1),
-        "a leader that lost its lease ends\n{}",
-        trial.operators.node_pool.log_tail()
-    );
-    let events = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
-    let agent = format!("({}-0)", Operator::NodePool.name());
-    let by_the_woken: Vec<_> = events
-        .iter()
-        .filter(|event| event.user_agent.contains(&agent) && event.is_write() && event.succeeded())
-        .map(|event| (&event.verb, &event.object, &event.subresource))
-        .collect();
-    assert_eq!(by_the_woken, [], "the woken leader wrote");
-    // The control: before it was frozen, it did, and under this name.
-    let wrote = |event: &&Event| event.user_agent.contains(&agent) && event.is_write() && event.succeeded();
-    assert!(trial.events().unwrap().iter().any(|event| wrote(&event)));
-
-    let mut trial = trial;
-    trial.operators.node_pool = second;
     trial.end().await.unwrap();
 }
 
@@ -291,7 +236,7 @@ async fn operators_outlive_an_api_server_that_goes_away() {
     trial.settles("workers", 1).await.unwrap();
     trial.cluster.restart_api_server().await.unwrap();
     trial.operators.check_alive().unwrap();
-    trial.kubectl(&["scale", "deployment/web", "--replicas=8"]).await.unwrap();
+    scale(&trial, "deployment/web", 8).await;
     trial.pods_run(8).await.unwrap();
     trial.settles("workers", 4).await.unwrap();
     trial.end().await.unwrap();

@@ -1,0 +1,185 @@
+//! A leader that freezes is replaced, and when it wakes, it does not write: either operator.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::audit::{Event, ObjectKey};
+use e2e::lifeline::{Exit, Signal};
+use e2e::objects;
+use e2e::operators::{Operator, OperatorProcess};
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+
+use super::hold::Hold;
+use super::{QUICK_LEASE, asked, scale, sent_by};
+
+/// What there is to do for an operator.
+struct Work {
+    operator: Operator,
+    pool: &'static str,
+    /// How many nodes are wanted, first, when the leader is frozen, and when it wakes.
+    nodes: [i32; 3],
+    /// How many nodes come and go by that.
+    come: usize,
+    go: usize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_leader_of_the_node_pool_operator_is_replaced_and_does_not_write_when_it_wakes() {
+    let operator = Operator::NodePool;
+    // A node is taken first: that is begun in the pass that finds it out, and which has that to report.
+    a_frozen_leader(Work { operator, pool: "by-hand", nodes: [2, 1, 3], come: 4, go: 1 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_leader_of_the_autoscaler_is_replaced_and_does_not_write_when_it_wakes() {
+    let operator = Operator::Autoscaler;
+    a_frozen_leader(Work { operator, pool: "by-pods", nodes: [1, 2, 3], come: 3, go: 0 }).await;
+}
+
+/// Frozen in the middle of a pass, which is where the danger is: on waking the pass goes on, until somebody stops it.
+async fn a_frozen_leader(work: Work) {
+    let Work { operator, pool, nodes: [at_first, then, at_last], come, go } = work;
+    let mut trial = Trial::begin("leader", &QUICK_LEASE).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
+    begin(&trial, &work).await.unwrap();
+    done(&trial, &work, at_first).await;
+    let first = holder(&trial, operator, 0).await;
+    let second = replica.replica(1).start(trial.cluster).await.unwrap();
+    at_rest(&trial, operator, 0).await;
+
+    let mut hold = Hold::begin(&trial, operator, pool).await.unwrap();
+    ask(&trial, &work, then).await;
+    hold.caught().await.unwrap();
+    process(&mut trial, operator).signal(Signal::Freeze).await.unwrap();
+    hold.end().await.unwrap();
+    // The new leader works: it does what the first began, and more.
+    let now = holder(&trial, operator, 1).await;
+    assert_ne!(now, first);
+    done(&trial, &work, then).await;
+
+    // Something to do for whoever still thinks it leads: its caches will show it this change first.
+    ask(&trial, &work, at_last).await;
+    let woken = trial.audit().unwrap().end().unwrap();
+    let first = process(&mut trial, operator);
+    first.signal(Signal::Continue).await.unwrap();
+    let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
+    let log = first.log_tail();
+    assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{log}");
+    done(&trial, &work, at_last).await;
+
+    // It must not even ask, whatever the answer: that a name is taken or a value has changed would hide a write.
+    let since = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
+    assert_eq!(writes(&since, operator, 0), [], "the woken leader wrote\n{log}");
+    // The controls: it wrote when it led, under this name, and the last of its writes was cut off.
+    let events = trial.events().unwrap();
+    let before = writes(&events, operator, 0);
+    let codes: Vec<u16> = before.iter().map(|(.., code)| *code).collect();
+    assert!(codes.contains(&200) && codes.last().is_some_and(|code| *code >= 500), "{before:#?}");
+    assert_ne!(writes(&events, operator, 1), [], "the second leader wrote nothing");
+    assert_eq!((made(&events, pool), asked(&events, "delete", pool).len()), (come, go));
+
+    *process(&mut trial, operator) = second;
+    trial.end().await.unwrap();
+}
+
+/// How many nodes of a pool were made.
+fn made(events: &[Event], pool: &str) -> usize {
+    let made = events.iter().filter(|event| event.verb == "create" && event.succeeded());
+    made.filter(|event| asked(std::slice::from_ref(event), "create", pool).len() == 1).count()
+}
+
+/// What a replica sent to be written, but for the lease, by which it learns that it is another's, and for events, which
+/// change nothing.
+fn writes(
+    events: &[Event],
+    operator: Operator,
+    replica: usize,
+) -> Vec<(&str, Option<&ObjectKey>, &str, u16)> {
+    let sent = events.iter().filter(|event| sent_by(event, operator, replica) && event.is_write());
+    let changes = sent.filter(|event| {
+        let resource = event.object.as_ref().map(|object| object.resource.as_str());
+        !matches!(resource, Some("leases" | "events"))
+    });
+    changes
+        .map(|event| (event.verb.as_str(), event.object.as_ref(), event.subresource.as_str(), event.code))
+        .collect()
+}
+
+/// Waits until a replica has sent nothing for a second: a write that it is about to send when it is frozen would be sent
+/// when it wakes.
+async fn at_rest(trial: &Trial, operator: Operator, replica: usize) {
+    let sent = || anyhow::Ok(writes(&trial.events()?, operator, replica).len());
+    eventually(PATIENCE, &format!("{}-{replica} comes to rest", operator.name()), async || {
+        let before = sent()?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let after = sent()?;
+        if before == after { Ok(Some(())) } else { bail!("{before} writes, {after} a second later") }
+    })
+    .await
+    .unwrap();
+}
+
+fn process(trial: &mut Trial, operator: Operator) -> &mut OperatorProcess {
+    match operator {
+        Operator::NodePool => &mut trial.operators.node_pool,
+        Operator::Autoscaler => &mut trial.operators.autoscaler,
+    }
+}
+
+/// Waits until a replica of the operator holds the lease, and returns who that is.
+async fn holder(trial: &Trial, operator: Operator, replica: usize) -> String {
+    let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
+    let name = operator.name();
+    eventually(PATIENCE, &format!("{name}-{replica} leads"), async || {
+        let lease = leases.get(&format!("tandem-{name}")).await?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")?;
+        ensure!(holder.starts_with(&format!("{name}-{replica}_")), "{holder:?} holds the lease");
+        Ok(Some(holder))
+    })
+    .await
+    .unwrap()
+}
+
+/// Gives the operator work: a pool that should have some nodes, because somebody said so or because of pods.
+async fn begin(trial: &Trial, work: &Work) -> Result<()> {
+    let nodes = work.nodes[0];
+    let mut pool = objects::pool(work.pool, 0, 5);
+    match work.operator {
+        Operator::NodePool => {
+            pool.spec.replicas = Some(nodes);
+            trial.create(&pool).await?;
+        }
+        Operator::Autoscaler => {
+            trial.create(&pool).await?;
+            trial.create(&objects::autoscaler("all", 600)).await?;
+            // One pod fits on a node.
+            trial.create(&objects::deployment("web", work.pool, nodes, "3")).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives it other work of the same kind.
+async fn ask(trial: &Trial, work: &Work, nodes: i32) {
+    match work.operator {
+        Operator::NodePool => scale(trial, &format!("npool/{}", work.pool), nodes).await,
+        Operator::Autoscaler => scale(trial, "deployment/web", nodes).await,
+    }
+}
+
+/// Waits until the operator has done its part.
+async fn done(trial: &Trial, work: &Work, wanted: i32) {
+    eventually(PATIENCE, &format!("{} has {wanted} nodes", work.pool), async || {
+        let nodes = trial.nodes(work.pool).await?.len();
+        let replicas = trial.pool(work.pool).await?.spec.replicas;
+        if replicas == Some(wanted) && i32::try_from(nodes)? == wanted {
+            return Ok(Some(()));
+        }
+        bail!("{nodes} nodes, spec.replicas {replicas:?}")
+    })
+    .await
+    .unwrap();
+}

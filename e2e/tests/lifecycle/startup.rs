@@ -1,0 +1,172 @@
+//! Nodes that are there and not yet open to pods, because something on them still has to start.
+
+use anyhow::{Context as _, bail};
+use e2e::objects;
+use e2e::operators::Operator;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use shared_crds::NodePoolAutoscaler;
+use shared_crds::v1alpha1::{NodeTaint, TaintEffect};
+
+use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by, unschedulable};
+
+/// What an agent takes away once it runs, as those of networks and of storage do.
+const TAINT: &str = "example.com/agent-not-ready";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes_the_taint_away() {
+    let mut trial = Trial::begin("startup", &QUICK_LEASE).await.unwrap();
+    let mut pool = objects::pool("warming", 0, 10);
+    pool.spec.template.spec.startup_taints =
+        vec![NodeTaint { key: TAINT.to_owned(), value: None, effect: TaintEffect::NoSchedule }];
+    trial.create(&pool).await.unwrap();
+    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
+    trial.create(&objects::deployment("web", "warming", 2, "1")).await.unwrap();
+    trial.settles("warming", 1).await.unwrap();
+    let node = only_node(&trial).await;
+    let name = node.metadata.name.clone().unwrap();
+    assert!(is_tainted(&node), "born without the taint: {:?}", node.spec);
+
+    // Two pods wait though the node is Ready, and so does a third that comes while it is: none asks for another node.
+    blocked(&trial, 2).await;
+    planned(&trial, 2).await;
+    scale(&trial, "deployment/web", 3).await;
+    blocked(&trial, 3).await;
+    planned(&trial, 3).await;
+    one_node(&trial, &name).await;
+
+    // An agent tolerates the taint, which is all that keeps the others away, and takes it away.
+    let agent: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "agent", "labels": {"app": "agent"}},
+        "spec": {
+            "nodeSelector": {"pool": "warming"},
+            "tolerations": [{"key": TAINT, "operator": "Exists"}],
+            "containers": [{
+                "name": "agent",
+                "image": "example.invalid/agent",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+            }],
+        },
+    }))
+    .unwrap();
+    trial.create(&agent).await.unwrap();
+    runs_on(&trial, "agent", 1, &name).await;
+    assert_eq!(unschedulable(&trial, "web", 3).await.len(), 3);
+    assert!(is_tainted(&only_node(&trial).await), "the taint went before anybody took it away");
+    let removed = trial.audit().unwrap().end().unwrap();
+    trial.kubectl(&["taint", "node", &name, &format!("{TAINT}:NoSchedule-")]).await.unwrap();
+    runs_on(&trial, "web", 3, &name).await;
+
+    // The template still says so, but nobody gives the node its taint back: not in a pass, nor in a new life.
+    observed(&trial, "warming", json!({"maxReplicas": 11})).await;
+    trial.operators.node_pool.kill_9().await.unwrap();
+    trial.operators.node_pool.start_again().await.unwrap();
+    observed(&trial, "warming", json!({"maxReplicas": 12})).await;
+    let pool = trial.settles("warming", 1).await.unwrap();
+    assert_eq!(pool.spec.template.spec.startup_taints.len(), 1);
+    one_node(&trial, &name).await;
+    let events = trial.audit().unwrap().follow_from(removed).read_new().unwrap();
+    let writes = events.iter().filter(|event| {
+        event.is_write() && event.object.as_ref().is_some_and(|o| o.resource == "nodes" && o.name == name)
+    });
+    let writes: Vec<_> = writes.collect();
+    assert!(!writes.is_empty(), "nobody wrote to the node, not even to take its taint away");
+    let tainted =
+        |body: Option<&serde_json::Value>| body.is_some_and(|body| body.to_string().contains(TAINT));
+    let again: Vec<_> = writes
+        .iter()
+        .filter(|event| {
+            tainted(event.response.as_ref())
+                || sent_by(event, Operator::NodePool, 0) && tainted(event.request.as_ref())
+        })
+        .collect();
+    assert!(again.is_empty(), "the taint was there again: {again:#?}");
+
+    // The control: what does not fit on that node gets another, which is born with the taint, too.
+    scale(&trial, "deployment/web", 5).await;
+    trial.settles("warming", 2).await.unwrap();
+    blocked(&trial, 2).await;
+    planned(&trial, 2).await;
+    let nodes = trial.nodes("warming").await.unwrap();
+    let tainted: Vec<_> =
+        nodes.iter().map(|node| (node.metadata.name.as_ref() == Some(&name), is_tainted(node))).collect();
+    assert!(tainted.contains(&(true, false)) && tainted.contains(&(false, true)), "{nodes:#?}");
+    assert_eq!(raised(&trial), [1, 2]);
+    trial.end().await.unwrap();
+}
+
+fn is_tainted(node: &Node) -> bool {
+    let mut taints = node.spec.iter().filter_map(|spec| spec.taints.as_ref()).flatten();
+    taints.any(|taint| taint.key == TAINT && taint.effect == "NoSchedule")
+}
+
+async fn only_node(trial: &Trial) -> Node {
+    let mut nodes = trial.nodes("warming").await.unwrap();
+    assert_eq!(nodes.len(), 1, "{nodes:#?}");
+    nodes.remove(0)
+}
+
+/// The numbers of nodes that the Autoscaler asked for, but for the zero that it begins with.
+fn raised(trial: &Trial) -> Vec<i64> {
+    let mut written = replicas_written(trial, &trial.events().unwrap(), "warming");
+    written.retain(|replicas| *replicas != 0);
+    written
+}
+
+/// Checks that there is one node and that never more were asked for, by either operator.
+async fn one_node(trial: &Trial, name: &str) {
+    assert_eq!(only_node(trial).await.metadata.name.as_deref(), Some(name));
+    assert_eq!(trial.pool("warming").await.unwrap().spec.replicas, Some(1));
+    let names = asked(&trial.events().unwrap(), "create", "warming");
+    assert_eq!(names.iter().collect::<Vec<_>>(), [name], "other nodes were made");
+    assert_eq!(raised(trial), [1]);
+}
+
+/// Waits until the scheduler has looked at the node for `wanted` pods, and turned it down for its taint.
+async fn blocked(trial: &Trial, wanted: usize) {
+    eventually(PATIENCE, &format!("{wanted} pods wait for the taint to go"), async || {
+        let messages = unschedulable(trial, "web", wanted).await;
+        if messages.iter().all(|message| message.contains("untolerated taint")) {
+            return Ok(Some(()));
+        }
+        bail!("{messages:?}")
+    })
+    .await
+    .unwrap();
+}
+
+/// Has the Autoscaler plan with what there is now, and checks that it sees `waiting` pods.
+async fn planned(trial: &Trial, waiting: i32) {
+    let autoscalers = trial.api::<NodePoolAutoscaler>();
+    // What it shows of a new generation is of a pass that began after this.
+    let change = json!({"spec": {"scaleDown": {"unneededSeconds": 600 + waiting}}});
+    let patched = autoscalers.patch("all", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    eventually(PATIENCE, &format!("the Autoscaler plans for {waiting} pods"), async || {
+        let status = autoscalers.get("all").await?.status.context("no status")?;
+        if status.observed_generation >= patched.metadata.generation && status.pending_pods == Some(waiting) {
+            return Ok(Some(()));
+        }
+        bail!("{status:?}")
+    })
+    .await
+    .unwrap();
+}
+
+/// Waits until all `wanted` pods called `app` run on the node.
+async fn runs_on(trial: &Trial, app: &str, wanted: usize, node: &str) {
+    let of_app = ListParams::default().labels(&format!("app={app}"));
+    eventually(PATIENCE, &format!("{wanted} pods of {app} run on {node}"), async || {
+        let pods = trial.api::<Pod>().list(&of_app).await?.items;
+        let on_node = pods.iter().filter(|pod| {
+            pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
+                && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
+        });
+        let (on_node, all) = (on_node.count(), pods.len());
+        if (on_node, all) == (wanted, wanted) { Ok(Some(())) } else { bail!("{on_node} of {all}") }
+    })
+    .await
+    .unwrap();
+}
