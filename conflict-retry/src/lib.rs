@@ -10,7 +10,7 @@
 //! Say who you are once, then say what you want. The closure may be called several times, each time with a fresh object:
 //!
 //! ```no_run
-//! use conflict_retry::{Decision, Outcome, WriteOptions, update};
+//! use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::{Api, Client};
 //!
@@ -18,7 +18,7 @@
 //! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_default().await?);
 //! let options = WriteOptions::new("colour-controller");
 //!
-//! let outcome = update(&maps, "settings", &options, None, |map| {
+//! let outcome = update(&maps, "settings", &options, Source::Live, |map| {
 //!     map.data.get_or_insert_default().insert("colour".into(), "blue".into());
 //!     Decision::Write
 //! })
@@ -33,7 +33,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Give a cached copy instead of `None` to save the first read; after a conflict the object is read live in any case.
+//! [`Source`] says where the object comes from: `Live` reads it, `Copy` begins with one at hand, `Watched` takes it from a
+//! cache, also after a conflict, and reads live only when the watch is late.
 //!
 //! | you want to | use | conflicts with |
 //! |---|---|---|
@@ -68,6 +69,9 @@
 pub mod backoff;
 pub mod classify;
 mod door;
+pub mod freshness;
+#[cfg(feature = "prometheus")]
+pub mod metrics;
 pub mod observe;
 mod options;
 mod outcome;
@@ -80,7 +84,8 @@ pub use door::{
     Decision, ScaleDecision, ScaleView, Writable, apply, apply_status, create, delete, evict, json_patch,
     merge_patch, put_once, scale, scale_merge, scale_put, scale_put_once, update, update_status,
 };
-pub use observe::{AttemptEvent, Observer, Subresource, Verb};
+pub use freshness::Source;
+pub use observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource, Subresource, Verb};
 pub use options::WriteOptions;
 pub use outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
 pub use policy::RetryPolicy;

@@ -49,11 +49,6 @@ impl Verb {
             Self::Evict => "evict",
         }
     }
-
-    /// Whether an answer that never came may hide a change.
-    pub const fn writes(self) -> bool {
-        !matches!(self, Self::Get)
-    }
 }
 
 impl fmt::Display for Verb {
@@ -88,17 +83,52 @@ impl Subresource {
     }
 }
 
+/// Where an attempt took the object from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReadSource {
+    /// The copy that the caller gave.
+    Copy,
+    /// A cache that a watch feeds.
+    Watch,
+    /// A request to the API server.
+    Live,
+}
+
+impl ReadSource {
+    /// A stable name for labels: lower case.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Watch => "watch",
+            Self::Live => "live",
+        }
+    }
+}
+
+/// Which write is told of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The resource's name as the API server's paths spell it: plural and lower case.
+    pub resource: String,
+    /// The part of the object that is written.
+    pub subresource: Subresource,
+    /// The request that writes.
+    pub verb: Verb,
+}
+
 /// One request and what came of it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AttemptEvent<'a> {
+    /// The write that the request belongs to.
+    pub operation: &'a Operation,
     /// 1 for the first round of an operation, one more after each failure. A read and the write decided from it share
     /// a number.
     pub attempt: u32,
-    /// What was sent.
+    /// What was sent: the operation's verb, or [`Verb::Get`].
     pub verb: Verb,
-    /// To which part of the object.
-    pub subresource: Subresource,
     /// What the request failed of; `None` when it succeeded.
     pub class: Option<&'a Class>,
     /// How long the operation now waits before its next attempt; `None` when there is none.
@@ -107,16 +137,57 @@ pub struct AttemptEvent<'a> {
     pub elapsed: Duration,
 }
 
-/// Hears of every request of the front door. Called on the task that writes: count and return.
+/// A write that came to its end, whatever that is.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FinishedEvent<'a> {
+    /// The write.
+    pub operation: &'a Operation,
+    /// [`Outcome::label`](crate::Outcome::label), or [`WriteError::category`](crate::WriteError::category).
+    pub result: &'static str,
+    /// Whether the policy allowed no further attempt.
+    pub exhausted: bool,
+    /// Rounds that were begun, at least 1 unless nothing was ever sent.
+    pub attempts: u32,
+    /// Requests that were sent, reads included.
+    pub requests: u32,
+    /// Time since the operation began.
+    pub elapsed: Duration,
+    /// Time spent waiting between attempts.
+    pub waited: Duration,
+}
+
+/// Hears of every request and every end. Called on the task that writes: count and return. Each method does nothing unless
+/// it is implemented.
 pub trait Observer: Send + Sync {
     /// A request ended.
-    fn attempt(&self, event: &AttemptEvent<'_>);
+    fn attempt(&self, event: &AttemptEvent<'_>) {
+        let _ = event;
+    }
+
+    /// An attempt decides from an object that it has from `source`.
+    fn read(&self, operation: &Operation, source: ReadSource) {
+        let _ = (operation, source);
+    }
+
+    /// A write ended. A future that is dropped half-way ends without this.
+    fn finished(&self, event: &FinishedEvent<'_>) {
+        let _ = event;
+    }
+
+    /// A cached copy of this resource was older than our own write of it.
+    fn stale_read(&self, resource: &str) {
+        let _ = resource;
+    }
+
+    /// The watch of this resource did not bring our own write within five minutes, so it is forgotten.
+    fn floor_expired(&self, resource: &str) {
+        let _ = resource;
+    }
 }
 
 /// The observer that does nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
-impl Observer for Silent {
-    fn attempt(&self, _event: &AttemptEvent<'_>) {}
-}
+impl Observer for Silent {}

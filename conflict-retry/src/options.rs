@@ -8,12 +8,16 @@ use kube::api::{PatchParams, PostParams};
 use tokio_util::sync::CancellationToken;
 
 use crate::observe::{Observer, Silent};
+use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
 
 /// How long one request may take. Our own bound: half the default policy's deadline, so that a lost answer leaves time to
 /// look up what became of it, and well below the 34 s after which the API server itself ends a mutating request. kube's
 /// client has no bound on responses.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest name of a field manager that the API server takes (`FieldManagerMaxLength` in apimachinery).
+const MANAGER_LENGTH: usize = 128;
 
 /// Who writes, how long to try, who listens. Cheap to clone; keep one per controller.
 #[derive(Clone)]
@@ -27,7 +31,7 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// Writes as `field_manager` (at most 128 characters, printable: `metadata.managedFields` names it), with the default
-    /// policy and 5 s per request.
+    /// policy and 5 s per request. Another name is refused when it is used, before anything is sent.
     pub fn new(field_manager: impl Into<String>) -> Self {
         Self {
             field_manager: field_manager.into(),
@@ -72,6 +76,21 @@ impl WriteOptions {
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
+    }
+
+    /// Refuses options that no request can be made with.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let manager = &self.field_manager;
+        if manager.is_empty()
+            || manager.chars().count() > MANAGER_LENGTH
+            || manager.chars().any(char::is_control)
+        {
+            return Err(Refusal::FieldManager(manager.clone()));
+        }
+        if self.attempt_timeout.is_zero() {
+            return Err(Refusal::AttemptTimeout);
+        }
+        Ok(())
     }
 
     /// The name that `metadata.managedFields` shows.

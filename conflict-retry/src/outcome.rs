@@ -81,6 +81,18 @@ pub enum DeleteOutcome<K> {
     Conflict(Box<Status>),
 }
 
+impl<K> DeleteOutcome<K> {
+    /// A stable name for labels: lower case, with underscores.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Terminating(_) => "terminating",
+            Self::Gone => "gone",
+            Self::Conflict(_) => "conflict",
+        }
+    }
+}
+
 /// How an eviction ended.
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a blocked eviction is an outcome, not an error"]
@@ -98,6 +110,18 @@ pub enum EvictOutcome {
     Gone,
     /// The pod is another of the same name. It was not evicted.
     Conflict(Box<Status>),
+}
+
+impl EvictOutcome {
+    /// A stable name for labels: lower case, with underscores.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Evicted => "evicted",
+            Self::Blocked { .. } => "blocked",
+            Self::Gone => "gone",
+            Self::Conflict(_) => "conflict",
+        }
+    }
 }
 
 /// Why a single request failed.
@@ -205,6 +229,15 @@ pub enum Refusal {
         /// Where it was to be written.
         subresource: Subresource,
     },
+    /// The name of the object is empty.
+    #[error("the name of the object is empty; name the object to be written")]
+    NoName,
+    /// The API server takes no field manager of this name.
+    #[error("`{0}` is no name of a field manager; give 1 to 128 printable characters")]
+    FieldManager(String),
+    /// No request can be answered in no time.
+    #[error("the time for one request is zero; give some")]
+    AttemptTimeout,
     /// There is no resource version to guard the write with.
     #[error(
         "the object has no metadata.resourceVersion to guard the write; pass one read from the API server"

@@ -78,7 +78,8 @@ impl Context {
 
         let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
         let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
-        let door = Door::new(client.clone(), owner, strategy, &clock, metrics.clone()).unwrap();
+        let door =
+            Door::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap();
         Self {
             floors: door.floors().clone(),
             recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", metrics.clone()).0,

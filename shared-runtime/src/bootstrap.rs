@@ -3,7 +3,7 @@
 //!
 //! What the work is comes from the operator as one async function.
 
-use std::{future::Future, process::ExitCode, time::Duration};
+use std::{future::Future, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::Stream;
 use kube::{
@@ -213,9 +213,8 @@ where
     } else {
         Fence::unguarded(clock.clone())
     };
-    let floors = Floors::new(clock.clone(), metrics.clone());
-    let door = Door::new(client.clone(), spec.owner, args.write_strategy, &clock, metrics.clone())?
-        .with_floors(floors.clone())
+    let observer = Arc::new(metrics.writes(args.write_strategy.as_str())?);
+    let door = Door::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
         .with_fence(fence.clone());
     let (recorder, publisher) = Recorder::new(client.clone(), spec.name, &host, metrics.clone());
     let release = CancellationToken::new();
@@ -238,8 +237,8 @@ where
     let work = CancellationToken::new();
     let operator = Operator {
         client,
+        floors: door.floors().clone(),
         door,
-        floors,
         metrics,
         recorder,
         readiness,

@@ -23,7 +23,7 @@ pub struct CommonArgs {
     /// How status and replicas are written where others write beside
     ///
     /// All four end in the same object; they differ in what a race costs. Watch the difference in
-    /// tandem_write_conflicts_total and tandem_write_requests_total:
+    /// conflict_retry_conflicts_total and conflict_retry_requests_total:
     ///
     ///   --write-strategy lazy      see conflicts fail whole reconciles
     ///   --write-strategy retry     see client-go's RetryOnConflict absorb them

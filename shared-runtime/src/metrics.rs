@@ -1,9 +1,10 @@
-//! Every metric of the runtime, in one registry, under the prefix `tandem_`.
+//! Every metric of the runtime, in one registry, under the prefix `tandem_`; what is counted of each write is
+//! `conflict-retry`'s, under its own prefix.
 //!
 //! Labels carry kinds, verbs, categories and outcomes, never the name of an object: a cluster has as many of those as it
 //! likes. What an operator counts beyond this it registers with [`Metrics::register`].
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -20,8 +21,6 @@ pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// Seconds a reconcile or a request takes: from one that finds nothing to do to one that runs into its timeouts.
 const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Attempts of one write; the default policy allows 64.
-const ATTEMPTS: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0];
 
 /// The registry and the runtime's own metrics. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,13 +35,6 @@ struct Inner {
     reconcile_errors: IntCounterVec,
     queue_depth: IntGaugeVec,
     in_backoff: IntGaugeVec,
-    writes: IntCounterVec,
-    write_requests: IntCounterVec,
-    write_attempts: HistogramVec,
-    write_conflicts: IntCounterVec,
-    retry_exhausted: IntCounterVec,
-    stale_reads: IntCounterVec,
-    floors_expired: IntCounterVec,
     watch_errors: IntCounterVec,
     leader: IntGauge,
     crd_missing: IntGaugeVec,
@@ -78,62 +70,60 @@ impl ReconcileResult {
     }
 }
 
-/// Which write a number is about.
-#[derive(Clone, Debug)]
-pub(crate) struct WriteLabels {
-    /// Plural and lower case, as the API server names the resource.
-    pub(crate) resource: Cow<'static, str>,
-    pub(crate) subresource: &'static str,
-    pub(crate) strategy: &'static str,
-}
-
 impl Metrics {
     /// The metrics of the operator `controller`.
     pub fn new(controller: &'static str, version: &str) -> Result<Self, MetricsError> {
         let r = Make(Registry::new());
         let build = r.gauges("build_info", "1, labelled with what runs", &["name", "version"])?;
         build.with_label_values(&[controller, version]).set(1);
-        let per_write = &["controller", "resource", "subresource", "strategy"];
         let inner = Inner {
             controller,
-            reconciles: r.counters("reconcile_total", "Reconciles, by how they ended", &["controller", "result"])?,
-            reconcile_seconds: r.histograms("reconcile_duration_seconds", "Time a reconcile took", &["controller"], SECONDS)?,
-            reconcile_errors: r.counters("reconcile_errors_total", "Failed reconciles, by what failed", &["controller", "category"])?,
+            reconciles: r.counters(
+                "reconcile_total",
+                "Reconciles, by how they ended",
+                &["controller", "result"],
+            )?,
+            reconcile_seconds: r.histograms(
+                "reconcile_duration_seconds",
+                "Time a reconcile took",
+                &["controller"],
+                SECONDS,
+            )?,
+            reconcile_errors: r.counters(
+                "reconcile_errors_total",
+                "Failed reconciles, by what failed",
+                &["controller", "category"],
+            )?,
             queue_depth: r.gauges("queue_depth", "Keys that wait for a reconcile", &["controller"])?,
-            in_backoff: r.gauges("objects_in_backoff", "Keys that wait because they failed", &["controller"])?,
-            writes: r.counters(
-                "write_total",
-                "Writes asked of the write door, by what came of them",
-                &["controller", "resource", "subresource", "strategy", "result"],
+            in_backoff: r.gauges(
+                "objects_in_backoff",
+                "Keys that wait because they failed",
+                &["controller"],
             )?,
-            write_requests: r.counters(
-                "write_requests_total",
-                "Requests the write door sent, reads before a retry included; outcome is ok or what the request failed of",
-                &["controller", "resource", "subresource", "strategy", "verb", "outcome"],
+            watch_errors: r.counters(
+                "watch_errors_total",
+                "Failed lists and watches",
+                &["controller", "resource", "category"],
             )?,
-            write_attempts: r.histograms("write_attempts", "Attempts one write took", per_write, ATTEMPTS)?,
-            write_conflicts: r.counters(
-                "write_conflicts_total",
-                "Requests that lost a race, by what guarded them",
-                &["controller", "resource", "subresource", "strategy", "cause"],
-            )?,
-            retry_exhausted: r.counters("retry_exhausted_total", "Writes that used up their retries", per_write)?,
-            stale_reads: r.counters("stale_reads_total", "Reads of a cache that was behind own writes", &["controller", "resource"])?,
-            floors_expired: r.counters(
-                "write_floors_expired_total",
-                "Own writes that the watch did not bring within five minutes",
-                &["controller", "resource"],
-            )?,
-            watch_errors: r.counters("watch_errors_total", "Failed lists and watches", &["controller", "resource", "category"])?,
             leader: r.gauge("leader", "1 while this replica leads")?,
-            crd_missing: r.gauges("crd_missing", "1 while the custom resource definition is missing", &["crd"])?,
+            crd_missing: r.gauges(
+                "crd_missing",
+                "1 while the custom resource definition is missing",
+                &["crd"],
+            )?,
             api_requests: r.counters(
                 "api_requests_total",
                 "Requests to the API server; code is the HTTP status, or error when none came",
                 &["verb", "code"],
             )?,
-            api_seconds: r.histograms("api_request_duration_seconds", "Time until the API server answered, watches apart", &["verb"], SECONDS)?,
-            events_dropped: r.counter("events_dropped_total", "Kubernetes events that could not be published")?,
+            api_seconds: r.histograms(
+                "api_request_duration_seconds",
+                "Time until the API server answered, watches apart",
+                &["verb"],
+                SECONDS,
+            )?,
+            events_dropped: r
+                .counter("events_dropped_total", "Kubernetes events that could not be published")?,
             registry: r.0,
         };
         Ok(Self(Arc::new(inner)))
@@ -165,59 +155,10 @@ impl Metrics {
         self.0.in_backoff.with_label_values(&[controller]).set(gauge(in_backoff));
     }
 
-    pub(crate) fn write(&self, labels: &WriteLabels, result: &'static str) {
-        let WriteLabels { resource, subresource, strategy } = labels;
-        self.0
-            .writes
-            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy, result])
-            .inc();
-    }
-
-    pub(crate) fn write_request(&self, labels: &WriteLabels, verb: &str, outcome: &str) {
-        let WriteLabels { resource, subresource, strategy } = labels;
-        self.0
-            .write_requests
-            .with_label_values(&[
-                self.0.controller,
-                resource.as_ref(),
-                *subresource,
-                *strategy,
-                verb,
-                outcome,
-            ])
-            .inc();
-    }
-
-    pub(crate) fn write_attempts(&self, labels: &WriteLabels, attempts: u32) {
-        let WriteLabels { resource, subresource, strategy } = labels;
-        self.0
-            .write_attempts
-            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy])
-            .observe(f64::from(attempts));
-    }
-
-    pub(crate) fn write_conflict(&self, labels: &WriteLabels, cause: &str) {
-        let WriteLabels { resource, subresource, strategy } = labels;
-        self.0
-            .write_conflicts
-            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy, cause])
-            .inc();
-    }
-
-    pub(crate) fn retry_exhausted(&self, labels: &WriteLabels) {
-        let WriteLabels { resource, subresource, strategy } = labels;
-        self.0
-            .retry_exhausted
-            .with_label_values(&[self.0.controller, resource.as_ref(), *subresource, *strategy])
-            .inc();
-    }
-
-    pub(crate) fn stale_read(&self, resource: &str) {
-        self.0.stale_reads.with_label_values(&[self.0.controller, resource]).inc();
-    }
-
-    pub(crate) fn floor_expired(&self, resource: &str) {
-        self.0.floors_expired.with_label_values(&[self.0.controller, resource]).inc();
+    /// What `conflict-retry` counts of every write, told apart by `strategy`. Once per registry.
+    pub(crate) fn writes(&self, strategy: &str) -> Result<conflict_retry::metrics::Metrics, MetricsError> {
+        let constant = [("strategy".to_owned(), strategy.to_owned())].into();
+        Ok(conflict_retry::metrics::Metrics::register(&self.0.registry, constant)?)
     }
 
     pub(crate) fn watch_error(&self, resource: &str, category: &str) {
@@ -297,17 +238,12 @@ mod tests {
     fn what_is_counted_is_rendered_with_the_prefix() {
         let metrics = Metrics::new("nodepool-operator", "1.2.3").unwrap();
         metrics.reconciled("nodepool", ReconcileResult::Conflict, Duration::from_millis(3));
-        metrics.write(
-            &WriteLabels { resource: "nodepools".into(), subresource: "status", strategy: "guarded" },
-            "changed",
-        );
         let text = String::from_utf8(metrics.render().unwrap()).unwrap();
         assert!(
             text.contains(r#"tandem_reconcile_total{controller="nodepool",result="conflict"} 1"#),
             "{text}"
         );
         assert!(text.contains(r#"tandem_build_info{name="nodepool-operator",version="1.2.3"} 1"#), "{text}");
-        assert!(text.contains(r#"strategy="guarded""#), "{text}");
     }
 
     #[test]

@@ -8,8 +8,11 @@ use crate::clock::Clock;
 fn mirror() -> (Store<Node>, Mirror<Node, impl FnMut(&mut Node)>, Watching) {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let metrics = Metrics::new("test", "0").unwrap();
-    let watching =
-        Watching { floors: Floors::new(clock, metrics.clone()), metrics, readiness: Readiness::default() };
+    let watching = Watching {
+        floors: Floors::new(clock, Arc::new(conflict_retry::observe::Silent)),
+        metrics,
+        readiness: Readiness::default(),
+    };
     let (store, mirror) = Mirror::new(&watching, |node: &mut Node| node.spec = None);
     (store, mirror, watching)
 }

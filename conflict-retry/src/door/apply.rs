@@ -1,14 +1,12 @@
 //! Server-side apply: the fields one owns, without reading first. The server merges, so that writers of different fields
 //! never conflict.
 
-use std::marker::PhantomData;
-
 use kube::Api;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cycle::{self, Exchange, Move};
-use super::{Writable, wire};
+use super::target::Target;
+use super::{Writable, cycle, wire};
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
@@ -54,54 +52,6 @@ async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
     if body.pointer("/metadata/managedFields").is_some() {
         return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out").into());
     }
-    cycle::run(&mut Apply { api, name, subresource, options, body, kind: PhantomData }, options, Some(()))
-        .await
-}
-
-struct Apply<'a, K> {
-    api: &'a Api<K>,
-    name: &'a str,
-    subresource: Subresource,
-    options: &'a WriteOptions,
-    body: Value,
-    kind: PhantomData<fn() -> K>,
-}
-
-impl<K: Writable> Exchange for Apply<'_, K> {
-    type Seen = ();
-    type Body = ();
-    type Written = K;
-
-    fn verb(&self) -> Verb {
-        Verb::Apply
-    }
-
-    fn subresource(&self) -> Subresource {
-        self.subresource
-    }
-
-    /// An apply states its goal whole, so that it may be repeated as it is.
-    fn reads(&self) -> bool {
-        false
-    }
-
-    async fn read(&mut self) -> Result<(), kube::Error> {
-        Ok(())
-    }
-
-    fn uid((): &()) -> Option<&str> {
-        None
-    }
-
-    fn version((): &()) -> Option<&str> {
-        None
-    }
-
-    fn decide(&mut self, (): ()) -> Result<Move<(), K>, WriteError> {
-        Ok(Move::Send(()))
-    }
-
-    fn send(&mut self, (): &()) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::apply(self.api, self.name, self.subresource, self.options, &self.body)
-    }
+    let send = || wire::apply(api, name, subresource, options, &body);
+    cycle::repeat(Target::new(api, name), options, Verb::Apply, subresource, send).await
 }

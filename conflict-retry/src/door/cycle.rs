@@ -2,18 +2,22 @@
 //!
 //! A retry never repeats an old decision. What is read, decided and sent is an [`Exchange`]'s business.
 
+use std::time::Duration;
+
 use tracing::instrument;
 
+use super::target::Target;
 use super::track::{Failed, Track};
 use crate::classify::Class;
-use crate::observe::{Subresource, Verb};
+use crate::freshness::Source;
+use crate::observe::{ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, Outcome, WriteError};
 
 /// What one operation reads, decides and sends.
 pub(super) trait Exchange {
     /// What a decision is made from.
-    type Seen;
+    type Seen: Clone;
     /// What is sent.
     type Body;
     /// What the server answers.
@@ -23,17 +27,14 @@ pub(super) trait Exchange {
     fn verb(&self) -> Verb;
     /// Where it goes.
     fn subresource(&self) -> Subresource;
-    /// Whether a retry starts with a live read. Without one, a conflict ends the operation: the same body would only
-    /// meet it again.
-    fn reads(&self) -> bool {
-        true
-    }
     /// Reads live: never from a cache of the API server, let alone from one of ours.
     fn read(&mut self) -> impl Future<Output = Result<Self::Seen, kube::Error>> + Send;
     /// The identity of what was seen, if known.
     fn uid(seen: &Self::Seen) -> Option<&str>;
     /// The version of what was seen, if known.
     fn version(seen: &Self::Seen) -> Option<&str>;
+    /// What was written, as what a later decision may be made from.
+    fn as_seen(written: &Self::Written) -> Option<&Self::Seen>;
     /// What to do about it.
     fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, WriteError>;
     /// Writes.
@@ -50,23 +51,49 @@ pub(super) enum Move<B, W> {
     Abort,
 }
 
-/// Runs `exchange` to an outcome, beginning with `base` instead of a live read when there is one.
-#[instrument(level = "debug", skip_all, fields(verb = %exchange.verb(), subresource = exchange.subresource().label()))]
+/// How long to wait for the watch to bring what the winner of a conflict wrote before it is read live. Our own bound:
+/// a watch on a local network is behind by a few milliseconds, on a busy one by tens; a live read costs one request.
+const WATCH_BOUND: Duration = Duration::from_millis(200);
+
+/// Runs `exchange` on the object called `name` to an outcome, beginning with what `source` has.
+#[instrument(level = "debug", skip_all, fields(name = target.name, verb = %exchange.verb(), subresource = exchange.subresource().label()))]
 pub(super) async fn run<X: Exchange>(
     exchange: &mut X,
+    target: Target<'_>,
     options: &WriteOptions,
-    base: Option<X::Seen>,
+    source: Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
-    let mut track = Track::begin(options, exchange.subresource())?;
+    let mut track = Track::begin(options, target.operation(exchange.subresource(), exchange.verb()));
+    let mut result = rounds(exchange, target, &mut track, &source).await;
+    if let (Source::Watched(cache), Ok(Outcome::Written(written))) = (&source, &mut result)
+        && let Some(written) = X::as_seen(written)
+    {
+        cache.wrote(written);
+    }
+    track.end(result, Outcome::label)
+}
+
+async fn rounds<X: Exchange>(
+    exchange: &mut X,
+    target: Target<'_>,
+    track: &mut Track<'_>,
+    source: &Source<'_, X::Seen>,
+) -> Result<Outcome<X::Written>, WriteError> {
+    track.ready()?;
+    target.check()?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
-    let mut next = base;
+    let mut next = match source {
+        Source::Live => None,
+        Source::Copy(copy) => Some((copy.clone(), ReadSource::Copy)),
+        Source::Watched(cache) => cache.latest().map(|seen| (seen, ReadSource::Watch)),
+    };
     loop {
-        let seen = match next.take() {
-            Some(seen) => seen,
-            None if exchange.reads() => match track.call(Verb::Get, exchange.read()).await? {
-                Ok(seen) => seen,
-                Err(failed) => match settle(&track, failed, true) {
+        let (seen, from) = match next.take() {
+            Some(known) => known,
+            None => match track.call(Verb::Get, exchange.read()).await? {
+                Ok(seen) => (seen, ReadSource::Live),
+                Err(failed) => match settle(track, failed, true) {
                     Ok(outcome) => return Ok(outcome),
                     Err(failed) => {
                         track.pause(failed).await?;
@@ -74,13 +101,8 @@ pub(super) async fn run<X: Exchange>(
                     }
                 },
             },
-            None => exchange.read().await.map_err(|error| WriteError::Rejected {
-                verb: Verb::Get,
-                subresource: exchange.subresource(),
-                class: Class::of(Verb::Get, &error),
-                source: Box::new(Failure::Api(error)),
-            })?,
         };
+        track.read(from);
         if let Some(found) = X::uid(&seen)
             && uid.get_or_insert_with(|| found.to_owned()) != found
         {
@@ -103,27 +125,70 @@ pub(super) async fn run<X: Exchange>(
             if version.is_some() && version == refused_version {
                 return Err(track.reject(failed));
             }
-            refused_version = version;
+            refused_version.clone_from(&version);
         }
-        match settle(&track, failed, exchange.reads()) {
+        let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
+        match settle(track, failed, true) {
             Ok(outcome) => return Ok(outcome),
             Err(failed) => track.pause(failed).await?,
+        }
+        // An answer that was lost is looked up live; so is everything that the watch cannot tell.
+        if let (Source::Watched(cache), Some(version), true, false) =
+            (source, version, lost_a_race, track.maybe_written())
+        {
+            let newer = tokio::time::timeout(WATCH_BOUND, cache.newer(version));
+            next = track.wait(newer).await?.ok().flatten().map(|seen| (seen, ReadSource::Watch));
         }
     }
 }
 
+/// Sends one request that needs no reading, again after a fault but never after a conflict: the same body would only meet
+/// it again.
+pub(super) async fn repeat<T, F: Future<Output = Result<T, kube::Error>>>(
+    target: Target<'_>,
+    options: &WriteOptions,
+    verb: Verb,
+    subresource: Subresource,
+    mut send: impl FnMut() -> F,
+) -> Result<Outcome<T>, WriteError> {
+    let mut track = Track::begin(options, target.operation(subresource, verb));
+    let result = async {
+        track.ready()?;
+        target.check()?;
+        loop {
+            let failed = match track.call(verb, send()).await? {
+                Ok(object) => return Ok(Outcome::Written(object)),
+                Err(failed) => failed,
+            };
+            match settle(&track, failed, false) {
+                Ok(outcome) => return Ok(outcome),
+                Err(failed) => track.pause(failed).await?,
+            }
+        }
+    }
+    .await;
+    track.end(result, Outcome::label)
+}
+
 /// Makes a single attempt: a conflict is handed back.
 pub(super) async fn once<T>(
+    target: Target<'_>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<Outcome<T>, WriteError> {
-    let mut track = Track::begin(options, subresource)?;
-    match track.call(verb, request).await? {
-        Ok(object) => Ok(Outcome::Written(object)),
-        Err(failed) => settle(&track, failed, false).map_err(|failed| track.reject(failed)),
+    let mut track = Track::begin(options, target.operation(subresource, verb));
+    let result = async {
+        track.ready()?;
+        target.check()?;
+        match track.call(verb, request).await? {
+            Ok(object) => Ok(Outcome::Written(object)),
+            Err(failed) => settle(&track, failed, false).map_err(|failed| track.reject(failed)),
+        }
     }
+    .await;
+    track.end(result, Outcome::label)
 }
 
 /// Turns failures that are outcomes into outcomes; a conflict is one only when it is not going to be retried.

@@ -4,7 +4,9 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use super::cycle::{self, Exchange, Move};
+use super::target::Target;
 use super::{Writable, guard, wire};
+use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
@@ -14,14 +16,14 @@ use crate::outcome::{Outcome, Refusal, WriteError};
 /// `decide` returns the fields to change, or `None` when there is nothing to do. The resource version of the object it
 /// looked at is added to the patch, so that any change in between is a conflict; the patch must not name identity fields
 /// itself. A patch that would change nothing is not sent. `subresource` is [`Subresource::Main`] or
-/// [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. As to `base` and to what `decide` must not do, see
+/// [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. As to `source` and to what `decide` must not do, see
 /// [`crate::update`].
 pub async fn merge_patch<K, F>(
     api: &Api<K>,
     name: &str,
     subresource: Subresource,
     options: &WriteOptions,
-    base: Option<K>,
+    source: Source<'_, K>,
     decide: F,
 ) -> Result<Outcome<K>, WriteError>
 where
@@ -33,10 +35,11 @@ where
             Refusal::Body("is for the object itself or its status; use the functions for the scale").into()
         );
     }
-    if let Some(base) = &base {
+    if let Source::Copy(base) = &source {
         guard::named(base, name)?;
     }
-    cycle::run(&mut Merge { api, name, subresource, options, decide }, options, base).await
+    let target = Target::new(api, name);
+    cycle::run(&mut Merge { api, name, subresource, options, decide }, target, options, source).await
 }
 
 struct Merge<'a, K, F> {
@@ -74,6 +77,10 @@ where
 
     fn version(seen: &K) -> Option<&str> {
         seen.meta().resource_version.as_deref()
+    }
+
+    fn as_seen(written: &K) -> Option<&K> {
+        Some(written)
     }
 
     fn decide(&mut self, seen: K) -> Result<Move<Value, K>, WriteError> {

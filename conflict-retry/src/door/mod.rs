@@ -9,6 +9,7 @@ mod guard;
 mod merge;
 mod plain;
 mod scale;
+mod target;
 mod track;
 mod update;
 mod view;

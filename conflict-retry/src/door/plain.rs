@@ -11,6 +11,7 @@ use kube::api::DeleteParams;
 use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
+use super::target::Target;
 use super::track::{Failed, Track};
 use super::{Writable, cycle, wire};
 use crate::classify::Class;
@@ -27,8 +28,15 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Creates `object` and returns it as stored. An existing namesake is an error that
 /// [`WriteError::is_already_exists`] recognises; it may be one's own, when an earlier answer was lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
-    let mut track = Track::begin(options, Subresource::Main)?;
-    track.call(Verb::Create, wire::create(api, options, object)).await?.map_err(|failed| track.reject(failed))
+    let target = Target::new(api, "");
+    let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Create));
+    let result = async {
+        track.ready()?;
+        let answer = track.call(Verb::Create, wire::create(api, options, object)).await?;
+        answer.map_err(|failed| track.reject(failed))
+    }
+    .await;
+    track.end(result, |_| "created")
 }
 
 /// Deletes an object. Give `params` the UID that was seen as a precondition, so that a namesake is spared.
@@ -38,18 +46,25 @@ pub async fn delete<K: Writable>(
     options: &WriteOptions,
     params: &DeleteParams,
 ) -> Result<DeleteOutcome<K>, WriteError> {
-    let mut track = Track::begin(options, Subresource::Main)?;
-    let failed = match track.call(Verb::Delete, wire::delete(api, name, params)).await? {
-        Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
-            return Ok(DeleteOutcome::Terminating(Box::new(object)));
-        }
-        Ok(_) => return Ok(DeleteOutcome::Deleted),
-        Err(failed) => failed,
-    };
-    match precondition(&track, failed)? {
-        Unmet::Gone => Ok(DeleteOutcome::Gone),
-        Unmet::Conflict(status) => Ok(DeleteOutcome::Conflict(status)),
+    let target = Target::new(api, name);
+    let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Delete));
+    let result = async {
+        track.ready()?;
+        target.check()?;
+        let failed = match track.call(Verb::Delete, wire::delete(api, name, params)).await? {
+            Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
+                return Ok(DeleteOutcome::Terminating(Box::new(object)));
+            }
+            Ok(_) => return Ok(DeleteOutcome::Deleted),
+            Err(failed) => failed,
+        };
+        Ok(match precondition(&track, failed)? {
+            Unmet::Gone => DeleteOutcome::Gone,
+            Unmet::Conflict(status) => DeleteOutcome::Conflict(status),
+        })
     }
+    .await;
+    track.end(result, DeleteOutcome::label)
 }
 
 /// Sends a JSON Patch of one's own once. Guard it with `test` operations: when one fails it is [`Outcome::Conflict`], and
@@ -65,7 +80,7 @@ pub async fn json_patch<K: Writable>(
         return Err(Refusal::Body("of a JSON Patch is not an array; give a list of operations").into());
     }
     let request = wire::json_patch(api, name, subresource, options, operations);
-    cycle::once(options, Verb::JsonPatch, subresource, request).await
+    cycle::once(Target::new(api, name), options, Verb::JsonPatch, subresource, request).await
 }
 
 /// Evicts a pod through the Eviction API, which honours disruption budgets. Give `delete_options` the UID that was seen
@@ -85,21 +100,28 @@ pub async fn evict(
     };
     let timeout = options.attempt_timeout().max(EVICTION_TIMEOUT);
     let options = &options.clone().with_attempt_timeout(timeout);
-    let mut track = Track::begin(options, Subresource::Eviction)?;
-    let request = wire::evict(api, name, options, &eviction);
-    let Err(failed) = track.call(Verb::Evict, request).await? else {
-        return Ok(EvictOutcome::Evicted);
-    };
-    if let Class::Throttled { retry_after } = failed.class
-        && let Some(message) = budget(&failed.failure)
-    {
-        track.settled(failed.verb, &failed.class);
-        return Ok(EvictOutcome::Blocked { message, retry_after });
+    let target = Target::new(api, name);
+    let mut track = Track::begin(options, target.operation(Subresource::Eviction, Verb::Evict));
+    let result = async {
+        track.ready()?;
+        target.check()?;
+        let request = wire::evict(api, name, options, &eviction);
+        let Err(failed) = track.call(Verb::Evict, request).await? else {
+            return Ok(EvictOutcome::Evicted);
+        };
+        if let Class::Throttled { retry_after } = failed.class
+            && let Some(message) = budget(&failed.failure)
+        {
+            track.settled(failed.verb, &failed.class);
+            return Ok(EvictOutcome::Blocked { message, retry_after });
+        }
+        Ok(match precondition(&track, failed)? {
+            Unmet::Gone => EvictOutcome::Gone,
+            Unmet::Conflict(status) => EvictOutcome::Conflict(status),
+        })
     }
-    match precondition(&track, failed)? {
-        Unmet::Gone => Ok(EvictOutcome::Gone),
-        Unmet::Conflict(status) => Ok(EvictOutcome::Conflict(status)),
-    }
+    .await;
+    track.end(result, EvictOutcome::label)
 }
 
 /// What kept a deletion from happening, other than an error.

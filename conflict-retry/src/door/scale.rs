@@ -9,9 +9,11 @@ use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
 use super::cycle::{self, Exchange, Move};
+use super::target::Target;
 use super::view::ScaleView;
 use super::{Writable, guard, wire};
 use crate::classify::is_scale_unset;
+use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
@@ -33,36 +35,49 @@ pub enum ScaleDecision {
 /// Sets a replica count, guarded by the count that the decision was made from: a JSON Patch with `test`.
 ///
 /// Only a change of the count itself (or another object of the same name) makes the guard fail; writes to status or
-/// to other fields do not. It then reads `/scale` live and asks `decide` again. `base` is what a cache knows, which saves
-/// the first read.
+/// to other fields do not. It then reads `/scale` live and asks `decide` again. A copy in `source` is what a cache knows, which
+/// saves the first read.
 pub async fn scale<K, F>(
     api: &Api<K>,
     name: &str,
     options: &WriteOptions,
-    base: Option<ScaleView>,
+    source: Source<'_, ScaleView>,
     decide: F,
 ) -> Result<Outcome<ScaleView>, WriteError>
 where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(&mut Scaling { api, name, guard: Guard::Count, options, decide }, options, base).await
+    cycle::run(
+        &mut Scaling { api, name, guard: Guard::Count, options, decide },
+        Target::new(api, name),
+        options,
+        source,
+    )
+    .await
 }
 
 /// Sets a replica count by PUT, guarded by the object's version: every change of the object in between is a conflict.
-/// After one it reads `/scale` live and asks `decide` again. `base` needs a resource version.
+/// After one it reads `/scale` live and asks `decide` again. A copy in `source` needs a resource
+/// version.
 pub async fn scale_put<K, F>(
     api: &Api<K>,
     name: &str,
     options: &WriteOptions,
-    base: Option<ScaleView>,
+    source: Source<'_, ScaleView>,
     decide: F,
 ) -> Result<Outcome<ScaleView>, WriteError>
 where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(&mut Scaling { api, name, guard: Guard::Put, options, decide }, options, base).await
+    cycle::run(
+        &mut Scaling { api, name, guard: Guard::Put, options, decide },
+        Target::new(api, name),
+        options,
+        source,
+    )
+    .await
 }
 
 /// As [`scale_put`], by a merge patch that carries the object's version.
@@ -70,14 +85,20 @@ pub async fn scale_merge<K, F>(
     api: &Api<K>,
     name: &str,
     options: &WriteOptions,
-    base: Option<ScaleView>,
+    source: Source<'_, ScaleView>,
     decide: F,
 ) -> Result<Outcome<ScaleView>, WriteError>
 where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(&mut Scaling { api, name, guard: Guard::Merge, options, decide }, options, base).await
+    cycle::run(
+        &mut Scaling { api, name, guard: Guard::Merge, options, decide },
+        Target::new(api, name),
+        options,
+        source,
+    )
+    .await
 }
 
 /// PUTs `replicas` once, guarded by the version of `base`; a conflict is [`Outcome::Conflict`]. A base without a version
@@ -94,7 +115,9 @@ pub async fn scale_put_once<K: Writable>(
     }
     let body = put_body(name, base, checked(replicas)?)?;
     let request = wire::scale_put(api, name, options, &body);
-    Ok(cycle::once(options, Verb::Put, Subresource::Scale, request).await?.map(ScaleView::from))
+    Ok(cycle::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, request)
+        .await?
+        .map(ScaleView::from))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +185,10 @@ where
 
     fn version(seen: &ScaleView) -> Option<&str> {
         seen.resource_version.as_deref()
+    }
+
+    fn as_seen(written: &ScaleView) -> Option<&ScaleView> {
+        Some(written)
     }
 
     fn decide(&mut self, seen: ScaleView) -> Result<Move<Body, ScaleView>, WriteError> {

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::classify::Class;
-use crate::observe::{AttemptEvent, Observer, Subresource};
+use crate::freshness::{CachedObject, Newer, Source};
+use crate::observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource, Subresource};
 use crate::options::WriteOptions;
 use crate::outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, WriteError};
 use crate::policy::RetryPolicy;
@@ -128,12 +129,14 @@ fn seen_view(replicas: Option<i32>) -> ScaleView {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_base_costs_one_request_and_a_conflict_costs_a_live_read_more() {
     let (api, seen) = maps(vec![ok(map("2", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT"]);
 
     let (api, seen) = maps(vec![conflict(), ok(map("7", "other")), ok(map("8", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("8", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "7", "the retry is made from what was read");
@@ -142,7 +145,8 @@ async fn a_fresh_base_costs_one_request_and_a_conflict_costs_a_live_read_more() 
 #[tokio::test(start_paused = true)]
 async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
     let (api, seen) = maps(vec![conflict(), ok(map("7", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("7", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 }
@@ -150,9 +154,11 @@ async fn a_retry_decides_again_and_may_find_nothing_left_to_do() {
 #[tokio::test(start_paused = true)]
 async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
     let (api, seen) = maps(vec![]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "new")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "new")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("1", "new")));
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), |_| Decision::Abort).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), |_| Decision::Abort).await.unwrap();
     assert_eq!(outcome, Outcome::Aborted);
     assert!(verbs(&seen).is_empty());
 }
@@ -160,7 +166,8 @@ async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
 
@@ -168,7 +175,7 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
     let start = Instant::now();
     let second = Duration::from_secs(1);
     let patient = options().with_attempt_timeout(second);
-    let outcome = update(&api, "m", &patient, Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome = update(&api, "m", &patient, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("2", "new")));
     assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
     assert!(start.elapsed() >= second, "an attempt has its full time");
@@ -177,11 +184,12 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_vanished_or_recreated_object_is_gone() {
     let (api, _) = maps(vec![error(404, "NotFound")]);
-    assert_eq!(update(&api, "m", &options(), None, wants("new")).await.unwrap(), Outcome::Gone);
+    assert_eq!(update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap(), Outcome::Gone);
     let mut namesake = map("9", "old");
     namesake["metadata"]["uid"] = json!("u2");
     let (api, seen) = maps(vec![conflict(), ok(namesake)]);
-    let outcome = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap();
+    let outcome =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 2));
 }
 
@@ -191,7 +199,8 @@ async fn what_cannot_end_better_is_one_attempt() {
         [(403, "Forbidden", "forbidden"), (422, "Invalid", "invalid"), (401, "Unauthorized", "unauthorized")]
     {
         let (api, seen) = maps(vec![error(code, reason)]);
-        let failed = update(&api, "m", &options(), Some(object("1", "old")), wants("new")).await.unwrap_err();
+        let failed =
+            update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
         assert_eq!((failed.category(), verbs(&seen).len()), (category, 1));
     }
 }
@@ -200,9 +209,10 @@ async fn what_cannot_end_better_is_one_attempt() {
 async fn exhaustion_is_an_error_that_carries_the_last_conflict() {
     let (api, seen) = maps(vec![conflict(), ok(map("2", "a")), conflict(), ok(map("3", "b")), conflict()]);
     let policy = RetryPolicy::default().with_max_attempts(3.try_into().unwrap());
-    let failed = update(&api, "m", &options().with_policy(policy), Some(object("1", "old")), wants("new"))
-        .await
-        .unwrap_err();
+    let failed =
+        update(&api, "m", &options().with_policy(policy), Source::Copy(object("1", "old")), wants("new"))
+            .await
+            .unwrap_err();
     assert!(matches!(
         failed,
         WriteError::Exhausted { attempts: 3, class: Class::Conflict, maybe_written: false, .. }
@@ -217,9 +227,10 @@ async fn a_change_of_identity_is_refused_before_sending() {
         map.metadata.resource_version = None;
         Decision::Write
     };
-    let failed = update(&api, "m", &options(), Some(object("1", "old")), rename).await.unwrap_err();
+    let failed = update(&api, "m", &options(), Source::Copy(object("1", "old")), rename).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused(Refusal::Identity("resourceVersion"))));
-    let failed = update(&api, "other", &options(), Some(object("1", "old")), wants("new")).await.unwrap_err();
+    let failed =
+        update(&api, "other", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })));
     assert!(verbs(&seen).is_empty());
 }
@@ -247,7 +258,7 @@ async fn cancelling_a_write_under_way_says_that_it_may_have_been_made() {
     let (api, _) = maps(vec![Reply::Silence]);
     let token = CancellationToken::new();
     let options = options().with_cancellation(token.clone());
-    let write = update(&api, "m", &options, Some(object("1", "old")), wants("new"));
+    let write = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new"));
     let (result, ()) = tokio::join!(write, async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         token.cancel();
@@ -259,13 +270,13 @@ async fn cancelling_a_write_under_way_says_that_it_may_have_been_made() {
 async fn a_merge_patch_carries_the_version_it_was_decided_from() {
     let (api, seen) = maps(vec![conflict(), ok(map("5", "other")), ok(map("6", "new"))]);
     let decide = |_: &ConfigMap| Some(json!({"data": {"k": "new"}}));
-    let base = Some(object("1", "old"));
+    let base = Source::Copy(object("1", "old"));
     let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
     assert_eq!(outcome, Outcome::Written(object("6", "new")));
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
     assert_eq!(body(&seen, 0), json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "new"}}));
     assert_eq!(body(&seen, 2)["metadata"]["resourceVersion"], "5");
-    let base = Some(object("1", "new"));
+    let base = Source::Copy(object("1", "new"));
     let (api, seen) = maps(vec![]);
     let outcome = merge_patch(&api, "m", Subresource::Main, &options(), base, decide).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Unchanged(object("1", "new")), 0));
@@ -279,7 +290,7 @@ async fn a_failed_guard_reads_the_scale_live_and_decides_again() {
         asked.push(view.replicas);
         ScaleDecision::Set(view.replicas.unwrap_or(0) + 2)
     };
-    let outcome = scale(&api, "m", &options(), Some(seen_view(Some(1))), decide).await.unwrap();
+    let outcome = scale(&api, "m", &options(), Source::Copy(seen_view(Some(1))), decide).await.unwrap();
     assert_eq!(outcome.met().unwrap().replicas, Some(6));
     assert_eq!(asked, [Some(1), Some(4)]);
     assert_eq!(verbs(&seen), ["PATCH", "GET", "PATCH"]);
@@ -295,8 +306,9 @@ async fn a_guard_that_fails_on_an_object_that_did_not_move_is_not_retried() {
         ok(scale_body("5", 4)),
         failed_test(),
     ]);
-    let failed =
-        scale(&api, "m", &options(), Some(seen_view(Some(1))), |_| ScaleDecision::Set(9)).await.unwrap_err();
+    let failed = scale(&api, "m", &options(), Source::Copy(seen_view(Some(1))), |_| ScaleDecision::Set(9))
+        .await
+        .unwrap_err();
     assert_eq!((failed.category(), verbs(&seen).len()), ("test_failed", 5));
 }
 
@@ -309,7 +321,7 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
         )
     };
     let (api, seen) = maps(vec![unset(), ok(map("5", "x")), unset(), ok(scale_body("6", 3))]);
-    let outcome = scale_put(&api, "m", &options(), None, |view| {
+    let outcome = scale_put(&api, "m", &options(), Source::Live, |view| {
         assert_eq!(view.replicas, None);
         ScaleDecision::Set(3)
     })
@@ -320,7 +332,7 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
     assert_eq!(body(&seen, 3)["metadata"]["resourceVersion"], "5");
 
     let (api, seen) = maps(vec![unset(), ok(scale_body("6", 3))]);
-    let outcome = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(3)).await.unwrap();
+    let outcome = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(3)).await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
     assert_eq!(verbs(&seen), ["GET", "PATCH"]);
     assert_eq!(body(&seen, 1)[0]["value"], json!(-2_147_483_648_i64));
@@ -329,7 +341,7 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
 #[tokio::test(start_paused = true)]
 async fn the_three_ways_to_scale_send_nothing_when_the_count_is_right_and_refuse_a_negative_one() {
     let (api, seen) = maps(vec![]);
-    let base = || Some(seen_view(Some(3)));
+    let base = || Source::Copy(seen_view(Some(3)));
     let set = |count| move |_: &ScaleView| ScaleDecision::Set(count);
     let met = Outcome::Unchanged(seen_view(Some(3)));
     assert_eq!(scale(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
@@ -434,7 +446,7 @@ async fn the_observer_hears_of_every_request_once() {
     let (api, _) = maps(vec![conflict(), ok(map("7", "other")), error(403, "Forbidden")]);
     let diary = Arc::new(Diary::default());
     let options = options().with_observer(Arc::<Diary>::clone(&diary));
-    let _ = update(&api, "m", &options, Some(object("1", "old")), wants("new")).await.unwrap_err();
+    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
     assert_eq!(
         *diary.0.lock().unwrap(),
         [(1, "put", Some("conflict"), true), (2, "get", None, false), (2, "put", Some("forbidden"), false)]
@@ -446,9 +458,134 @@ async fn the_futures_can_be_spawned() {
     let (api, _) =
         maps(vec![ok(map("1", "old")), ok(map("2", "new")), ok(scale_body("1", 3)), ok(scale_body("2", 4))]);
     let task = tokio::spawn(async move {
-        let written = update(&api, "m", &options(), None, wants("new")).await.unwrap();
-        let scaled = scale(&api, "m", &options(), None, |_| ScaleDecision::Set(4)).await.unwrap();
+        let written = update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap();
+        let scaled = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(4)).await.unwrap();
         (written.label(), scaled.label())
     });
     assert_eq!(task.await.unwrap(), ("written", "written"));
+}
+
+/// A cache that holds what it is given, one object after the other.
+#[derive(Default)]
+struct Shelf {
+    latest: Option<ConfigMap>,
+    newer: Mutex<VecDeque<ConfigMap>>,
+    asked: Mutex<Vec<String>>,
+    wrote: Mutex<Vec<ConfigMap>>,
+}
+
+impl CachedObject<ConfigMap> for Shelf {
+    fn latest(&self) -> Option<ConfigMap> {
+        self.latest.clone()
+    }
+
+    fn newer(&self, version: String) -> Newer<'_, ConfigMap> {
+        self.asked.lock().unwrap().push(version);
+        let newer = self.newer.lock().unwrap().pop_front();
+        Box::pin(async move {
+            match newer {
+                Some(object) => Some(object),
+                None => pending().await,
+            }
+        })
+    }
+
+    fn wrote(&self, written: &ConfigMap) {
+        self.wrote.lock().unwrap().push(written.clone());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_costs_no_read_when_the_watch_brings_the_winner() {
+    let (api, seen) = maps(vec![conflict(), ok(map("3", "new"))]);
+    let shelf = Shelf {
+        latest: Some(object("1", "old")),
+        newer: Mutex::new([object("2", "other")].into()),
+        ..Shelf::default()
+    };
+    let outcome = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap();
+    assert_eq!(outcome, Outcome::Written(object("3", "new")));
+    assert_eq!(verbs(&seen), ["PUT", "PUT"]);
+    assert_eq!(body(&seen, 1)["metadata"]["resourceVersion"], "2");
+    assert_eq!(*shelf.asked.lock().unwrap(), ["1"]);
+    assert_eq!(*shelf.wrote.lock().unwrap(), [object("3", "new")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_late_or_behind_is_passed_by_with_a_live_read() {
+    let (api, seen) = maps(vec![conflict(), ok(map("2", "other")), ok(map("3", "new"))]);
+    let late = Shelf { latest: Some(object("1", "old")), ..Shelf::default() };
+    let outcome = update(&api, "m", &options(), Source::Watched(&late), wants("new")).await.unwrap();
+    assert_eq!(outcome, Outcome::Written(object("3", "new")));
+    assert_eq!(verbs(&seen), ["PUT", "GET", "PUT"]);
+
+    let (api, seen) = maps(vec![ok(map("2", "other")), ok(map("3", "new"))]);
+    let behind = Shelf::default();
+    let _ = update(&api, "m", &options(), Source::Watched(&behind), wants("new")).await.unwrap();
+    assert_eq!(verbs(&seen), ["GET", "PUT"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_looked_up_live_although_there_is_a_watch() {
+    let (api, seen) = maps(vec![error(504, "Timeout"), ok(map("2", "new"))]);
+    let shelf = Shelf { latest: Some(object("1", "old")), ..Shelf::default() };
+    let outcome = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap();
+    assert_eq!(outcome, Outcome::AlreadyDone(object("2", "new")));
+    assert_eq!(verbs(&seen), ["PUT", "GET"]);
+    assert!(shelf.asked.lock().unwrap().is_empty());
+}
+
+/// Writes down where objects came from and how operations ended.
+#[derive(Default)]
+struct Chronicle {
+    reads: Mutex<Vec<&'static str>>,
+    ends: Mutex<Vec<(String, &'static str, u32, u32)>>,
+}
+
+impl Observer for Chronicle {
+    fn read(&self, _operation: &Operation, source: ReadSource) {
+        self.reads.lock().unwrap().push(source.label());
+    }
+
+    fn finished(&self, event: &FinishedEvent<'_>) {
+        let end = (event.operation.resource.clone(), event.result, event.attempts, event.requests);
+        self.ends.lock().unwrap().push(end);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_observer_hears_where_objects_are_from_and_how_each_write_ends() {
+    let chronicle = Arc::new(Chronicle::default());
+    let told = options().with_observer(chronicle.clone());
+    let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new")), error(403, "Forbidden")]);
+    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", &told, Source::Copy(object("1", "new")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", &told, Source::Live, wants("new")).await.unwrap_err();
+    assert_eq!(*chronicle.reads.lock().unwrap(), ["copy", "live", "copy"]);
+    let end = |result, attempts, requests| ("configmaps".to_owned(), result, attempts, requests);
+    let ends = [end("written", 2, 3), end("unchanged", 0, 0), end("forbidden", 1, 1)];
+    assert_eq!(*chronicle.ends.lock().unwrap(), ends);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_request_can_be_made_with_is_refused_before_sending() {
+    let (api, seen) = maps(vec![]);
+    let refused = async |name: &str, options: WriteOptions| match update(
+        &api,
+        name,
+        &options,
+        Source::Live,
+        wants("new"),
+    )
+    .await
+    {
+        Err(WriteError::Refused(refusal)) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused("", options()).await.contains("name of the object is empty"));
+    for manager in ["", "a\nb", &"x".repeat(129)] {
+        assert!(refused("m", WriteOptions::new(manager)).await.contains("field manager"));
+    }
+    assert!(refused("m", options().with_attempt_timeout(Duration::ZERO)).await.contains("zero"));
+    assert!(verbs(&seen).is_empty());
 }

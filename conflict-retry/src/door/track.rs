@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::classify::Class;
-use crate::observe::{AttemptEvent, Subresource, Verb};
+use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, WriteError};
 use crate::policy::{Attempts, Next};
@@ -21,29 +21,60 @@ pub(super) struct Failed {
 /// The state of one operation.
 pub(super) struct Track<'a> {
     options: &'a WriteOptions,
-    subresource: Subresource,
+    operation: Operation,
     start: Instant,
     attempts: Attempts,
+    requests: u32,
+    /// The highest number of an attempt in which something was sent.
+    rounds: u32,
+    waited: Duration,
     maybe_written: bool,
     last: Option<Box<Failure>>,
 }
 
 impl<'a> Track<'a> {
-    /// Begins; an already cancelled token or a deadline of zero ends it before the first request.
-    pub(super) fn begin(options: &'a WriteOptions, subresource: Subresource) -> Result<Self, WriteError> {
-        let track = Self {
+    /// Begins. Call [`Self::ready`] before anything else and [`Self::end`] with what came of it.
+    pub(super) fn begin(options: &'a WriteOptions, operation: Operation) -> Self {
+        Self {
             options,
-            subresource,
+            operation,
             start: Instant::now(),
             attempts: options.policy().attempts(),
+            requests: 0,
+            rounds: 0,
+            waited: Duration::ZERO,
             maybe_written: false,
             last: None,
-        };
-        if options.policy().may_start() && !options.policy().cancellation().is_cancelled() {
-            Ok(track)
-        } else {
-            Err(WriteError::Cancelled { attempts: 0, maybe_written: false, last: None })
         }
+    }
+
+    /// An already cancelled token or a deadline of zero ends the operation before the first request, and so do options
+    /// that no request can be made with.
+    pub(super) fn ready(&mut self) -> Result<(), WriteError> {
+        self.options.check()?;
+        if self.options.policy().may_start() && !self.options.policy().cancellation().is_cancelled() {
+            Ok(())
+        } else {
+            Err(self.cancelled())
+        }
+    }
+
+    /// Tells the observer how the operation ended.
+    pub(super) fn end<T>(
+        &self,
+        result: Result<T, WriteError>,
+        label: impl FnOnce(&T) -> &'static str,
+    ) -> Result<T, WriteError> {
+        self.options.observer().finished(&FinishedEvent {
+            operation: &self.operation,
+            result: result.as_ref().map_or_else(WriteError::category, label),
+            exhausted: matches!(result, Err(WriteError::Exhausted { .. })),
+            attempts: self.rounds,
+            requests: self.requests,
+            elapsed: self.start.elapsed(),
+            waited: self.waited,
+        });
+        result
     }
 
     /// Whether the answer to a write was lost on the way.
@@ -58,10 +89,12 @@ impl<'a> Track<'a> {
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<Result<T, Failed>, WriteError> {
         let timeout = self.options.attempt_timeout();
+        self.requests = self.requests.saturating_add(1);
+        self.rounds = self.running();
         let answer = tokio::select! {
             biased;
             () = self.options.policy().cancellation().cancelled() => {
-                self.maybe_written |= verb.writes();
+                self.maybe_written |= verb.is_write();
                 return Err(self.cancelled());
             }
             answer = tokio::time::timeout(timeout, request) => answer,
@@ -75,7 +108,7 @@ impl<'a> Track<'a> {
             Err(_elapsed) => Failure::Timeout(timeout),
         };
         let class = failure.class(verb);
-        self.maybe_written |= verb.writes() && class == Class::Ambiguous;
+        self.maybe_written |= verb.is_write() && class == Class::Ambiguous;
         Ok(Err(Failed { verb, class, failure }))
     }
 
@@ -101,13 +134,26 @@ impl<'a> Track<'a> {
             Next::RetryAfter(delay) => {
                 self.tell(self.attempts.made(), verb, Some(&class), Some(delay));
                 self.last = Some(Box::new(failure));
-                tokio::select! {
-                    biased;
-                    () = self.options.policy().cancellation().cancelled() => Err(self.cancelled()),
-                    () = tokio::time::sleep(delay) => Ok(()),
-                }
+                self.wait(tokio::time::sleep(delay)).await
             }
         }
+    }
+
+    /// Waits for something that is no request, until cancelled.
+    pub(super) async fn wait<T>(&mut self, something: impl Future<Output = T>) -> Result<T, WriteError> {
+        let began = Instant::now();
+        let waited = tokio::select! {
+            biased;
+            () = self.options.policy().cancellation().cancelled() => None,
+            value = something => Some(value),
+        };
+        self.waited = self.waited.saturating_add(began.elapsed());
+        waited.ok_or_else(|| self.cancelled())
+    }
+
+    /// Tells where the object of the coming attempt is from.
+    pub(super) fn read(&self, source: ReadSource) {
+        self.options.observer().read(&self.operation, source);
     }
 
     /// Ends the operation with an error: no other attempt is made.
@@ -117,8 +163,8 @@ impl<'a> Track<'a> {
         let source = Box::new(failure);
         match class {
             Class::FieldManager { conflicts } => WriteError::FieldManager { conflicts, source },
-            Class::Ambiguous if verb.writes() => WriteError::Unknown { verb, source },
-            class => WriteError::Rejected { verb, subresource: self.subresource, class, source },
+            Class::Ambiguous if verb.is_write() => WriteError::Unknown { verb, source },
+            class => WriteError::Rejected { verb, subresource: self.operation.subresource, class, source },
         }
     }
 
@@ -142,9 +188,9 @@ impl<'a> Track<'a> {
 
     fn tell(&self, attempt: u32, verb: Verb, class: Option<&Class>, delay: Option<Duration>) {
         let event = AttemptEvent {
+            operation: &self.operation,
             attempt,
             verb,
-            subresource: self.subresource,
             class,
             delay,
             elapsed: self.start.elapsed(),
@@ -152,7 +198,8 @@ impl<'a> Track<'a> {
         tracing::debug!(
             attempt = event.attempt,
             verb = event.verb.label(),
-            subresource = event.subresource.label(),
+            resource = self.operation.resource,
+            subresource = self.operation.subresource.label(),
             class = event.class.map_or("ok", Class::label),
             delay = ?event.delay,
             "request ended"

@@ -3,7 +3,9 @@
 use kube::Api;
 
 use super::cycle::{self, Exchange, Move};
+use super::target::Target;
 use super::{Writable, guard, wire};
+use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
@@ -21,7 +23,8 @@ pub enum Decision {
 
 /// Changes an object: applies `mutate` and PUTs the result, again from a fresh live read after each conflict.
 ///
-/// `base` is a cached copy to begin with, which saves a read when it is fresh; `None` reads first. `mutate` is called
+/// `source` says where the object comes from: a live read, a copy at hand, or a cache that a watch feeds ([`Source`]).
+/// `mutate` is called
 /// once per attempt, each time on a fresh copy. It must *decide* from what it sees and state the goal (`replicas = 5`
 /// because of what the object says now), never repeat a value computed elsewhere, and never count (`+= 1`): an attempt
 /// whose answer was lost may have been carried out.
@@ -33,14 +36,14 @@ pub async fn update<K, F>(
     api: &Api<K>,
     name: &str,
     options: &WriteOptions,
-    base: Option<K>,
+    source: Source<'_, K>,
     mutate: F,
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    replace(api, name, Subresource::Main, options, base, mutate).await
+    replace(api, name, Subresource::Main, options, source, mutate).await
 }
 
 /// As [`update`], on `/status`: only `status` may change, because the server drops everything else.
@@ -48,14 +51,14 @@ pub async fn update_status<K, F>(
     api: &Api<K>,
     name: &str,
     options: &WriteOptions,
-    base: Option<K>,
+    source: Source<'_, K>,
     mutate: F,
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    replace(api, name, Subresource::Status, options, base, mutate).await
+    replace(api, name, Subresource::Status, options, source, mutate).await
 }
 
 /// PUTs `object` once, as it is: what a controller does that leaves the retry to its work queue. A conflict is
@@ -70,7 +73,8 @@ pub async fn put_once<K: Writable>(
 ) -> Result<Outcome<K>, WriteError> {
     guard::named(object, name)?;
     guard::version(object.meta().resource_version.as_deref())?;
-    cycle::once(options, Verb::Put, subresource, wire::put(api, name, subresource, options, object)).await
+    let request = wire::put(api, name, subresource, options, object);
+    cycle::once(Target::new(api, name), options, Verb::Put, subresource, request).await
 }
 
 async fn replace<K, F>(
@@ -78,17 +82,18 @@ async fn replace<K, F>(
     name: &str,
     subresource: Subresource,
     options: &WriteOptions,
-    base: Option<K>,
+    source: Source<'_, K>,
     mutate: F,
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    if let Some(base) = &base {
+    if let Source::Copy(base) = &source {
         guard::named(base, name)?;
     }
-    cycle::run(&mut Replace { api, name, subresource, options, mutate }, options, base).await
+    let target = Target::new(api, name);
+    cycle::run(&mut Replace { api, name, subresource, options, mutate }, target, options, source).await
 }
 
 struct Replace<'a, K, F> {
@@ -126,6 +131,10 @@ where
 
     fn version(seen: &K) -> Option<&str> {
         seen.meta().resource_version.as_deref()
+    }
+
+    fn as_seen(written: &K) -> Option<&K> {
+        Some(written)
     }
 
     fn decide(&mut self, seen: K) -> Result<Move<K, K>, WriteError> {

@@ -87,7 +87,14 @@ fn candidate(leases: &Leases, identity: &str) -> Candidate {
     let fence = Fence::standby(clock.clone());
     let client = leases.client();
     let owner = Owner::NodepoolOperator;
-    let door = Door::new(client.clone(), owner, WriteStrategy::Guarded, &clock, metrics.clone()).unwrap();
+    let door = Door::new(
+        client.clone(),
+        owner,
+        WriteStrategy::Guarded,
+        &clock,
+        Arc::new(metrics.writes("test").unwrap()),
+    )
+    .unwrap();
     let config = LeaseConfig {
         namespace: "ns".to_owned(),
         name: "l".to_owned(),

@@ -6,7 +6,6 @@
 //! and counts. How a single request is retried is not known here; that is `conflict-retry`'s front door.
 
 mod error;
-mod meter;
 mod objects;
 mod outcome;
 mod owned;
@@ -14,14 +13,13 @@ mod replicas;
 mod status;
 mod strategy;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use conflict_retry::{RetryPolicy, WriteOptions};
+use conflict_retry::{Observer, RetryPolicy, WriteOptions, observe::Silent};
 use kube::Client;
 use shared_crds::ownership::Owner;
 use tokio_util::sync::CancellationToken;
 
-use self::meter::Meter;
 pub use self::{
     error::WriteError,
     outcome::{Created, Deleted, Evicted, Written},
@@ -29,12 +27,7 @@ pub use self::{
     replicas::ReplicasDecision,
     strategy::WriteStrategy,
 };
-use crate::{
-    clock::Clock,
-    freshness::Floors,
-    leader::Fence,
-    metrics::{Metrics, WriteLabels},
-};
+use crate::{clock::Clock, freshness::Floors, leader::Fence};
 
 /// How long one request may take: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up what
 /// became of a write whose answer was lost. A fence that is about to close shortens it.
@@ -52,7 +45,12 @@ pub struct Door {
     policy: RetryPolicy,
     floors: Floors,
     fence: Fence,
-    metrics: Metrics,
+    observer: Arc<dyn Observer>,
+}
+
+/// Nobody, for a door whose writes need not be counted.
+pub fn unobserved() -> Arc<dyn Observer> {
+    Arc::new(Silent)
 }
 
 /// The owner has no field manager: it is not an operator.
@@ -62,25 +60,19 @@ pub struct NotAnOperator(Owner);
 
 impl Door {
     /// A door for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`] does):
-    /// kube's own retries would repeat a write without looking at the object again.
+    /// kube's own retries would repeat a write without looking at the object again. `observer` hears of every request.
     pub fn new(
         client: Client,
         owner: Owner,
         strategy: WriteStrategy,
         clock: &Clock,
-        metrics: Metrics,
+        observer: Arc<dyn Observer>,
     ) -> Result<Self, NotAnOperator> {
         let manager = owner.field_manager().ok_or(NotAnOperator(owner))?;
-        let floors = Floors::new(clock.clone(), metrics.clone());
+        let floors = Floors::new(clock.clone(), Arc::clone(&observer));
         let fence = Fence::unguarded(clock.clone());
-        Ok(Self { client, owner, manager, strategy, policy: RetryPolicy::default(), floors, fence, metrics })
-    }
-
-    /// Acknowledged writes are remembered in `floors`.
-    #[must_use]
-    pub fn with_floors(mut self, floors: Floors) -> Self {
-        self.floors = floors;
-        self
+        let policy = RetryPolicy::default();
+        Ok(Self { client, owner, manager, strategy, policy, floors, fence, observer })
     }
 
     /// No write starts while `fence` is closed.
@@ -113,46 +105,17 @@ impl Door {
         &self.floors
     }
 
-    /// Passes the fence and prepares one write.
-    fn begin(
-        &self,
-        resource: Cow<'static, str>,
-        subresource: &'static str,
-        strategy: &'static str,
-    ) -> Result<Write, WriteError> {
+    /// Passes the fence and says how one write is sent.
+    fn begin(&self) -> Result<WriteOptions, WriteError> {
         let allowed = self.fence.pass()?;
-        let labels = WriteLabels { resource, subresource, strategy };
-        let meter = Arc::new(Meter::new(self.metrics.clone(), labels));
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that is lost half-way ends the retries, and a request that is under way.
         let cancel: CancellationToken = self.fence.lost().child_token();
-        let options = WriteOptions::new(self.manager)
+        Ok(WriteOptions::new(self.manager)
             .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
             .with_cancellation(cancel)
             .with_attempt_timeout(within(ATTEMPT_TIMEOUT))
-            .with_observer(meter.clone());
-        Ok(Write { options, meter })
-    }
-}
-
-/// One write under way: how it is sent and who counts.
-struct Write {
-    options: WriteOptions,
-    meter: Arc<Meter>,
-}
-
-impl Write {
-    /// Counts the end.
-    fn end<T>(
-        &self,
-        result: Result<T, WriteError>,
-        label: impl FnOnce(&T) -> &'static str,
-    ) -> Result<T, WriteError> {
-        match &result {
-            Ok(outcome) => self.meter.ended(label(outcome)),
-            Err(failed) => self.meter.failed(failed),
-        }
-        result
+            .with_observer(Arc::clone(&self.observer)))
     }
 }
 

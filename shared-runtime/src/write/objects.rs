@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use conflict_retry::{DeleteOutcome, EvictOutcome, Subresource, Writable};
+use conflict_retry::{DeleteOutcome, EvictOutcome, Source, Subresource, Writable};
 use k8s_openapi::{
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions as MetaPreconditions},
@@ -15,33 +15,25 @@ use kube::{
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{Created, Deleted, Door, Evicted, Write, WriteError, Written};
+use super::{Created, Deleted, Door, Evicted, WriteError, Written};
 use crate::freshness::ChangeKind;
 
-/// The strategy label of writes for which there is only one way.
-const DIRECT: &str = "direct";
-
 impl Door {
-    fn direct<K: Resource<DynamicType = ()>>(&self, subresource: Subresource) -> Result<Write, WriteError> {
-        self.begin(K::plural(&()), subresource.label(), DIRECT)
-    }
-
     /// Creates an object. One of that name that exists already is an outcome: it may be our own.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriteError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let write = self.direct::<K>(Subresource::Main)?;
-        let result = match conflict_retry::create(api, &write.options, object).await {
+        let options = self.begin()?;
+        match conflict_retry::create(api, &options, object).await {
             Ok(created) => {
                 self.floors.wrote(&created, ChangeKind::Created);
                 Ok(Created::Created(created))
             }
             Err(failed) if failed.is_already_exists() => Ok(Created::AlreadyExists),
             Err(failed) => Err(failed.into()),
-        };
-        write.end(result, Created::label)
+        }
     }
 
     /// Deletes exactly this object: another one of its name is spared.
@@ -50,12 +42,12 @@ impl Door {
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let write = self.direct::<K>(Subresource::Main)?;
+        let options = self.begin()?;
         let preconditions = Preconditions { uid: object.meta().uid.clone(), ..Preconditions::default() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         self.floors.deleting(object);
-        let answer = conflict_retry::delete(api, name_of(object)?, &write.options, &params).await;
-        let result = match answer {
+        let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await;
+        match answer {
             Ok(DeleteOutcome::Deleted) => Ok(Deleted::Accepted),
             Ok(DeleteOutcome::Terminating(marked)) => {
                 self.floors.not_deleted(object);
@@ -75,8 +67,7 @@ impl Door {
                 self.floors.not_deleted(object);
                 Err(failed.into())
             }
-        };
-        write.end(result, |deleted| deleted.label())
+        }
     }
 
     /// Sends a JSON Patch once. Put a `test` into it; where one fails, or a path does not exist, it is
@@ -91,10 +82,10 @@ impl Door {
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let write = self.direct::<K>(Subresource::Main)?;
+        let options = self.begin()?;
         let main = Subresource::Main;
-        let answer = conflict_retry::json_patch(api, name_of(object)?, main, &write.options, &patch).await;
-        self.updated(&write, answer)
+        let answer = conflict_retry::json_patch(api, name_of(object)?, main, &options, &patch).await;
+        self.updated(answer)
     }
 
     /// Sends a merge patch at the version that it was decided from. `decide` is asked with `cached` first and with the
@@ -109,11 +100,10 @@ impl Door {
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let write = self.direct::<K>(Subresource::Main)?;
-        let (name, base) = (name_of(cached)?, Some(cached.clone()));
-        let answer =
-            conflict_retry::merge_patch(api, name, Subresource::Main, &write.options, base, decide).await;
-        self.updated(&write, answer)
+        let options = self.begin()?;
+        let (name, base) = (name_of(cached)?, Source::Copy(cached.clone()));
+        let answer = conflict_retry::merge_patch(api, name, Subresource::Main, &options, base, decide).await;
+        self.updated(answer)
     }
 
     /// Replaces an object at the version it carries, once.
@@ -122,21 +112,21 @@ impl Door {
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let write = self.direct::<K>(Subresource::Main)?;
+        let options = self.begin()?;
         let main = Subresource::Main;
-        let answer = conflict_retry::put_once(api, name_of(object)?, main, &write.options, object).await;
-        self.updated(&write, answer)
+        let answer = conflict_retry::put_once(api, name_of(object)?, main, &options, object).await;
+        self.updated(answer)
     }
 
     /// Evicts exactly this pod through the Eviction API, which honours disruption budgets.
     #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
     pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, WriteError> {
-        let write = self.direct::<Pod>(Subresource::Eviction)?;
+        let options = self.begin()?;
         let preconditions =
             MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
-        let options = DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() };
-        let answer = conflict_retry::evict(api, name_of(pod)?, &write.options, Some(options)).await;
-        let result = match answer {
+        let exactly = DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() };
+        let answer = conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await;
+        match answer {
             Ok(EvictOutcome::Evicted) => Ok(Evicted::Accepted),
             Ok(EvictOutcome::Blocked { message, retry_after }) => {
                 Ok(Evicted::Blocked { message, retry_after })
@@ -144,19 +134,17 @@ impl Door {
             Ok(EvictOutcome::Gone) => Ok(Evicted::Gone),
             Ok(EvictOutcome::Conflict(_)) => Ok(Evicted::Replaced),
             Err(failed) => Err(failed.into()),
-        };
-        write.end(result, Evicted::label)
+        }
     }
 
     fn updated<K>(
         &self,
-        write: &Write,
         answer: Result<conflict_retry::Outcome<K>, conflict_retry::WriteError>,
     ) -> Result<Written<K>, WriteError>
     where
         K: Resource<DynamicType = ()> + Debug + 'static,
     {
-        let result = write.end(answer.map(Written::from).map_err(WriteError::from), Written::label)?;
+        let result = Written::from(answer?);
         if let Written::Changed(object) = &result {
             self.floors.wrote(object, ChangeKind::Updated);
         }

@@ -71,15 +71,6 @@ pub enum Created<K> {
     AlreadyExists,
 }
 
-impl<K> Created<K> {
-    pub(super) const fn label(&self) -> &'static str {
-        match self {
-            Self::Created(_) => "changed",
-            Self::AlreadyExists => "already_exists",
-        }
-    }
-}
-
 /// How a deletion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "another object of that name was not deleted"]
@@ -90,16 +81,6 @@ pub enum Deleted {
     Gone,
     /// An object of that name exists, but it is another one; it was spared.
     Replaced,
-}
-
-impl Deleted {
-    pub(super) const fn label(self) -> &'static str {
-        match self {
-            Self::Accepted => "changed",
-            Self::Gone => "gone",
-            Self::Replaced => "replaced",
-        }
-    }
 }
 
 /// How an eviction ended.
@@ -119,15 +100,4 @@ pub enum Evicted {
     Gone,
     /// A pod of that name exists, but it is another one; it was spared.
     Replaced,
-}
-
-impl Evicted {
-    pub(super) const fn label(&self) -> &'static str {
-        match self {
-            Self::Accepted => "changed",
-            Self::Blocked { .. } => "blocked",
-            Self::Gone => "gone",
-            Self::Replaced => "replaced",
-        }
-    }
 }

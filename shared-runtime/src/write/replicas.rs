@@ -1,12 +1,12 @@
 //! Writing `spec.replicas` through `/scale`: one meaning, four strategies.
 
-use conflict_retry::{ScaleDecision, ScaleView, Subresource};
-use kube::{Api, Resource as _};
+use conflict_retry::{ScaleDecision, ScaleView, Source, WriteOptions};
+use kube::Api;
 use shared_crds::NodePool;
 use tracing::instrument;
 
-use super::{Door, Write, WriteError, WriteStrategy, Written};
-use crate::freshness::{self, ChangeKind};
+use super::{Door, WriteError, WriteStrategy, Written};
+use crate::freshness::ChangeKind;
 
 /// What was decided about a pool's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,27 +38,25 @@ impl Door {
         cached: &NodePool,
         decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
     ) -> Result<Written<i32>, WriteError> {
-        let write = self.begin(NodePool::plural(&()), Subresource::Scale.label(), self.strategy.as_str())?;
+        let options = self.begin()?;
         let namespace = cached.metadata.namespace.as_deref().ok_or(WriteError::Unnamed("namespace"))?;
         let name = cached.metadata.name.as_deref().ok_or(WriteError::Unnamed("name"))?;
         let api: Api<NodePool> = Api::namespaced(self.client.clone(), namespace);
-        let result = write.end(self.scale(&write, &api, name, cached, decide).await, Written::label);
-        if let Ok(Written::Changed(view)) = &result {
-            let (uid, version) = (view.uid.as_deref(), view.resource_version.as_deref());
-            self.floors.wrote_version::<NodePool>(freshness::key(cached), uid, version, ChangeKind::Updated);
+        let written = self.scale(&options, &api, name, cached, decide).await?;
+        if let Written::Changed(view) = &written {
+            self.floors.wrote_version(cached, view.resource_version.as_deref(), ChangeKind::Updated);
         }
-        Ok(result?.map(|view| view.replicas.unwrap_or_default()))
+        Ok(written.map(|view| view.replicas.unwrap_or_default()))
     }
 
     async fn scale(
         &self,
-        write: &Write,
+        options: &WriteOptions,
         api: &Api<NodePool>,
         name: &str,
         cached: &NodePool,
         mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
     ) -> Result<Written<ScaleView>, WriteError> {
-        let options = &write.options;
         let current = cached.status.as_ref().and_then(|status| status.replicas);
         let view = ScaleView::of(cached, cached.spec.replicas, current);
         let target = match decide(view.replicas) {
@@ -69,9 +67,13 @@ impl Door {
         let again = |view: &ScaleView| decide(view.replicas).into();
         let outcome = match self.strategy {
             WriteStrategy::Lazy => conflict_retry::scale_put_once(api, name, options, &view, target).await,
-            WriteStrategy::Retry => conflict_retry::scale_put(api, name, options, None, again).await,
-            WriteStrategy::Patch => conflict_retry::scale_merge(api, name, options, Some(view), again).await,
-            WriteStrategy::Guarded => conflict_retry::scale(api, name, options, Some(view), again).await,
+            WriteStrategy::Retry => conflict_retry::scale_put(api, name, options, Source::Live, again).await,
+            WriteStrategy::Patch => {
+                conflict_retry::scale_merge(api, name, options, Source::Copy(view), again).await
+            }
+            WriteStrategy::Guarded => {
+                conflict_retry::scale(api, name, options, Source::Copy(view), again).await
+            }
         };
         Ok(outcome?.into())
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use conflict_retry::{Decision, Subresource};
+use conflict_retry::{Decision, Source, Subresource, WriteOptions};
 use kube::{
     Api, Resource,
     core::{NamespaceResourceScope, object::HasStatus},
@@ -13,7 +13,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 use tracing::{debug, instrument};
 
 use super::{
-    Door, Write, WriteError, WriteStrategy, Written,
+    Door, WriteError, WriteStrategy, Written,
     owned::{Contract, OwnedStatus},
 };
 use crate::freshness::ChangeKind;
@@ -62,15 +62,14 @@ impl Door {
         contract: Contract,
         decide: impl FnMut(&K) -> OwnedStatus + Send,
     ) -> Result<Written<K>, WriteError> {
-        let write = self.begin(K::plural(&()), Subresource::Status.label(), self.strategy.as_str())?;
+        let options = self.begin()?;
         let target = Target::of(self, cached)?;
         let planner = Planner { contract, decide };
-        let result = target.write(self, &write, planner, cached).await;
-        let result = write.end(result, Written::label);
-        if let Ok(Written::Changed(object)) = &result {
+        let written = target.write(self, &options, planner, cached).await?;
+        if let Written::Changed(object) = &written {
             self.floors.wrote(object, ChangeKind::Updated);
         }
-        result
+        Ok(written)
     }
 }
 
@@ -135,7 +134,7 @@ impl<K: StatusObject> Target<K> {
     async fn write<D>(
         &self,
         door: &Door,
-        write: &Write,
+        options: &WriteOptions,
         mut planner: Planner<D>,
         cached: &K,
     ) -> Result<Written<K>, WriteError>
@@ -147,23 +146,32 @@ impl<K: StatusObject> Target<K> {
             return Ok(Written::Unchanged);
         }
         match door.strategy {
-            WriteStrategy::Lazy => self.put_cached(write, plan, cached).await,
-            WriteStrategy::Retry => self.put_live(write, planner).await,
-            WriteStrategy::Patch => self.patch(write, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.apply(write, planner, &plan, cached).await,
+            WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
+            WriteStrategy::Retry => self.put_live(options, planner).await,
+            WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
+            WriteStrategy::Guarded => self.apply(options, planner, &plan, cached).await,
         }
     }
 
     /// `lazy`: the whole cached object, once.
-    async fn put_cached(&self, write: &Write, plan: Plan, cached: &K) -> Result<Written<K>, WriteError> {
+    async fn put_cached(
+        &self,
+        options: &WriteOptions,
+        plan: Plan,
+        cached: &K,
+    ) -> Result<Written<K>, WriteError> {
         let mut object = cached.clone();
         with_status(&mut object, plan.wanted)?;
         let status = Subresource::Status;
-        Ok(conflict_retry::put_once(&self.api, &self.name, status, &write.options, &object).await?.into())
+        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?.into())
     }
 
     /// `retry`: live read, change, PUT, until it succeeds.
-    async fn put_live<D>(&self, write: &Write, mut planner: Planner<D>) -> Result<Written<K>, WriteError>
+    async fn put_live<D>(
+        &self,
+        options: &WriteOptions,
+        mut planner: Planner<D>,
+    ) -> Result<Written<K>, WriteError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -176,14 +184,14 @@ impl<K: StatusObject> Target<K> {
             }
         };
         let outcome =
-            conflict_retry::update_status(&self.api, &self.name, &write.options, None, mutate).await?;
+            conflict_retry::update_status(&self.api, &self.name, options, Source::Live, mutate).await?;
         failed.map_or_else(|| Ok(outcome.into()), Err)
     }
 
     /// `patch`: a merge patch at the version that it was computed from, until it succeeds.
     async fn patch<D>(
         &self,
-        write: &Write,
+        options: &WriteOptions,
         mut planner: Planner<D>,
         base: K,
     ) -> Result<Written<K>, WriteError>
@@ -201,7 +209,7 @@ impl<K: StatusObject> Target<K> {
         };
         let status = Subresource::Status;
         let outcome =
-            conflict_retry::merge_patch(&self.api, &self.name, status, &write.options, Some(base), decide)
+            conflict_retry::merge_patch(&self.api, &self.name, status, options, Source::Copy(base), decide)
                 .await?;
         failed.map_or_else(|| Ok(outcome.into()), Err)
     }
@@ -213,7 +221,7 @@ impl<K: StatusObject> Target<K> {
     /// from reporting.
     async fn apply<D>(
         &self,
-        write: &Write,
+        options: &WriteOptions,
         planner: Planner<D>,
         plan: &Plan,
         cached: &K,
@@ -227,8 +235,8 @@ impl<K: StatusObject> Target<K> {
             "metadata": { "name": self.name, "namespace": self.namespace },
             "status": planner.contract.part(&plan.wanted),
         });
-        let options = write.options.clone().with_force(true);
-        let written = conflict_retry::apply_status(&self.api, &self.name, &options, &body).await?.into();
+        let forced = options.clone().with_force(true);
+        let written = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?.into();
         let Written::Changed(stored) = written else {
             return Ok(written);
         };
@@ -246,7 +254,7 @@ impl<K: StatusObject> Target<K> {
         // An owned field stayed although it was given up: another manager's entry holds it too, for instance this
         // operator's own from the time it ran with another strategy. Only a write that names the field takes it away.
         debug!("an owned field has a second owner, removing it by patch");
-        match self.patch(write, planner, stored.clone()).await? {
+        match self.patch(options, planner, stored.clone()).await? {
             Written::Unchanged => Ok(Written::Changed(stored)),
             other => Ok(other),
         }

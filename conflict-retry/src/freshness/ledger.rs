@@ -10,12 +10,13 @@
 //!
 //! A settled write is kept a little longer: somebody may still hold a copy taken from the cache just before.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
+use std::time::Duration;
 
 use super::version::Version;
 
 /// Namespace and name.
-pub(crate) type Key = (Option<String>, String);
+pub(super) type Key = (Option<String>, String);
 
 /// `ReplicaSet`'s controller gives up on its expectations after the same time (`ExpectationsTimeout`).
 const EXPIRY: Duration = Duration::from_secs(300);

@@ -3,12 +3,12 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::ObjectMeta;
 
 use super::*;
-use crate::clock::FakeClock;
+use crate::{clock::FakeClock, metrics::Metrics};
 
 fn floors() -> (Floors, FakeClock, Metrics) {
     let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
     let metrics = Metrics::new("test", "0").unwrap();
-    (Floors::new(clock, metrics.clone()), fake, metrics)
+    (Floors::new(clock, Arc::new(metrics.writes("test").unwrap())), fake, metrics)
 }
 
 fn node(name: &str, uid: &str, version: &str) -> Node {
@@ -38,7 +38,10 @@ fn a_stale_read_is_seen_counted_and_healed_by_the_watch() {
     feed.observe(&watcher::Event::Apply(node("a", "u", "10")));
     assert_eq!(floors.check(&node("a", "u", "10")), Freshness::Fresh);
     let text = String::from_utf8(metrics.render().unwrap()).unwrap();
-    assert!(text.contains(r#"tandem_stale_reads_total{controller="test",resource="nodes"} 1"#), "{text}");
+    assert!(
+        text.contains(r#"conflict_retry_stale_reads_total{resource="nodes",strategy="test"} 1"#),
+        "{text}"
+    );
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn an_expired_floor_is_counted() {
     fake.advance(std::time::Duration::from_secs(301));
     assert!(floors.pending::<Node>().is_empty());
     let text = String::from_utf8(metrics.render().unwrap()).unwrap();
-    assert!(text.contains("tandem_write_floors_expired_total"), "{text}");
+    assert!(text.contains("conflict_retry_floors_expired_total"), "{text}");
 }
 
 #[test]

@@ -5,17 +5,31 @@
 //! layer may still answer opaque texts; those do not parse here, and nothing is concluded from them.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 /// A resource version that can be compared with others of the same resource type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Version(String);
+///
+/// ```
+/// use conflict_retry::freshness::Version;
+///
+/// assert!(Version::parse("99") < Version::parse("100"));
+/// assert_eq!(Version::parse("0"), None, "which means: any version will do");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Version(String);
 
 impl Version {
     /// `None` for a version that cannot be compared: empty, `0`, with a leading zero, with anything but digits.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let comparable =
             !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
         comparable.then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -1,0 +1,223 @@
+//! Read your own writes: after a write is acknowledged, a cached object older than it is not to be decided from.
+//!
+//! [`Floors`] remembers the acknowledged writes of one kind, is told what a watch brings, and says whether a cached copy
+//! is old. What is remembered and when it is forgotten is decided by the pure `ledger`; versions are compared as
+//! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the feature
+//! `runtime` a `Watched` is a kube reflector that knows its floors.
+//!
+//! ```
+//! use conflict_retry::freshness::{ChangeKind, Floors, Freshness};
+//! use k8s_openapi::api::core::v1::Node;
+//!
+//! let node = |version: &str| -> Node {
+//!     serde_json::from_value(serde_json::json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version}})).unwrap()
+//! };
+//! let floors = Floors::new("nodes");
+//! floors.wrote(&node("10"), ChangeKind::Updated);
+//! assert_eq!(floors.check(&node("9")), Freshness::Stale);
+//! assert_eq!(floors.check(&node("10")), Freshness::Fresh);
+//! ```
+
+mod ledger;
+mod source;
+mod version;
+#[cfg(feature = "runtime")]
+mod watched;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::Resource;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use self::ledger::{ChangeKind, Pending};
+use self::ledger::{Goal, Key, Ledger};
+pub use self::source::{CachedObject, Newer, Source};
+pub use self::version::Version;
+#[cfg(feature = "runtime")]
+pub use self::watched::{Stale, Watched, WatchedObject};
+use crate::observe::{Observer, Silent};
+
+/// Whether a cached object may be decided from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// The cache has seen every write of ours.
+    Fresh,
+    /// It has not: come back when the watch has brought it.
+    Stale,
+}
+
+/// The own writes of one kind that its watch has not brought yet. Cheap to clone; one per kind and cache.
+///
+/// It knows the writes of this process only, and only those it is told of. Tell it of every event of *one* watch, after the
+/// store has taken the event in.
+#[derive(Clone)]
+pub struct Floors(Arc<Shared>);
+
+struct Shared {
+    resource: String,
+    ledger: Mutex<Ledger>,
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
+    observer: Arc<dyn Observer>,
+    /// Moves with every event of the watch.
+    tick: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Floors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Floors").field("resource", &self.0.resource).finish_non_exhaustive()
+    }
+}
+
+impl Floors {
+    /// Remembers nothing yet. `resource` (plural and lower case) names the kind in logs and to the observer.
+    pub fn new(resource: impl Into<String>) -> Self {
+        let start = Instant::now();
+        Self::with_clock(resource, Arc::new(Silent), move || start.elapsed())
+    }
+
+    /// As [`Self::new`], counting stale reads and lost events with `observer` and taking the time since any fixed origin
+    /// from `clock`.
+    pub fn with_clock(
+        resource: impl Into<String>,
+        observer: Arc<dyn Observer>,
+        clock: impl Fn() -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            resource: resource.into(),
+            ledger: Mutex::default(),
+            clock: Box::new(clock),
+            observer,
+            tick: watch::Sender::new(0),
+        }))
+    }
+
+    /// Whether `cached` is at least as new as our last write of it. A stale answer is told to the observer.
+    pub fn check<K: Resource>(&self, cached: &K) -> Freshness {
+        let meta = cached.meta();
+        let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
+        if self.with(|ledger, _| ledger.is_stale(&key(cached), uid, version)) {
+            self.0.observer.stale_read(&self.0.resource);
+            return Freshness::Stale;
+        }
+        Freshness::Fresh
+    }
+
+    /// Our writes that the watch has not brought yet. An object that was created and is not in the cache, or deleted and
+    /// still in it, is found here by name.
+    pub fn pending(&self) -> Vec<Pending> {
+        self.with(|ledger, _| ledger.pending())
+    }
+
+    /// A write was acknowledged and `object` is what the server stored.
+    pub fn wrote<K: Resource>(&self, object: &K, change: ChangeKind) {
+        let meta = object.meta();
+        self.wrote_version(object, meta.resource_version.as_deref(), change);
+    }
+
+    /// A write of a subresource was acknowledged and left `object`, of which a copy is at hand, at `version`.
+    pub fn wrote_version<K: Resource>(&self, object: &K, version: Option<&str>, change: ChangeKind) {
+        let Some(goal) = version.and_then(Goal::at_least) else {
+            return;
+        };
+        let uid = object.meta().uid.as_deref();
+        self.with(|ledger, now| ledger.record(key(object), uid, goal, change, now));
+    }
+
+    /// A deletion is about to be sent. It is recorded first because its event may arrive before its answer; when it
+    /// fails, [`Self::not_deleted`] takes it back.
+    pub fn deleting<K: Resource>(&self, object: &K) {
+        let uid = object.meta().uid.as_deref();
+        if uid.is_some() {
+            self.with(|ledger, now| {
+                ledger.record(key(object), uid, Goal::Absent, ChangeKind::Deleted, now);
+            });
+        }
+    }
+
+    /// The deletion that was announced did not happen, or the object lives on until its finalizers are done.
+    pub fn not_deleted<K: Resource>(&self, object: &K) {
+        self.with(|ledger, _| ledger.forget_deletion(&key(object)));
+    }
+
+    /// The watch brought this object, new or changed.
+    pub fn applied<K: Resource>(&self, object: &K) {
+        let meta = object.meta();
+        self.event(|ledger, now| {
+            ledger.applied(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
+        });
+    }
+
+    /// The watch brought the deletion of this object.
+    pub fn deleted<K: Resource>(&self, object: &K) {
+        let meta = object.meta();
+        self.event(|ledger, now| {
+            ledger.deleted(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
+        });
+    }
+
+    /// A list began, which will replace what the cache holds.
+    pub fn list_began(&self) {
+        self.event(|ledger, _| ledger.list_began());
+    }
+
+    /// The list contains this object.
+    pub fn listed<K: Resource>(&self, object: &K) {
+        self.with(|ledger, _| ledger.listed(object.meta().resource_version.as_deref()));
+    }
+
+    /// The list has been taken in whole.
+    pub fn list_ended(&self) {
+        self.event(Ledger::list_ended);
+    }
+
+    /// The store has just taken this event of a kube watcher in.
+    #[cfg(feature = "runtime")]
+    pub fn observe<K: Resource>(&self, event: &kube::runtime::watcher::Event<K>) {
+        use kube::runtime::watcher::Event;
+        match event {
+            Event::Init => self.list_began(),
+            Event::InitApply(object) => self.listed(object),
+            Event::InitDone => self.list_ended(),
+            Event::Apply(object) => self.applied(object),
+            Event::Delete(object) => self.deleted(object),
+        }
+    }
+
+    /// Changes with every event that the watch brings.
+    #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "only a watched cache waits for events"))]
+    pub(crate) fn ticks(&self) -> watch::Receiver<u64> {
+        self.0.tick.subscribe()
+    }
+
+    fn event(&self, act: impl FnOnce(&mut Ledger, Duration)) {
+        self.with(act);
+        self.0.tick.send_modify(|tick| *tick = tick.wrapping_add(1));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Ledger, Duration) -> T) -> T {
+        let now = (self.0.clock)();
+        let (result, expired) = {
+            let mut ledger = self.ledger();
+            let expired = ledger.expire(now);
+            (act(&mut ledger, now), expired)
+        };
+        let resource = &self.0.resource;
+        for pending in expired {
+            self.0.observer.floor_expired(resource);
+            tracing::warn!(%resource, name = pending.name, change = ?pending.change, "the watch did not bring our own write, trusting the cache again");
+        }
+        result
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (meta.namespace.clone(), meta.name.clone().unwrap_or_default())
+}

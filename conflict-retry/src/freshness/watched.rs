@@ -1,0 +1,162 @@
+//! A kube reflector that knows its floors.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::Event;
+
+use super::{CachedObject, ChangeKind, Floors, Freshness, Newer, Source, Version};
+
+/// A reflector's store with the own writes that it has not seen yet. Cheap to clone.
+///
+/// ```no_run
+/// use conflict_retry::freshness::{Floors, Watched};
+/// use futures::{StreamExt as _, TryStreamExt as _};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kube::runtime::{WatchStreamExt as _, reflector, watcher};
+/// # async fn example(api: kube::Api<ConfigMap>) {
+/// let (store, writer) = reflector::store();
+/// let watched = Watched::new(store, Floors::new("configmaps"));
+/// let feed = watched.clone();
+/// // The order matters: first the store takes an event in, then the floors hear of it.
+/// let events = watcher(api, watcher::Config::default())
+///     .default_backoff()
+///     .reflect(writer)
+///     .inspect_ok(move |event| feed.observe(event));
+/// tokio::spawn(events.for_each(|_| async {}));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Watched<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    store: Store<K>,
+    floors: Floors,
+}
+
+/// The cache did not catch up with our own write in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cache did not catch up with our own write within {0:?}; read live, or come back later")]
+pub struct Stale(pub Duration);
+
+impl<K> Watched<K>
+where
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    /// `floors` must be told of the events that feed `store` ([`Self::observe`]), and of no others.
+    pub fn new(store: Store<K>, floors: Floors) -> Self {
+        Self { store, floors }
+    }
+
+    /// The store has just taken this event in.
+    pub fn observe(&self, event: &Event<K>) {
+        self.floors.observe(event);
+    }
+
+    /// The own writes that the watch has not brought yet.
+    pub fn floors(&self) -> &Floors {
+        &self.floors
+    }
+
+    /// The store, which may be behind our own writes.
+    pub fn store(&self) -> &Store<K> {
+        &self.store
+    }
+
+    /// One object, as a write's [`Source`].
+    pub fn object(&self, of: ObjectRef<K>) -> WatchedObject<K> {
+        WatchedObject { watched: self.clone(), of }
+    }
+
+    /// The cached object as soon as it is not older than our own last write of it; `Ok(None)` when there is none. Waits at
+    /// most `bound`.
+    pub async fn fresh(&self, of: &ObjectRef<K>, bound: Duration) -> Result<Option<Arc<K>>, Stale> {
+        let mut ticks = self.floors.ticks();
+        let caught_up = async {
+            loop {
+                ticks.mark_unchanged();
+                match self.store.get(of) {
+                    Some(object) if self.floors.check(&*object) == Freshness::Stale => {}
+                    found => return found,
+                }
+                if ticks.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+        };
+        tokio::time::timeout(bound, caught_up).await.map_err(|_elapsed| Stale(bound))
+    }
+}
+
+/// One object of a [`Watched`] cache.
+#[derive(Clone)]
+pub struct WatchedObject<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    watched: Watched<K>,
+    of: ObjectRef<K>,
+}
+
+impl<K> WatchedObject<K>
+where
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    /// The source to give to a write.
+    pub fn source(&self) -> Source<'_, K> {
+        Source::Watched(self)
+    }
+}
+
+impl<K> CachedObject<K> for WatchedObject<K>
+where
+    K: Resource + Clone + Debug + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone + Send + Sync,
+{
+    fn latest(&self) -> Option<K> {
+        let object = self.watched.store.get(&self.of)?;
+        (self.watched.floors.check(&*object) == Freshness::Fresh).then(|| Arc::unwrap_or_clone(object))
+    }
+
+    fn newer(&self, version: String) -> Newer<'_, K> {
+        Box::pin(async move {
+            let mut ticks = self.watched.floors.ticks();
+            loop {
+                ticks.mark_unchanged();
+                let object = self.watched.store.get(&self.of)?;
+                if is_newer(object.meta().resource_version.as_deref(), &version) {
+                    return Some(Arc::unwrap_or_clone(object));
+                }
+                if ticks.changed().await.is_err() {
+                    return None;
+                }
+            }
+        })
+    }
+
+    fn wrote(&self, written: &K) {
+        self.watched.floors.wrote(written, ChangeKind::Updated);
+    }
+}
+
+/// Whether `found` was stored after `version`. Versions that cannot be compared are newer when they differ.
+fn is_newer(found: Option<&str>, version: &str) -> bool {
+    let Some(found) = found else { return false };
+    match (Version::parse(found), Version::parse(version)) {
+        (Some(found), Some(version)) => found > version,
+        _ => found != version,
+    }
+}
+
+#[cfg(test)]
+#[path = "watched_tests.rs"]
+mod tests;

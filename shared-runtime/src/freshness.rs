@@ -1,0 +1,147 @@
+//! Read your own writes, for every kind an operator caches: after a write is acknowledged, a cached object older than it
+//! is not to be decided from.
+//!
+//! What is remembered per kind is [`conflict_retry::freshness`]'s business. This file keeps one of its floors per cached
+//! kind, so that the write door can tell them by type.
+
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+pub use conflict_retry::freshness::{ChangeKind, Freshness, Pending};
+use conflict_retry::{Observer, freshness::Floors as OfKind};
+use kube::{Resource, runtime::watcher};
+use tracing::warn;
+
+use crate::clock::Clock;
+
+/// Every own write that the watches have not brought yet, by kind. Cheap to clone.
+///
+/// Only kinds that a reflector feeds are remembered; a write of any other kind is not read from a cache, so there is
+/// nothing to be stale.
+#[derive(Clone)]
+pub struct Floors(Arc<Shared>);
+
+struct Shared {
+    kinds: Mutex<HashMap<TypeId, OfKind>>,
+    clock: Clock,
+    observer: Arc<dyn Observer>,
+}
+
+impl Debug for Floors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Floors").finish_non_exhaustive()
+    }
+}
+
+impl Floors {
+    /// Remembers nothing yet. Stale reads and lost events are told to `observer`.
+    pub fn new(clock: Clock, observer: Arc<dyn Observer>) -> Self {
+        Self(Arc::new(Shared { kinds: Mutex::default(), clock, observer }))
+    }
+
+    /// Whether `cached` is at least as new as our last write of it.
+    pub fn check<K>(&self, cached: &K) -> Freshness
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        self.of::<K>().map_or(Freshness::Fresh, |floors| floors.check(cached))
+    }
+
+    /// Our writes of this kind that the watch has not brought yet. An object that was created and is not in the cache, or
+    /// deleted and still in it, is found here by name.
+    pub fn pending<K>(&self) -> Vec<Pending>
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        self.of::<K>().map(|floors| floors.pending()).unwrap_or_default()
+    }
+
+    /// A write was acknowledged and `object` is what the server stored.
+    pub(crate) fn wrote<K>(&self, object: &K, change: ChangeKind)
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        if let Some(floors) = self.of::<K>() {
+            floors.wrote(object, change);
+        }
+    }
+
+    /// A write of a subresource was acknowledged and left `object`, of which a copy is at hand, at `version`.
+    pub(crate) fn wrote_version<K>(&self, object: &K, version: Option<&str>, change: ChangeKind)
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        if let Some(floors) = self.of::<K>() {
+            floors.wrote_version(object, version, change);
+        }
+    }
+
+    /// A deletion is about to be sent. When it fails, [`Self::not_deleted`] takes it back.
+    pub(crate) fn deleting<K>(&self, object: &K)
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        if let Some(floors) = self.of::<K>() {
+            floors.deleting(object);
+        }
+    }
+
+    /// The deletion that was announced did not happen, or the object lives on until its finalizers are done.
+    pub(crate) fn not_deleted<K>(&self, object: &K)
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        if let Some(floors) = self.of::<K>() {
+            floors.not_deleted(object);
+        }
+    }
+
+    /// A reflector for this kind exists; from now on its writes are remembered. The first reflector of a kind feeds, a
+    /// second one (with another selector, say) does not: its stream tells nothing about the first one's cache.
+    pub(crate) fn feed<K>(&self) -> Option<Feed>
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        match self.kinds().entry(TypeId::of::<K>()) {
+            std::collections::hash_map::Entry::Occupied(_) => {
+                warn!(kind = %K::kind(&()), "a second reflector of the same kind does not feed the read-your-writes floors");
+                None
+            }
+            std::collections::hash_map::Entry::Vacant(vacant) => {
+                let (clock, observer) = (self.0.clock.clone(), Arc::clone(&self.0.observer));
+                let floors = OfKind::with_clock(K::plural(&()), observer, move || clock.monotonic());
+                Some(Feed(vacant.insert(floors).clone()))
+            }
+        }
+    }
+
+    fn of<K: 'static>(&self) -> Option<OfKind> {
+        self.kinds().get(&TypeId::of::<K>()).cloned()
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, HashMap<TypeId, OfKind>> {
+        self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right to tell [`Floors`] what the watch of one kind has brought.
+#[derive(Debug)]
+pub(crate) struct Feed(OfKind);
+
+impl Feed {
+    /// The store has just taken this event in.
+    pub(crate) fn observe<K>(&self, event: &watcher::Event<K>)
+    where
+        K: Resource<DynamicType = ()> + 'static,
+    {
+        self.0.observe(event);
+    }
+}
+
+#[cfg(test)]
+#[path = "floors_tests.rs"]
+mod tests;
