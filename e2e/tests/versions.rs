@@ -152,7 +152,8 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
     let namespaced = Api::<NodePool>::namespaced(client, namespace.name());
     let options = conflict_retry::WriteOptions::new("versions-test");
     let seen = pools.get("x").await.unwrap();
-    let base = || Some(conflict_retry::ScaleView::of(&seen, seen.spec.replicas, None));
+    let base =
+        || conflict_retry::Source::Copy(conflict_retry::ScaleView::of(&seen, seen.spec.replicas, None));
     // Status moves the version; the decision's ground is the same, so the first attempt is granted.
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
     pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
@@ -187,7 +188,7 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
     // What operators and people do works: a guarded write from "unset", and kubectl.
     let options = conflict_retry::WriteOptions::new("versions-test");
     let mut asked = Vec::new();
-    let written = conflict_retry::scale(&pools, "x", &options, None, |view| {
+    let written = conflict_retry::scale(&pools, "x", &options, conflict_retry::Source::Live, |view| {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(2)
     });
