@@ -187,3 +187,24 @@ fn an_answer_that_cannot_be_read_or_that_etcd_did_not_give_leaves_a_write_in_dou
     }
     assert_eq!(Class::of_status(Verb::Put, &internal("a webhook failed")), Class::Other);
 }
+
+#[test]
+fn what_etcd_says_comes_without_a_reason_and_leaves_a_write_in_doubt_unless_it_was_too_large() {
+    // As v1.36 answers: code 500 and a message, nothing else.
+    let of = |message: &str| {
+        Class::of_status(Verb::Put, &status(json!({"status": "Failure", "code": 500, "message": message})))
+    };
+    for message in [
+        "rpc error: code = Unavailable desc = error reading from server: connection reset by peer",
+        "etcdserver: leader changed",
+    ] {
+        assert_eq!(of(message), Class::Ambiguous, "{message}");
+    }
+    for message in [
+        "etcdserver: request is too large",
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2900215 vs. 2097152)",
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+    ] {
+        assert_eq!(of(message), Class::Other, "{message}");
+    }
+}

@@ -76,13 +76,15 @@ pub mod observe;
 mod options;
 mod outcome;
 pub mod policy;
+pub mod protect;
 pub mod retry;
 
 pub use backoff::Backoff;
 pub use classify::{Class, FieldConflict, is_conflict};
 pub use door::{
-    Decision, ScaleDecision, ScaleView, Writable, apply, apply_status, create, delete, evict, json_patch,
-    merge_patch, put_once, scale, scale_merge, scale_put, scale_put_once, update, update_status,
+    Decision, ScaleDecision, ScaleView, Writable, add_finalizer, apply, apply_status, create, delete, evict,
+    json_patch, merge_patch, put_once, remove_finalizer, scale, scale_merge, scale_put, scale_put_once,
+    update, update_status,
 };
 pub use freshness::Source;
 pub use observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource, Subresource, Verb};

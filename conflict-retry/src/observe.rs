@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::classify::Class;
+use crate::protect::Transition;
 
 /// The kind of request that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,6 +174,11 @@ pub trait Observer: Send + Sync {
     /// A write ended. A future that is dropped half-way ends without this.
     fn finished(&self, event: &FinishedEvent<'_>) {
         let _ = event;
+    }
+
+    /// The state of a circuit breaker changed.
+    fn circuit(&self, transition: Transition) {
+        let _ = transition;
     }
 
     /// A cached copy of this resource was older than our own write of it.

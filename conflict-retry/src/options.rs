@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::observe::{Observer, Silent};
 use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
+use crate::protect::Protection;
 
 /// How long one request may take. Our own bound: half the default policy's deadline, so that a lost answer leaves time to
 /// look up what became of it, and well below the 34 s after which the API server itself ends a mutating request. kube's
@@ -27,6 +28,7 @@ pub struct WriteOptions {
     attempt_timeout: Duration,
     force: bool,
     observer: Arc<dyn Observer>,
+    protection: Protection,
 }
 
 impl WriteOptions {
@@ -39,6 +41,7 @@ impl WriteOptions {
             attempt_timeout: ATTEMPT_TIMEOUT,
             force: false,
             observer: Arc::new(Silent),
+            protection: Protection::default(),
         }
     }
 
@@ -76,6 +79,17 @@ impl WriteOptions {
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
+    }
+
+    /// What each write passes on its way: a queue, a budget, a limiter, a breaker.
+    #[must_use]
+    pub fn with_protection(mut self, protection: Protection) -> Self {
+        self.protection = protection;
+        self
+    }
+
+    pub(crate) fn protection(&self) -> &Protection {
+        &self.protection
     }
 
     /// Refuses options that no request can be made with.
@@ -130,6 +144,7 @@ impl fmt::Debug for WriteOptions {
             .field("policy", &self.policy)
             .field("attempt_timeout", &self.attempt_timeout)
             .field("force", &self.force)
+            .field("protection", &self.protection)
             .finish_non_exhaustive()
     }
 }

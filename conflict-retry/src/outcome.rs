@@ -10,6 +10,7 @@ use kube::core::Status;
 use crate::classify::{Class, FieldConflict};
 use crate::observe::{Subresource, Verb};
 use crate::policy::GiveUp;
+use crate::protect::Held;
 
 /// How a write ended. Only [`Written`](Self::Written), [`Unchanged`](Self::Unchanged) and
 /// [`AlreadyDone`](Self::AlreadyDone) mean that the goal is met.
@@ -185,7 +186,7 @@ pub enum WriteError {
         source: Box<Failure>,
     },
     /// The policy allowed no further attempt.
-    #[error("gave up after {attempts} attempts in {elapsed:?}, {}: {}", bound(*reason), class.advice())]
+    #[error("gave up after {} in {elapsed:.1?}, {}: {}", counted(*attempts), bound(*reason), class.advice())]
     Exhausted {
         /// Attempts that failed.
         attempts: u32,
@@ -201,8 +202,21 @@ pub enum WriteError {
         #[source]
         last: Box<Failure>,
     },
+    /// A protection kept the next request from being sent.
+    #[error("held back after {} that failed: {by}", counted(*attempts))]
+    Held {
+        /// Attempts that failed before.
+        attempts: u32,
+        /// What held it back.
+        by: Held,
+        /// Whether the answer to a write was lost on the way, so that it may have been carried out.
+        maybe_written: bool,
+        /// The last failure, if there was one.
+        #[source]
+        last: Option<Box<Failure>>,
+    },
     /// The policy's token was cancelled, or its deadline forbade even the first attempt.
-    #[error("cancelled after {attempts} failed attempts{}", if *maybe_written { "; the change may have been made" } else { "" })]
+    #[error("cancelled after {} that failed{}", counted(*attempts), if *maybe_written { "; the change may have been made" } else { "" })]
     Cancelled {
         /// Attempts that failed before.
         attempts: u32,
@@ -277,6 +291,7 @@ impl WriteError {
             Self::Rejected { class, .. } => class.label(),
             Self::Unknown { .. } => "unknown",
             Self::Exhausted { .. } => "exhausted",
+            Self::Held { by, .. } => by.label(),
             Self::Cancelled { .. } => "cancelled",
         }
     }
@@ -285,9 +300,11 @@ impl WriteError {
     pub const fn class(&self) -> Option<&Class> {
         match self {
             Self::Rejected { class, .. } | Self::Exhausted { class, .. } => Some(class),
-            Self::Refused(_) | Self::FieldManager { .. } | Self::Unknown { .. } | Self::Cancelled { .. } => {
-                None
-            }
+            Self::Refused(_)
+            | Self::FieldManager { .. }
+            | Self::Unknown { .. }
+            | Self::Held { .. }
+            | Self::Cancelled { .. } => None,
         }
     }
 
@@ -300,7 +317,9 @@ impl WriteError {
     pub const fn maybe_written(&self) -> bool {
         match self {
             Self::Unknown { .. } => true,
-            Self::Exhausted { maybe_written, .. } | Self::Cancelled { maybe_written, .. } => *maybe_written,
+            Self::Exhausted { maybe_written, .. }
+            | Self::Held { maybe_written, .. }
+            | Self::Cancelled { maybe_written, .. } => *maybe_written,
             Self::Refused(_) | Self::FieldManager { .. } | Self::Rejected { .. } => false,
         }
     }
@@ -308,6 +327,11 @@ impl WriteError {
 
 fn list(conflicts: &[FieldConflict]) -> impl fmt::Display {
     conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A number of attempts, in words.
+pub(crate) fn counted(attempts: u32) -> impl fmt::Display {
+    format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" })
 }
 
 const fn bound(reason: GiveUp) -> &'static str {

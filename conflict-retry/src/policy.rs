@@ -3,11 +3,14 @@
 //! Pure: time since the start and randomness are arguments. Nothing here sleeps ([`crate::retry`] and the front door do),
 //! and nothing here knows what failed beyond its [`Cause`].
 
+mod contention;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use self::contention::{Contention, Progress, Wait};
 use crate::backoff::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY, InvalidBackoff};
 
 /// Attempts of the default policy. Our own bound: several times what a writer among fifty needs on average, and low
@@ -18,10 +21,6 @@ const DEFAULT_MAX_ATTEMPTS: NonZeroU32 = match NonZeroU32::new(64) {
 };
 /// Deadline of the default policy. Our own bound: a reconcile that waits longer had better be queued again.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-/// Growth of the contention window per conflict: about 0.6 of one read-and-write round on a local control plane.
-const DEFAULT_SLOT: Duration = Duration::from_millis(4);
-/// Widest contention window: beyond it a writer idles longer than the object is busy.
-const DEFAULT_WINDOW: Duration = Duration::from_millis(200);
 /// First window after a fault (503, lost answer). Our own choice: well above a round trip, well below a person's notice.
 const FAULT_BASE: Duration = Duration::from_millis(50);
 /// Widest window after a fault: five of them fit into the default deadline.
@@ -44,9 +43,8 @@ pub struct RetryPolicy {
 enum Schedule {
     /// client-go's arithmetic.
     Backoff(Backoff),
-    /// The first conflict costs no wait: the fresh object is one read away. Conflict `n` then waits
-    /// U(0, min(`window`, `slot`·n)).
-    Contention { slot: Duration, window: Duration },
+    /// Uniformly within a window that fits the crowd: see [`contention`].
+    Contention,
 }
 
 /// What an attempt failed of, as far as pacing is concerned.
@@ -79,13 +77,14 @@ pub enum GiveUp {
 }
 
 impl Default for RetryPolicy {
-    /// Our own policy for conflicts: up to 64 attempts in 10 s; no wait after the first conflict, then uniformly up to
-    /// 4 ms per conflict so far, at most 200 ms.
+    /// Our own policy for conflicts: up to 64 attempts in 10 s. After a conflict it waits uniformly within a window of one
+    /// and a half times the shortest attempt so far, 1.7 times as wide after each further conflict, at most 1 s. Reads fed
+    /// by a watch ([`Attempts::fed`]) allow more.
     fn default() -> Self {
         Self {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             deadline: Some(DEFAULT_DEADLINE),
-            schedule: Schedule::Contention { slot: DEFAULT_SLOT, window: DEFAULT_WINDOW },
+            schedule: Schedule::Contention,
             cancel: CancellationToken::new(),
         }
     }
@@ -153,20 +152,27 @@ impl RetryPolicy {
         &self.cancel
     }
 
+    /// The time after which no attempt starts.
+    pub(crate) const fn deadline(&self) -> Option<Duration> {
+        self.deadline
+    }
+
     /// Whether the first attempt may start at all: a deadline of zero forbids it.
     pub(crate) fn may_start(&self) -> bool {
         self.deadline != Some(Duration::ZERO)
     }
 
-    /// The state machine of one run under this policy.
+    /// The state machine of one run under this policy, which begins now.
     pub fn attempts(&self) -> Attempts {
         Attempts {
             max: self.max_attempts.get(),
             deadline: self.deadline,
             schedule: self.schedule,
             made: 0,
-            conflicts: 0,
             faults: 0,
+            began: Duration::ZERO,
+            contention: Contention::blind(),
+            wait: None,
         }
     }
 }
@@ -178,11 +184,36 @@ pub struct Attempts {
     deadline: Option<Duration>,
     schedule: Schedule,
     made: u32,
-    conflicts: u32,
     faults: u32,
+    /// When the attempt under way began.
+    began: Duration,
+    contention: Contention,
+    /// The wait after the last conflict, for those who ask for their turn.
+    wait: Option<Wait>,
+}
+
+/// What a writer does that is fed by a watch and waits after a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Wait that long, or until the watch brings something, then ask again.
+    Wait(Duration),
+    /// Decide from the newest version known, and send.
+    Send,
+    /// The watch does not bring the version that won: read live, decide and send.
+    Read,
+    /// Stop, and say why.
+    GiveUp(GiveUp),
 }
 
 impl Attempts {
+    /// For a writer whose reads are fed by a watch: after a conflict it asks for its [`Attempts::turn`] instead of sleeping
+    /// as [`Attempts::next`] says. Knowing what others write, it can start with wider windows and cut them short.
+    #[must_use]
+    pub fn fed(mut self) -> Self {
+        self.contention = Contention::fed();
+        self
+    }
+
     /// How many attempts have failed so far.
     pub const fn made(&self) -> u32 {
         self.made
@@ -190,13 +221,16 @@ impl Attempts {
 
     /// Records an attempt that failed of `cause` at `now` (time since the start). `random` is asked at most once and
     /// answers uniformly in `[0, 1)`. There is never a wait after the last attempt.
+    ///
+    /// What lies between the end of the last wait and `now` counts as the duration of the attempt.
     pub fn next(&mut self, now: Duration, cause: Cause, random: impl FnOnce() -> f64) -> Next {
         self.made = self.made.saturating_add(1);
+        self.wait = None;
         if self.made >= self.max {
             return Next::GiveUp(GiveUp::Attempts);
         }
         let delay = match cause {
-            Cause::Conflict => match self.after_conflict(random) {
+            Cause::Conflict => match self.after_conflict(now, random) {
                 Some(delay) => delay,
                 None => return Next::GiveUp(GiveUp::Attempts),
             },
@@ -209,23 +243,58 @@ impl Attempts {
                 FAULT_BASE.saturating_mul(doubled).min(FAULT_CAP).mul_f64(unit(random()))
             }
         };
+        self.began = now.saturating_add(delay);
         match self.deadline {
-            Some(deadline) if now.saturating_add(delay) >= deadline => Next::GiveUp(GiveUp::Deadline),
+            Some(deadline) if self.began >= deadline => Next::GiveUp(GiveUp::Deadline),
             _ => Next::RetryAfter(delay),
         }
     }
 
-    fn after_conflict(&mut self, random: impl FnOnce() -> f64) -> Option<Duration> {
-        self.conflicts = self.conflicts.saturating_add(1);
+    /// Whether it is this writer's turn again at `now` (time since the start), after [`Attempts::next`] has answered a
+    /// conflict with a delay. `news` says whether the watch has brought a version, since the last time this was asked, that
+    /// is newer than the one that was refused; whatever arrives in the meantime costs nothing.
+    ///
+    /// Nothing is ever sent from the version that was refused. After any other failure there is nothing to wait for but
+    /// the delay, and the answer is [`Turn::Read`].
+    pub fn turn(&mut self, now: Duration, news: bool) -> Turn {
+        if let Some(deadline) = self.deadline
+            && now >= deadline
+        {
+            return Turn::GiveUp(GiveUp::Deadline);
+        }
+        let progress = match &mut self.wait {
+            Some(wait) => wait.look(&mut self.contention, now, news),
+            None => match self.began.saturating_sub(now) {
+                Duration::ZERO => Progress::Late,
+                rest => Progress::Wait(rest),
+            },
+        };
+        match progress {
+            Progress::Wait(rest) => {
+                let end = self.deadline.map_or(rest, |deadline| deadline.saturating_sub(now));
+                return Turn::Wait(rest.min(end));
+            }
+            Progress::Over | Progress::Late => self.began = now,
+        }
+        if progress == Progress::Over { Turn::Send } else { Turn::Read }
+    }
+
+    fn after_conflict(&mut self, now: Duration, random: impl FnOnce() -> f64) -> Option<Duration> {
         match &mut self.schedule {
             Schedule::Backoff(backoff) => {
                 let delay = backoff.step(random);
                 // Go would sleep once more and then stop without an attempt; the sleep is what we leave out.
-                (backoff.steps() >= 1).then_some(delay)
+                if backoff.steps() < 1 {
+                    return None;
+                }
+                self.wait = Some(Wait::until(now.saturating_add(delay), self.began, now));
+                Some(delay)
             }
-            Schedule::Contention { .. } if self.conflicts == 1 => Some(Duration::ZERO),
-            Schedule::Contention { slot, window } => {
-                Some(slot.saturating_mul(self.conflicts).min(*window).mul_f64(unit(random())))
+            Schedule::Contention => {
+                let window = self.contention.conflict(now.saturating_sub(self.began));
+                let share = unit(random());
+                self.wait = Some(Wait::within(share, self.began, now));
+                Some(window.mul_f64(share))
             }
         }
     }

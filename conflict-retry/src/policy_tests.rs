@@ -50,12 +50,30 @@ fn a_backoff_without_steps_is_refused_because_it_would_never_call_the_operation(
 }
 
 #[test]
-fn the_default_policy_waits_not_at_all_then_up_to_a_window_that_grows() {
-    let (delays, reason) = run(&RetryPolicy::default().with_deadline(None), 1.0);
-    assert_eq!(reason, GiveUp::Attempts);
-    assert_eq!(delays.len(), 63);
-    assert_eq!(delays[..4], [Duration::ZERO, MS * 8, MS * 12, MS * 16]);
-    assert_eq!(delays[62], MS * 200);
+fn the_default_policy_waits_in_windows_that_grow_from_one_and_a_half_attempts() {
+    let mut attempts = RetryPolicy::default().attempts();
+    let (mut now, mut windows) = (Duration::ZERO, Vec::new());
+    for _ in 0..15 {
+        now += MS * 10;
+        let Next::RetryAfter(delay) = attempts.next(now, Cause::Conflict, || 1.0) else { panic!("gave up") };
+        now += delay;
+        windows.push(delay.as_millis());
+    }
+    assert_eq!(windows[..5], [15, 25, 43, 73, 125]);
+    assert_eq!(windows[14], 1000, "{windows:?}");
+}
+
+#[test]
+fn the_shortest_attempt_is_the_measure_and_timers_bound_it() {
+    let mut attempts = RetryPolicy::default().attempts();
+    let slow = attempts.next(MS * 100, Cause::Conflict, || 1.0);
+    assert_eq!(slow, Next::RetryAfter(MS * 150));
+    // The second attempt begins at 250 ms and is answered at once; one millisecond counts.
+    let quick = attempts.next(MS * 250, Cause::Conflict, || 1.0);
+    assert_eq!(quick, Next::RetryAfter(Duration::from_micros(2_550)));
+    // A third that is slow again changes nothing: 1.5 · 1.7² of that millisecond.
+    let slow = attempts.next(MS * 900, Cause::Conflict, || 1.0);
+    assert_eq!(slow, Next::RetryAfter(Duration::from_micros(4_335)));
 }
 
 #[test]
@@ -94,7 +112,8 @@ fn faults_do_not_widen_the_window_of_conflicts() {
     for _ in 0..5 {
         let _ = attempts.next(Duration::ZERO, Cause::Fault, || 0.0);
     }
-    assert_eq!(attempts.next(Duration::ZERO, Cause::Conflict, || 1.0), Next::RetryAfter(Duration::ZERO));
+    let first = attempts.next(Duration::ZERO, Cause::Conflict, || 1.0);
+    assert_eq!(first, Next::RetryAfter(Duration::from_micros(1_500)));
 }
 
 proptest! {
@@ -127,9 +146,129 @@ proptest! {
     #[test]
     fn a_conflicts_delay_stays_in_its_window(random in 0.0_f64..1.0) {
         for (index, delay) in run(&RetryPolicy::default(), random).0.into_iter().enumerate() {
-            let window = (MS * 4 * u32::try_from(index + 1).unwrap()).min(MS * 200);
-            let fits = if index == 0 { delay.is_zero() } else { delay < window };
-            prop_assert!(fits, "conflict {} waits {:?}", index + 1, delay);
+            let window = Duration::from_millis(1).mul_f64(1.5 * 1.7_f64.powi(i32::try_from(index).unwrap()));
+            let window = window.min(MS * 128);
+            // Nanoseconds are rounded at each step.
+            prop_assert!(delay <= window + Duration::from_nanos(99), "conflict {} waits {:?}", index + 1, delay);
         }
     }
+
+    #[test]
+    fn a_fed_writer_never_sends_from_the_refused_version_and_never_waits_for_ever(
+        random in proptest::num::f64::ANY,
+        took in 0_u64..500,
+        deadline in 1_u64..20_000,
+        looks in proptest::collection::vec((0_u64..2_000, any::<bool>()), 500),
+    ) {
+        let policy = RetryPolicy::default().with_deadline(Some(Duration::from_millis(deadline)));
+        let mut attempts = policy.attempts().fed();
+        let mut now = Duration::from_millis(took);
+        if attempts.next(now, Cause::Conflict, || random) == Next::GiveUp(GiveUp::Deadline) {
+            return Ok(());
+        }
+        let mut seen = false;
+        for (micros, news) in looks {
+            seen |= news;
+            match attempts.turn(now, news) {
+                Turn::Wait(rest) => {
+                    prop_assert!(!rest.is_zero(), "a wait of nothing spins");
+                    prop_assert!(rest <= Duration::from_secs(3));
+                    // Something arrives first, or the whole rest passes.
+                    now += if micros % 2 == 0 { rest } else { rest.min(Duration::from_micros(micros)) };
+                }
+                Turn::Send => {
+                    prop_assert!(seen && now < Duration::from_millis(deadline));
+                    return Ok(());
+                }
+                Turn::Read => {
+                    prop_assert!(!seen && now < Duration::from_millis(deadline));
+                    return Ok(());
+                }
+                Turn::GiveUp(reason) => {
+                    prop_assert_eq!(reason, GiveUp::Deadline);
+                    prop_assert!(now >= Duration::from_millis(deadline));
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// A fed writer whose first attempt took 10 ms and drew `share` of its window.
+fn fed(share: f64) -> Attempts {
+    let mut attempts = RetryPolicy::default().attempts().fed();
+    assert_eq!(attempts.next(MS * 10, Cause::Conflict, || share), Next::RetryAfter((MS * 15).mul_f64(share)));
+    attempts
+}
+
+#[test]
+fn a_fed_writer_whose_slot_has_come_sends_as_soon_as_the_winner_is_known() {
+    let mut attempts = fed(0.0);
+    assert_eq!(attempts.turn(MS * 10, true), Turn::Send);
+    let mut attempts = fed(0.0);
+    assert!(matches!(attempts.turn(MS * 10, false), Turn::Wait(_)), "the winner's version is not known");
+    assert_eq!(attempts.turn(MS * 12, true), Turn::Send);
+}
+
+#[test]
+fn a_watch_that_brings_nothing_is_given_three_attempts_long_and_then_a_read() {
+    let mut attempts = fed(0.0);
+    assert_eq!(attempts.turn(MS * 10, false), Turn::Wait(MS * 30));
+    assert_eq!(attempts.turn(MS * 40, false), Turn::Read);
+}
+
+#[test]
+fn a_fed_writer_waits_for_its_slot_and_versions_in_between_change_nothing() {
+    let mut attempts = fed(0.5);
+    assert_eq!(attempts.turn(MS * 10, true), Turn::Wait(Duration::from_micros(7_500)));
+    assert_eq!(attempts.turn(MS * 14, true), Turn::Wait(Duration::from_micros(3_500)));
+    assert_eq!(attempts.turn(Duration::from_micros(17_600), false), Turn::Send);
+}
+
+#[test]
+fn silence_halves_the_guess_and_so_the_rest_of_the_wait() {
+    let mut attempts = fed(0.0);
+    assert_eq!(attempts.turn(MS * 10, true), Turn::Send);
+    // The second conflict: a guess of six contenders, a window of 60 ms, of which all is drawn.
+    assert_eq!(attempts.next(MS * 20, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 60));
+    // Silence is looked at after one and a half cycles.
+    assert_eq!(attempts.turn(MS * 20, true), Turn::Wait(MS * 15));
+    // A quarter of the window has passed, and what is left of it is now three quarters of 30 ms.
+    assert_eq!(attempts.turn(MS * 35, false), Turn::Wait(MS * 15));
+    // Half of that window has passed; a quarter of 15 ms is left.
+    assert_eq!(attempts.turn(MS * 50, false), Turn::Wait(Duration::from_micros(3_750)));
+    assert_eq!(attempts.turn(MS * 54, false), Turn::Send);
+}
+
+#[test]
+fn a_late_watch_lengthens_the_cycle_because_nobody_could_know_of_the_winner() {
+    let mut attempts = fed(0.0);
+    // The attempt began at 0 and was refused at 10 ms; the winner's version came at 30 ms only.
+    assert_eq!(attempts.turn(MS * 30, true), Turn::Send);
+    assert_eq!(attempts.next(MS * 70, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 30 * 6));
+}
+
+#[test]
+fn a_fed_writer_keeps_client_gos_delays_when_told_to() {
+    let mut attempts = RetryPolicy::client_go_default_retry().attempts().fed();
+    assert_eq!(attempts.next(MS * 5, Cause::Conflict, || 0.0), Next::RetryAfter(MS * 10));
+    assert!(matches!(attempts.turn(MS * 5, true), Turn::Wait(_)));
+    assert_eq!(attempts.turn(MS * 15, false), Turn::Send);
+}
+
+#[test]
+fn after_a_fault_a_fed_writer_sits_out_the_delay_and_reads() {
+    let mut attempts = RetryPolicy::default().attempts().fed();
+    assert_eq!(attempts.next(MS * 5, Cause::Fault, || 1.0), Next::RetryAfter(MS * 50));
+    assert_eq!(attempts.turn(MS * 5, true), Turn::Wait(MS * 50));
+    assert_eq!(attempts.turn(MS * 55, true), Turn::Read);
+}
+
+#[test]
+fn there_is_no_turn_at_the_deadline() {
+    let policy = RetryPolicy::default().with_deadline(Some(MS * 20));
+    let mut attempts = policy.attempts().fed();
+    assert_eq!(attempts.next(MS * 10, Cause::Conflict, || 0.0), Next::RetryAfter(Duration::ZERO));
+    assert_eq!(attempts.turn(MS * 12, false), Turn::Wait(MS * 8));
+    assert_eq!(attempts.turn(MS * 20, true), Turn::GiveUp(GiveUp::Deadline));
 }

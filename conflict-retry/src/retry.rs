@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::classify;
+use crate::outcome::counted;
 use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
 
 /// An error that may mean "somebody else wrote first".
@@ -33,7 +34,7 @@ pub enum RetryError<E> {
     #[error("the operation failed")]
     Op(#[source] E),
     /// Every allowed attempt ended in a conflict.
-    #[error("gave up after {attempts} conflicting attempts in {elapsed:?}; requeue, or allow more attempts")]
+    #[error("gave up after {} that conflicted, in {elapsed:.1?}; requeue, or allow more attempts", counted(*attempts))]
     Exhausted {
         /// Attempts made.
         attempts: u32,
@@ -44,7 +45,7 @@ pub enum RetryError<E> {
         last: E,
     },
     /// There was no time left for another attempt.
-    #[error("gave up at the deadline after {attempts} attempts in {elapsed:?}; requeue, or allow more time")]
+    #[error("gave up at the deadline after {} in {elapsed:.1?}; requeue, or allow more time", counted(*attempts))]
     DeadlineExceeded {
         /// Attempts made.
         attempts: u32,
@@ -55,7 +56,7 @@ pub enum RetryError<E> {
         last: Option<E>,
     },
     /// The policy's token was cancelled. An attempt under way was dropped: whether it wrote is not known.
-    #[error("cancelled after {attempts} conflicting attempts; read the object before relying on its state")]
+    #[error("cancelled after {} that conflicted; read the object before relying on its state", counted(*attempts))]
     Cancelled {
         /// Attempts that ended in a conflict before.
         attempts: u32,

@@ -10,6 +10,7 @@ pub mod chain;
 pub mod cluster;
 pub mod control_plane;
 pub mod demo;
+pub mod droproxy;
 pub mod effects;
 pub mod history;
 pub mod ledger;

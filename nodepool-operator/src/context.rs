@@ -74,15 +74,16 @@ impl Context {
     pub(crate) fn for_test(client: Client, clock: Clock) -> Self {
         use kube::runtime::reflector::store;
         use shared_crds::{names::NODEPOOL_OPERATOR, ownership::Owner};
-        use shared_runtime::{metrics::Metrics, write::WriteStrategy};
+        use shared_runtime::{leader::Fence, metrics::Metrics, write::WriteStrategy};
 
+        let fence = Fence::unguarded(clock.clone());
         let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
         let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
         let door =
             Door::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap();
         Self {
             floors: door.floors().clone(),
-            recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", metrics.clone()).0,
+            recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", fence, metrics.clone()).0,
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,
             nodes: store().0,

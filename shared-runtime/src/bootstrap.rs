@@ -216,7 +216,8 @@ where
     let observer = Arc::new(metrics.writes(args.write_strategy.as_str())?);
     let door = Door::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
         .with_fence(fence.clone());
-    let (recorder, publisher) = Recorder::new(client.clone(), spec.name, &host, metrics.clone());
+    let (recorder, publisher) =
+        Recorder::new(client.clone(), spec.name, &host, fence.clone(), metrics.clone());
     let release = CancellationToken::new();
     let election = args.leader.leader_elect.then(|| {
         let config = LeaseConfig {

@@ -22,6 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     error::{chain, client_category},
+    leader::Fence,
     metrics::Metrics,
 };
 
@@ -66,6 +67,7 @@ impl EventKind {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Item>,
+    fence: Fence,
     metrics: Metrics,
 }
 
@@ -77,12 +79,20 @@ struct Item {
 impl Recorder {
     /// A recorder for the operator `controller`, and its task. The task ends when every clone of the recorder is gone
     /// and what waited has been published.
-    pub fn new(client: Client, controller: &str, instance: &str, metrics: Metrics) -> (Self, JoinHandle<()>) {
+    ///
+    /// Nothing is taken while `fence` is closed: what a replica that lost its lease found out is no longer true.
+    pub fn new(
+        client: Client,
+        controller: &str,
+        instance: &str,
+        fence: Fence,
+        metrics: Metrics,
+    ) -> (Self, JoinHandle<()>) {
         let reporter = Reporter { controller: controller.to_owned(), instance: Some(instance.to_owned()) };
         let (queue, items) = mpsc::channel(QUEUE);
         let series = Series { client, reporter, last: HashMap::new() };
         let task = tokio::spawn(publish(series, items, metrics.clone()));
-        (Self { queue, metrics }, task)
+        (Self { queue, fence, metrics }, task)
     }
 
     /// Hands an event over. `note` is for people; kube's `object_ref` makes the reference. Never waits, never fails.
@@ -94,7 +104,9 @@ impl Recorder {
             note: Some(cut(note.into())),
             secondary: None,
         };
-        if self.queue.try_send(Item { regarding: regarding.clone(), event }).is_err() {
+        let taken = self.fence.pass().is_ok()
+            && self.queue.try_send(Item { regarding: regarding.clone(), event }).is_ok();
+        if !taken {
             self.metrics.event_dropped();
         }
     }
@@ -162,9 +174,28 @@ fn cut(mut note: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::testing::{failure, server};
 
     const KIND: EventKind = EventKind::normal("ScaledUp", "ScaleUp");
+
+    fn open() -> Fence {
+        Fence::unguarded(Clock::system())
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_does_not_lead_publishes_nothing() {
+        let (client, log) = server(|_| panic!("nothing should be sent"));
+        let metrics = Metrics::new("test", "0").unwrap();
+        let standby = Fence::standby(Clock::system());
+        let (recorder, task) = Recorder::new(client, "test", "test-0", standby, metrics.clone());
+        recorder.publish(&ObjectReference::default(), KIND, "cannot set replicas from 1 to 2");
+        drop(recorder);
+        task.await.unwrap();
+        assert!(log.lock().unwrap().is_empty());
+        let text = String::from_utf8(metrics.render().unwrap()).unwrap();
+        assert!(text.contains("tandem_events_dropped_total 1"), "{text}");
+    }
 
     #[test]
     fn a_note_is_cut_between_characters() {
@@ -177,7 +208,7 @@ mod tests {
     async fn a_refused_event_is_counted_and_the_next_one_is_still_tried() {
         let (client, log) = server(|_| failure(403, "Forbidden", "no"));
         let metrics = Metrics::new("test", "0").unwrap();
-        let (recorder, task) = Recorder::new(client, "test", "test-0", metrics.clone());
+        let (recorder, task) = Recorder::new(client, "test", "test-0", open(), metrics.clone());
         let reference =
             ObjectReference { name: Some("a".into()), namespace: Some("ns".into()), ..Default::default() };
         recorder.publish(&reference, KIND, "one");
@@ -197,7 +228,8 @@ mod tests {
                 serde_json::json!({ "name": "a.1", "namespace": "ns", "resourceVersion": "1" });
             (200, event)
         });
-        let (recorder, task) = Recorder::new(client, "test", "test-0", Metrics::new("test", "0").unwrap());
+        let (recorder, task) =
+            Recorder::new(client, "test", "test-0", open(), Metrics::new("test", "0").unwrap());
         let reference =
             ObjectReference { uid: Some("u".into()), namespace: Some("ns".into()), ..Default::default() };
         for note in ["from 1 to 3", "from 1 to 3", "from 3 to 5"] {

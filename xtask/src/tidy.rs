@@ -30,6 +30,7 @@ const IMPURE: &[&str] = &[
 const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("shared-crds", &[]),
     ("conflict-retry", &[]),
+    ("conflict-model", &[]),
     ("shared-runtime", &["conflict-retry", "shared-crds"]),
     ("nodepool-operator", &["conflict-retry", "shared-crds", "shared-runtime"]),
     ("autoscaler-operator", &["conflict-retry", "shared-crds", "shared-runtime"]),

@@ -16,7 +16,8 @@ use crate::outcome::{Outcome, Refusal, WriteError};
 /// `body` names `apiVersion` and `kind`, and only the fields that one owns. Fields of other managers with other values
 /// are [`WriteError::FieldManager`], which names them and is never retried; [`WriteOptions::with_force`] takes them.
 /// A missing object is **created**, unless `metadata.uid` is in the body: it is then [`Outcome::Gone`]. A body with
-/// `metadata.resourceVersion` is applied to that version only, else [`Outcome::Conflict`].
+/// `metadata.resourceVersion` is applied to that version only, else [`Outcome::Conflict`]. The server looks at ownership
+/// first: where both are wrong, the answer is [`WriteError::FieldManager`].
 pub async fn apply<K: Writable, B: Serialize + Sync + ?Sized>(
     api: &Api<K>,
     name: &str,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracing::instrument;
 
+use super::Writable;
 use super::target::Target;
 use super::track::{Failed, Track};
 use crate::classify::Class;
@@ -57,14 +58,15 @@ const WATCH_BOUND: Duration = Duration::from_millis(200);
 
 /// Runs `exchange` on the object called `name` to an outcome, beginning with what `source` has.
 #[instrument(level = "debug", skip_all, fields(name = target.name, verb = %exchange.verb(), subresource = exchange.subresource().label()))]
-pub(super) async fn run<X: Exchange>(
+pub(super) async fn run<X: Exchange, K: Writable>(
     exchange: &mut X,
-    target: Target<'_>,
+    target: Target<'_, K>,
     options: &WriteOptions,
     source: Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
     let mut track = Track::begin(options, target.operation(exchange.subresource(), exchange.verb()));
-    let mut result = rounds(exchange, target, &mut track, &source).await;
+    // Boxed: a request's future is large, and a caller should not carry it in every future that may write.
+    let mut result = Box::pin(rounds(exchange, target, &mut track, &source)).await;
     if let (Source::Watched(cache), Ok(Outcome::Written(written))) = (&source, &mut result)
         && let Some(written) = X::as_seen(written)
     {
@@ -73,14 +75,14 @@ pub(super) async fn run<X: Exchange>(
     track.end(result, Outcome::label)
 }
 
-async fn rounds<X: Exchange>(
+async fn rounds<X: Exchange, K: Writable>(
     exchange: &mut X,
-    target: Target<'_>,
+    target: Target<'_, K>,
     track: &mut Track<'_>,
     source: &Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
-    track.ready()?;
     target.check()?;
+    track.ready(target).await?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
     let mut next = match source {
@@ -93,7 +95,7 @@ async fn rounds<X: Exchange>(
             Some(known) => known,
             None => match track.call(Verb::Get, exchange.read()).await? {
                 Ok(seen) => (seen, ReadSource::Live),
-                Err(failed) => match settle(track, failed, true) {
+                Err(failed) => match settle(track, target, failed, true).await? {
                     Ok(outcome) => return Ok(outcome),
                     Err(failed) => {
                         track.pause(failed).await?;
@@ -128,7 +130,7 @@ async fn rounds<X: Exchange>(
             refused_version.clone_from(&version);
         }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
-        match settle(track, failed, true) {
+        match settle(track, target, failed, true).await? {
             Ok(outcome) => return Ok(outcome),
             Err(failed) => track.pause(failed).await?,
         }
@@ -144,56 +146,75 @@ async fn rounds<X: Exchange>(
 
 /// Sends one request that needs no reading, again after a fault but never after a conflict: the same body would only meet
 /// it again.
-pub(super) async fn repeat<T, F: Future<Output = Result<T, kube::Error>>>(
-    target: Target<'_>,
+pub(super) async fn repeat<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
+    target: Target<'_, K>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
     mut send: impl FnMut() -> F,
 ) -> Result<Outcome<T>, WriteError> {
     let mut track = Track::begin(options, target.operation(subresource, verb));
-    let result = async {
-        track.ready()?;
+    let result = Box::pin(async {
         target.check()?;
+        track.ready(target).await?;
         loop {
             let failed = match track.call(verb, send()).await? {
                 Ok(object) => return Ok(Outcome::Written(object)),
                 Err(failed) => failed,
             };
-            match settle(&track, failed, false) {
+            match settle(&mut track, target, failed, false).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(failed) => track.pause(failed).await?,
             }
         }
-    }
+    })
     .await;
     track.end(result, Outcome::label)
 }
 
 /// Makes a single attempt: a conflict is handed back.
-pub(super) async fn once<T>(
-    target: Target<'_>,
+pub(super) async fn once<T, K: Writable>(
+    target: Target<'_, K>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<Outcome<T>, WriteError> {
     let mut track = Track::begin(options, target.operation(subresource, verb));
-    let result = async {
-        track.ready()?;
+    let result = Box::pin(async {
         target.check()?;
+        track.ready(target).await?;
         match track.call(verb, request).await? {
             Ok(object) => Ok(Outcome::Written(object)),
-            Err(failed) => settle(&track, failed, false).map_err(|failed| track.reject(failed)),
+            Err(failed) => {
+                settle(&mut track, target, failed, false).await?.map_err(|failed| track.reject(failed))
+            }
         }
-    }
+    })
     .await;
     track.end(result, Outcome::label)
 }
 
 /// Turns failures that are outcomes into outcomes; a conflict is one only when it is not going to be retried.
-fn settle<T>(track: &Track<'_>, failed: Failed, retries_conflicts: bool) -> Result<Outcome<T>, Failed> {
-    match (&failed.class, failed.failure) {
+async fn settle<T, K: Writable>(
+    track: &mut Track<'_>,
+    target: Target<'_, K>,
+    failed: Failed,
+    retries_conflicts: bool,
+) -> Result<Result<Outcome<T>, Failed>, WriteError> {
+    if failed.class == Class::NotFound && track.is_of_a_part() {
+        track.settled(failed.verb, &failed.class);
+        return match track.call(Verb::Get, target.find()).await? {
+            // The definition has no such subresource; the server words that as if the object were missing.
+            Ok(_) => Err(track.refuse(Failed { class: Class::NotServed, ..failed })),
+            Err(missing) if missing.class == Class::NotFound => {
+                track.settled(missing.verb, &missing.class);
+                Ok(Ok(Outcome::Gone))
+            }
+            Err(unknown) => Ok(Err(unknown)),
+        };
+    }
+    Ok(match (&failed.class, failed.failure) {
         (Class::NotFound | Class::Deleted | Class::UidMismatch, failure) => {
             track.settled(failed.verb, &failed.class);
             drop(failure);
@@ -206,5 +227,5 @@ fn settle<T>(track: &Track<'_>, failed: Failed, retries_conflicts: bool) -> Resu
             Ok(Outcome::Conflict(status))
         }
         (_, failure) => Err(Failed { verb: failed.verb, class: failed.class, failure }),
-    }
+    })
 }

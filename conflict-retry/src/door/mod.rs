@@ -5,6 +5,7 @@
 
 mod apply;
 mod cycle;
+mod finalizers;
 mod guard;
 mod merge;
 mod plain;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::apply::{apply, apply_status};
+pub use self::finalizers::{add_finalizer, remove_finalizer};
 pub use self::merge::merge_patch;
 pub use self::plain::{create, delete, evict, json_patch};
 pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};
@@ -34,5 +36,7 @@ pub trait Writable: Resource + Clone + Debug + DeserializeOwned + Serialize + Se
 
 impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static> Writable for K {}
 
+#[cfg(test)]
+mod protected_tests;
 #[cfg(test)]
 mod tests;

@@ -28,13 +28,13 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// Creates `object` and returns it as stored. An existing namesake is an error that
 /// [`WriteError::is_already_exists`] recognises; it may be one's own, when an earlier answer was lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
-    let target = Target::new(api, "");
+    let target = Target::new(api, object.meta().name.as_deref().unwrap_or_default());
     let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Create));
-    let result = async {
-        track.ready()?;
+    let result = Box::pin(async {
+        track.ready(target).await?;
         let answer = track.call(Verb::Create, wire::create(api, options, object)).await?;
         answer.map_err(|failed| track.reject(failed))
-    }
+    })
     .await;
     track.end(result, |_| "created")
 }
@@ -48,9 +48,9 @@ pub async fn delete<K: Writable>(
 ) -> Result<DeleteOutcome<K>, WriteError> {
     let target = Target::new(api, name);
     let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Delete));
-    let result = async {
-        track.ready()?;
+    let result = Box::pin(async {
         target.check()?;
+        track.ready(target).await?;
         let failed = match track.call(Verb::Delete, wire::delete(api, name, params)).await? {
             Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
                 return Ok(DeleteOutcome::Terminating(Box::new(object)));
@@ -62,7 +62,7 @@ pub async fn delete<K: Writable>(
             Unmet::Gone => DeleteOutcome::Gone,
             Unmet::Conflict(status) => DeleteOutcome::Conflict(status),
         })
-    }
+    })
     .await;
     track.end(result, DeleteOutcome::label)
 }
@@ -102,9 +102,9 @@ pub async fn evict(
     let options = &options.clone().with_attempt_timeout(timeout);
     let target = Target::new(api, name);
     let mut track = Track::begin(options, target.operation(Subresource::Eviction, Verb::Evict));
-    let result = async {
-        track.ready()?;
+    let result = Box::pin(async {
         target.check()?;
+        track.ready(target).await?;
         let request = wire::evict(api, name, options, &eviction);
         let Err(failed) = track.call(Verb::Evict, request).await? else {
             return Ok(EvictOutcome::Evicted);
@@ -119,7 +119,7 @@ pub async fn evict(
             Unmet::Gone => EvictOutcome::Gone,
             Unmet::Conflict(status) => EvictOutcome::Conflict(status),
         })
-    }
+    })
     .await;
     track.end(result, EvictOutcome::label)
 }

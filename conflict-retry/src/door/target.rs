@@ -1,30 +1,53 @@
 //! Which object an operation is about.
 
 use kube::Api;
+use kube::core::PartialObjectMeta;
 
+use super::Writable;
 use crate::observe::{Operation, Subresource, Verb};
 use crate::outcome::Refusal;
 
 /// The object that is written.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    path: &'a str,
+pub(super) struct Target<'a, K> {
+    api: &'a Api<K>,
     /// Its name.
     pub(super) name: &'a str,
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn new<K: kube::Resource>(api: &'a Api<K>, name: &'a str) -> Self {
-        Self { path: api.resource_url(), name }
+impl<K> Clone for Target<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Target<'_, K> {}
+
+impl<'a, K: Writable> Target<'a, K> {
+    pub(super) fn new(api: &'a Api<K>, name: &'a str) -> Self {
+        Self { api, name }
+    }
+
+    /// The object's metadata, whatever its subresources say.
+    pub(super) async fn find(self) -> Result<PartialObjectMeta<K>, kube::Error> {
+        self.api.get_metadata(self.name).await
     }
 
     /// An empty name would address the whole collection.
     pub(super) fn check(self) -> Result<(), Refusal> {
-        if self.name.is_empty() { Err(Refusal::NoName) } else { Ok(()) }
+        if self.is_named() { Ok(()) } else { Err(Refusal::NoName) }
+    }
+
+    pub(super) fn is_named(self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// The object's path on the API server.
+    pub(super) fn key(self) -> String {
+        format!("{}/{}", self.api.resource_url(), self.name)
     }
 
     pub(super) fn operation(self, subresource: Subresource, verb: Verb) -> Operation {
-        Operation { resource: resource(self.path).to_owned(), subresource, verb }
+        Operation { resource: resource(self.api.resource_url()).to_owned(), subresource, verb }
     }
 }
 

@@ -24,13 +24,13 @@ use crate::outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, WriteError};
 use crate::policy::RetryPolicy;
 
 /// What the scripted server does with one request.
-enum Reply {
+pub(super) enum Reply {
     Json(u16, Value),
     Silence,
 }
 
 /// Requests seen: method, path with query, body.
-type Seen = Arc<Mutex<Vec<(String, String, Value)>>>;
+pub(super) type Seen = Arc<Mutex<Vec<(String, String, Value)>>>;
 
 /// A client whose server answers from a script, and what it was asked.
 fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
@@ -58,12 +58,12 @@ fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
     (Client::new(service, "ns"), seen)
 }
 
-fn maps(replies: Vec<Reply>) -> (Api<ConfigMap>, Seen) {
+pub(super) fn maps(replies: Vec<Reply>) -> (Api<ConfigMap>, Seen) {
     let (client, seen) = scripted(replies);
     (Api::namespaced(client, "ns"), seen)
 }
 
-fn map(version: &str, value: &str) -> Value {
+pub(super) fn map(version: &str, value: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "m", "namespace": "ns", "uid": "u1", "resourceVersion": version},
@@ -71,15 +71,15 @@ fn map(version: &str, value: &str) -> Value {
     })
 }
 
-fn object(version: &str, value: &str) -> ConfigMap {
+pub(super) fn object(version: &str, value: &str) -> ConfigMap {
     serde_json::from_value(map(version, value)).unwrap()
 }
 
-fn ok(value: Value) -> Reply {
+pub(super) fn ok(value: Value) -> Reply {
     Reply::Json(200, value)
 }
 
-fn error(code: u16, reason: &str) -> Reply {
+pub(super) fn error(code: u16, reason: &str) -> Reply {
     let details = json!({"name": "m", "kind": "configmaps"});
     Reply::Json(
         code,
@@ -87,7 +87,7 @@ fn error(code: u16, reason: &str) -> Reply {
     )
 }
 
-fn conflict() -> Reply {
+pub(super) fn conflict() -> Reply {
     error(409, "Conflict")
 }
 
@@ -98,23 +98,23 @@ fn failed_test() -> Reply {
     )
 }
 
-fn options() -> WriteOptions {
+pub(super) fn options() -> WriteOptions {
     WriteOptions::new("tests")
 }
 
 /// A closure that wants `k` to be `value`.
-fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> Decision {
+pub(super) fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> Decision {
     move |map| {
         map.data.get_or_insert_default().insert("k".to_owned(), value.to_owned());
         Decision::Write
     }
 }
 
-fn verbs(seen: &Seen) -> Vec<String> {
+pub(super) fn verbs(seen: &Seen) -> Vec<String> {
     seen.lock().unwrap().iter().map(|(method, _, _)| method.clone()).collect()
 }
 
-fn body(seen: &Seen, index: usize) -> Value {
+pub(super) fn body(seen: &Seen, index: usize) -> Value {
     seen.lock().unwrap()[index].2.clone()
 }
 
@@ -588,4 +588,23 @@ async fn what_no_request_can_be_made_with_is_refused_before_sending() {
     }
     assert!(refused("m", options().with_attempt_timeout(Duration::ZERO)).await.contains("zero"));
     assert!(verbs(&seen).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subresource_that_is_not_served_is_told_from_an_object_that_is_gone() {
+    let missing = || {
+        Reply::Json(
+            404,
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": {"name": "m"}}),
+        )
+    };
+    let (api, seen) = maps(vec![missing(), ok(map("1", "old"))]);
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "status": {}});
+    let failed = apply_status(&api, "m", &options(), &body).await.unwrap_err();
+    assert_eq!((failed.category(), verbs(&seen)), ("not_served", vec!["PATCH".to_owned(), "GET".to_owned()]));
+    let (api, _) = maps(vec![missing(), missing()]);
+    assert_eq!(apply_status(&api, "m", &options(), &body).await.unwrap(), Outcome::Gone);
+    let (api, seen) = maps(vec![missing()]);
+    let on_the_object = update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap();
+    assert_eq!((on_the_object, verbs(&seen).len()), (Outcome::Gone, 1));
 }

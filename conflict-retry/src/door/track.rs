@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Writable;
+use super::target::Target;
 use crate::classify::Class;
-use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Verb};
+use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, WriteError};
 use crate::policy::{Attempts, Next};
+use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget, Turn};
 
 /// A request that failed, and what that means.
 #[derive(Debug)]
@@ -30,6 +33,9 @@ pub(super) struct Track<'a> {
     waited: Duration,
     maybe_written: bool,
     last: Option<Box<Failure>>,
+    counted: Option<protect::Operation>,
+    retry: Option<Retry>,
+    place: Option<Turn<String>>,
 }
 
 impl<'a> Track<'a> {
@@ -45,18 +51,28 @@ impl<'a> Track<'a> {
             waited: Duration::ZERO,
             maybe_written: false,
             last: None,
+            counted: None,
+            retry: None,
+            place: None,
         }
     }
 
     /// An already cancelled token or a deadline of zero ends the operation before the first request, and so do options
-    /// that no request can be made with.
-    pub(super) fn ready(&mut self) -> Result<(), WriteError> {
+    /// that no request can be made with. Then it waits for its turn to write `target`, if there is a queue.
+    pub(super) async fn ready<K: Writable>(&mut self, target: Target<'_, K>) -> Result<(), WriteError> {
         self.options.check()?;
-        if self.options.policy().may_start() && !self.options.policy().cancellation().is_cancelled() {
-            Ok(())
-        } else {
-            Err(self.cancelled())
+        if !self.options.policy().may_start() || self.options.policy().cancellation().is_cancelled() {
+            return Err(self.cancelled());
         }
+        let Protection { queue, budget, .. } = self.options.protection();
+        // What the server is to name has no place to queue at.
+        if let Some(queue) = queue
+            && target.is_named()
+        {
+            self.place = Some(self.turn(queue.lock(target.key())).await?);
+        }
+        self.counted = budget.as_ref().map(RetryBudget::operation);
+        Ok(())
     }
 
     /// Tells the observer how the operation ended.
@@ -82,12 +98,25 @@ impl<'a> Track<'a> {
         self.maybe_written
     }
 
+    /// Whether it writes a part of the object that its definition may lack.
+    pub(super) fn is_of_a_part(&self) -> bool {
+        matches!(self.operation.subresource, Subresource::Status | Subresource::Scale)
+    }
+
     /// Sends one request, within the time for one and until cancelled.
     pub(super) async fn call<T>(
         &mut self,
         verb: Verb,
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<Result<T, Failed>, WriteError> {
+        if let Some(limiter) = &self.options.protection().limiter {
+            self.turn(limiter.acquire()).await?;
+        }
+        let breaker = self.options.protection().breaker.as_ref();
+        let permit = match breaker.map(CircuitBreaker::admit).transpose() {
+            Ok(permit) => permit,
+            Err(open) => return Err(self.held(open.into())),
+        };
         let timeout = self.options.attempt_timeout();
         self.requests = self.requests.saturating_add(1);
         self.rounds = self.running();
@@ -101,6 +130,7 @@ impl<'a> Track<'a> {
         };
         let failure = match answer {
             Ok(Ok(value)) => {
+                self.settle(permit, None);
                 self.tell(self.running(), verb, None, None);
                 return Ok(Ok(value));
             }
@@ -108,12 +138,15 @@ impl<'a> Track<'a> {
             Err(_elapsed) => Failure::Timeout(timeout),
         };
         let class = failure.class(verb);
+        self.settle(permit, Some(&class));
         self.maybe_written |= verb.is_write() && class == Class::Ambiguous;
         Ok(Err(Failed { verb, class, failure }))
     }
 
     /// After a failure that another attempt may mend: waits as the policy says, or gives up.
     pub(super) async fn pause(&mut self, failed: Failed) -> Result<(), WriteError> {
+        // A retry counts while it is under way, not while the next one waits.
+        self.retry = None;
         let Failed { verb, class, failure } = failed;
         let Some(cause) = class.cause() else {
             return Err(self.reject(Failed { verb, class, failure }));
@@ -134,7 +167,12 @@ impl<'a> Track<'a> {
             Next::RetryAfter(delay) => {
                 self.tell(self.attempts.made(), verb, Some(&class), Some(delay));
                 self.last = Some(Box::new(failure));
-                self.wait(tokio::time::sleep(delay)).await
+                self.wait(tokio::time::sleep(delay)).await?;
+                self.retry = match self.counted.as_ref().map(protect::Operation::retry).transpose() {
+                    Ok(retry) => retry,
+                    Err(exhausted) => return Err(self.held(exhausted.into())),
+                };
+                Ok(())
             }
         }
     }
@@ -151,6 +189,16 @@ impl<'a> Track<'a> {
         waited.ok_or_else(|| self.cancelled())
     }
 
+    /// Waits for leave to send, until cancelled or out of time.
+    async fn turn<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
+        let Some(deadline) = self.options.policy().deadline() else {
+            return self.wait(leave).await;
+        };
+        let left = deadline.saturating_sub(self.start.elapsed());
+        let turn = self.wait(tokio::time::timeout(left, leave)).await?;
+        turn.map_err(|_elapsed| self.held(Held::NoTurn(deadline)))
+    }
+
     /// Tells where the object of the coming attempt is from.
     pub(super) fn read(&self, source: ReadSource) {
         self.options.observer().read(&self.operation, source);
@@ -158,8 +206,13 @@ impl<'a> Track<'a> {
 
     /// Ends the operation with an error: no other attempt is made.
     pub(super) fn reject(&self, failed: Failed) -> WriteError {
+        self.tell(self.running(), failed.verb, Some(&failed.class), None);
+        self.refuse(failed)
+    }
+
+    /// As [`Self::reject`], for a failure that was told of already.
+    pub(super) fn refuse(&self, failed: Failed) -> WriteError {
         let Failed { verb, class, failure } = failed;
-        self.tell(self.running(), verb, Some(&class), None);
         let source = Box::new(failure);
         match class {
             Class::FieldManager { conflicts } => WriteError::FieldManager { conflicts, source },
@@ -171,6 +224,22 @@ impl<'a> Track<'a> {
     /// Tells of a failure that ends the operation with an outcome.
     pub(super) fn settled(&self, verb: Verb, class: &Class) {
         self.tell(self.running(), verb, Some(class), None);
+    }
+
+    fn settle(&self, permit: Option<Permit>, answer: Option<&Class>) {
+        if let Some(transition) = permit.and_then(|permit| permit.settle(answer)) {
+            tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
+            self.options.observer().circuit(transition);
+        }
+    }
+
+    fn held(&mut self, by: Held) -> WriteError {
+        WriteError::Held {
+            attempts: self.attempts.made(),
+            by,
+            maybe_written: self.maybe_written,
+            last: self.last.take(),
+        }
     }
 
     fn cancelled(&mut self) -> WriteError {

@@ -101,7 +101,7 @@ fn writes(
     let sent = events.iter().filter(|event| sent_by(event, operator, replica) && event.is_write());
     let changes = sent.filter(|event| {
         let resource = event.object.as_ref().map(|object| object.resource.as_str());
-        !matches!(resource, Some("leases" | "events"))
+        resource != Some("leases")
     });
     changes
         .map(|event| (event.verb.as_str(), event.object.as_ref(), event.subresource.as_str(), event.code))

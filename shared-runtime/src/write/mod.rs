@@ -15,7 +15,11 @@ mod strategy;
 
 use std::{sync::Arc, time::Duration};
 
-use conflict_retry::{Observer, RetryPolicy, WriteOptions, observe::Silent};
+use conflict_retry::{
+    Observer, RetryPolicy, WriteOptions,
+    observe::Silent,
+    protect::{KeyQueue, Protection, RetryBudget},
+};
 use kube::Client;
 use shared_crds::ownership::Owner;
 use tokio_util::sync::CancellationToken;
@@ -46,6 +50,7 @@ pub struct Door {
     floors: Floors,
     fence: Fence,
     observer: Arc<dyn Observer>,
+    protection: Protection,
 }
 
 /// Nobody, for a door whose writes need not be counted.
@@ -72,7 +77,11 @@ impl Door {
         let floors = Floors::new(clock.clone(), Arc::clone(&observer));
         let fence = Fence::unguarded(clock.clone());
         let policy = RetryPolicy::default();
-        Ok(Self { client, owner, manager, strategy, policy, floors, fence, observer })
+        // One contender per object, and no storm of retries. No breaker: the loop's own backoff keeps away from an API
+        // server that fails, object by object, and a lease must be renewed whatever else fails.
+        let protection =
+            Protection::default().with_queue(KeyQueue::new()).with_budget(RetryBudget::default());
+        Ok(Self { client, owner, manager, strategy, policy, floors, fence, observer, protection })
     }
 
     /// No write starts while `fence` is closed.
@@ -89,10 +98,11 @@ impl Door {
         self
     }
 
-    /// The same door without a fence, for the lease itself.
+    /// The same door without a fence and with nothing that could hold a write back, for the lease itself.
     #[must_use]
     pub fn unfenced(&self, clock: &Clock) -> Self {
-        self.clone().with_fence(Fence::unguarded(clock.clone()))
+        let protection = Protection::default();
+        Self { protection, ..self.clone().with_fence(Fence::unguarded(clock.clone())) }
     }
 
     /// The strategy for status and replicas.
@@ -115,7 +125,8 @@ impl Door {
             .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
             .with_cancellation(cancel)
             .with_attempt_timeout(within(ATTEMPT_TIMEOUT))
-            .with_observer(Arc::clone(&self.observer)))
+            .with_observer(Arc::clone(&self.observer))
+            .with_protection(self.protection.clone()))
     }
 }
 

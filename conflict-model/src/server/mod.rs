@@ -1,0 +1,263 @@
+//! What kube-apiserver (v1.36) does with one custom resource that has `/status` and `/scale`: optimistic concurrency,
+//! generation, no-op writes, preconditions, and field ownership of the status.
+//!
+//! Pure: a request makes a new state and an answer. Everything here was measured; `e2e/tests/conformance.rs` measures it
+//! again. It must not know who asks or why.
+
+mod count;
+mod object;
+mod ownership;
+mod request;
+mod scale;
+
+pub use count::CountOwners;
+pub use object::{CONDITIONS, Conditions, Meta, Object, Spec, Status, TOKENS, Uid, Version};
+pub use ownership::{Fields, Manager, Owners};
+pub use request::{Answer, Body, Change, Conflict, Endpoint, Operation, Reason, Request, Test};
+
+use ownership::{Refused, apply};
+
+/// What a kind's PUT without a version means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unconditional {
+    /// It is refused: every custom resource.
+    Refused,
+    /// The last write wins, unasked: `ConfigMap`, `Deployment` and many other built-in kinds.
+    Allowed,
+}
+
+/// The store, as far as one name is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Server {
+    unconditional: Unconditional,
+    revision: Version,
+    uids: Uid,
+    /// What is stored under the name.
+    pub object: Option<Object>,
+}
+
+/// A state to store, or why not.
+type Verdict = Result<Option<Object>, (u16, Reason)>;
+
+const NOT_FOUND: (u16, Reason) = (404, Reason::NotFound);
+const INVALID: (u16, Reason) = (422, Reason::Invalid);
+
+const fn conflict(kind: Conflict) -> (u16, Reason) {
+    (409, Reason::Conflict(kind))
+}
+
+impl Server {
+    /// An empty store.
+    pub const fn new(unconditional: Unconditional) -> Self {
+        Self { unconditional, revision: 0, uids: 0, object: None }
+    }
+
+    /// The state after `request`, and what is answered.
+    #[must_use]
+    pub fn answer(mut self, request: &Request) -> (Self, Answer) {
+        let before = self.object;
+        let verdict = self.decide(request);
+        let (code, reason) = match verdict {
+            Ok(after) => {
+                self.store(after);
+                (if matches!(request, Request::Create { .. }) { 201 } else { 200 }, Reason::Success)
+            }
+            Err(refusal) => refusal,
+        };
+        let generation = |object: Option<Object>| object.map_or(0, |object| object.generation);
+        let answer = Answer {
+            code,
+            reason,
+            moved: before.map(|object| object.version) != self.object.map(|object| object.version),
+            generation_delta: generation(self.object) - generation(before),
+        };
+        (self, answer)
+    }
+
+    /// Stores `after` as a new version, unless nothing changed.
+    fn store(&mut self, after: Option<Object>) {
+        if after != self.object {
+            self.revision += 1;
+            self.object = after.map(|object| Object { version: self.revision, ..object });
+        }
+    }
+
+    fn decide(&mut self, request: &Request) -> Verdict {
+        match *request {
+            Request::Get => self.existing().map(Some),
+            Request::GetScale => scale::get(&self.existing()?).map(Some),
+            Request::Create { body } => self.create(body),
+            Request::Put { on, version, uid, body } => {
+                let old = self.of_uid(uid)?;
+                if version.is_none() && self.unconditional == Unconditional::Refused {
+                    return Err(INVALID);
+                }
+                current(&old, version)?;
+                let new = match on {
+                    Endpoint::Main => Object { meta: body.meta, spec: body.spec, ..old },
+                    Endpoint::Status => with_status(&old, body.status),
+                };
+                written(&old, new)
+            }
+            Request::PutScale { version, uid, replicas } => {
+                scale::write(&self.of_uid(uid)?, version, scale::Count::Is(replicas))
+            }
+            Request::Merge { on, version, uid, change } => {
+                let old = self.existing()?;
+                current(&old, version)?;
+                // A patch changes the UID it names, and that is not allowed; `/status` takes nothing of metadata, nor looks.
+                if on == Endpoint::Main && uid.is_some_and(|uid| uid != old.uid) {
+                    return Err(INVALID);
+                }
+                written(&old, merged(&old, on, change))
+            }
+            // Here too a UID in the patch guards nothing.
+            Request::MergeScale { version, uid: _, replicas } => {
+                let old = self.existing()?;
+                scale::write(&old, version, replicas.map_or(scale::Count::of(&old), scale::Count::Is))
+            }
+            Request::JsonPatch { scale: true, test, operation } => {
+                scale::json_patch(&self.existing()?, test, operation)
+            }
+            Request::JsonPatch { scale: false, test, operation } => {
+                let old = self.existing()?;
+                written(&old, patched(&old, test, operation)?)
+            }
+            Request::Apply { manager, force, version, uid: _, status } => {
+                let old = self.existing()?;
+                let applied = apply(old.status.as_ref(), old.owners, manager, force, &status);
+                if applied == Err(Refused::Conflict) {
+                    return Err(conflict(Conflict::FieldManager));
+                }
+                current(&old, version)?;
+                let (status, owners) = applied.map_err(|_| INVALID)?;
+                updated(&old, Object { status: Some(status), owners, ..old })
+            }
+            Request::Delete { version, uid } => {
+                let old = self.existing()?;
+                if uid.is_some_and(|uid| uid != old.uid) {
+                    return Err(conflict(Conflict::Uid));
+                }
+                current(&old, version)?;
+                Ok(deleted(old))
+            }
+        }
+    }
+
+    fn create(&mut self, body: Body) -> Verdict {
+        // Validation comes before the store is asked whether the name is free.
+        if !body.spec.is_valid_after(None) {
+            return Err(INVALID);
+        }
+        if self.object.is_some() {
+            return Err((409, Reason::AlreadyExists));
+        }
+        self.uids += 1;
+        let mut owners = Owners::default();
+        owners.count = owners.count.written(None, body.spec.replicas);
+        Ok(Some(Object {
+            uid: self.uids,
+            version: 0,
+            generation: 1,
+            deleting: false,
+            meta: body.meta,
+            spec: body.spec,
+            status: None,
+            owners,
+        }))
+    }
+
+    fn existing(&self) -> Result<Object, (u16, Reason)> {
+        self.object.ok_or(NOT_FOUND)
+    }
+
+    /// The object that a PUT means, which names its UID or not.
+    fn of_uid(&self, uid: Option<Uid>) -> Result<Object, (u16, Reason)> {
+        let object = self.existing()?;
+        match uid {
+            Some(uid) if uid != object.uid => Err(conflict(Conflict::Uid)),
+            _ => Ok(object),
+        }
+    }
+}
+
+/// The optimistic lock: a version, when there is one, must be the stored one.
+fn current(old: &Object, version: Option<Version>) -> Result<(), (u16, Reason)> {
+    match version {
+        Some(version) if version != old.version => Err(conflict(Conflict::Version)),
+        _ => Ok(()),
+    }
+}
+
+/// What becomes of `old` when the object is written as `new`.
+fn written(old: &Object, mut new: Object) -> Verdict {
+    new.owners.count = new.owners.count.written(old.spec.replicas, new.spec.replicas);
+    updated(old, new)
+}
+
+/// What becomes of `old` when it is replaced by `new`, whatever endpoint that came from.
+fn updated(old: &Object, mut new: Object) -> Verdict {
+    if !new.spec.is_valid_after(Some(&old.spec)) {
+        return Err(INVALID);
+    }
+    if new.spec != old.spec {
+        new.generation += 1;
+    }
+    // The last finalizer of an object that is being deleted takes the object with it.
+    Ok((!new.deleting || new.meta.finalizer).then_some(new))
+}
+
+fn with_status(old: &Object, status: Option<Status>) -> Object {
+    Object { status, owners: old.owners.updated(old.status.as_ref(), status.as_ref()), ..*old }
+}
+
+fn merged(old: &Object, on: Endpoint, change: Change) -> Object {
+    let mut new = *old;
+    match (on, change) {
+        (Endpoint::Main, Change::Replicas(replicas)) => new.spec.replicas = replicas,
+        (Endpoint::Main, Change::MaxReplicas(max)) => new.spec.max_replicas = max,
+        (Endpoint::Main, Change::Tokens(tokens)) => new.spec.tokens = tokens,
+        (Endpoint::Main, Change::Label(label)) => new.meta.label = label,
+        (Endpoint::Main, Change::Finalizer(finalizer)) => new.meta.finalizer = finalizer,
+        (Endpoint::Status, Change::Ready(ready)) => {
+            new = with_status(old, Some(Status { ready, ..old.status.unwrap_or_default() }));
+        }
+        (Endpoint::Status, Change::Conditions(conditions)) => {
+            new = with_status(old, Some(Status { conditions, ..old.status.unwrap_or_default() }));
+        }
+        // What the endpoint is not for is dropped.
+        (Endpoint::Main, Change::Ready(_) | Change::Conditions(_)) | (Endpoint::Status, _) => {}
+    }
+    new
+}
+
+fn patched(old: &Object, test: Test, operation: Operation) -> Result<Object, (u16, Reason)> {
+    let holds = match test {
+        Test::Nothing => true,
+        Test::Version(version) => version == old.version,
+        Test::Generation(generation) => generation == old.generation,
+        Test::Uid(uid) => uid == old.uid,
+        Test::Replicas(replicas) => Some(replicas) == old.spec.replicas,
+        Test::EmptySpec => false,
+    };
+    let mut new = *old;
+    new.spec.replicas = match operation {
+        _ if !holds => return Err(INVALID),
+        Operation::Remove if old.spec.replicas.is_none() => return Err(INVALID),
+        Operation::Nothing => old.spec.replicas,
+        Operation::Add(replicas) | Operation::Replace(replicas) => Some(replicas),
+        Operation::Remove => None,
+    };
+    Ok(new)
+}
+
+/// Marks an object that a finalizer holds, and removes any other.
+fn deleted(old: Object) -> Option<Object> {
+    if old.deleting {
+        return Some(old);
+    }
+    old.meta.finalizer.then_some(Object { deleting: true, generation: old.generation + 1, ..old })
+}
+
+#[cfg(test)]
+mod tests;

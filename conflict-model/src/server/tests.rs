@@ -1,0 +1,165 @@
+//! The rules one by one, as they were measured. Whether they still are so, `e2e/tests/conformance.rs` asks the real server.
+
+use super::*;
+
+const SPEC: Spec = Spec::with_max(5);
+
+fn body(replicas: Option<i32>) -> Body {
+    Body { meta: Meta::default(), spec: Spec { replicas, ..SPEC }, status: None }
+}
+
+fn put(version: Option<Version>, uid: Option<Uid>, replicas: Option<i32>) -> Request {
+    Request::Put { on: Endpoint::Main, version, uid, body: body(replicas) }
+}
+
+fn merge(on: Endpoint, version: Option<Version>, change: Change) -> Request {
+    Request::Merge { on, version, uid: None, change }
+}
+
+fn scale_patch(test: Test, operation: Operation) -> Request {
+    Request::JsonPatch { scale: true, test, operation }
+}
+
+/// An object of UID 1 and version 1.
+fn stored(replicas: Option<i32>) -> Server {
+    let (server, answer) =
+        Server::new(Unconditional::Refused).answer(&Request::Create { body: body(replicas) });
+    assert_eq!((answer.code, answer.moved, answer.generation_delta), (201, true, 1));
+    server
+}
+
+/// Code, whether the version moved, how far the generation did.
+fn of(server: Server, request: Request) -> (u16, bool, i64) {
+    let answer = server.answer(&request).1;
+    (answer.code, answer.moved, answer.generation_delta)
+}
+
+#[test]
+fn a_put_needs_the_version_of_now_and_the_uid_of_now() {
+    let server = stored(Some(2));
+    assert_eq!(of(server, put(Some(1), Some(1), Some(3))), (200, true, 1));
+    assert_eq!(of(server, put(Some(1), None, Some(2))), (200, false, 0), "nothing changes");
+    assert_eq!(of(server, put(None, None, Some(3))), (422, false, 0), "no version");
+    let reason = |request: Request| server.answer(&request).1.reason;
+    assert_eq!(reason(put(Some(7), None, Some(3))), Reason::Conflict(Conflict::Version));
+    assert_eq!(reason(put(Some(1), Some(7), Some(3))), Reason::Conflict(Conflict::Uid));
+    assert_eq!(
+        reason(put(Some(7), Some(7), Some(3))),
+        Reason::Conflict(Conflict::Uid),
+        "the UID comes first"
+    );
+    assert_eq!(of(server, put(Some(1), None, Some(9))), (422, false, 0), "out of bounds");
+    let anybody = Server::new(Unconditional::Allowed).answer(&Request::Create { body: body(None) }).0;
+    assert_eq!(of(anybody, put(None, None, Some(3))), (200, true, 1));
+}
+
+#[test]
+fn status_moves_the_version_alone_and_each_endpoint_drops_what_is_the_others() {
+    let server = stored(Some(2));
+    assert_eq!(of(server, merge(Endpoint::Status, None, Change::Ready(Some(1)))), (200, true, 0));
+    assert_eq!(of(server, merge(Endpoint::Main, None, Change::Ready(Some(1)))), (200, false, 0));
+    assert_eq!(of(server, merge(Endpoint::Status, None, Change::Replicas(Some(3)))), (200, false, 0));
+    assert_eq!(of(server, merge(Endpoint::Main, None, Change::Label(Some(1)))), (200, true, 0));
+    assert_eq!(of(server, merge(Endpoint::Main, Some(7), Change::Label(Some(1)))), (409, false, 0));
+}
+
+#[test]
+fn a_uid_in_a_patch_guards_the_object_and_neither_status_nor_scale() {
+    let server = stored(Some(2));
+    let patch = |on, change| Request::Merge { on, version: None, uid: Some(7), change };
+    assert_eq!(of(server, patch(Endpoint::Main, Change::Label(Some(1)))), (422, false, 0));
+    assert_eq!(of(server, patch(Endpoint::Status, Change::Ready(Some(1)))), (200, true, 0));
+    assert_eq!(
+        of(server, Request::MergeScale { version: None, uid: Some(7), replicas: Some(3) }),
+        (200, true, 1)
+    );
+    assert_eq!(of(server, Request::PutScale { version: None, uid: Some(7), replicas: 3 }), (409, false, 0));
+    assert_eq!(of(server, scale_patch(Test::Uid(7), Operation::Add(3))), (422, false, 0));
+}
+
+#[test]
+fn a_scale_says_less_than_it_looks() {
+    let (unset, zero, two) = (stored(None), stored(Some(0)), stored(Some(2)));
+    assert_eq!(of(unset, Request::GetScale), (500, false, 0));
+    assert_eq!(of(zero, Request::GetScale), (200, false, 0));
+    for (server, test, holds) in [
+        (unset, Test::Replicas(i32::MIN), true),
+        (unset, Test::EmptySpec, false),
+        (zero, Test::Replicas(0), false),
+        (zero, Test::EmptySpec, true),
+        (two, Test::Replicas(2), true),
+        (two, Test::EmptySpec, false),
+        (two, Test::Generation(1), false),
+        (two, Test::Version(1), true),
+    ] {
+        let code = if holds { 200 } else { 422 };
+        assert_eq!(of(server, scale_patch(test, Operation::Add(3))).0, code, "{test:?} of {server:?}");
+    }
+    assert_eq!(of(unset, Request::MergeScale { version: None, uid: None, replicas: None }), (400, false, 0));
+    assert_eq!(of(two, Request::PutScale { version: None, uid: None, replicas: 3 }), (200, true, 1));
+    assert_eq!(of(two, Request::PutScale { version: Some(7), uid: None, replicas: 3 }), (409, false, 0));
+    assert_eq!(of(two, Request::PutScale { version: None, uid: None, replicas: 9 }), (422, false, 0));
+}
+
+#[test]
+fn a_scale_write_that_changes_nothing_can_move_the_version_all_the_same() {
+    let same = Request::PutScale { version: None, uid: None, replicas: 2 };
+    let (once, answer) = stored(Some(2)).answer(&same);
+    assert!(answer.moved, "the entry of managedFields is split");
+    let (twice, answer) = once.answer(&same);
+    assert!(answer.moved, "and half of it dropped");
+    assert!(!twice.answer(&same).1.moved, "after that there is nothing more to change");
+    // A count that came through `/scale` in the first place has an entry of its own.
+    let scaled = stored(None).answer(&same).0;
+    assert_eq!(of(scaled, same), (200, false, 0));
+}
+
+#[test]
+fn a_deletion_waits_for_the_finalizer_and_holds_to_its_preconditions() {
+    let server = stored(None);
+    assert_eq!(of(server, Request::Delete { version: None, uid: Some(7) }), (409, false, 0));
+    assert_eq!(of(server, Request::Delete { version: Some(7), uid: None }), (409, false, 0));
+    let gone = server.answer(&Request::Delete { version: Some(1), uid: Some(1) }).0;
+    assert_eq!(gone.object, None);
+    assert_eq!(of(gone, put(Some(1), Some(1), None)), (404, false, 0));
+    let namesake = gone.answer(&Request::Create { body: body(None) }).0;
+    assert_eq!(namesake.object.map(|object| object.uid), Some(2));
+    assert_eq!(of(namesake, Request::Create { body: body(None) }), (409, false, 0));
+    assert_eq!(
+        of(namesake, Request::Create { body: body(Some(9)) }),
+        (422, false, 0),
+        "validation comes first"
+    );
+
+    let held = server.answer(&merge(Endpoint::Main, None, Change::Finalizer(true))).0;
+    let delete = Request::Delete { version: None, uid: None };
+    assert_eq!(of(held, delete), (200, true, 1));
+    let deleting = held.answer(&delete).0;
+    assert_eq!(of(deleting, delete), (200, false, 0));
+    assert_eq!(deleting.answer(&merge(Endpoint::Main, None, Change::Finalizer(false))).0.object, None);
+}
+
+#[test]
+fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
+    let apply = |manager, force, values| Request::Apply {
+        manager,
+        force,
+        version: None,
+        uid: None,
+        status: Status { ready: None, conditions: Some(Conditions { values, swapped: false }) },
+    };
+    let first = stored(None).answer(&apply(Manager::Alpha, false, [Some(true), None])).0;
+    assert_eq!(of(first, apply(Manager::Alpha, false, [Some(true), None])), (200, false, 0), "again");
+    assert_eq!(of(first, apply(Manager::Beta, false, [Some(true), None])), (200, true, 0), "owned by both");
+    let second = first.answer(&apply(Manager::Beta, false, [None, Some(true)])).0;
+    let values = |server: Server| {
+        server.object.and_then(|object| object.status?.conditions).map(|conditions| conditions.values)
+    };
+    assert_eq!(values(second), Some([Some(true), Some(true)]));
+    let reason = second.answer(&apply(Manager::Beta, false, [Some(false), Some(true)])).1.reason;
+    assert_eq!(reason, Reason::Conflict(Conflict::FieldManager));
+    assert_eq!(of(second, apply(Manager::Beta, true, [Some(false), Some(true)])), (200, true, 0));
+    // What is not applied any more goes.
+    let less = second.answer(&apply(Manager::Beta, false, [Some(true), None])).0;
+    assert_eq!(values(less), Some([Some(true), None]));
+}

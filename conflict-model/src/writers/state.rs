@@ -1,0 +1,215 @@
+//! Everything that the checker has to tell apart, and what it keeps beside it to judge by.
+
+use crate::server::{Body, Meta, Object, Request, Server, Spec, TOKENS, Uid, Version};
+
+use super::Writers;
+
+/// The most writers there can be: each has a token of its own.
+pub const WRITERS: usize = TOKENS;
+
+/// The most versions a cache can lag.
+pub(super) const LAG: u8 = 2;
+
+/// The whole world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    /// The API server.
+    pub server: Server,
+    /// What was stored lately, the newest first.
+    pub(super) recent: [Option<Object>; LAG as usize + 1],
+    /// How many versions each writer's cache lags.
+    pub(super) lag: [u8; WRITERS],
+    /// The writers.
+    pub writers: [Writer; WRITERS],
+    /// Faults that may still happen.
+    pub left: Faults,
+    /// What really happened, which no writer can see.
+    pub(super) truth: Truth,
+}
+
+/// How often each fault may (still) happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// Answers lost, or given up on while the request is still on its way.
+    pub lost: u8,
+    /// Writers that crash and start again without any memory.
+    pub crashes: u8,
+    /// Runs that are cancelled.
+    pub cancels: u8,
+    /// Deletions of the object, each followed by a namesake's creation.
+    pub recreations: u8,
+    /// Writes of somebody else, to status.
+    pub status_writes: u8,
+}
+
+/// One writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// Where it is.
+    pub phase: Phase,
+    /// Attempts that failed.
+    pub failed: u8,
+    /// The object it means: that of its first read.
+    pub uid: Option<Uid>,
+    /// Whether an answer to a write of this run was lost.
+    pub maybe_written: bool,
+    /// The version that was refused last.
+    pub refused: Version,
+    /// What was decided first; only [`super::Flaw::BlindSet`] keeps it.
+    pub(super) first: Option<[u8; TOKENS]>,
+    /// A request that nobody waits for any more, and that may still arrive.
+    pub adrift: Option<Put>,
+}
+
+/// Where a writer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It has not read yet.
+    #[default]
+    Start,
+    /// It has to read again.
+    Again,
+    /// Its request is on the way.
+    Sent(Put),
+    /// The answer is on the way.
+    Answered(Put, crate::server::Reason),
+    /// It is done.
+    Ended(Outcome),
+}
+
+/// A PUT of the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Put {
+    /// The version it was decided from.
+    pub base: Version,
+    /// Whether it names that version.
+    pub guarded: bool,
+    /// The object it names.
+    pub uid: Uid,
+    /// What was read.
+    pub before: [u8; TOKENS],
+    /// What is to be.
+    pub tokens: [u8; TOKENS],
+}
+
+/// How a run ended: the outcomes and errors of `conflict-retry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The write was acknowledged.
+    Written,
+    /// There was nothing to write.
+    Unchanged,
+    /// A lost answer's write, or somebody's, had done it.
+    AlreadyDone,
+    /// The object does not exist, or another has taken its place.
+    Gone,
+    /// The server refused for good.
+    Rejected,
+    /// No attempt is left.
+    Exhausted {
+        /// Whether it may have been written all the same.
+        maybe_written: bool,
+    },
+    /// Told to stop.
+    Cancelled {
+        /// Whether it may have been written all the same.
+        maybe_written: bool,
+    },
+}
+
+impl Outcome {
+    /// Whether it says that the goal is met.
+    pub const fn is_met(self) -> bool {
+        matches!(self, Self::Written | Self::Unchanged | Self::AlreadyDone)
+    }
+}
+
+/// What really happened.
+#[expect(clippy::struct_excessive_bools, reason = "four promises, each broken or not")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Truth {
+    /// For each writer, the objects (one bit a UID) into which its token was stored.
+    pub(super) stored: [u8; WRITERS],
+    /// A PUT was stored on top of another version than the one it was decided from.
+    pub(super) forked: bool,
+    /// A run went on after an error that no retry mends.
+    pub(super) retried_for_good: bool,
+    /// A write to status moved the generation.
+    pub(super) status_moved_generation: bool,
+    /// A cancelled run ended as something else.
+    pub(super) denied_cancel: bool,
+}
+
+impl State {
+    /// One object, known to every cache, and nobody has begun.
+    pub(super) fn new(model: &Writers) -> Self {
+        let server = Server::new(model.unconditional).answer(&Request::Create { body: body([0; TOKENS]) }).0;
+        let mut writers = [Writer::default(); WRITERS];
+        for writer in writers.iter_mut().skip(model.count) {
+            // Nobody is there.
+            writer.phase = Phase::Ended(Outcome::Unchanged);
+        }
+        Self {
+            server,
+            recent: [server.object; LAG as usize + 1],
+            lag: [0; WRITERS],
+            writers,
+            left: model.faults,
+            truth: Truth::default(),
+        }
+    }
+
+    /// Whether the object was deleted, once at least.
+    pub(super) fn was_deleted(&self, model: &Writers) -> bool {
+        self.left.recreations < model.faults.recreations
+    }
+
+    /// The server stored something; every cache is one version further behind.
+    pub(super) fn stored(&mut self, model: &Writers) {
+        self.recent.rotate_right(1);
+        self.recent[0] = self.server.object;
+        for lag in &mut self.lag {
+            *lag = (*lag + 1).min(model.lag());
+        }
+    }
+
+    /// Makes states equal that no future can tell apart: a cache that nobody will read is as good as a fresh one.
+    pub(super) fn forget_what_nobody_can_see(&mut self, model: &Writers) {
+        let crashes = self.left.crashes > 0;
+        for (writer, lag) in self.writers.iter_mut().zip(&mut self.lag) {
+            let ended = matches!(writer.phase, Phase::Ended(_));
+            let rereads = model.flaw == Some(super::Flaw::CachedReread) || crashes;
+            if ended || !(rereads || writer.phase == Phase::Start) {
+                *lag = 0;
+            }
+            if ended {
+                writer.first = None;
+                writer.failed = 0;
+                writer.refused = 0;
+                writer.uid = None;
+            }
+        }
+        let oldest = usize::from(self.lag.into_iter().max().unwrap_or(0));
+        let newest = self.recent[0];
+        for unseen in self.recent.iter_mut().skip(oldest + 1) {
+            *unseen = newest;
+        }
+    }
+}
+
+/// The object's content with these tokens.
+pub(super) fn body(tokens: [u8; TOKENS]) -> Body {
+    Body { meta: Meta::default(), spec: Spec { tokens, ..Spec::with_max(5) }, status: None }
+}
+
+impl Put {
+    /// As a request.
+    pub(super) fn request(&self) -> Request {
+        Request::Put {
+            on: crate::server::Endpoint::Main,
+            version: self.guarded.then_some(self.base),
+            uid: Some(self.uid),
+            body: body(self.tokens),
+        }
+    }
+}

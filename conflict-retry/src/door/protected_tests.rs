@@ -1,0 +1,131 @@
+//! What a write passes on its way, each protection against the scripted server.
+
+use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::*;
+use crate::freshness::Source;
+use crate::options::WriteOptions;
+use crate::outcome::{Outcome, WriteError};
+use crate::protect::{
+    BreakerSettings, BreakerState, BudgetLimits, CircuitBreaker, Held, KeyQueue, Protection, Rate,
+    RateLimiter, RetryBudget,
+};
+use std::time::Duration;
+use tokio::time::Instant;
+
+fn protected(protection: Protection) -> WriteOptions {
+    options().with_protection(protection)
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_one_object_take_turns_and_others_pass() {
+    let queue = KeyQueue::new();
+    let options = protected(Protection::default().with_queue(queue.clone()));
+    let (api, seen) = maps(vec![ok(map("2", "new")), ok(map("3", "other"))]);
+    let (first, second) = tokio::join!(
+        update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")),
+        update(&api, "m", &options, Source::Live, wants("other")),
+    );
+    assert_eq!(first.unwrap(), Outcome::Written(object("2", "new")));
+    // Had it not waited, its read would have been the first request.
+    assert_eq!(verbs(&seen), ["PUT", "GET"]);
+    assert_eq!(second.unwrap(), Outcome::Unchanged(object("3", "other")));
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_turn_ends_with_the_token() {
+    let queue = KeyQueue::new();
+    let (api, seen) = maps(vec![]);
+    let key = format!("{}/m", api.resource_url());
+    let _held = queue.lock(key).await;
+    let token = tokio_util::sync::CancellationToken::new();
+    let options = protected(Protection::default().with_queue(queue)).with_cancellation(token.clone());
+    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        token.cancel();
+    });
+    assert!(matches!(result, Err(WriteError::Cancelled { attempts: 0, maybe_written: false, .. })));
+    assert!(verbs(&seen).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
+    let second = Duration::from_secs(1);
+    let settings = BreakerSettings::new(2, second, second).unwrap();
+    let breaker = CircuitBreaker::new(settings);
+    let options = protected(Protection::default().with_breaker(breaker.clone()));
+    let (api, _) =
+        maps(vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))]);
+    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+
+    let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
+    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    assert!(
+        matches!(&failed, WriteError::Held { by: Held::Circuit(_), attempts: 2, last: Some(_), .. }),
+        "{failed:?}"
+    );
+    assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_beyond_the_budget_ends_the_write() {
+    let limits = BudgetLimits::new(0, 1).unwrap();
+    let budget = RetryBudget::new(limits);
+    let options = protected(Protection::default().with_budget(budget.clone()));
+    let (api, seen) = maps(vec![conflict()]);
+    let failed =
+        update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    assert!(matches!(&failed, WriteError::Held { by: Held::Budget(_), attempts: 1, .. }), "{failed:?}");
+    assert_eq!(verbs(&seen), ["PUT"]);
+    assert_eq!(budget.counts().operations(), 0, "the operation is over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_their_turn_under_the_rate() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter));
+    let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    let start = Instant::now();
+    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    assert_eq!(verbs(&seen), ["GET", "PUT"]);
+    assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent() {
+    let queue = KeyQueue::new();
+    let (api, seen) = maps(vec![]);
+    let _held = queue.lock(format!("{}/m", api.resource_url())).await;
+    let budget = RetryBudget::default();
+    let options = protected(Protection::default().with_queue(queue).with_budget(budget.clone()));
+    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let (failed, ()) = tokio::join!(write, async {
+        tokio::task::yield_now().await;
+        assert_eq!(budget.counts().operations(), 0, "who waits for its turn is not under way");
+    });
+    let failed = failed.unwrap_err();
+    assert!(matches!(
+        failed,
+        WriteError::Held { by: Held::NoTurn(_), attempts: 0, maybe_written: false, .. }
+    ));
+    assert!(verbs(&seen).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_counts_from_its_read_to_the_end_of_its_write() {
+    let budget = RetryBudget::default();
+    let options = protected(Protection::default().with_budget(budget.clone()));
+    let (api, _) = maps(vec![conflict(), ok(map("2", "other")), ok(map("3", "new"))]);
+    let mut counted = Vec::new();
+    let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+        counted.push(budget.counts().retries());
+        wants("new")(map)
+    })
+    .await;
+    assert_eq!(outcome.unwrap().label(), "written");
+    assert_eq!(counted, [0, 1]);
+    assert_eq!(budget.counts().retries(), 0);
+}

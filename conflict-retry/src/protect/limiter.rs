@@ -1,0 +1,260 @@
+//! A token bucket, and a fair queue in front of it. It paces requests; whether a request is worth sending is not its
+//! business.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cancelled, lock};
+
+/// The slowest rate that is taken for meant: one an hour.
+const MIN_PER_SECOND: f64 = 1.0 / 3600.0;
+/// The fastest rate that is taken for meant. No API server answers as many; "no limit" is said by having no limiter.
+const MAX_PER_SECOND: f64 = 1_000_000.0;
+/// The largest burst that is taken for meant.
+const MAX_BURST: u32 = 1_000_000;
+const NANOS_PER_SECOND: f64 = 1e9;
+
+/// How many requests a second, and how many at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    interval: Duration,
+    burst: u32,
+}
+
+/// Why a [`Rate`] was refused.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRate {
+    /// NaN, infinite, zero, negative, or absurd.
+    #[error("the rate is {0} a second; give a number from 1/3600 (one an hour) to 1000000")]
+    PerSecond(f64),
+    /// Without a burst of at least one nothing would ever pass.
+    #[error("the burst is {0}; give a number from 1 to 1000000")]
+    Burst(u32),
+}
+
+impl Rate {
+    /// `per_second` requests a second in the long run (from 1/3600 to 10⁶), and up to `burst` at once (from 1 to 10⁶).
+    ///
+    /// The time between two tokens is rounded up to whole nanoseconds, so that the rate is never exceeded.
+    pub fn new(per_second: f64, burst: u32) -> Result<Self, InvalidRate> {
+        // NaN is in no range.
+        if !(MIN_PER_SECOND..=MAX_PER_SECOND).contains(&per_second) {
+            return Err(InvalidRate::PerSecond(per_second));
+        }
+        if !(1..=MAX_BURST).contains(&burst) {
+            return Err(InvalidRate::Burst(burst));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 10³ and 3.6·10¹² by the check above, and whole"
+        )]
+        let nanos = (NANOS_PER_SECOND / per_second).ceil() as u64;
+        Ok(Self { interval: Duration::from_nanos(nanos), burst })
+    }
+
+    /// 5 a second, 10 at once: client-go's `rest.DefaultQPS` and `rest.DefaultBurst`.
+    pub const fn client_go() -> Self {
+        Self { interval: Duration::from_millis(200), burst: 10 }
+    }
+
+    /// 10 a second, 100 at once: the bucket in client-go's `DefaultTypedControllerRateLimiter`.
+    pub const fn workqueue() -> Self {
+        Self { interval: Duration::from_millis(100), burst: 100 }
+    }
+
+    /// The time between two tokens.
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// How many requests may pass at once after a rest.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// How long a bucket takes to fill.
+    const fn capacity(&self) -> Duration {
+        self.interval.saturating_mul(self.burst)
+    }
+}
+
+impl Default for Rate {
+    /// 10 a second, 20 at once: what controllers are often told to use. Well above what one operator needs at rest, well
+    /// below what makes an API server throttle.
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(100), burst: 20 }
+    }
+}
+
+/// The bucket itself. Pure: `now` is the time since any fixed instant; should it go backwards, it counts as standing
+/// still.
+///
+/// It does not count tokens but the time that is owed for those taken, in whole nanoseconds. So nothing is lost to
+/// rounding, and in any span `t` at most `burst + t / interval` tokens are granted, exactly.
+#[derive(Debug, Clone)]
+pub struct TokenBucket {
+    rate: Rate,
+    owed: Duration,
+    last: Duration,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub const fn new(rate: Rate) -> Self {
+        Self { rate, owed: Duration::ZERO, last: Duration::ZERO }
+    }
+
+    /// Takes a token, or says how long there will be none and takes nothing.
+    pub fn try_take(&mut self, now: Duration) -> Result<(), Duration> {
+        self.try_take_after(now, 0)
+    }
+
+    /// As [`Self::try_take`], leaving aside the tokens for `ahead` others.
+    fn try_take_after(&mut self, now: Duration, ahead: u32) -> Result<(), Duration> {
+        self.advance(now);
+        let wait = self.wait(ahead.saturating_add(1));
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.owed = self.owed.saturating_add(self.rate.interval);
+        Ok(())
+    }
+
+    /// Takes a token, be it one of the future, and says how long until it may be used: Go's `Reserve().Delay()`.
+    pub fn reserve(&mut self, now: Duration) -> Duration {
+        self.advance(now);
+        let wait = self.wait(1);
+        self.owed = self.owed.saturating_add(self.rate.interval);
+        wait
+    }
+
+    /// How many tokens there are.
+    pub fn available(&self, now: Duration) -> u32 {
+        let mut then = self.clone();
+        then.advance(now);
+        let free = then.rate.capacity().saturating_sub(then.owed);
+        // An interval is never zero.
+        u32::try_from(free.as_nanos() / then.rate.interval.as_nanos()).unwrap_or(then.rate.burst)
+    }
+
+    fn advance(&mut self, now: Duration) {
+        self.owed = self.owed.saturating_sub(now.saturating_sub(self.last));
+        self.last = self.last.max(now);
+    }
+
+    /// How long until the last of `tokens` callers has a token, if they take theirs one by one.
+    fn wait(&self, tokens: u32) -> Duration {
+        self.owed
+            .saturating_add(self.rate.interval.saturating_mul(tokens))
+            .saturating_sub(self.rate.capacity())
+    }
+}
+
+/// A [`TokenBucket`] for all tasks of a process: first come, first served. Cheap to clone; clones share the bucket.
+///
+/// A waiter takes its token only when it goes, so that one that is cancelled has nothing to give back and delays nobody.
+#[derive(Debug, Clone)]
+pub struct RateLimiter {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    origin: Instant,
+    /// Who holds it is first in the queue. It is fair: waiters get it in the order in which they asked.
+    turn: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    bucket: TokenBucket,
+    waiting: u32,
+}
+
+/// A place in the queue, left by dropping it.
+struct Place<'a>(&'a Shared);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.waiting = state.waiting.saturating_sub(1);
+    }
+}
+
+impl Default for RateLimiter {
+    /// [`Rate::default`].
+    fn default() -> Self {
+        Self::new(Rate::default())
+    }
+}
+
+impl RateLimiter {
+    /// A limiter with a full bucket.
+    pub fn new(rate: Rate) -> Self {
+        let state = Mutex::new(State { bucket: TokenBucket::new(rate), waiting: 0 });
+        Self { shared: Arc::new(Shared { origin: Instant::now(), turn: tokio::sync::Mutex::new(()), state }) }
+    }
+
+    /// Waits for a token, and says how long that took. Dropping the future gives up the place in the queue.
+    pub async fn acquire(&self) -> Duration {
+        let start = Instant::now();
+        let _place = self.shared.enter();
+        let _turn = self.shared.turn.lock().await;
+        loop {
+            let taken = self.shared.with_bucket(|state, now| state.bucket.try_take(now));
+            match taken {
+                Ok(()) => return start.elapsed(),
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    /// As [`Self::acquire`], until `cancel` is cancelled; then no token is taken, even if there is one.
+    pub async fn take(&self, cancel: &CancellationToken) -> Result<Duration, Cancelled> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Cancelled),
+            waited = self.acquire() => Ok(waited),
+        }
+    }
+
+    /// Takes a token if there is one that nobody waits for; else says when there would be.
+    pub fn try_take(&self) -> Result<(), Duration> {
+        self.shared.with_bucket(|state, now| state.bucket.try_take_after(now, state.waiting))
+    }
+
+    /// How many wait for a token, for a gauge.
+    pub fn waiting(&self) -> u32 {
+        lock(&self.shared.state).waiting
+    }
+
+    /// How many tokens there are.
+    pub fn available(&self) -> u32 {
+        self.shared.with_bucket(|state, now| state.bucket.available(now))
+    }
+}
+
+impl Shared {
+    fn enter(&self) -> Place<'_> {
+        let mut state = lock(&self.state);
+        state.waiting = state.waiting.saturating_add(1);
+        Place(self)
+    }
+
+    /// The clock is read under the lock, so that the bucket never sees it go backwards.
+    fn with_bucket<T>(&self, act: impl FnOnce(&mut State, Duration) -> T) -> T {
+        let mut state = lock(&self.state);
+        let now = self.origin.elapsed();
+        act(&mut state, now)
+    }
+}
+
+#[cfg(test)]
+#[path = "limiter_tests.rs"]
+mod tests;

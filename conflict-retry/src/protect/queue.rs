@@ -1,0 +1,141 @@
+//! One queue per object: workers of one process that want to write the same object go one after another, so that to the
+//! API server the process is a single contender. It knows nothing of other processes; conflicts with those remain.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cancelled, lock};
+
+/// Fair mutual exclusion per key. Cheap to clone; clones share the queues.
+///
+/// A key costs memory only while somebody holds it or waits for it. A task that asks again for a key that it holds waits
+/// for itself, forever.
+pub struct KeyQueue<K> {
+    lines: Arc<Lines<K>>,
+}
+
+/// The queues, by key.
+type Lines<K> = Mutex<HashMap<K, Line>>;
+
+/// One key's queue.
+#[derive(Debug)]
+struct Line {
+    /// Fair: those who wait get it in the order in which they asked.
+    mutex: Arc<tokio::sync::Mutex<()>>,
+    /// Who holds it and who waits; the last one takes the entry along.
+    members: usize,
+}
+
+impl<K> Default for KeyQueue<K> {
+    fn default() -> Self {
+        Self { lines: Arc::default() }
+    }
+}
+
+impl<K> Clone for KeyQueue<K> {
+    fn clone(&self) -> Self {
+        Self { lines: Arc::clone(&self.lines) }
+    }
+}
+
+impl<K> fmt::Debug for KeyQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyQueue").field("keys", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<K> KeyQueue<K> {
+    /// Keys that somebody holds or waits for.
+    pub fn len(&self) -> usize {
+        lock(&self.lines).len()
+    }
+
+    /// Whether nobody holds or waits for anything.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Hash + Eq + Clone> KeyQueue<K> {
+    /// No queues.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Waits until everybody who asked for `key` before is done. The place in the queue is the one of the future's first
+    /// poll; dropping the future gives it up.
+    pub async fn lock(&self, key: K) -> Turn<K> {
+        let (mutex, place) = self.enter(key);
+        Turn { _held: mutex.lock_owned().await, place }
+    }
+
+    /// As [`Self::lock`], until `cancel` is cancelled.
+    pub async fn take(&self, key: K, cancel: &CancellationToken) -> Result<Turn<K>, Cancelled> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(Cancelled),
+            turn = self.lock(key) => Ok(turn),
+        }
+    }
+
+    /// How many hold `key` (at most one) or wait for it.
+    pub fn members(&self, key: &K) -> usize {
+        lock(&self.lines).get(key).map_or(0, |line| line.members)
+    }
+
+    fn enter(&self, key: K) -> (Arc<tokio::sync::Mutex<()>>, Place<K>) {
+        let mut lines = lock(&self.lines);
+        let line = lines.entry(key.clone()).or_insert_with(|| Line { mutex: Arc::default(), members: 0 });
+        line.members += 1;
+        (Arc::clone(&line.mutex), Place { lines: Arc::clone(&self.lines), key })
+    }
+}
+
+/// The turn of one holder of a key; it ends when this is dropped.
+#[must_use = "the key is held only for as long as this lives"]
+pub struct Turn<K: Hash + Eq> {
+    // Fields are dropped in order. The lock must go first: were the place left first, the entry could be gone, and a
+    // newcomer would get a new lock while this one is still held.
+    _held: OwnedMutexGuard<()>,
+    place: Place<K>,
+}
+
+impl<K: Hash + Eq> Turn<K> {
+    /// What is held.
+    pub fn key(&self) -> &K {
+        &self.place.key
+    }
+}
+
+impl<K: Hash + Eq + fmt::Debug> fmt::Debug for Turn<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("key", self.key()).finish_non_exhaustive()
+    }
+}
+
+/// Membership of a queue, waiting or holding.
+struct Place<K: Hash + Eq> {
+    lines: Arc<Lines<K>>,
+    key: K,
+}
+
+impl<K: Hash + Eq> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut lines = lock(&self.lines);
+        if let Some(line) = lines.get_mut(&self.key) {
+            line.members = line.members.saturating_sub(1);
+            if line.members == 0 {
+                lines.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! The protections that one write passes, each optional.
+
+use super::{CircuitBreaker, KeyQueue, RateLimiter, RetryBudget};
+
+/// The protections that a write passes, each optional, in the one right order. Cheap to clone: share one per process.
+///
+/// ```
+/// use conflict_retry::{WriteOptions, protect::{KeyQueue, Protection, RetryBudget}};
+///
+/// let protection = Protection::default().with_queue(KeyQueue::new()).with_budget(RetryBudget::default());
+/// let options = WriteOptions::new("colour-controller").with_protection(protection);
+/// ```
+///
+/// Do not lock the same queue around a call that passes it: the call would wait for itself.
+#[derive(Debug, Clone, Default)]
+pub struct Protection {
+    pub(crate) queue: Option<KeyQueue<String>>,
+    pub(crate) budget: Option<RetryBudget>,
+    pub(crate) limiter: Option<RateLimiter>,
+    pub(crate) breaker: Option<CircuitBreaker>,
+}
+
+impl Protection {
+    /// One write at a time for each object, so that the tasks of this process do not fight each other over it. The keys are
+    /// the objects' paths on the API server.
+    #[must_use]
+    pub fn with_queue(mut self, queue: KeyQueue<String>) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Not more retries at a time than a share of what is under way. A refused retry ends the write with
+    /// [`WriteError::Held`](crate::WriteError::Held).
+    #[must_use]
+    pub fn with_budget(mut self, budget: RetryBudget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Not more requests a second, reads included. They wait for their turn.
+    #[must_use]
+    pub fn with_limiter(mut self, limiter: RateLimiter) -> Self {
+        self.limiter = Some(limiter);
+        self
+    }
+
+    /// No request while the API server has not been answering. It ends the write with
+    /// [`WriteError::Held`](crate::WriteError::Held).
+    #[must_use]
+    pub fn with_breaker(mut self, breaker: CircuitBreaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+}
+
+/// What kept a request from being sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Held {
+    /// The circuit is open.
+    #[error(transparent)]
+    Circuit(#[from] super::CircuitOpen),
+    /// The policy's deadline passed while the request waited for its turn, in the queue or for the rate limiter.
+    #[error("its turn did not come within {0:?}; try again later, or allow more time")]
+    NoTurn(std::time::Duration),
+    /// Too many retries are under way.
+    #[error(transparent)]
+    Budget(#[from] super::BudgetExhausted),
+}
+
+impl Held {
+    /// A stable name for labels: lower case, with underscores.
+    pub const fn label(&self) -> &'static str {
+        match self {
+            Self::Circuit(_) => "circuit_open",
+            Self::NoTurn(_) => "no_turn",
+            Self::Budget(_) => "retry_budget",
+        }
+    }
+}
