@@ -36,6 +36,7 @@ pub struct Metrics {
     exhausted: IntCounterVec,
     requests: IntCounterVec,
     conflicts: IntCounterVec,
+    overwrites: IntCounterVec,
     reads: IntCounterVec,
     stale: IntCounterVec,
     expired: IntCounterVec,
@@ -79,6 +80,11 @@ impl Metrics {
                 "Requests that lost to another writer, by what kept them from writing over it",
                 &and("cause"),
             )?,
+            overwrites: make.counters(
+                "overwrites_total",
+                "Retries that wrote what the attempt before wanted over another writer's change",
+                write,
+            )?,
             reads: make.counters(
                 "reads_total",
                 "Objects that attempts were decided from, by where they came from: copy, watch or live",
@@ -111,6 +117,11 @@ impl Observer for Metrics {
 
     fn read(&self, operation: &Operation, source: ReadSource) {
         self.reads.with_label_values(&[operation.resource.as_str(), source.label()]).inc();
+    }
+
+    fn overwrote(&self, operation: &Operation, _path: &str) {
+        let Operation { resource, subresource, verb } = operation;
+        self.overwrites.with_label_values(&[resource.as_str(), subresource.label(), verb.label()]).inc();
     }
 
     fn finished(&self, event: &FinishedEvent<'_>) {

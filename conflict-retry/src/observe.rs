@@ -171,6 +171,13 @@ pub trait Observer: Send + Sync {
         let _ = (operation, source);
     }
 
+    /// A retry of [`update`](crate::update) sets the field at `path` (a JSON pointer) to what the attempt before had wanted,
+    /// although somebody else changed it in between. A closure that does not decide from the object it is given does
+    /// that: a lost update, which no version check prevents. One that has good reason to insist does it too.
+    fn overwrote(&self, operation: &Operation, path: &str) {
+        let _ = (operation, path);
+    }
+
     /// A write ended. A future that is dropped half-way ends without this.
     fn finished(&self, event: &FinishedEvent<'_>) {
         let _ = event;

@@ -2,8 +2,6 @@
 //!
 //! A retry never repeats an old decision. What is read, decided and sent is an [`Exchange`]'s business.
 
-use std::time::Duration;
-
 use tracing::instrument;
 
 use super::Writable;
@@ -36,6 +34,10 @@ pub(super) trait Exchange {
     fn version(seen: &Self::Seen) -> Option<&str>;
     /// What was written, as what a later decision may be made from.
     fn as_seen(written: &Self::Written) -> Option<&Self::Seen>;
+    /// The field of the last decision that may have been decided blindly.
+    fn overwritten(&mut self) -> Option<String> {
+        None
+    }
     /// What to do about it.
     fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, WriteError>;
     /// Writes.
@@ -51,10 +53,6 @@ pub(super) enum Move<B, W> {
     /// Do not write.
     Abort,
 }
-
-/// How long to wait for the watch to bring what the winner of a conflict wrote before it is read live. Our own bound:
-/// a watch on a local network is behind by a few milliseconds, on a busy one by tens; a live read costs one request.
-const WATCH_BOUND: Duration = Duration::from_millis(200);
 
 /// Runs `exchange` on the object called `name` to an outcome, beginning with what `source` has.
 #[instrument(level = "debug", skip_all, fields(name = target.name, verb = %exchange.verb(), subresource = exchange.subresource().label()))]
@@ -88,7 +86,10 @@ async fn rounds<X: Exchange, K: Writable>(
     let mut next = match source {
         Source::Live => None,
         Source::Copy(copy) => Some((copy.clone(), ReadSource::Copy)),
-        Source::Watched(cache) => cache.latest().map(|seen| (seen, ReadSource::Watch)),
+        Source::Watched(cache) => {
+            track.fed();
+            cache.latest().map(|seen| (seen, ReadSource::Watch))
+        }
     };
     loop {
         let (seen, from) = match next.take() {
@@ -117,6 +118,9 @@ async fn rounds<X: Exchange, K: Writable>(
             Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
             Move::Abort => return Ok(Outcome::Aborted),
         };
+        if let Some(path) = exchange.overwritten() {
+            track.overwrote(&path);
+        }
         let failed = match track.call(exchange.verb(), exchange.send(&body)).await? {
             Ok(object) => return Ok(Outcome::Written(object)),
             Err(failed) => failed,
@@ -130,16 +134,17 @@ async fn rounds<X: Exchange, K: Writable>(
             refused_version.clone_from(&version);
         }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
-        match settle(track, target, failed, true).await? {
+        let failed = match settle(track, target, failed, true).await? {
             Ok(outcome) => return Ok(outcome),
-            Err(failed) => track.pause(failed).await?,
-        }
+            Err(failed) => failed,
+        };
         // An answer that was lost is looked up live; so is everything that the watch cannot tell.
-        if let (Source::Watched(cache), Some(version), true, false) =
-            (source, version, lost_a_race, track.maybe_written())
-        {
-            let newer = tokio::time::timeout(WATCH_BOUND, cache.newer(version));
-            next = track.wait(newer).await?.ok().flatten().map(|seen| (seen, ReadSource::Watch));
+        match (source, version) {
+            (Source::Watched(cache), Some(version)) if lost_a_race && !track.maybe_written() => {
+                let newest = track.turn(failed, *cache, version, X::version).await?;
+                next = newest.map(|seen| (seen, ReadSource::Watch));
+            }
+            _ => track.pause(failed).await?,
         }
     }
 }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::Writable;
+use super::overwrite::Decided;
 use crate::observe::Subresource;
 use crate::outcome::Refusal;
 
@@ -26,9 +27,13 @@ pub(super) fn version(version: Option<&str>) -> Result<&str, Refusal> {
     version.filter(|version| !version.is_empty()).ok_or(Refusal::NoVersion)
 }
 
-/// Whether the change from `before` to `after` changes anything; refused when it changes the identity, or something
+/// What changes from `before` to `after`, `None` when nothing does; refused when it changes the identity, or something
 /// that a write to `subresource` drops.
-pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresource) -> Result<bool, Refusal> {
+pub(super) fn changed<K: Writable>(
+    before: &K,
+    after: &K,
+    subresource: Subresource,
+) -> Result<Option<Decided>, Refusal> {
     let (old, new) = (before.meta(), after.meta());
     let identity = [
         old.name == new.name,
@@ -39,14 +44,14 @@ pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresour
     if let Some((field, _)) = IDENTITY.iter().zip(identity).find(|(_, same)| !same) {
         return Err(Refusal::Identity(field));
     }
-    let before = serde_json::to_value(before).map_err(Refusal::Encode)?;
-    let after = serde_json::to_value(after).map_err(Refusal::Encode)?;
-    if before == after {
-        return Ok(false);
+    let seen = serde_json::to_value(before).map_err(Refusal::Encode)?;
+    let wanted = serde_json::to_value(after).map_err(Refusal::Encode)?;
+    if seen == wanted {
+        return Ok(None);
     }
     if subresource == Subresource::Status {
         let fields = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        let (before, after) = (fields(&before), fields(&after));
+        let (before, after) = (fields(&seen), fields(&wanted));
         let dropped = after
             .keys()
             .chain(before.keys())
@@ -55,7 +60,7 @@ pub(super) fn changed<K: Writable>(before: &K, after: &K, subresource: Subresour
             return Err(Refusal::Dropped { field: field.clone(), subresource });
         }
     }
-    Ok(true)
+    Ok(Some(Decided { seen, wanted }))
 }
 
 /// The patch as an object, refused when it names the identity or something that `subresource` drops.
@@ -109,7 +114,7 @@ mod tests {
         for (field, value) in [("name", "b"), ("namespace", "m"), ("uid", "v"), ("resourceVersion", "2")] {
             let mut changed_value = serde_json::to_value(&before).unwrap();
             changed_value["metadata"][field] = json!(value);
-            let refusal = changed(&before, &map(changed_value), Subresource::Main).unwrap_err();
+            let refusal = changed(&before, &map(changed_value), Subresource::Main).err().unwrap();
             assert!(matches!(refusal, Refusal::Identity(named) if named == field), "{field}: {refusal}");
         }
     }
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn an_equal_object_is_no_change() {
         let before = map(json!({"metadata": {"name": "a"}, "data": {"k": "v"}}));
-        assert!(!changed(&before, &before.clone(), Subresource::Main).unwrap());
+        assert!(changed(&before, &before.clone(), Subresource::Main).unwrap().is_none());
     }
 
     #[test]
@@ -126,11 +131,11 @@ mod tests {
         let status: Pod =
             serde_json::from_value(json!({"metadata": {"name": "a"}, "status": {"phase": "Running"}}))
                 .unwrap();
-        assert!(changed(&before, &status, Subresource::Status).unwrap());
+        assert!(changed(&before, &status, Subresource::Status).unwrap().is_some());
         let label: Pod =
             serde_json::from_value(json!({"metadata": {"name": "a", "labels": {"x": "y"}}})).unwrap();
         assert!(matches!(
-            changed(&before, &label, Subresource::Status).unwrap_err(),
+            changed(&before, &label, Subresource::Status).err().unwrap(),
             Refusal::Dropped { field, .. } if field == "metadata"
         ));
     }

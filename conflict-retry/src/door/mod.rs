@@ -8,6 +8,7 @@ mod cycle;
 mod finalizers;
 mod guard;
 mod merge;
+mod overwrite;
 mod plain;
 mod scale;
 mod target;

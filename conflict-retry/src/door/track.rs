@@ -7,11 +7,12 @@ use tokio::time::Instant;
 use super::Writable;
 use super::target::Target;
 use crate::classify::Class;
+use crate::freshness::CachedObject;
 use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, WriteError};
-use crate::policy::{Attempts, Next};
-use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget, Turn};
+use crate::policy::{Attempts, GiveUp, Next, Turn};
+use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
 
 /// A request that failed, and what that means.
 #[derive(Debug)]
@@ -32,10 +33,10 @@ pub(super) struct Track<'a> {
     rounds: u32,
     waited: Duration,
     maybe_written: bool,
-    last: Option<Box<Failure>>,
+    last: Option<Failed>,
     counted: Option<protect::Operation>,
     retry: Option<Retry>,
-    place: Option<Turn<String>>,
+    place: Option<protect::Turn<String>>,
 }
 
 impl<'a> Track<'a> {
@@ -69,7 +70,7 @@ impl<'a> Track<'a> {
         if let Some(queue) = queue
             && target.is_named()
         {
-            self.place = Some(self.turn(queue.lock(target.key())).await?);
+            self.place = Some(self.leave(queue.lock(target.key())).await?);
         }
         self.counted = budget.as_ref().map(RetryBudget::operation);
         Ok(())
@@ -93,6 +94,11 @@ impl<'a> Track<'a> {
         result
     }
 
+    /// A watch feeds what the attempts are decided from.
+    pub(super) fn fed(&mut self) {
+        self.attempts = self.attempts.clone().fed();
+    }
+
     /// Whether the answer to a write was lost on the way.
     pub(super) fn maybe_written(&self) -> bool {
         self.maybe_written
@@ -110,7 +116,7 @@ impl<'a> Track<'a> {
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<Result<T, Failed>, WriteError> {
         if let Some(limiter) = &self.options.protection().limiter {
-            self.turn(limiter.acquire()).await?;
+            self.leave(limiter.acquire()).await?;
         }
         let breaker = self.options.protection().breaker.as_ref();
         let permit = match breaker.map(CircuitBreaker::admit).transpose() {
@@ -145,36 +151,96 @@ impl<'a> Track<'a> {
 
     /// After a failure that another attempt may mend: waits as the policy says, or gives up.
     pub(super) async fn pause(&mut self, failed: Failed) -> Result<(), WriteError> {
-        // A retry counts while it is under way, not while the next one waits.
-        self.retry = None;
-        let Failed { verb, class, failure } = failed;
-        let Some(cause) = class.cause() else {
-            return Err(self.reject(Failed { verb, class, failure }));
-        };
-        let elapsed = self.start.elapsed();
-        match self.attempts.next(elapsed, cause, rand::random::<f64>) {
-            Next::GiveUp(reason) => {
-                self.tell(self.attempts.made(), verb, Some(&class), None);
-                Err(WriteError::Exhausted {
-                    attempts: self.attempts.made(),
-                    elapsed,
-                    reason,
-                    class,
-                    maybe_written: self.maybe_written,
-                    last: Box::new(failure),
-                })
+        let delay = self.next(failed)?;
+        self.wait(tokio::time::sleep(delay)).await?;
+        self.begin_retry()
+    }
+
+    /// After a lost race of a writer that a watch feeds: waits for its turn and answers the newest object that the watch has
+    /// brought since `version`; `None` when it is to be read live.
+    pub(super) async fn turn<T>(
+        &mut self,
+        failed: Failed,
+        cache: &dyn CachedObject<T>,
+        version: String,
+        version_of: fn(&T) -> Option<&str>,
+    ) -> Result<Option<T>, WriteError> {
+        let mut rest = Duration::ZERO;
+        let (mut known, mut newest) = (version, None);
+        self.next(failed)?;
+        loop {
+            // What is there already comes at once, also without any time to wait.
+            let news = self.wait(tokio::time::timeout(rest, cache.newer(known.clone()))).await?;
+            let is_news = news.is_ok();
+            match news {
+                Ok(Some(object)) => {
+                    if let Some(version) = version_of(&object) {
+                        version.clone_into(&mut known);
+                    }
+                    newest = Some(object);
+                }
+                // The cache has lost the object, so only the server can tell.
+                Ok(None) => break,
+                Err(_elapsed) => {}
             }
-            Next::RetryAfter(delay) => {
-                self.tell(self.attempts.made(), verb, Some(&class), Some(delay));
-                self.last = Some(Box::new(failure));
-                self.wait(tokio::time::sleep(delay)).await?;
-                self.retry = match self.counted.as_ref().map(protect::Operation::retry).transpose() {
-                    Ok(retry) => retry,
-                    Err(exhausted) => return Err(self.held(exhausted.into())),
-                };
-                Ok(())
+            match self.attempts.turn(self.start.elapsed(), is_news) {
+                Turn::Wait(more) => rest = more,
+                Turn::Send => break,
+                Turn::Read => {
+                    newest = None;
+                    break;
+                }
+                Turn::GiveUp(reason) => return Err(self.exhausted(reason)),
             }
         }
+        self.begin_retry()?;
+        Ok(newest)
+    }
+
+    /// Records a failure and says how long to wait before the next attempt, if there is to be one.
+    fn next(&mut self, failed: Failed) -> Result<Duration, WriteError> {
+        // A retry counts while it is under way, not while the next one waits.
+        self.retry = None;
+        let Some(cause) = failed.class.cause() else {
+            return Err(self.reject(failed));
+        };
+        let next = self.attempts.next(self.start.elapsed(), cause, rand::random::<f64>);
+        let delay = match next {
+            Next::RetryAfter(delay) => Some(delay),
+            Next::GiveUp(_) => None,
+        };
+        self.tell(self.attempts.made(), failed.verb, Some(&failed.class), delay);
+        self.last = Some(failed);
+        match next {
+            Next::RetryAfter(delay) => Ok(delay),
+            Next::GiveUp(reason) => Err(self.exhausted(reason)),
+        }
+    }
+
+    fn begin_retry(&mut self) -> Result<(), WriteError> {
+        self.retry = match self.counted.as_ref().map(protect::Operation::retry).transpose() {
+            Ok(retry) => retry,
+            Err(exhausted) => return Err(self.held(exhausted.into())),
+        };
+        Ok(())
+    }
+
+    fn exhausted(&mut self, reason: GiveUp) -> WriteError {
+        let Some(Failed { class, failure, .. }) = self.last.take() else {
+            return self.cancelled();
+        };
+        WriteError::Exhausted {
+            attempts: self.attempts.made(),
+            elapsed: self.start.elapsed(),
+            reason,
+            class,
+            maybe_written: self.maybe_written,
+            last: Box::new(failure),
+        }
+    }
+
+    fn last_failure(&mut self) -> Option<Box<Failure>> {
+        self.last.take().map(|failed| Box::new(failed.failure))
     }
 
     /// Waits for something that is no request, until cancelled.
@@ -190,7 +256,7 @@ impl<'a> Track<'a> {
     }
 
     /// Waits for leave to send, until cancelled or out of time.
-    async fn turn<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
+    async fn leave<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
         let Some(deadline) = self.options.policy().deadline() else {
             return self.wait(leave).await;
         };
@@ -202,6 +268,16 @@ impl<'a> Track<'a> {
     /// Tells where the object of the coming attempt is from.
     pub(super) fn read(&self, source: ReadSource) {
         self.options.observer().read(&self.operation, source);
+    }
+
+    /// Tells that a retry sets `path` to what the attempt before it had wanted, although somebody changed it since.
+    pub(super) fn overwrote(&self, path: &str) {
+        tracing::warn!(
+            resource = self.operation.resource,
+            path,
+            "a retry writes what the attempt before wanted over another writer's change; decide from the object given"
+        );
+        self.options.observer().overwrote(&self.operation, path);
     }
 
     /// Ends the operation with an error: no other attempt is made.
@@ -238,7 +314,7 @@ impl<'a> Track<'a> {
             attempts: self.attempts.made(),
             by,
             maybe_written: self.maybe_written,
-            last: self.last.take(),
+            last: self.last_failure(),
         }
     }
 
@@ -246,7 +322,7 @@ impl<'a> Track<'a> {
         WriteError::Cancelled {
             attempts: self.attempts.made(),
             maybe_written: self.maybe_written,
-            last: self.last.take(),
+            last: self.last_failure(),
         }
     }
 

@@ -3,6 +3,7 @@
 use kube::Api;
 
 use super::cycle::{self, Exchange, Move};
+use super::overwrite::{Decided, overwritten};
 use super::target::Target;
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
@@ -93,7 +94,8 @@ where
         guard::named(base, name)?;
     }
     let target = Target::new(api, name);
-    cycle::run(&mut Replace { api, name, subresource, options, mutate }, target, options, source).await
+    let mut replace = Replace { api, name, subresource, options, mutate, before: None, overwritten: None };
+    cycle::run(&mut replace, target, options, source).await
 }
 
 struct Replace<'a, K, F> {
@@ -102,6 +104,8 @@ struct Replace<'a, K, F> {
     subresource: Subresource,
     options: &'a WriteOptions,
     mutate: F,
+    before: Option<Decided>,
+    overwritten: Option<String>,
 }
 
 impl<K, F> Exchange for Replace<'_, K, F>
@@ -144,11 +148,17 @@ where
             Decision::Keep => return Ok(Move::Keep(seen)),
             Decision::Write => {}
         }
-        if !guard::changed(&seen, &changed, self.subresource)? {
+        let Some(now) = guard::changed(&seen, &changed, self.subresource)? else {
             return Ok(Move::Keep(seen));
-        }
+        };
+        self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
+        self.before = Some(now);
         guard::version(Self::version(&changed))?;
         Ok(Move::Send(changed))
+    }
+
+    fn overwritten(&mut self) -> Option<String> {
+        self.overwritten.take()
     }
 
     fn send(&mut self, body: &K) -> impl Future<Output = Result<K, kube::Error>> + Send {
