@@ -1,10 +1,12 @@
 //! The one task runner: what is generated, checked, shown and kept running while one works. `cargo xtask --help` lists
 //! it; the aliases in `.cargo/config.toml` make the common ones short.
 
+mod bench;
 mod chart;
 mod crds;
 mod demo;
 mod dev;
+mod package;
 mod tidy;
 mod workspace;
 
@@ -42,6 +44,9 @@ enum Task {
     },
     /// What CI checks beside the tests: generated files, sizes, purity of the planners, the chart.
     Check,
+    /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
+    Package,
+    Bench(bench::Args),
     Demo(demo::Args),
     #[command(subcommand)]
     Dev(dev::Command),
@@ -80,6 +85,8 @@ async fn run(task: Task) -> anyhow::Result<()> {
             println!("the chart passes lint, unit tests and golden renders");
             Ok(())
         }
+        Task::Bench(args) => bench::run(args),
+        Task::Package => package::run(),
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }

@@ -1,0 +1,31 @@
+//! Measures what Tandem promises in numbers, on a real API server. `cargo xtask bench` runs it, in release mode.
+
+mod client_go;
+mod conflict;
+mod counter;
+mod load;
+mod plot;
+mod policy;
+mod row;
+mod session;
+mod tandem;
+mod watched;
+mod wire;
+
+use clap::Parser;
+
+/// Tandem's benchmarks
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
+enum Bench {
+    Conflict(conflict::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    // The control plane is held by this same binary, in another process; see `e2e::lifeline`.
+    if e2e::lifeline::serve_if_asked()? {
+        return Ok(());
+    }
+    let Bench::Conflict(args) = Bench::parse();
+    tokio::runtime::Runtime::new()?.block_on(conflict::run(args))
+}

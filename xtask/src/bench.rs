@@ -1,0 +1,32 @@
+//! `cargo xtask bench …`: builds the benches in release mode and runs them. What they measure and their flags are theirs
+//! (`bench/`).
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::workspace;
+
+/// What write conflicts cost, beside client-go; `cargo xtask bench conflict --help` lists the flags
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// The bench and its flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "BENCH")]
+    rest: Vec<OsString>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let Args { rest } = args;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Run from where the user is, so that `--json FILE` means the file it says.
+    let status = Command::new(cargo)
+        .args(["run", "--quiet", "--release", "--manifest-path"])
+        .arg(workspace::root().join("bench").join("Cargo.toml"))
+        .arg("--")
+        .args(rest)
+        .status()
+        .context("cannot run cargo")?;
+    if status.success() { Ok(()) } else { bail!("the bench ended with {status}") }
+}

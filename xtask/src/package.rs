@@ -1,0 +1,62 @@
+//! `conflict-retry` on its own: packaged as crates.io would get it, and built from the package with the oldest Rust that
+//! it promises to build with.
+
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use crate::workspace;
+
+/// The crate that stands alone.
+const CRATE: &str = "conflict-retry";
+/// A library chooses no version of Kubernetes; whoever builds it by itself has to.
+const KUBERNETES: (&str, &str) = ("K8S_OPENAPI_ENABLED_VERSION", "1.36");
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let rust = oldest_rust()?;
+    let toolchain = format!("+{rust}");
+    let install = ["toolchain", "install", &rust, "--profile", "minimal", "--no-self-update"];
+    let installed = Command::new("rustup").args(install).status().context("cannot run rustup")?;
+    if !installed.success() {
+        bail!("rustup cannot install Rust {rust}, the oldest that {CRATE} promises to build with");
+    }
+    let files = cargo(&toolchain, &["package", "--package", CRATE, "--allow-dirty", "--list"]).output()?;
+    let files = String::from_utf8_lossy(&files.stdout).into_owned();
+    for wanted in ["README.md", "LICENSE", "Cargo.toml", "src/lib.rs"] {
+        if !files.lines().any(|file| file == wanted) {
+            bail!("the package of {CRATE} has no {wanted}; it has\n{files}");
+        }
+    }
+    // A directory of its own: another toolchain would have everything else built anew.
+    let target = workspace::root().join("target").join("package-check");
+    let target = target.to_str().context("the path of the target directory is not text")?;
+    for features in [&["--no-default-features"][..], &["--all-features"]] {
+        let package = ["package", "--package", CRATE, "--allow-dirty", "--target-dir", target];
+        let built = cargo(&toolchain, &[&package, features].concat()).status().context("cannot run cargo")?;
+        if !built.success() {
+            bail!("{CRATE} does not build from its package with Rust {rust} and {}", features.join(" "));
+        }
+    }
+    println!(
+        "{CRATE} packages ({} files) and builds from its package with Rust {rust}",
+        files.lines().count()
+    );
+    Ok(())
+}
+
+/// A cargo that another toolchain runs: what this one says about itself must not reach it.
+fn cargo(toolchain: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.arg(toolchain).args(args).current_dir(workspace::root()).env(KUBERNETES.0, KUBERNETES.1);
+    for name in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC", "RUSTDOC"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `rust-version` of the workspace.
+fn oldest_rust() -> anyhow::Result<String> {
+    let manifest = std::fs::read_to_string(workspace::root().join("Cargo.toml"))?;
+    let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
+    Ok(line.context("the workspace names no rust-version")?.trim_matches('"').to_owned())
+}
