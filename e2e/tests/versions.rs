@@ -3,10 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use conflict_retry::freshness::{Floors, Version, Watched};
+use conflict_retry::{AttemptEvent, Class, Decision, Observer, Operation, Outcome, ReadSource};
 use e2e::cluster::{Cluster, TestNamespace};
 use e2e::{objects, tandem};
+use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
@@ -162,7 +172,7 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(4)
     });
-    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
+    assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [Some(2)]);
     // Replicas itself moved since `seen`: the guard fails, and the decision is made again from what is there now.
     let mut asked = Vec::new();
@@ -170,7 +180,7 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(view.replicas.unwrap() + 1)
     });
-    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
+    assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [Some(2), Some(4)]);
     assert_eq!(pools.get("x").await.unwrap().spec.replicas, Some(5));
 }
@@ -192,11 +202,92 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
         asked.push(view.replicas);
         conflict_retry::ScaleDecision::Set(2)
     });
-    assert!(matches!(written.await.unwrap(), conflict_retry::Outcome::Written(_)));
+    assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [None]);
     assert_eq!(pools.get_scale("x").await.unwrap().spec.unwrap().replicas, Some(2));
     pools.create(&PostParams::default(), &objects::pool("y", 1, 5)).await.unwrap();
     let args = ["--namespace", namespace.name(), "scale", "npool/y", "--replicas=3"];
     cluster().await.kubectl(&args).await.unwrap();
     assert_eq!(pools.get("y").await.unwrap().spec.replicas, Some(3));
+}
+
+/// Where attempts had their object from, and how many lost.
+#[derive(Default)]
+struct Tally {
+    watch: AtomicU32,
+    live: AtomicU32,
+    conflicts: AtomicU32,
+}
+
+impl Observer for Tally {
+    fn attempt(&self, event: &AttemptEvent<'_>) {
+        if event.class == Some(&Class::Conflict) {
+            self.conflicts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn read(&self, _operation: &Operation, source: ReadSource) {
+        let count = if source == ReadSource::Watch { &self.watch } else { &self.live };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+const COUNT: &str = "example.com/count";
+
+/// A writer with a client and a cache of its own: adds one, `times` times, and reads its own write after each.
+async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>) -> anyhow::Result<()> {
+    let pools = Api::<NodePool>::namespaced(cluster().await.client().await?, &namespace);
+    let (store, mut writer) = reflector::store();
+    let watched = Watched::new(store.clone(), Floors::new("nodepools"));
+    let (feed, events) = (watched.clone(), watcher(pools.clone(), watcher::Config::default()));
+    let watching = tokio::spawn(async move {
+        let mut events = std::pin::pin!(events.default_backoff());
+        while let Some(event) = events.next().await {
+            if let Ok(event) = event {
+                writer.apply_watcher_event(&event);
+                feed.observe(&event);
+            }
+        }
+    });
+    store.wait_until_ready().await?;
+    let of = ObjectRef::<NodePool>::new("x").within(&namespace);
+    let object = watched.object(of.clone());
+    let options = conflict_retry::WriteOptions::new(name).with_observer(tally);
+    for _ in 0..times {
+        let outcome = conflict_retry::update(&pools, "x", &options, object.source(), |pool| {
+            let annotations = pool.metadata.annotations.get_or_insert_default();
+            let count: u32 = annotations.get(COUNT).map_or(0, |count| count.parse().unwrap());
+            annotations.insert(COUNT.into(), (count + 1).to_string());
+            Decision::Write
+        });
+        let Outcome::Written(stored) = outcome.await? else { bail!("nobody else does this writer's work") };
+        let read = watched.fresh(&of, Duration::from_secs(10)).await?.context("the pool is gone")?;
+        let version = |pool: &NodePool| pool.metadata.resource_version.as_deref().and_then(Version::parse);
+        ensure!(version(&read) >= version(&stored), "read {read:?} after writing {stored:?}");
+    }
+    watching.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_that_a_watch_feeds_lose_nothing_read_their_own_writes_and_seldom_the_server() {
+    const WRITERS: u32 = 8;
+    const EACH: u32 = 5;
+    let (pools, namespace) = pool().await;
+    let tally = Arc::new(Tally::default());
+    let writers = (0..WRITERS).map(|number| {
+        let (name, namespace) = (format!("writer-{number}"), namespace.name().to_owned());
+        tokio::spawn(add_ones(name, namespace, EACH, Arc::clone(&tally)))
+    });
+    for writer in futures::future::join_all(writers).await {
+        writer.unwrap().unwrap();
+    }
+    let annotations = pools.get("x").await.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations[COUNT], (WRITERS * EACH).to_string());
+    let count = |count: &AtomicU32| count.load(Ordering::Relaxed);
+    let (watch, live, conflicts) = (count(&tally.watch), count(&tally.live), count(&tally.conflicts));
+    println!("{watch} attempts from the watch, {live} from a live read, {conflicts} conflicts");
+    assert!(conflicts > 0, "nobody met anybody, so nothing was shown");
+    assert_eq!(watch + live, WRITERS * EACH + conflicts);
+    assert!(live * 2 < watch, "{live} live reads beside {watch} from the watch");
 }
