@@ -79,11 +79,19 @@ const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send messag
 
 /// One field that a server-side apply may not take.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldConflict {
     /// The field manager that owns it, as the server names it.
     pub manager: String,
     /// The field's path, as the server spells it.
     pub field: String,
+}
+
+impl FieldConflict {
+    /// For tests of what is done about one.
+    pub fn new(manager: impl Into<String>, field: impl Into<String>) -> Self {
+        Self { manager: manager.into(), field: field.into() }
+    }
 }
 
 impl fmt::Display for FieldConflict {

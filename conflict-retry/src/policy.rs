@@ -49,6 +49,7 @@ enum Schedule {
 
 /// What an attempt failed of, as far as pacing is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cause {
     /// Somebody else wrote first; the server is healthy.
     Conflict,
@@ -69,6 +70,7 @@ pub enum Next {
 
 /// Which bound ended the attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GiveUp {
     /// The last allowed attempt has been made.
     Attempts,

@@ -471,9 +471,7 @@ async fn field_managers(bench: &Bench, table: &mut Table) {
     let status = |count: i32| applied("owned", &json!({"status": {"readyReplicas": count}}));
     pools.patch("owned", &owner, &Patch::Apply(spec(8))).await.unwrap();
     pools.patch_status("owned", &owner, &Patch::Apply(status(8))).await.unwrap();
-    let of = |field: &str| Class::FieldManager {
-        conflicts: vec![FieldConflict { manager: "somebody".to_owned(), field: field.to_owned() }],
-    };
+    let of = |field: &str| Class::FieldManager { conflicts: vec![FieldConflict::new("somebody", field)] };
     let me = PatchParams::apply("taxonomy");
 
     let answer = pools.patch("owned", &me, &Patch::Apply(spec(9))).await;
@@ -555,7 +553,7 @@ async fn other_uids(bench: &Bench, table: &mut Table) {
     // Who owns what is looked at first, so that the UID is not.
     body["spec"] = json!({"paused": true});
     let answer = pools.patch("again", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
-    let owner = FieldConflict { manager: "unknown".to_owned(), field: ".spec.paused".to_owned() };
+    let owner = FieldConflict::new("unknown", ".spec.paused");
     let class = Class::FieldManager { conflicts: vec![owner] };
     table.answer("another UID, apply of another's field", Verb::Apply, answer, 409, &class);
     let call = conflict_retry::apply(door, "again", options, &body);

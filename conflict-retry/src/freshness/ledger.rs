@@ -29,6 +29,7 @@ const MOST: usize = 10_000;
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ChangeKind {
     /// The object is new.
     Created,
@@ -40,6 +41,7 @@ pub enum ChangeKind {
 
 /// A write that the watch has not brought yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pending {
     /// Namespace, for a namespaced kind.
     pub namespace: Option<String>,

@@ -135,6 +135,7 @@ impl BreakerState {
 
 /// A change of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Transition {
     /// Before.
     pub from: BreakerState,
@@ -145,6 +146,7 @@ pub struct Transition {
 /// The circuit is open; nothing was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the API server has not been answering; nothing was sent, try again in {retry_after:?}")]
+#[non_exhaustive]
 pub struct CircuitOpen {
     /// How long to stay away. While a probe is under way this is a guess.
     pub retry_after: Duration,

@@ -58,6 +58,7 @@ impl Default for BudgetLimits {
 /// There are too many retries already. The operation should fail with what it has, and be queued again later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{retries} retries are under way and {operations} operations allow {allowed}; queue this one again")]
+#[non_exhaustive]
 pub struct BudgetExhausted {
     /// Operations under way, retrying or not.
     pub operations: u32,
