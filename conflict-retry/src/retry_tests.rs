@@ -177,3 +177,49 @@ async fn the_future_can_be_spawned() {
     let task = tokio::spawn(async move { retry_on_conflict(&policy, || async { Ok::<_, Fault>(7) }).await });
     assert_eq!(task.await.unwrap(), Ok(7));
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(128))]
+
+    /// Whether it is cancelled in an attempt, in a wait, or between them.
+    #[test]
+    fn cancelled_at_any_point_a_run_ends_there_and_never_looks_like_a_success(
+        at in 0_u64..400, takes in 0_u64..20, conflicts in 0_usize..12, random in 0.0_f64..1.0,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let token = CancellationToken::new();
+            let policy = RetryPolicy::default().with_cancellation(token.clone());
+            let start = Instant::now();
+            let calls = std::cell::RefCell::new(Vec::new());
+            let run = async {
+                let done = retry_if(&policy, Fault::is_conflict, || random, || async {
+                    calls.borrow_mut().push(start.elapsed());
+                    let number = calls.borrow().len();
+                    tokio::time::sleep(Duration::from_millis(takes)).await;
+                    if number > conflicts { Ok(number) } else { Err(Fault::Conflict(1)) }
+                });
+                (done.await, start.elapsed())
+            };
+            let cancel = async {
+                tokio::time::sleep(Duration::from_millis(at)).await;
+                token.cancel();
+            };
+            let ((result, ended), ()) = tokio::join!(run, cancel);
+            let (at, tick) = (Duration::from_millis(at), Duration::from_millis(1));
+            let calls = calls.into_inner();
+            match result {
+                Ok(number) => {
+                    assert_eq!((number, calls.len()), (conflicts + 1, conflicts + 1));
+                    assert!(ended <= at + tick, "it ended {ended:?} after it was cancelled at {at:?}");
+                }
+                Err(RetryError::Cancelled { attempts, last }) => {
+                    assert!(ended >= at && ended <= at + tick, "cancelled at {at:?}, ended at {ended:?}");
+                    assert_eq!(last.is_some(), attempts > 0);
+                    assert!(calls.iter().all(|call| *call <= at + tick), "called after the end: {calls:?}");
+                }
+                Err(other) => panic!("{other:?}"),
+            }
+        });
+    }
+}

@@ -631,3 +631,28 @@ async fn a_closure_that_insists_on_its_value_is_told_of_and_one_that_decides_aga
     .unwrap();
     assert_eq!(chronicle.overwritten.lock().unwrap().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn cancelled_in_any_request_a_write_ends_there_and_says_whether_it_may_have_been_made() {
+    let script = || vec![ok(map("1", "a")), conflict(), ok(map("2", "b")), conflict(), ok(map("3", "c"))];
+    for answered in 0..=script().len() {
+        let mut replies: Vec<Reply> = script().into_iter().take(answered).collect();
+        replies.push(Reply::Silence);
+        let (api, seen) = maps(replies);
+        let token = CancellationToken::new();
+        let options = options().with_cancellation(token.clone());
+        let write = update(&api, "m", &options, Source::Live, wants("new"));
+        let (result, ()) = tokio::join!(write, async {
+            while verbs(&seen).len() <= answered {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            token.cancel();
+        });
+        let is_write = verbs(&seen)[answered] == "PUT";
+        let Err(WriteError::Cancelled { attempts, maybe_written, last }) = result else {
+            panic!("{result:?}");
+        };
+        assert_eq!((maybe_written, verbs(&seen).len()), (is_write, answered + 1), "{answered}");
+        assert_eq!((last.is_some(), usize::try_from(attempts).unwrap()), (answered >= 2, answered / 2));
+    }
+}
