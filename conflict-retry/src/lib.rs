@@ -12,10 +12,12 @@
 //! ```no_run
 //! use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kube::{Api, Client};
+//! use kube::{Api, Client, Config};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_default().await?);
+//! let mut config = Config::infer().await?;
+//! config.default_retry = false;
+//! let maps: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config)?);
 //! let options = WriteOptions::new("colour-controller");
 //!
 //! let outcome = update(&maps, "settings", &options, Source::Live, |map| {

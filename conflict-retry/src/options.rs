@@ -17,7 +17,7 @@ use crate::protect::Protection;
 /// client has no bound on responses.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest name of a field manager that the API server takes (`FieldManagerMaxLength` in apimachinery).
+/// Longest name of a field manager that the API server takes, in bytes (`FieldManagerMaxLength` in apimachinery).
 const MANAGER_LENGTH: usize = 128;
 
 /// Who writes, how long to try, who listens. Cheap to clone; keep one per controller.
@@ -25,6 +25,8 @@ const MANAGER_LENGTH: usize = 128;
 pub struct WriteOptions {
     field_manager: String,
     policy: RetryPolicy,
+    /// Kept whatever policy comes after it.
+    cancel: Option<CancellationToken>,
     attempt_timeout: Duration,
     force: bool,
     observer: Arc<dyn Observer>,
@@ -38,6 +40,7 @@ impl WriteOptions {
         Self {
             field_manager: field_manager.into(),
             policy: RetryPolicy::default(),
+            cancel: None,
             attempt_timeout: ATTEMPT_TIMEOUT,
             force: false,
             observer: Arc::new(Silent),
@@ -48,14 +51,18 @@ impl WriteOptions {
     /// How long and how fast to try.
     #[must_use]
     pub fn with_policy(mut self, policy: RetryPolicy) -> Self {
-        self.policy = policy;
+        self.policy = match &self.cancel {
+            Some(token) => policy.with_cancellation(token.clone()),
+            None => policy,
+        };
         self
     }
 
     /// Stops as soon as `token` is cancelled.
     #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
-        self.policy = self.policy.with_cancellation(token);
+        self.policy = self.policy.with_cancellation(token.clone());
+        self.cancel = Some(token);
         self
     }
 
@@ -95,10 +102,7 @@ impl WriteOptions {
     /// Refuses options that no request can be made with.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let manager = &self.field_manager;
-        if manager.is_empty()
-            || manager.chars().count() > MANAGER_LENGTH
-            || manager.chars().any(char::is_control)
-        {
+        if manager.is_empty() || manager.len() > MANAGER_LENGTH || manager.chars().any(char::is_control) {
             return Err(Refusal::FieldManager(manager.clone()));
         }
         if self.attempt_timeout.is_zero() {

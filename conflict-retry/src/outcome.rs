@@ -159,6 +159,8 @@ pub enum WriteError {
     FieldManager {
         /// Every field in dispute.
         conflicts: Vec<FieldConflict>,
+        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        maybe_written: bool,
         /// The server's answer.
         #[source]
         source: Box<Failure>,
@@ -172,6 +174,8 @@ pub enum WriteError {
         subresource: Subresource,
         /// What the refusal means.
         class: Class,
+        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        maybe_written: bool,
         /// The server's answer.
         #[source]
         source: Box<Failure>,
@@ -319,8 +323,10 @@ impl WriteError {
             Self::Unknown { .. } => true,
             Self::Exhausted { maybe_written, .. }
             | Self::Held { maybe_written, .. }
+            | Self::Rejected { maybe_written, .. }
+            | Self::FieldManager { maybe_written, .. }
             | Self::Cancelled { maybe_written, .. } => *maybe_written,
-            Self::Refused(_) | Self::FieldManager { .. } | Self::Rejected { .. } => false,
+            Self::Refused(_) => false,
         }
     }
 }

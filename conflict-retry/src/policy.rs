@@ -216,6 +216,11 @@ impl Attempts {
         self
     }
 
+    /// The first attempt begins only now (time since the start): what came before was waiting for leave to make it.
+    pub fn begin(&mut self, now: Duration) {
+        self.began = now;
+    }
+
     /// How many attempts have failed so far.
     pub const fn made(&self) -> u32 {
         self.made

@@ -53,6 +53,7 @@ async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
     if body.pointer("/metadata/managedFields").is_some() {
         return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out").into());
     }
+    let may_repeat = body.pointer("/metadata/resourceVersion").is_none();
     let send = || wire::apply(api, name, subresource, options, &body);
-    cycle::repeat(Target::new(api, name), options, Verb::Apply, subresource, send).await
+    cycle::repeat(Target::new(api, name), options, Verb::Apply, subresource, may_repeat, send).await
 }

@@ -64,8 +64,9 @@ pub(super) async fn run<X: Exchange, K: Writable>(
 ) -> Result<Outcome<X::Written>, WriteError> {
     let mut track = Track::begin(options, target.operation(exchange.subresource(), exchange.verb()));
     // Boxed: a request's future is large, and a caller should not carry it in every future that may write.
-    let mut result = Box::pin(rounds(exchange, target, &mut track, &source)).await;
-    if let (Source::Watched(cache), Ok(Outcome::Written(written))) = (&source, &mut result)
+    let result = Box::pin(rounds(exchange, target, &mut track, &source)).await;
+    if let (Source::Watched(cache), Ok(Outcome::Written(written) | Outcome::AlreadyDone(written))) =
+        (&source, &result)
         && let Some(written) = X::as_seen(written)
     {
         cache.wrote(written);
@@ -150,12 +151,13 @@ async fn rounds<X: Exchange, K: Writable>(
 }
 
 /// Sends one request that needs no reading, again after a fault but never after a conflict: the same body would only meet
-/// it again.
+/// it again. After a lost answer it is sent again only if it may: a body with a version would meet its own write.
 pub(super) async fn repeat<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
     target: Target<'_, K>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
+    may_repeat: bool,
     mut send: impl FnMut() -> F,
 ) -> Result<Outcome<T>, WriteError> {
     let mut track = Track::begin(options, target.operation(subresource, verb));
@@ -167,6 +169,9 @@ pub(super) async fn repeat<T, K: Writable, F: Future<Output = Result<T, kube::Er
                 Ok(object) => return Ok(Outcome::Written(object)),
                 Err(failed) => failed,
             };
+            if failed.class == Class::Ambiguous && !may_repeat {
+                return Err(track.reject(failed));
+            }
             match settle(&mut track, target, failed, false).await? {
                 Ok(outcome) => return Ok(outcome),
                 Err(failed) => track.pause(failed).await?,

@@ -1,6 +1,7 @@
 //! Checks made before anything is sent: a change must not touch what identifies an object, nor what the server would
 //! drop without a word.
 
+use kube::Api;
 use serde_json::{Map, Value};
 
 use super::Writable;
@@ -12,7 +13,15 @@ use crate::outcome::Refusal;
 const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 /// Refuses a copy of another object than the one named.
-pub(super) fn named<K: Writable>(object: &K, wanted: &str) -> Result<(), Refusal> {
+pub(super) fn named<K: Writable>(object: &K, api: &Api<K>, wanted: &str) -> Result<(), Refusal> {
+    if let (Some(found), Some(namespace)) = (object.meta().namespace.as_deref(), api.namespace())
+        && found != namespace
+    {
+        return Err(Refusal::WrongObject {
+            wanted: format!("{namespace}/{wanted}"),
+            found: format!("{found}/…"),
+        });
+    }
     match object.meta().name.as_deref() {
         Some(found) if found == wanted => Ok(()),
         found => Err(Refusal::WrongObject {

@@ -35,9 +35,6 @@ where
             Refusal::Body("is for the object itself or its status; use the functions for the scale").into()
         );
     }
-    if let Source::Copy(base) = &source {
-        guard::named(base, name)?;
-    }
     let target = Target::new(api, name);
     cycle::run(&mut Merge { api, name, subresource, options, decide }, target, options, source).await
 }
@@ -84,6 +81,7 @@ where
     }
 
     fn decide(&mut self, seen: K) -> Result<Move<Value, K>, WriteError> {
+        guard::named(&seen, self.api, self.name)?;
         let Some(patch) = (self.decide)(&seen) else {
             return Ok(Move::Keep(seen));
         };

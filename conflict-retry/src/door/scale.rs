@@ -167,10 +167,7 @@ where
             Err(error) if is_scale_unset(&error) => {}
             answer => return answer.map(ScaleView::from),
         }
-        if self.guard == Guard::Count {
-            return Ok(ScaleView::default());
-        }
-        // The version has to come from the object itself. Reading the count once more afterwards makes sure that it was
+        // The version (and the UID, without which a namesake could not be told) has to come from the object itself. Reading the count once more afterwards makes sure that it was
         // unset at that version, or that the version is stale by now and the write a conflict.
         let meta = self.api.get_metadata(self.name).await?;
         match self.api.get_scale(self.name).await {

@@ -331,11 +331,13 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
     assert_eq!(verbs(&seen), ["GET", "GET", "GET", "PUT"]);
     assert_eq!(body(&seen, 3)["metadata"]["resourceVersion"], "5");
 
-    let (api, seen) = maps(vec![unset(), ok(scale_body("6", 3))]);
+    // Without its UID a namesake could not be told, so a guard on the count reads the object as well.
+    let (api, seen) = maps(vec![unset(), ok(map("5", "x")), unset(), ok(scale_body("6", 3))]);
     let outcome = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(3)).await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
-    assert_eq!(verbs(&seen), ["GET", "PATCH"]);
-    assert_eq!(body(&seen, 1)[0]["value"], json!(-2_147_483_648_i64));
+    assert_eq!(verbs(&seen), ["GET", "GET", "GET", "PATCH"]);
+    assert_eq!(body(&seen, 3)[0], json!({"op": "test", "path": "/metadata/uid", "value": "u1"}));
+    assert_eq!(body(&seen, 3)[1]["value"], json!(-2_147_483_648_i64));
 }
 
 #[tokio::test(start_paused = true)]
@@ -655,4 +657,81 @@ async fn cancelled_in_any_request_a_write_ends_there_and_says_whether_it_may_hav
         assert_eq!((maybe_written, verbs(&seen).len()), (is_write, answered + 1), "{answered}");
         assert_eq!((last.is_some(), usize::try_from(attempts).unwrap()), (answered >= 2, answered / 2));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_whose_count_is_unset_is_not_scaled() {
+    let unset = || {
+        Reply::Json(
+            500,
+            json!({"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500, "message": "the spec replicas field \".spec.replicas\" does not exist"}),
+        )
+    };
+    let mut namesake = map("9", "x");
+    namesake["metadata"]["uid"] = json!("u2");
+    let (api, seen) = maps(vec![failed_test(), unset(), ok(namesake), unset()]);
+    let copy = ScaleView { uid: Some("u1".into()), ..seen_view(Some(3)) };
+    let outcome = scale(&api, "m", &options(), Source::Copy(copy), |_| ScaleDecision::Set(5)).await.unwrap();
+    assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 4));
+}
+
+/// A cache that knows the object first and never again.
+struct Lost(ConfigMap);
+impl CachedObject<ConfigMap> for Lost {
+    fn latest(&self) -> Option<ConfigMap> {
+        Some(self.0.clone())
+    }
+    fn newer(&self, _version: String) -> Newer<'_, ConfigMap> {
+        Box::pin(async { None })
+    }
+    fn wrote(&self, _written: &ConfigMap) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_of_another_object_is_refused_and_one_that_lost_it_is_passed_by_after_the_delay() {
+    let mut other = object("1", "old");
+    other.metadata.name = Some("other".into());
+    let (api, seen) = maps(vec![]);
+    let shelf = Shelf { latest: Some(other), ..Shelf::default() };
+    let failed = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })), "{failed:?}");
+    let mut elsewhere = object("1", "old");
+    elsewhere.metadata.namespace = Some("elsewhere".into());
+    let failed = update(&api, "m", &options(), Source::Copy(elsewhere), wants("new")).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })), "{failed:?}");
+    assert!(verbs(&seen).is_empty());
+
+    let replies = vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))];
+    let (api, seen) = maps(replies);
+    let policy = RetryPolicy::client_go_default_retry();
+    let start = Instant::now();
+    let lost = Lost(object("1", "old"));
+    let slow = options().with_policy(policy);
+    let outcome = update(&api, "m", &slow, Source::Watched(&lost), wants("new")).await.unwrap();
+    assert_eq!(outcome.label(), "written");
+    assert_eq!(verbs(&seen), ["PUT", "GET", "PUT", "GET", "PUT"]);
+    assert!(start.elapsed() >= Duration::from_millis(20), "the delays were left out: {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_fails_after_a_lost_answer_says_that_it_may_have_been_written() {
+    let (api, _) = maps(vec![error(504, "Timeout"), error(403, "Forbidden")]);
+    let failed =
+        update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
+    assert!(failed.category() == "forbidden" && failed.maybe_written(), "{failed:?}");
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"resourceVersion": "1"}});
+    let (api, seen) = maps(vec![error(504, "Timeout")]);
+    let failed = apply(&api, "m", &options(), &body).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Unknown { .. }) && failed.maybe_written(), "{failed:?}");
+    assert_eq!(verbs(&seen).len(), 1, "a body with a version would meet its own write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_stays_whatever_policy_comes_after_it() {
+    let token = CancellationToken::new();
+    token.cancel();
+    let options = options().with_cancellation(token).with_policy(RetryPolicy::default());
+    let (api, seen) = maps(vec![]);
+    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    assert!(matches!(failed, WriteError::Cancelled { .. }) && verbs(&seen).is_empty());
 }

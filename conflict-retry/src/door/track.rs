@@ -73,6 +73,8 @@ impl<'a> Track<'a> {
             self.place = Some(self.leave(queue.lock(target.key())).await?);
         }
         self.counted = budget.as_ref().map(RetryBudget::operation);
+        // The wait for a turn is no part of the first attempt, by whose time later waits are measured.
+        self.attempts.begin(self.start.elapsed());
         Ok(())
     }
 
@@ -167,7 +169,8 @@ impl<'a> Track<'a> {
     ) -> Result<Option<T>, WriteError> {
         let mut rest = Duration::ZERO;
         let (mut known, mut newest) = (version, None);
-        self.next(failed)?;
+        let delay = self.next(failed)?;
+        let began = Instant::now();
         loop {
             // What is there already comes at once, also without any time to wait.
             let news = self.wait(tokio::time::timeout(rest, cache.newer(known.clone()))).await?;
@@ -180,7 +183,11 @@ impl<'a> Track<'a> {
                     newest = Some(object);
                 }
                 // The cache has lost the object, so only the server can tell.
-                Ok(None) => break,
+                Ok(None) => {
+                    self.wait(tokio::time::sleep(delay.saturating_sub(began.elapsed()))).await?;
+                    newest = None;
+                    break;
+                }
                 Err(_elapsed) => {}
             }
             match self.attempts.turn(self.start.elapsed(), is_news) {
@@ -289,11 +296,20 @@ impl<'a> Track<'a> {
     /// As [`Self::reject`], for a failure that was told of already.
     pub(super) fn refuse(&self, failed: Failed) -> WriteError {
         let Failed { verb, class, failure } = failed;
+        let maybe_written = self.maybe_written;
         let source = Box::new(failure);
         match class {
-            Class::FieldManager { conflicts } => WriteError::FieldManager { conflicts, source },
+            Class::FieldManager { conflicts } => {
+                WriteError::FieldManager { conflicts, maybe_written, source }
+            }
             Class::Ambiguous if verb.is_write() => WriteError::Unknown { verb, source },
-            class => WriteError::Rejected { verb, subresource: self.operation.subresource, class, source },
+            class => WriteError::Rejected {
+                verb,
+                subresource: self.operation.subresource,
+                class,
+                maybe_written,
+                source,
+            },
         }
     }
 

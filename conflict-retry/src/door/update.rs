@@ -72,7 +72,7 @@ pub async fn put_once<K: Writable>(
     options: &WriteOptions,
     object: &K,
 ) -> Result<Outcome<K>, WriteError> {
-    guard::named(object, name)?;
+    guard::named(object, api, name)?;
     guard::version(object.meta().resource_version.as_deref())?;
     let request = wire::put(api, name, subresource, options, object);
     cycle::once(Target::new(api, name), options, Verb::Put, subresource, request).await
@@ -90,9 +90,6 @@ where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    if let Source::Copy(base) = &source {
-        guard::named(base, name)?;
-    }
     let target = Target::new(api, name);
     let mut replace = Replace { api, name, subresource, options, mutate, before: None, overwritten: None };
     cycle::run(&mut replace, target, options, source).await
@@ -142,6 +139,7 @@ where
     }
 
     fn decide(&mut self, seen: K) -> Result<Move<K, K>, WriteError> {
+        guard::named(&seen, self.api, self.name)?;
         let mut changed = seen.clone();
         match (self.mutate)(&mut changed) {
             Decision::Abort => return Ok(Move::Abort),

@@ -75,6 +75,15 @@ where
         WatchedObject { watched: self.clone(), of }
     }
 
+    /// Whether we wrote an object that the watch has yet to bring.
+    fn is_awaited(&self, of: &ObjectRef<K>) -> bool {
+        self.floors.pending().iter().any(|pending| {
+            pending.change != ChangeKind::Deleted
+                && pending.name == of.name
+                && pending.namespace == of.namespace
+        })
+    }
+
     /// The cached object as soon as it is not older than our own last write of it; `Ok(None)` when there is none. Waits at
     /// most `bound`.
     pub async fn fresh(&self, of: &ObjectRef<K>, bound: Duration) -> Result<Option<Arc<K>>, Stale> {
@@ -84,6 +93,7 @@ where
                 ticks.mark_unchanged();
                 match self.store.get(of) {
                     Some(object) if self.floors.check(&*object) == Freshness::Stale => {}
+                    None if self.is_awaited(of) => {}
                     found => return found,
                 }
                 if ticks.changed().await.is_err() {

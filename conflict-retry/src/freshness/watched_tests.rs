@@ -84,6 +84,15 @@ async fn the_winners_version_is_waited_for_and_an_object_that_goes_is_told() {
     assert_eq!(newer, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_that_we_made_and_the_watch_has_not_brought_is_awaited() {
+    let bench = Bench::new();
+    let of = ObjectRef::new("a");
+    assert_eq!(bench.watched.fresh(&of, BOUND).await, Ok(None));
+    bench.watched.floors().wrote(&node("10"), ChangeKind::Created);
+    assert_eq!(bench.watched.fresh(&of, BOUND).await, Err(Stale(BOUND)));
+}
+
 #[test]
 fn versions_that_cannot_be_compared_are_newer_when_they_differ() {
     assert!(is_newer(Some("100"), "99") && !is_newer(Some("99"), "100") && !is_newer(Some("99"), "99"));

@@ -129,7 +129,7 @@ impl Wait {
         self.looked = self.looked.max(now);
         let window = contention.window();
         self.left = self.left.map(|left| left - passed.as_secs_f64() / window.as_secs_f64());
-        self.silent += passed;
+        self.silent = self.silent.saturating_add(passed);
         if news {
             self.silent = Duration::ZERO;
             if !self.seen {
@@ -154,7 +154,8 @@ impl Wait {
             return Progress::Over;
         }
         // From the version that was refused nothing may be sent again.
-        let patience = self.began + self.took + LEAST_PATIENCE.max(self.took.saturating_mul(PATIENCE));
+        let more = LEAST_PATIENCE.max(self.took.saturating_mul(PATIENCE));
+        let patience = self.began.saturating_add(self.took).saturating_add(more);
         match patience.saturating_sub(now) {
             Duration::ZERO => Progress::Late,
             rest => Progress::Wait(rest),
