@@ -52,12 +52,13 @@ pub enum Class {
         /// How long the server asks to stay away.
         retry_after: Option<Duration>,
     },
-    /// The request was not carried out, and may be when repeated: 503, `ServerTimeout`, no connection.
+    /// The request was not carried out, and may be when repeated: the API server's own 503, `ServerTimeout`, no connection.
     Transient {
         /// How long the server asks to stay away.
         retry_after: Option<Duration>,
     },
-    /// No answer, or one that leaves open whether the request was carried out: 504, 502, a broken connection, a time-out.
+    /// No answer, or one that leaves open whether the request was carried out: 504, 502, a write's 503 from a proxy, a
+    /// broken connection, a time-out.
     Ambiguous,
     /// 410: the version asked for is too old to be served.
     Gone,
@@ -273,6 +274,8 @@ fn of_code(verb: Verb, status: &Status) -> Class {
         429 => Class::Throttled { retry_after: retry_after(status) },
         500 if is_etcd_in_doubt(status) => Class::Ambiguous,
         502 | 504 => Class::Ambiguous,
+        // Not the API server's own words. Proxies say the same when the server hung up half-way.
+        503 if verb.is_write() => Class::Ambiguous,
         503 => Class::Transient { retry_after: retry_after(status) },
         _ => Class::Other,
     }
@@ -284,7 +287,8 @@ fn is_etcd_in_doubt(status: &Status) -> bool {
     says(&ETCD_FAULTS) && !says(&ETCD_REFUSALS)
 }
 
-/// A request that never reached the server was not carried out; any other break leaves it open.
+/// A request that never reached the server was not carried out; any other break leaves it open. So does a host or a
+/// network that is not reached: an open connection may end like that after the request went out.
 fn of_transport(error: &(dyn StdError + 'static)) -> Class {
     let mut current = Some(error);
     while let Some(error) = current {
@@ -292,14 +296,7 @@ fn of_transport(error: &(dyn StdError + 'static)) -> Class {
         if let Some(io) = error.downcast_ref::<io::Error>() {
             // An I/O error that wraps another one does not list it as its source, only that one's source.
             next = io.get_ref().map(|inner| inner as &(dyn StdError + 'static)).or(next);
-            let unsent = matches!(
-                io.kind(),
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::AddrNotAvailable
-            );
-            if unsent {
+            if matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::AddrNotAvailable) {
                 return Class::Transient { retry_after: None };
             }
         }

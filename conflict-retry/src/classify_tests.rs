@@ -118,7 +118,7 @@ fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
     assert_eq!(Class::of_status(Verb::Put, &webhook), Class::Other);
     for (code, class) in [
         (502, Class::Ambiguous),
-        (503, Class::Transient { retry_after: None }),
+        (503, Class::Ambiguous),
         (504, Class::Ambiguous),
         (429, Class::Throttled { retry_after: None }),
         (401, Class::Unauthorized),
@@ -128,6 +128,7 @@ fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
     ] {
         assert_eq!(Class::of_status(Verb::Put, &bare(code)), class, "{code}");
     }
+    assert_eq!(Class::of_status(Verb::Get, &bare(503)), Class::Transient { retry_after: None });
 }
 
 #[test]
@@ -135,7 +136,13 @@ fn a_refused_connection_was_not_carried_out_but_a_reset_one_may_have_been() {
     let service = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
     let refused = Class::of(Verb::Put, &service(io::ErrorKind::ConnectionRefused));
     assert_eq!(refused, Class::Transient { retry_after: None });
-    for kind in [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof, io::ErrorKind::TimedOut] {
+    for kind in [
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::HostUnreachable,
+        io::ErrorKind::NetworkUnreachable,
+    ] {
         assert_eq!(Class::of(Verb::Put, &service(kind)), Class::Ambiguous, "{kind}");
     }
     let nested = io::Error::other(io::Error::from(io::ErrorKind::ConnectionRefused));

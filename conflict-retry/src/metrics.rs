@@ -33,6 +33,7 @@ pub struct Metrics {
     attempts: HistogramVec,
     seconds: HistogramVec,
     backoff: CounterVec,
+    queued: CounterVec,
     exhausted: IntCounterVec,
     requests: IntCounterVec,
     conflicts: IntCounterVec,
@@ -63,6 +64,13 @@ impl Metrics {
             )?,
             backoff: make.add(CounterVec::new(
                 make.opts("backoff_seconds_total", "Time spent waiting between attempts"),
+                write,
+            )?)?,
+            queued: make.add(CounterVec::new(
+                make.opts(
+                    "queued_seconds_total",
+                    "Time spent waiting for leave to send: queue and rate limiter",
+                ),
                 write,
             )?)?,
             exhausted: make.counters(
@@ -128,6 +136,7 @@ impl Observer for Metrics {
         let Operation { resource, subresource, verb } = event.operation;
         let write = [resource.as_str(), subresource.label(), verb.label()];
         self.writes.with_label_values(&[write[0], write[1], write[2], event.result]).inc();
+        self.queued.with_label_values(&write).inc_by(event.queued.as_secs_f64());
         if event.requests == 0 {
             return;
         }
@@ -238,6 +247,8 @@ mod tests {
                 requests,
                 elapsed: Duration::from_millis(20),
                 waited: Duration::from_millis(500),
+                queued: Duration::from_millis(125),
+                maybe_written: false,
             });
         };
         end("unchanged", false, 0, 0);
@@ -250,6 +261,7 @@ mod tests {
             format!(r#"conflict_retry_requests_total{{class="invalid",{all}}} 1"#),
             format!("conflict_retry_exhausted_total{{{all}}} 1"),
             format!("conflict_retry_backoff_seconds_total{{{all}}} 0.5"),
+            format!("conflict_retry_queued_seconds_total{{{all}}} 0.25"),
             format!("conflict_retry_write_attempts_count{{{all}}} 1"),
             format!(r#"conflict_retry_write_attempts_bucket{{{all},le="2"}} 0"#),
             format!(r#"conflict_retry_write_attempts_bucket{{{all},le="3"}} 1"#),

@@ -156,12 +156,16 @@ pub struct FinishedEvent<'a> {
     pub elapsed: Duration,
     /// Time spent waiting between attempts.
     pub waited: Duration,
+    /// Time spent waiting for leave to send, in the queue and for the rate limiter.
+    pub queued: Duration,
+    /// Whether the answer to a write was lost on the way, so that it may have been carried out whatever the result says.
+    pub maybe_written: bool,
 }
 
 /// Hears of every request and every end. Called on the task that writes: count and return. Each method does nothing unless
 /// it is implemented.
 pub trait Observer: Send + Sync {
-    /// A request ended.
+    /// A request ended, or was given up by a cancelled token: then it has the class of an answer that never came.
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let _ = event;
     }

@@ -27,7 +27,8 @@ pub enum Outcome<T> {
     AlreadyDone(T),
     /// The object does not exist, or one of the same name has taken its place.
     Gone,
-    /// The decision was not to write.
+    /// The decision was not to write. When the answer to an earlier attempt was lost, that attempt may still have been
+    /// carried out; the decision was made from a live read after it.
     Aborted,
     /// The object has changed since it was read. Only the functions that make a single attempt, and an apply that carries
     /// a resource version, answer this.
@@ -101,6 +102,7 @@ pub enum EvictOutcome {
     /// The pod is being deleted.
     Evicted,
     /// A disruption budget holds the pod for now.
+    #[non_exhaustive]
     Blocked {
         /// The budget's own words.
         message: String,
@@ -152,10 +154,17 @@ impl Failure {
 #[non_exhaustive]
 pub enum WriteError {
     /// The request was wrong before it was sent; the code that made it has to change.
-    #[error("refused before sending: {0}")]
-    Refused(Refusal),
+    #[error("refused before sending: {reason}")]
+    #[non_exhaustive]
+    Refused {
+        /// What was wrong.
+        reason: Refusal,
+        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        maybe_written: bool,
+    },
     /// Other managers own fields of a server-side apply.
     #[error("other managers own {}; leave the fields out of the apply, or force it", list(conflicts))]
+    #[non_exhaustive]
     FieldManager {
         /// Every field in dispute.
         conflicts: Vec<FieldConflict>,
@@ -167,6 +176,7 @@ pub enum WriteError {
     },
     /// The server refused, and another attempt cannot end better.
     #[error("the {verb} was refused ({}): {}", class.label(), class.advice())]
+    #[non_exhaustive]
     Rejected {
         /// What was sent.
         verb: Verb,
@@ -182,6 +192,7 @@ pub enum WriteError {
     },
     /// A single attempt whose outcome is not known.
     #[error("it is not known whether the {verb} was carried out; read the object before trying again")]
+    #[non_exhaustive]
     Unknown {
         /// What was sent.
         verb: Verb,
@@ -191,6 +202,7 @@ pub enum WriteError {
     },
     /// The policy allowed no further attempt.
     #[error("gave up after {} in {elapsed:.1?}, {}: {}", counted(*attempts), bound(*reason), class.advice())]
+    #[non_exhaustive]
     Exhausted {
         /// Attempts that failed.
         attempts: u32,
@@ -208,6 +220,7 @@ pub enum WriteError {
     },
     /// A protection kept the next request from being sent.
     #[error("held back after {} that failed: {by}", counted(*attempts))]
+    #[non_exhaustive]
     Held {
         /// Attempts that failed before.
         attempts: u32,
@@ -221,6 +234,7 @@ pub enum WriteError {
     },
     /// The policy's token was cancelled, or its deadline forbade even the first attempt.
     #[error("cancelled after {} that failed{}", counted(*attempts), if *maybe_written { "; the change may have been made" } else { "" })]
+    #[non_exhaustive]
     Cancelled {
         /// Attempts that failed before.
         attempts: u32,
@@ -282,7 +296,7 @@ pub enum Refusal {
 
 impl From<Refusal> for WriteError {
     fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+        Self::Refused { reason: refusal, maybe_written: false }
     }
 }
 
@@ -290,7 +304,7 @@ impl WriteError {
     /// A stable name for labels and event reasons' detail: lower case, with underscores.
     pub const fn category(&self) -> &'static str {
         match self {
-            Self::Refused(_) => "refused",
+            Self::Refused { .. } => "refused",
             Self::FieldManager { .. } => "field_manager",
             Self::Rejected { class, .. } => class.label(),
             Self::Unknown { .. } => "unknown",
@@ -304,7 +318,7 @@ impl WriteError {
     pub const fn class(&self) -> Option<&Class> {
         match self {
             Self::Rejected { class, .. } | Self::Exhausted { class, .. } => Some(class),
-            Self::Refused(_)
+            Self::Refused { .. }
             | Self::FieldManager { .. }
             | Self::Unknown { .. }
             | Self::Held { .. }
@@ -321,12 +335,12 @@ impl WriteError {
     pub const fn maybe_written(&self) -> bool {
         match self {
             Self::Unknown { .. } => true,
-            Self::Exhausted { maybe_written, .. }
+            Self::Refused { maybe_written, .. }
+            | Self::Exhausted { maybe_written, .. }
             | Self::Held { maybe_written, .. }
             | Self::Rejected { maybe_written, .. }
             | Self::FieldManager { maybe_written, .. }
             | Self::Cancelled { maybe_written, .. } => *maybe_written,
-            Self::Refused(_) => false,
         }
     }
 }

@@ -59,7 +59,7 @@ pub enum Cause {
     Fault,
 }
 
-/// What to do after a failed attempt.
+/// What to do after a failed attempt. Complete on purpose: whoever drives [`Attempts`] has to do one or the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Wait that long, then try again.
@@ -194,7 +194,7 @@ pub struct Attempts {
     wait: Option<Wait>,
 }
 
-/// What a writer does that is fed by a watch and waits after a conflict.
+/// What a writer does that is fed by a watch and waits after a conflict. Complete on purpose, as [`Next`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// Wait that long, or until the watch brings something, then ask again.
@@ -219,6 +219,11 @@ impl Attempts {
     /// The first attempt begins only now (time since the start): what came before was waiting for leave to make it.
     pub fn begin(&mut self, now: Duration) {
         self.began = now;
+    }
+
+    /// The attempt under way was kept from being sent for so long: that is no part of its own duration.
+    pub fn held(&mut self, waited: Duration) {
+        self.began = self.began.saturating_add(waited);
     }
 
     /// How many attempts have failed so far.

@@ -35,6 +35,7 @@ pub enum RetryError<E> {
     Op(#[source] E),
     /// Every allowed attempt ended in a conflict.
     #[error("gave up after {} that conflicted, in {elapsed:.1?}; requeue, or allow more attempts", counted(*attempts))]
+    #[non_exhaustive]
     Exhausted {
         /// Attempts made.
         attempts: u32,
@@ -46,6 +47,7 @@ pub enum RetryError<E> {
     },
     /// There was no time left for another attempt.
     #[error("gave up at the deadline after {} in {elapsed:.1?}; requeue, or allow more time", counted(*attempts))]
+    #[non_exhaustive]
     DeadlineExceeded {
         /// Attempts made.
         attempts: u32,
@@ -57,6 +59,7 @@ pub enum RetryError<E> {
     },
     /// The policy's token was cancelled. An attempt under way was dropped: whether it wrote is not known.
     #[error("cancelled after {} that conflicted; read the object before relying on its state", counted(*attempts))]
+    #[non_exhaustive]
     Cancelled {
         /// Attempts that ended in a conflict before.
         attempts: u32,

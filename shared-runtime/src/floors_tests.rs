@@ -49,7 +49,7 @@ fn created_and_deleted_objects_are_pending_until_the_watch_brings_them() {
     let (floors, _, _) = floors();
     let feed = floors.feed::<Node>().unwrap();
     floors.wrote(&node("a", "u", "10"), ChangeKind::Created);
-    floors.deleting(&node("b", "v", "8"));
+    floors.deleting(&node("b", "v", "8")).unwrap().acknowledged();
     let names: Vec<_> = floors.pending::<Node>().into_iter().map(|p| (p.name, p.change)).collect();
     assert_eq!(names, [("a".to_owned(), ChangeKind::Created), ("b".to_owned(), ChangeKind::Deleted)]);
     feed.observe(&watcher::Event::Apply(node("a", "u", "10")));
@@ -61,8 +61,9 @@ fn created_and_deleted_objects_are_pending_until_the_watch_brings_them() {
 fn a_deletion_that_failed_is_taken_back() {
     let (floors, _, _) = floors();
     let _feed = floors.feed::<Node>().unwrap();
-    floors.deleting(&node("b", "v", "8"));
-    floors.not_deleted(&node("b", "v", "8"));
+    let deleting = floors.deleting(&node("b", "v", "8"));
+    assert_eq!(floors.pending::<Node>().len(), 1);
+    drop(deleting);
     assert!(floors.pending::<Node>().is_empty());
 }
 

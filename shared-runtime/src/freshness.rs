@@ -12,7 +12,10 @@ use std::{
 };
 
 pub use conflict_retry::freshness::{ChangeKind, Freshness, Pending};
-use conflict_retry::{Observer, freshness::Floors as OfKind};
+use conflict_retry::{
+    Observer,
+    freshness::{Deleting, Floors as OfKind},
+};
 use kube::{Resource, runtime::watcher};
 use tracing::warn;
 
@@ -80,24 +83,12 @@ impl Floors {
         }
     }
 
-    /// A deletion is about to be sent. When it fails, [`Self::not_deleted`] takes it back.
-    pub(crate) fn deleting<K>(&self, object: &K)
+    /// A deletion is about to be sent; the answer counts as not deleted unless it is said to be.
+    pub(crate) fn deleting<K>(&self, object: &K) -> Option<Deleting>
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        if let Some(floors) = self.of::<K>() {
-            floors.deleting(object);
-        }
-    }
-
-    /// The deletion that was announced did not happen, or the object lives on until its finalizers are done.
-    pub(crate) fn not_deleted<K>(&self, object: &K)
-    where
-        K: Resource<DynamicType = ()> + 'static,
-    {
-        if let Some(floors) = self.of::<K>() {
-            floors.not_deleted(object);
-        }
+        self.of::<K>().map(|floors| floors.deleting(object))
     }
 
     /// A reflector for this kind exists; from now on its writes are remembered. The first reflector of a kind feeds, a

@@ -1,6 +1,8 @@
 //! Server-side apply: the fields one owns, without reading first. The server merges, so that writers of different fields
 //! never conflict.
 
+use std::sync::Arc;
+
 use kube::Api;
 use serde::Serialize;
 use serde_json::Value;
@@ -45,15 +47,20 @@ async fn send<K: Writable, B: Serialize + Sync + ?Sized>(
     options: &WriteOptions,
     body: &B,
 ) -> Result<Outcome<K>, WriteError> {
+    let may_repeat = |body: &Arc<Value>| body.pointer("/metadata/resourceVersion").is_none();
+    let send = |body: Arc<Value>| async move { wire::apply(api, name, subresource, options, &body).await };
+    let target = Target::new(api, name);
+    cycle::repeat(target, options, Verb::Apply, subresource, checked(body), may_repeat, send).await
+}
+
+fn checked<B: Serialize + ?Sized>(body: &B) -> Result<Arc<Value>, Refusal> {
     let body = serde_json::to_value(body).map_err(Refusal::Encode)?;
     let is_named = |field: &str| body.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if !is_named("apiVersion") || !is_named("kind") {
-        return Err(Refusal::Body("of an apply lacks apiVersion or kind; add both").into());
+        return Err(Refusal::Body("of an apply lacks apiVersion or kind; add both"));
     }
     if body.pointer("/metadata/managedFields").is_some() {
-        return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out").into());
+        return Err(Refusal::Body("of an apply carries metadata.managedFields; leave it out"));
     }
-    let may_repeat = body.pointer("/metadata/resourceVersion").is_none();
-    let send = || wire::apply(api, name, subresource, options, &body);
-    cycle::repeat(Target::new(api, name), options, Verb::Apply, subresource, may_repeat, send).await
+    Ok(Arc::new(body))
 }

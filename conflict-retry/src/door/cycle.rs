@@ -11,7 +11,7 @@ use crate::classify::Class;
 use crate::freshness::Source;
 use crate::observe::{ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{Failure, Outcome, WriteError};
+use crate::outcome::{Failure, Outcome, Refusal, WriteError};
 
 /// What one operation reads, decides and sends.
 pub(super) trait Exchange {
@@ -39,7 +39,11 @@ pub(super) trait Exchange {
         None
     }
     /// What to do about it.
-    fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, WriteError>;
+    fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, Refusal>;
+    /// What is wrong with the request whatever is seen.
+    fn check(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
     /// Writes.
     fn send(&mut self, body: &Self::Body) -> impl Future<Output = Result<Self::Written, kube::Error>> + Send;
 }
@@ -81,6 +85,7 @@ async fn rounds<X: Exchange, K: Writable>(
     source: &Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
     target.check()?;
+    exchange.check()?;
     track.ready(target).await?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
@@ -113,7 +118,7 @@ async fn rounds<X: Exchange, K: Writable>(
             return Ok(Outcome::Gone);
         }
         let version = X::version(&seen).map(str::to_owned);
-        let body = match exchange.decide(seen)? {
+        let body = match exchange.decide(seen).map_err(|reason| track.refused(reason))? {
             Move::Send(body) => body,
             Move::Keep(object) if track.maybe_written() => return Ok(Outcome::AlreadyDone(object)),
             Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
@@ -150,22 +155,25 @@ async fn rounds<X: Exchange, K: Writable>(
     }
 }
 
-/// Sends one request that needs no reading, again after a fault but never after a conflict: the same body would only meet
+/// Sends one request that needs no reading, unless `body` is refused; again after a fault but never after a conflict: the same body would only meet
 /// it again. After a lost answer it is sent again only if it may: a body with a version would meet its own write.
-pub(super) async fn repeat<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
+pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T, kube::Error>>>(
     target: Target<'_, K>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
-    may_repeat: bool,
-    mut send: impl FnMut() -> F,
+    body: Result<B, Refusal>,
+    may_repeat: impl FnOnce(&B) -> bool,
+    send: impl Fn(B) -> F,
 ) -> Result<Outcome<T>, WriteError> {
     let mut track = Track::begin(options, target.operation(subresource, verb));
     let result = Box::pin(async {
         target.check()?;
+        let body = body?;
+        let may_repeat = may_repeat(&body);
         track.ready(target).await?;
         loop {
-            let failed = match track.call(verb, send()).await? {
+            let failed = match track.call(verb, send(body.clone())).await? {
                 Ok(object) => return Ok(Outcome::Written(object)),
                 Err(failed) => failed,
             };
@@ -182,17 +190,22 @@ pub(super) async fn repeat<T, K: Writable, F: Future<Output = Result<T, kube::Er
     track.end(result, Outcome::label)
 }
 
-/// Makes a single attempt: a conflict is handed back.
-pub(super) async fn once<T, K: Writable>(
+/// Makes a single attempt, if `decided` says so: a conflict is handed back.
+pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
     target: Target<'_, K>,
     options: &WriteOptions,
     verb: Verb,
     subresource: Subresource,
-    request: impl Future<Output = Result<T, kube::Error>>,
+    decided: Result<Move<F, T>, Refusal>,
 ) -> Result<Outcome<T>, WriteError> {
     let mut track = Track::begin(options, target.operation(subresource, verb));
     let result = Box::pin(async {
         target.check()?;
+        let request = match decided? {
+            Move::Send(request) => request,
+            Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
+            Move::Abort => return Ok(Outcome::Aborted),
+        };
         track.ready(target).await?;
         match track.call(verb, request).await? {
             Ok(object) => Ok(Outcome::Written(object)),

@@ -93,13 +93,23 @@ pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String
     Ok(fields)
 }
 
-/// Whether an RFC 7386 merge of `patch` into `target` would leave `target` as it is.
-pub(super) fn is_noop_merge(target: &Value, patch: &Value) -> bool {
+/// Whether an RFC 7386 merge of `patch` into the object would surely leave it as it is.
+///
+/// `seen` is what its Rust type knows. A field that the type lacks may exist on the server, so removing one that is not seen
+/// is taken for a change, except in `metadata`, which is known as a whole.
+pub(super) fn is_noop_patch(seen: &Value, patch: &Map<String, Value>) -> bool {
+    patch.iter().all(|(key, wanted)| match seen.get(key) {
+        Some(current) => is_noop_merge(current, wanted, key == "metadata"),
+        None => false,
+    })
+}
+
+fn is_noop_merge(target: &Value, patch: &Value, is_whole: bool) -> bool {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => {
             patch.iter().all(|(key, wanted)| match (target.get(key), wanted) {
-                (None, wanted) => wanted.is_null(),
-                (Some(current), wanted) => is_noop_merge(current, wanted),
+                (None, wanted) => is_whole && wanted.is_null(),
+                (Some(current), wanted) => is_noop_merge(current, wanted, is_whole),
             })
         }
         (target, patch) => !patch.is_null() && !patch.is_object() && target == patch,
@@ -157,13 +167,22 @@ mod tests {
         assert!(matches!(patch(json!({"spec": {}}), Subresource::Status), Err(Refusal::Dropped { .. })));
     }
 
+    fn is_noop(patch: &Value) -> bool {
+        let seen =
+            json!({"metadata": {"labels": {"l": "1"}}, "a": 1, "b": {"c": [1, 2], "d": null}, "e": {}});
+        is_noop_patch(&seen, patch.as_object().unwrap())
+    }
+
     #[test]
     fn a_merge_that_changes_nothing_is_recognised() {
-        let target = json!({"a": 1, "b": {"c": [1, 2], "d": null}, "e": {}});
-        for noop in
-            [json!({}), json!({"a": 1}), json!({"b": {"c": [1, 2]}}), json!({"zz": null}), json!({"e": {}})]
-        {
-            assert!(is_noop_merge(&target, &noop), "{noop}");
+        for noop in [
+            json!({}),
+            json!({"a": 1}),
+            json!({"b": {"c": [1, 2]}}),
+            json!({"e": {}}),
+            json!({"metadata": {"labels": {"l": "1", "gone": null}, "annotations": null}}),
+        ] {
+            assert!(is_noop(&noop), "{noop}");
         }
         for change in [
             json!({"a": 2}),
@@ -171,9 +190,16 @@ mod tests {
             json!({"b": {"c": [1]}}),
             json!({"zz": {}}),
             json!({"a": {}}),
-            json!(3),
+            json!({"metadata": {"labels": {"l": null}}}),
         ] {
-            assert!(!is_noop_merge(&target, &change), "{change}");
+            assert!(!is_noop(&change), "{change}");
+        }
+    }
+
+    #[test]
+    fn the_removal_of_a_field_that_the_type_may_lack_is_sent() {
+        for removal in [json!({"zz": null}), json!({"b": {"zz": null}})] {
+            assert!(!is_noop(&removal), "{removal}");
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::outcome::{Outcome, Refusal, WriteError};
 ///
 /// `decide` returns the fields to change, or `None` when there is nothing to do. The resource version of the object it
 /// looked at is added to the patch, so that any change in between is a conflict; the patch must not name identity fields
-/// itself. A patch that would change nothing is not sent. `subresource` is [`Subresource::Main`] or
+/// itself. A patch that would change nothing is not sent; the removal of a field that is not seen is, because the type may
+/// not know it, unless it is in `metadata`. `subresource` is [`Subresource::Main`] or
 /// [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. As to `source` and to what `decide` must not do, see
 /// [`crate::update`].
 pub async fn merge_patch<K, F>(
@@ -30,11 +31,6 @@ where
     K: Writable,
     F: FnMut(&K) -> Option<Value> + Send,
 {
-    if !matches!(subresource, Subresource::Main | Subresource::Status) {
-        return Err(
-            Refusal::Body("is for the object itself or its status; use the functions for the scale").into()
-        );
-    }
     let target = Target::new(api, name);
     cycle::run(&mut Merge { api, name, subresource, options, decide }, target, options, source).await
 }
@@ -64,6 +60,13 @@ where
         self.subresource
     }
 
+    fn check(&self) -> Result<(), Refusal> {
+        if matches!(self.subresource, Subresource::Main | Subresource::Status) {
+            return Ok(());
+        }
+        Err(Refusal::Body("is for the object itself or its status; use the functions for the scale"))
+    }
+
     fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
         self.api.get(self.name)
     }
@@ -80,17 +83,17 @@ where
         Some(written)
     }
 
-    fn decide(&mut self, seen: K) -> Result<Move<Value, K>, WriteError> {
+    fn decide(&mut self, seen: K) -> Result<Move<Value, K>, Refusal> {
         guard::named(&seen, self.api, self.name)?;
         let Some(patch) = (self.decide)(&seen) else {
             return Ok(Move::Keep(seen));
         };
         let fields = guard::patch(patch, self.subresource)?;
         let version = guard::version(Self::version(&seen))?.to_owned();
-        let mut body = Value::Object(fields);
-        if guard::is_noop_merge(&serde_json::to_value(&seen).map_err(Refusal::Encode)?, &body) {
+        if guard::is_noop_patch(&serde_json::to_value(&seen).map_err(Refusal::Encode)?, &fields) {
             return Ok(Move::Keep(seen));
         }
+        let mut body = Value::Object(fields);
         match body.get_mut("metadata") {
             Some(Value::Object(metadata)) => {
                 metadata.insert("resourceVersion".to_owned(), Value::String(version));

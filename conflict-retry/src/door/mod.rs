@@ -41,3 +41,5 @@ impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 
 mod protected_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told_tests;

@@ -11,6 +11,7 @@ use kube::api::DeleteParams;
 use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
+use super::cycle::Move;
 use super::target::Target;
 use super::track::{Failed, Track};
 use super::{Writable, cycle, wire};
@@ -76,11 +77,12 @@ pub async fn json_patch<K: Writable>(
     options: &WriteOptions,
     operations: &Value,
 ) -> Result<Outcome<K>, WriteError> {
-    if !operations.is_array() {
-        return Err(Refusal::Body("of a JSON Patch is not an array; give a list of operations").into());
-    }
-    let request = wire::json_patch(api, name, subresource, options, operations);
-    cycle::once(Target::new(api, name), options, Verb::JsonPatch, subresource, request).await
+    let decided = if operations.is_array() {
+        Ok(Move::Send(wire::json_patch(api, name, subresource, options, operations)))
+    } else {
+        Err(Refusal::Body("of a JSON Patch is not an array; give a list of operations"))
+    };
+    cycle::once(Target::new(api, name), options, Verb::JsonPatch, subresource, decided).await
 }
 
 /// Evicts a pod through the Eviction API, which honours disruption budgets. Give `delete_options` the UID that was seen

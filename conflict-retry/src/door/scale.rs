@@ -110,14 +110,13 @@ pub async fn scale_put_once<K: Writable>(
     base: &ScaleView,
     replicas: i32,
 ) -> Result<Outcome<ScaleView>, WriteError> {
-    if base.replicas == Some(replicas) {
-        return Ok(Outcome::Unchanged(base.clone()));
-    }
-    let body = put_body(name, base, checked(replicas)?)?;
-    let request = wire::scale_put(api, name, options, &body);
-    Ok(cycle::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, request)
-        .await?
-        .map(ScaleView::from))
+    let send = |body| async move { wire::scale_put(api, name, options, &body).await.map(ScaleView::from) };
+    let decided = if base.replicas == Some(replicas) {
+        Ok(Move::Keep(base.clone()))
+    } else {
+        checked(replicas).and_then(|target| put_body(name, base, target)).map(|body| Move::Send(send(body)))
+    };
+    cycle::once(Target::new(api, name), options, Verb::Put, Subresource::Scale, decided).await
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,8 +166,9 @@ where
             Err(error) if is_scale_unset(&error) => {}
             answer => return answer.map(ScaleView::from),
         }
-        // The version (and the UID, without which a namesake could not be told) has to come from the object itself. Reading the count once more afterwards makes sure that it was
-        // unset at that version, or that the version is stale by now and the write a conflict.
+        // The version (and the UID, without which a namesake could not be told) has to come from the object itself.
+        // Reading the count once more afterwards makes sure that it was unset at that version, or that the version is
+        // stale by now and the write a conflict.
         let meta = self.api.get_metadata(self.name).await?;
         match self.api.get_scale(self.name).await {
             Err(error) if is_scale_unset(&error) => Ok(ScaleView::of(&meta, None, None)),
@@ -188,7 +188,7 @@ where
         Some(written)
     }
 
-    fn decide(&mut self, seen: ScaleView) -> Result<Move<Body, ScaleView>, WriteError> {
+    fn decide(&mut self, seen: ScaleView) -> Result<Move<Body, ScaleView>, Refusal> {
         let target = match (self.decide)(&seen) {
             ScaleDecision::Abort => return Ok(Move::Abort),
             ScaleDecision::Set(target) if seen.replicas != Some(target) => checked(target)?,

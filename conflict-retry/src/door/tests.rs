@@ -228,10 +228,10 @@ async fn a_change_of_identity_is_refused_before_sending() {
         Decision::Write
     };
     let failed = update(&api, "m", &options(), Source::Copy(object("1", "old")), rename).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::Identity("resourceVersion"))));
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::Identity("resourceVersion"), .. }));
     let failed =
         update(&api, "other", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })));
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }));
     assert!(verbs(&seen).is_empty());
 }
 
@@ -243,7 +243,7 @@ async fn a_single_put_hands_the_conflict_back() {
     assert_eq!(verbs(&seen), ["PUT"]);
     let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
     let failed = put_once(&api, "m", Subresource::Main, &options(), &unversioned).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::NoVersion)));
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::NoVersion, .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,7 +351,7 @@ async fn the_three_ways_to_scale_send_nothing_when_the_count_is_right_and_refuse
     assert_eq!(scale_merge(&api, "m", &options(), base(), set(3)).await.unwrap(), met);
     assert_eq!(scale_put_once(&api, "m", &options(), &seen_view(Some(3)), 3).await.unwrap(), met);
     let failed = scale(&api, "m", &options(), base(), set(-1)).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::Replicas(-1))));
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::Replicas(-1), .. }));
     assert!(verbs(&seen).is_empty());
 }
 
@@ -586,7 +586,7 @@ async fn what_no_request_can_be_made_with_is_refused_before_sending() {
     )
     .await
     {
-        Err(WriteError::Refused(refusal)) => refusal.to_string(),
+        Err(WriteError::Refused { reason, .. }) => reason.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(refused("", options()).await.contains("name of the object is empty"));
@@ -694,11 +694,11 @@ async fn a_cache_of_another_object_is_refused_and_one_that_lost_it_is_passed_by_
     let (api, seen) = maps(vec![]);
     let shelf = Shelf { latest: Some(other), ..Shelf::default() };
     let failed = update(&api, "m", &options(), Source::Watched(&shelf), wants("new")).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })), "{failed:?}");
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }), "{failed:?}");
     let mut elsewhere = object("1", "old");
     elsewhere.metadata.namespace = Some("elsewhere".into());
     let failed = update(&api, "m", &options(), Source::Copy(elsewhere), wants("new")).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Refused(Refusal::WrongObject { .. })), "{failed:?}");
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::WrongObject { .. }, .. }), "{failed:?}");
     assert!(verbs(&seen).is_empty());
 
     let replies = vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))];

@@ -10,9 +10,9 @@ use crate::classify::Class;
 use crate::freshness::CachedObject;
 use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{Failure, WriteError};
+use crate::outcome::{Failure, Refusal, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, Turn};
-use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
+use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget, Transition};
 
 /// A request that failed, and what that means.
 #[derive(Debug)]
@@ -32,6 +32,7 @@ pub(super) struct Track<'a> {
     /// The highest number of an attempt in which something was sent.
     rounds: u32,
     waited: Duration,
+    queued: Duration,
     maybe_written: bool,
     last: Option<Failed>,
     counted: Option<protect::Operation>,
@@ -50,6 +51,7 @@ impl<'a> Track<'a> {
             requests: 0,
             rounds: 0,
             waited: Duration::ZERO,
+            queued: Duration::ZERO,
             maybe_written: false,
             last: None,
             counted: None,
@@ -92,6 +94,8 @@ impl<'a> Track<'a> {
             requests: self.requests,
             elapsed: self.start.elapsed(),
             waited: self.waited,
+            queued: self.queued,
+            maybe_written: self.maybe_written || result.as_ref().is_err_and(WriteError::maybe_written),
         });
         result
     }
@@ -118,23 +122,31 @@ impl<'a> Track<'a> {
         request: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<Result<T, Failed>, WriteError> {
         if let Some(limiter) = &self.options.protection().limiter {
+            let queued = self.queued;
             self.leave(limiter.acquire()).await?;
+            self.attempts.held(self.queued.saturating_sub(queued));
+        }
+        if self.options.policy().cancellation().is_cancelled() {
+            return Err(self.cancelled());
         }
         let breaker = self.options.protection().breaker.as_ref();
         let permit = match breaker.map(CircuitBreaker::admit).transpose() {
             Ok(permit) => permit,
             Err(open) => return Err(self.held(open.into())),
         };
+        self.circuit(permit.as_ref().and_then(Permit::transition));
         let timeout = self.options.attempt_timeout();
         self.requests = self.requests.saturating_add(1);
         self.rounds = self.running();
         let answer = tokio::select! {
             biased;
+            // First: what has been answered counts, and a request is on its way before it is given up.
+            answer = tokio::time::timeout(timeout, request) => answer,
             () = self.options.policy().cancellation().cancelled() => {
                 self.maybe_written |= verb.is_write();
+                self.tell(self.running(), verb, Some(&Class::Ambiguous), None);
                 return Err(self.cancelled());
             }
-            answer = tokio::time::timeout(timeout, request) => answer,
         };
         let failure = match answer {
             Ok(Ok(value)) => {
@@ -250,26 +262,39 @@ impl<'a> Track<'a> {
         self.last.take().map(|failed| Box::new(failed.failure))
     }
 
-    /// Waits for something that is no request, until cancelled.
-    pub(super) async fn wait<T>(&mut self, something: impl Future<Output = T>) -> Result<T, WriteError> {
+    /// Waits for something between two attempts, until cancelled.
+    async fn wait<T>(&mut self, something: impl Future<Output = T>) -> Result<T, WriteError> {
         let began = Instant::now();
-        let waited = tokio::select! {
-            biased;
-            () = self.options.policy().cancellation().cancelled() => None,
-            value = something => Some(value),
-        };
+        let waited = self.until_cancelled(something).await;
         self.waited = self.waited.saturating_add(began.elapsed());
         waited.ok_or_else(|| self.cancelled())
     }
 
+    async fn until_cancelled<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.options.policy().cancellation().cancelled() => None,
+            value = something => Some(value),
+        }
+    }
+
     /// Waits for leave to send, until cancelled or out of time.
     async fn leave<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
-        let Some(deadline) = self.options.policy().deadline() else {
-            return self.wait(leave).await;
+        let deadline = self.options.policy().deadline();
+        let began = Instant::now();
+        let waited = match deadline {
+            None => self.until_cancelled(leave).await.map(Ok),
+            Some(deadline) => {
+                let left = deadline.saturating_sub(self.start.elapsed());
+                self.until_cancelled(tokio::time::timeout(left, leave)).await
+            }
         };
-        let left = deadline.saturating_sub(self.start.elapsed());
-        let turn = self.wait(tokio::time::timeout(left, leave)).await?;
-        turn.map_err(|_elapsed| self.held(Held::NoTurn(deadline)))
+        self.queued = self.queued.saturating_add(began.elapsed());
+        match (waited, deadline) {
+            (Some(Ok(turn)), _) => Ok(turn),
+            (Some(Err(_elapsed)), Some(deadline)) => Err(self.held(Held::NoTurn(deadline))),
+            _ => Err(self.cancelled()),
+        }
     }
 
     /// Tells where the object of the coming attempt is from.
@@ -318,8 +343,17 @@ impl<'a> Track<'a> {
         self.tell(self.running(), verb, Some(class), None);
     }
 
+    /// The operation is refused before anything more is sent.
+    pub(super) fn refused(&self, reason: Refusal) -> WriteError {
+        WriteError::Refused { reason, maybe_written: self.maybe_written }
+    }
+
     fn settle(&self, permit: Option<Permit>, answer: Option<&Class>) {
-        if let Some(transition) = permit.and_then(|permit| permit.settle(answer)) {
+        self.circuit(permit.and_then(|permit| permit.settle(answer)));
+    }
+
+    fn circuit(&self, transition: Option<Transition>) {
+        if let Some(transition) = transition {
             tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
             self.options.observer().circuit(transition);
         }

@@ -9,7 +9,7 @@ use super::{Writable, guard, wire};
 use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{Outcome, WriteError};
+use crate::outcome::{Outcome, Refusal, WriteError};
 
 /// What a closure decided after looking at the object, and perhaps changing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,10 +72,10 @@ pub async fn put_once<K: Writable>(
     options: &WriteOptions,
     object: &K,
 ) -> Result<Outcome<K>, WriteError> {
-    guard::named(object, api, name)?;
-    guard::version(object.meta().resource_version.as_deref())?;
-    let request = wire::put(api, name, subresource, options, object);
-    cycle::once(Target::new(api, name), options, Verb::Put, subresource, request).await
+    let decided = guard::named(object, api, name)
+        .and_then(|()| guard::version(object.meta().resource_version.as_deref()))
+        .map(|_version| Move::Send(wire::put(api, name, subresource, options, object)));
+    cycle::once(Target::new(api, name), options, Verb::Put, subresource, decided).await
 }
 
 async fn replace<K, F>(
@@ -138,7 +138,7 @@ where
         Some(written)
     }
 
-    fn decide(&mut self, seen: K) -> Result<Move<K, K>, WriteError> {
+    fn decide(&mut self, seen: K) -> Result<Move<K, K>, Refusal> {
         guard::named(&seen, self.api, self.name)?;
         let mut changed = seen.clone();
         match (self.mutate)(&mut changed) {

@@ -9,6 +9,8 @@
 //!   saw it) does not block for ever.
 //!
 //! A settled write is kept a little longer: somebody may still hold a copy taken from the cache just before.
+//!
+//! A deletion is announced before it is sent, beside what is known of earlier writes: when it fails, those still stand.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -51,24 +53,9 @@ pub struct Pending {
     pub change: ChangeKind,
 }
 
-/// What the watch has to bring.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    AtLeast(Version),
-    Absent,
-}
-
-impl Goal {
-    pub(super) fn at_least(version: &str) -> Option<Self> {
-        Version::parse(version).map(Self::AtLeast)
-    }
-}
-
+/// What the watch has not brought yet, and how long it has had.
 #[derive(Debug)]
-struct Entry {
-    uid: Option<String>,
-    goal: Goal,
-    change: ChangeKind,
+struct Open {
     /// How many lists had begun when the write was recorded.
     lists: u64,
     at: Duration,
@@ -76,10 +63,53 @@ struct Entry {
     settled: Option<Duration>,
 }
 
+/// What becomes of an entry as time goes by.
+#[derive(Debug, PartialEq, Eq)]
+enum Age {
+    Kept,
+    Forgotten,
+    Expired,
+}
+
+impl Open {
+    const fn age(&self, now: Duration) -> Age {
+        match self.settled {
+            Some(settled) if now.saturating_sub(settled).as_nanos() < LINGER.as_nanos() => Age::Kept,
+            Some(_) => Age::Forgotten,
+            None if now.saturating_sub(self.at).as_nanos() < EXPIRY.as_nanos() => Age::Kept,
+            None => Age::Expired,
+        }
+    }
+
+    fn settle(&mut self, now: Duration) {
+        self.settled.get_or_insert(now);
+    }
+}
+
+/// The last write of an object that was acknowledged.
+#[derive(Debug)]
+struct Write {
+    uid: Option<String>,
+    floor: Version,
+    change: ChangeKind,
+    open: Open,
+}
+
+/// A deletion that was announced.
+#[derive(Debug)]
+struct Deletion {
+    uid: String,
+    /// Announcements that nobody has heard the answer of.
+    unanswered: usize,
+    acknowledged: bool,
+    open: Open,
+}
+
 /// The writes of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    entries: HashMap<Key, Entry>,
+    writes: HashMap<Key, Write>,
+    deletions: HashMap<Key, Deletion>,
     seen: Option<Version>,
     listing: Option<Version>,
     lists: u64,
@@ -90,51 +120,73 @@ impl Ledger {
         &mut self,
         key: Key,
         uid: Option<&str>,
-        goal: Goal,
+        floor: Version,
         change: ChangeKind,
         now: Duration,
     ) {
-        let mut settled = None;
-        if let Goal::AtLeast(version) = &goal {
-            let known = self.entries.get(&key).map(|entry| &entry.goal);
-            if matches!(known, Some(Goal::AtLeast(later)) if later >= version) {
-                return;
-            }
-            if self.seen.as_ref().is_some_and(|seen| seen >= version) {
-                // The event was faster than the answer.
-                settled = Some(now);
-            }
+        if self.writes.get(&key).is_some_and(|known| known.floor >= floor) {
+            return;
         }
-        if self.entries.len() >= MOST && !self.entries.contains_key(&key) {
-            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.at).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest {
-                self.entries.remove(&oldest);
-            }
+        let mut open = self.open(now);
+        if self.seen.as_ref().is_some_and(|seen| *seen >= floor) {
+            // The event was faster than the answer.
+            open.settle(now);
         }
+        make_room(&mut self.writes, &key, |write| write.open.at);
         let uid = uid.map(ToOwned::to_owned);
-        self.entries.insert(key, Entry { uid, goal, change, lists: self.lists, at: now, settled });
+        self.writes.insert(key, Write { uid, floor, change, open });
     }
 
-    pub(super) fn forget_deletion(&mut self, key: &Key) {
-        if self.entries.get(key).is_some_and(|entry| entry.goal == Goal::Absent) {
-            self.entries.remove(key);
+    /// A deletion is about to be sent; [`Self::answered`] is to follow.
+    pub(super) fn announce(&mut self, key: Key, uid: &str, now: Duration) {
+        if let Some(known) = self.deletions.get_mut(&key)
+            && known.uid == uid
+            && known.open.settled.is_none()
+        {
+            known.unanswered += 1;
+            return;
+        }
+        let open = self.open(now);
+        make_room(&mut self.deletions, &key, |deletion| deletion.open.at);
+        self.deletions
+            .insert(key, Deletion { uid: uid.to_owned(), unanswered: 1, acknowledged: false, open });
+    }
+
+    /// An announced deletion has its answer, or will never be known to have one. It is forgotten when no announcement of it
+    /// is left and the server has acknowledged none.
+    pub(super) fn answered(&mut self, key: &Key, uid: &str, acknowledged: bool) {
+        let Some(known) = self.deletions.get_mut(key).filter(|known| known.uid == uid) else {
+            return;
+        };
+        known.unanswered = known.unanswered.saturating_sub(1);
+        known.acknowledged |= acknowledged;
+        if known.unanswered == 0 && !known.acknowledged && known.open.settled.is_none() {
+            self.deletions.remove(key);
         }
     }
 
     /// Whether a cached object with this UID and version is older than our write of it.
     pub(super) fn is_stale(&self, key: &Key, uid: Option<&str>, version: Option<&str>) -> bool {
-        let Some(entry) = self.entries.get(key) else {
+        if self.deletions.get(key).is_some_and(|deletion| Some(deletion.uid.as_str()) == uid) {
+            return true;
+        }
+        let Some(write) = self.writes.get(key) else {
             return false;
         };
-        match &entry.goal {
-            Goal::Absent => entry.uid.as_deref() == uid,
-            Goal::AtLeast(floor) => version.and_then(Version::parse).is_some_and(|cached| cached < *floor),
-        }
+        version.and_then(Version::parse).is_some_and(|cached| cached < write.floor)
     }
 
+    /// An object that was written and then deleted is pending as deleted.
     pub(super) fn pending(&self) -> Vec<Pending> {
-        let open = self.entries.iter().filter(|(_, entry)| entry.settled.is_none());
-        let mut pending: Vec<_> = open.map(|(key, entry)| to_pending(key, entry)).collect();
+        let is_open = |open: &Open| open.settled.is_none();
+        let deleted = self.deletions.iter().filter(|(_, deletion)| is_open(&deletion.open));
+        let mut pending: Vec<_> = deleted.map(|(key, _)| to_pending(key, ChangeKind::Deleted)).collect();
+        let written = self.writes.iter().filter(|(_, write)| is_open(&write.open));
+        pending.extend(
+            written
+                .filter(|(key, _)| !self.deletions.get(*key).is_some_and(|deletion| is_open(&deletion.open)))
+                .map(|(key, write)| to_pending(key, write.change)),
+        );
         pending.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         pending
     }
@@ -142,14 +194,15 @@ impl Ledger {
     /// Forgets what is too old, and says which of it the watch never brought.
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Pending> {
         let mut expired = Vec::new();
-        self.entries.retain(|key, entry| match entry.settled {
-            Some(settled) => now.saturating_sub(settled) < LINGER,
-            None if now.saturating_sub(entry.at) < EXPIRY => true,
-            None => {
-                expired.push(to_pending(key, entry));
-                false
+        let mut is_kept = |key: &Key, open: &Open, change| {
+            let age = open.age(now);
+            if age == Age::Expired {
+                expired.push(to_pending(key, change));
             }
-        });
+            age == Age::Kept
+        };
+        self.writes.retain(|key, write| is_kept(key, &write.open, write.change));
+        self.deletions.retain(|key, deletion| is_kept(key, &deletion.open, ChangeKind::Deleted));
         expired
     }
 
@@ -164,18 +217,33 @@ impl Ledger {
 
     pub(super) fn list_ended(&mut self, now: Duration) {
         let lists = self.lists;
-        self.settle(now, |_, entry| entry.lists < lists);
+        for open in self.opens().filter(|open| open.lists < lists) {
+            open.settle(now);
+        }
         let listed = self.listing.take();
         self.reached(listed, now);
     }
 
     pub(super) fn applied(&mut self, key: &Key, uid: Option<&str>, version: Option<&str>, now: Duration) {
-        self.settle(now, |of, entry| of == key && entry.goal == Goal::Absent && entry.uid.as_deref() != uid);
+        if let Some(deletion) = self.deletions.get_mut(key)
+            && Some(deletion.uid.as_str()) != uid
+        {
+            deletion.open.settle(now);
+        }
         self.reached(version.and_then(Version::parse), now);
     }
 
     pub(super) fn deleted(&mut self, key: &Key, uid: Option<&str>, version: Option<&str>, now: Duration) {
-        self.settle(now, |of, entry| of == key && entry.uid.as_deref() == uid);
+        if let Some(deletion) = self.deletions.get_mut(key)
+            && Some(deletion.uid.as_str()) == uid
+        {
+            deletion.open.settle(now);
+        }
+        if let Some(write) = self.writes.get_mut(key)
+            && write.uid.as_deref() == uid
+        {
+            write.open.settle(now);
+        }
         self.reached(version.and_then(Version::parse), now);
     }
 
@@ -184,139 +252,38 @@ impl Ledger {
             return;
         }
         if let Some(seen) = &version {
-            self.settle(now, |_, entry| matches!(&entry.goal, Goal::AtLeast(floor) if floor <= seen));
+            for write in self.writes.values_mut().filter(|write| write.floor <= *seen) {
+                write.open.settle(now);
+            }
         }
         self.seen = version;
     }
 
-    fn settle(&mut self, now: Duration, is_brought: impl Fn(&Key, &Entry) -> bool) {
-        for (key, entry) in &mut self.entries {
-            if entry.settled.is_none() && is_brought(key, entry) {
-                entry.settled = Some(now);
-            }
-        }
+    const fn open(&self, now: Duration) -> Open {
+        Open { lists: self.lists, at: now, settled: None }
+    }
+
+    fn opens(&mut self) -> impl Iterator<Item = &mut Open> {
+        let writes = self.writes.values_mut().map(|write| &mut write.open);
+        writes.chain(self.deletions.values_mut().map(|deletion| &mut deletion.open))
     }
 }
 
-fn to_pending((namespace, name): &Key, entry: &Entry) -> Pending {
-    Pending { namespace: namespace.clone(), name: name.clone(), change: entry.change }
+/// Forgets the oldest entry when there are too many for another one.
+fn make_room<T>(entries: &mut HashMap<Key, T>, newcomer: &Key, at: impl Fn(&T) -> Duration) {
+    if entries.len() < MOST || entries.contains_key(newcomer) {
+        return;
+    }
+    let oldest = entries.iter().min_by_key(|(_, entry)| at(entry)).map(|(key, _)| key.clone());
+    if let Some(oldest) = oldest {
+        entries.remove(&oldest);
+    }
+}
+
+fn to_pending((namespace, name): &Key, change: ChangeKind) -> Pending {
+    Pending { namespace: namespace.clone(), name: name.clone(), change }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Duration = Duration::ZERO;
-
-    fn a() -> Key {
-        (None, "a".to_owned())
-    }
-
-    fn floor(version: &str) -> Goal {
-        Goal::at_least(version).unwrap()
-    }
-
-    #[test]
-    fn an_older_copy_is_stale_and_the_written_one_is_fresh() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Updated, NOW);
-        assert!(ledger.is_stale(&a(), Some("u"), Some("9")));
-        assert!(!ledger.is_stale(&a(), Some("u"), Some("10")));
-        assert!(!ledger.is_stale(&(None, "b".to_owned()), Some("v"), Some("1")));
-    }
-
-    #[test]
-    fn any_later_event_of_the_kind_settles_a_write() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Created, NOW);
-        ledger.applied(&(None, "b".to_owned()), Some("v"), Some("9"), NOW);
-        assert_eq!(ledger.pending().len(), 1);
-        ledger.applied(&(None, "b".to_owned()), Some("v"), Some("11"), NOW);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn an_event_faster_than_the_answer_leaves_nothing_behind() {
-        let mut ledger = Ledger::default();
-        ledger.applied(&a(), Some("u"), Some("10"), NOW);
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Created, NOW);
-        assert!(ledger.pending().is_empty());
-        ledger.record(a(), Some("u"), Goal::Absent, ChangeKind::Deleted, NOW);
-        ledger.deleted(&a(), Some("u"), Some("12"), NOW);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn a_deleted_object_in_the_cache_is_stale_and_its_successor_is_not() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), Goal::Absent, ChangeKind::Deleted, NOW);
-        assert!(ledger.is_stale(&a(), Some("u"), Some("9")));
-        assert!(!ledger.is_stale(&a(), Some("v"), Some("12")));
-        ledger.applied(&a(), Some("v"), Some("12"), NOW);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn only_a_list_that_began_after_the_write_settles_it() {
-        let mut ledger = Ledger::default();
-        ledger.list_began();
-        ledger.record(a(), Some("u"), Goal::Absent, ChangeKind::Deleted, NOW);
-        ledger.list_ended(NOW);
-        assert_eq!(ledger.pending().len(), 1, "the list may have been read before the deletion");
-        ledger.list_began();
-        assert_eq!(ledger.pending().len(), 1, "the list has not been taken in yet");
-        ledger.list_ended(NOW);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn versions_in_a_list_count_only_when_it_is_whole() {
-        let mut ledger = Ledger::default();
-        ledger.list_began();
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Created, NOW);
-        ledger.listed(Some("12"));
-        assert_eq!(ledger.pending().len(), 1);
-        ledger.list_ended(NOW);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn a_later_write_raises_the_floor_and_an_earlier_answer_does_not_lower_it() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), floor("20"), ChangeKind::Updated, NOW);
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Updated, NOW);
-        assert!(ledger.is_stale(&a(), Some("u"), Some("15")));
-    }
-
-    #[test]
-    fn a_write_the_watch_never_brings_is_forgotten_after_five_minutes() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Created, NOW);
-        assert!(ledger.expire(EXPIRY.saturating_sub(Duration::from_secs(1))).is_empty());
-        assert_eq!(ledger.expire(EXPIRY).len(), 1);
-        assert!(ledger.pending().is_empty());
-    }
-
-    #[test]
-    fn a_copy_taken_before_the_watch_brought_the_write_is_still_stale() {
-        let mut ledger = Ledger::default();
-        ledger.record(a(), Some("u"), floor("10"), ChangeKind::Updated, NOW);
-        ledger.applied(&a(), Some("u"), Some("10"), NOW);
-        assert!(ledger.pending().is_empty());
-        assert!(ledger.is_stale(&a(), Some("u"), Some("9")));
-        assert!(!ledger.is_stale(&a(), Some("u"), Some("10")));
-        assert!(ledger.expire(LINGER).is_empty());
-        assert!(ledger.entries.is_empty());
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let mut ledger = Ledger::default();
-        for n in 0..MOST + 10 {
-            let now = Duration::from_millis(u64::try_from(n).unwrap());
-            ledger.record((None, format!("n{n}")), None, floor("10"), ChangeKind::Created, now);
-        }
-        assert_eq!(ledger.entries.len(), MOST);
-        assert!(!ledger.entries.contains_key(&(None, "n0".to_owned())));
-    }
-}
+#[path = "ledger_tests.rs"]
+mod tests;

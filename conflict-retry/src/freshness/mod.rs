@@ -18,6 +18,7 @@
 //! assert_eq!(floors.check(&node("10")), Freshness::Fresh);
 //! ```
 
+mod deleting;
 mod ledger;
 mod source;
 mod version;
@@ -32,15 +33,16 @@ use kube::Resource;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use self::deleting::Deleting;
 pub use self::ledger::{ChangeKind, Pending};
-use self::ledger::{Goal, Key, Ledger};
+use self::ledger::{Key, Ledger};
 pub use self::source::{CachedObject, Newer, Source};
 pub use self::version::Version;
 #[cfg(feature = "runtime")]
 pub use self::watched::{Stale, Watched, WatchedObject};
 use crate::observe::{Observer, Silent};
 
-/// Whether a cached object may be decided from.
+/// Whether a cached object may be decided from. There is no third answer, so both may be matched on for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// The cache has seen every write of ours.
@@ -119,27 +121,18 @@ impl Floors {
 
     /// A write of a subresource was acknowledged and left `object`, of which a copy is at hand, at `version`.
     pub fn wrote_version<K: Resource>(&self, object: &K, version: Option<&str>, change: ChangeKind) {
-        let Some(goal) = version.and_then(Goal::at_least) else {
+        let Some(floor) = version.and_then(Version::parse) else {
             return;
         };
         let uid = object.meta().uid.as_deref();
-        self.with(|ledger, now| ledger.record(key(object), uid, goal, change, now));
+        self.with(|ledger, now| ledger.record(key(object), uid, floor, change, now));
     }
 
-    /// A deletion is about to be sent. It is recorded first because its event may arrive before its answer; when it
-    /// fails, [`Self::not_deleted`] takes it back.
-    pub fn deleting<K: Resource>(&self, object: &K) {
-        let uid = object.meta().uid.as_deref();
-        if uid.is_some() {
-            self.with(|ledger, now| {
-                ledger.record(key(object), uid, Goal::Absent, ChangeKind::Deleted, now);
-            });
-        }
-    }
-
-    /// The deletion that was announced did not happen, or the object lives on until its finalizers are done.
-    pub fn not_deleted<K: Resource>(&self, object: &K) {
-        self.with(|ledger, _| ledger.forget_deletion(&key(object)));
+    /// A deletion is about to be sent. It is recorded first because its event may arrive before its answer. Say
+    /// [`Deleting::acknowledged`] when the server has deleted the object; whatever else comes of it, drop what this
+    /// returns. An object without a UID is not remembered.
+    pub fn deleting<K: Resource>(&self, object: &K) -> Deleting {
+        Deleting::announce(self.clone(), key(object), object.meta().uid.clone())
     }
 
     /// The watch brought this object, new or changed.

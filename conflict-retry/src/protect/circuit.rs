@@ -72,7 +72,7 @@ impl CircuitBreaker {
         let ticket = lock(&self.shared.breaker).admit(self.shared.origin.elapsed())?;
         // The permit comes first: a listener that panics must not take the place of the probe with it.
         let transition = ticket.transition();
-        let permit = Permit { shared: Arc::clone(&self.shared), ticket: Some(ticket) };
+        let permit = Permit { shared: Arc::clone(&self.shared), transition, ticket: Some(ticket) };
         self.shared.tell(transition);
         Ok(permit)
     }
@@ -91,6 +91,7 @@ impl Shared {
 #[must_use = "settle the permit with what the server answered"]
 pub struct Permit {
     shared: Arc<Shared>,
+    transition: Option<Transition>,
     ticket: Option<Ticket>,
 }
 
@@ -101,6 +102,12 @@ impl fmt::Debug for Permit {
 }
 
 impl Permit {
+    /// The change of state that came with this permit: the open time was over, and this is the probe. The listener has heard
+    /// of it.
+    pub const fn transition(&self) -> Option<Transition> {
+        self.transition
+    }
+
     /// What the request ended with: `None` when it succeeded, else what its error means. Says which change of state that
     /// brought, if any; the listener has heard of it then.
     pub fn settle(mut self, answer: Option<&Class>) -> Option<Transition> {

@@ -45,29 +45,24 @@ impl Door {
         let options = self.begin()?;
         let preconditions = Preconditions { uid: object.meta().uid.clone(), ..Preconditions::default() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        self.floors.deleting(object);
-        let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await;
-        match answer {
-            Ok(DeleteOutcome::Deleted) => Ok(Deleted::Accepted),
-            Ok(DeleteOutcome::Terminating(marked)) => {
-                self.floors.not_deleted(object);
+        // Dropped on every other way out than the one that acknowledges it.
+        let deleting = self.floors.deleting(object);
+        let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
+        Ok(match answer {
+            DeleteOutcome::Deleted => {
+                if let Some(deleting) = deleting {
+                    deleting.acknowledged();
+                }
+                Deleted::Accepted
+            }
+            DeleteOutcome::Terminating(marked) => {
                 self.floors.wrote(&*marked, ChangeKind::Updated);
-                Ok(Deleted::Accepted)
+                Deleted::Accepted
             }
-            Ok(DeleteOutcome::Gone) => {
-                // Somebody else deleted it, and the event may have come and gone already.
-                self.floors.not_deleted(object);
-                Ok(Deleted::Gone)
-            }
-            Ok(DeleteOutcome::Conflict(_)) => {
-                self.floors.not_deleted(object);
-                Ok(Deleted::Replaced)
-            }
-            Err(failed) => {
-                self.floors.not_deleted(object);
-                Err(failed.into())
-            }
-        }
+            // Somebody else deleted it, and the event may have come and gone already.
+            DeleteOutcome::Gone => Deleted::Gone,
+            DeleteOutcome::Conflict(_) => Deleted::Replaced,
+        })
     }
 
     /// Sends a JSON Patch once. Put a `test` into it; where one fails, or a path does not exist, it is
@@ -128,7 +123,7 @@ impl Door {
         let answer = conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await;
         match answer {
             Ok(EvictOutcome::Evicted) => Ok(Evicted::Accepted),
-            Ok(EvictOutcome::Blocked { message, retry_after }) => {
+            Ok(EvictOutcome::Blocked { message, retry_after, .. }) => {
                 Ok(Evicted::Blocked { message, retry_after })
             }
             Ok(EvictOutcome::Gone) => Ok(Evicted::Gone),

@@ -1,0 +1,195 @@
+//! What the observer hears, and what an error says about writes in doubt, whichever way an operation ends.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::tests::{Reply, conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::*;
+use crate::classify::Class;
+use crate::freshness::Source;
+use crate::observe::{AttemptEvent, FinishedEvent, Observer, Subresource};
+use crate::options::WriteOptions;
+use crate::outcome::{Outcome, Refusal, WriteError};
+use crate::protect::{
+    BreakerSettings, BreakerState, CircuitBreaker, KeyQueue, Protection, Rate, RateLimiter, Transition,
+};
+
+/// How one operation ended.
+#[derive(Debug, PartialEq, Eq)]
+struct End {
+    result: &'static str,
+    requests: u32,
+    waited: Duration,
+    queued: Duration,
+    maybe_written: bool,
+}
+
+/// Writes everything down.
+#[derive(Default)]
+struct Diary {
+    attempts: Mutex<Vec<(&'static str, &'static str)>>,
+    ends: Mutex<Vec<End>>,
+    circuit: Mutex<Vec<BreakerState>>,
+}
+
+impl Observer for Diary {
+    fn attempt(&self, event: &AttemptEvent<'_>) {
+        let class = event.class.map_or("ok", Class::label);
+        self.attempts.lock().unwrap().push((event.verb.label(), class));
+    }
+
+    fn finished(&self, event: &FinishedEvent<'_>) {
+        let FinishedEvent { result, requests, waited, queued, maybe_written, .. } = *event;
+        self.ends.lock().unwrap().push(End { result, requests, waited, queued, maybe_written });
+    }
+
+    fn circuit(&self, transition: Transition) {
+        self.circuit.lock().unwrap().push(transition.to);
+    }
+}
+
+fn told() -> (Arc<Diary>, WriteOptions) {
+    let diary = Arc::new(Diary::default());
+    (Arc::clone(&diary), options().with_observer(diary))
+}
+
+fn unsent(result: &'static str) -> End {
+    End { result, requests: 0, waited: Duration::ZERO, queued: Duration::ZERO, maybe_written: false }
+}
+
+#[tokio::test]
+async fn every_refusal_and_every_write_that_is_not_needed_is_told_of() {
+    let (diary, options) = told();
+    let (api, seen) = maps(vec![]);
+    let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
+    let refused = [
+        put_once(&api, "m", Subresource::Main, &options, &unversioned).await.map(|_| ()),
+        merge_patch(&api, "m", Subresource::Scale, &options, Source::Live, |_| None).await.map(|_| ()),
+        json_patch(&api, "m", Subresource::Main, &options, &json!({})).await.map(|_| ()),
+        apply(&api, "m", &options, &json!({})).await.map(|_| ()),
+        scale_put_once(&api, "m", &options, &ScaleView::default(), -1).await.map(|_| ()),
+    ];
+    for result in refused {
+        assert!(matches!(result, Err(WriteError::Refused { maybe_written: false, .. })), "{result:?}");
+        assert_eq!(diary.ends.lock().unwrap().pop(), Some(unsent("refused")));
+    }
+    assert!(diary.ends.lock().unwrap().is_empty());
+    let three = ScaleView { replicas: Some(3), ..ScaleView::default() };
+    let kept = scale_put_once(&api, "m", &options, &three, 3).await.unwrap();
+    assert_eq!(
+        (kept, diary.ends.lock().unwrap().pop()),
+        (Outcome::Unchanged(three), Some(unsent("unchanged")))
+    );
+    assert!(verbs(&seen).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_leave_is_told_apart_from_waiting_between_attempts() {
+    let (diary, options) = told();
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let queue = KeyQueue::new();
+    let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    let held = queue.lock(format!("{}/m", api.resource_url())).await;
+    let options = options.with_protection(Protection::default().with_limiter(limiter).with_queue(queue));
+    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        drop(held);
+    });
+    assert_eq!(result.unwrap().label(), "written");
+    let end = diary.ends.lock().unwrap().pop().unwrap();
+    assert_eq!(end.waited, Duration::ZERO);
+    assert!(end.queued >= Duration::from_millis(139) && end.queued < Duration::from_millis(150), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_conflict() {
+    let (diary, options) = told();
+    let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
+    let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
+    // The only token is gone, so that the write waits two seconds for the next one.
+    let _ = limiter.acquire().await;
+    let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
+    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let end = diary.ends.lock().unwrap().pop().unwrap();
+    // The scripted server answers at once: the window is one and a half of the shortest cycle, a millisecond.
+    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_change_of_the_circuit_is_told_of() {
+    let (diary, options) = told();
+    let second = Duration::from_secs(1);
+    let breaker = CircuitBreaker::new(BreakerSettings::new(1, second, second).unwrap());
+    let options = options.with_protection(Protection::default().with_breaker(breaker));
+    let (api, _) = maps(vec![error(503, "ServiceUnavailable"), ok(map("1", "new"))]);
+    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    assert_eq!(failed.category(), "circuit_open");
+    tokio::time::sleep(second).await;
+    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    let expected = [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed];
+    assert_eq!(*diary.circuit.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_is_told_of_and_one_that_was_never_sent_is_not() {
+    let (diary, options) = told();
+    let token = CancellationToken::new();
+    let cancelled = options.clone().with_cancellation(token.clone());
+    let (api, seen) = maps(vec![Reply::Silence]);
+    let write = update(&api, "m", &cancelled, Source::Copy(object("1", "old")), wants("new"));
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        token.cancel();
+    });
+    assert!(matches!(result, Err(WriteError::Cancelled { maybe_written: true, .. })), "{result:?}");
+    assert_eq!(*diary.attempts.lock().unwrap(), [("put", "ambiguous")]);
+    assert!(diary.ends.lock().unwrap().pop().unwrap().maybe_written);
+    assert_eq!(verbs(&seen), ["PUT"]);
+
+    // Cancelled by the closure itself, between its decision and the request.
+    let token = CancellationToken::new();
+    let cancelled = options.with_cancellation(token.clone());
+    let (api, seen) = maps(vec![]);
+    let result = update(&api, "m", &cancelled, Source::Copy(object("1", "old")), |map| {
+        token.cancel();
+        wants("new")(map)
+    })
+    .await;
+    assert!(matches!(result, Err(WriteError::Cancelled { maybe_written: false, .. })), "{result:?}");
+    assert!(verbs(&seen).is_empty());
+    assert_eq!(diary.attempts.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closure_that_stops_after_a_lost_answer_leaves_the_doubt_on_record() {
+    let lost = || vec![error(504, "Timeout"), ok(map("2", "theirs"))];
+    let (diary, options) = told();
+    let (api, _) = maps(lost());
+    let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+        if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {
+            return Decision::Abort;
+        }
+        wants("new")(map)
+    })
+    .await
+    .unwrap();
+    assert_eq!(outcome, Outcome::Aborted);
+    assert!(diary.ends.lock().unwrap().pop().unwrap().maybe_written);
+
+    let (api, _) = maps(lost());
+    let failed = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
+        if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {
+            map.metadata.name = Some("other".into());
+        }
+        wants("new")(map)
+    })
+    .await
+    .unwrap_err();
+    assert!(matches!(failed, WriteError::Refused { reason: Refusal::Identity(_), .. }), "{failed:?}");
+    assert!(failed.maybe_written() && diary.ends.lock().unwrap().pop().unwrap().maybe_written);
+}
