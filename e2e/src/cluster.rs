@@ -133,6 +133,14 @@ impl Cluster {
         client_of(&self.kubeconfig).await
     }
 
+    /// How to reach it as the administrator, for a client with layers of its own. No hidden retries either.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client_config(&self) -> Result<Config> {
+        config_of(&self.kubeconfig).await
+    }
+
     /// The administrator's kubeconfig.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.kubeconfig
@@ -243,11 +251,15 @@ impl Cluster {
 }
 
 async fn client_of(kubeconfig: &Path) -> Result<Client> {
+    Client::try_from(config_of(kubeconfig).await?).context("cannot make a client")
+}
+
+async fn config_of(kubeconfig: &Path) -> Result<Config> {
     let read = Kubeconfig::read_from(kubeconfig)
         .with_context(|| format!("cannot read the kubeconfig {}", kubeconfig.display()))?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("cannot use the kubeconfig {}", kubeconfig.display()))?;
     config.default_retry = false;
-    Client::try_from(config).context("cannot make a client")
+    Ok(config)
 }

@@ -29,7 +29,15 @@ impl Cluster {
     /// # Errors
     /// When the API server refuses it.
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace> {
-        let name = format!("{prefix}-{:08x}", rand::random::<u32>());
+        self.namespace_called(&format!("{prefix}-{:08x}", rand::random::<u32>())).await
+    }
+
+    /// Creates a namespace of exactly this name.
+    ///
+    /// # Errors
+    /// When there is one already, which is left alone, or when the API server refuses it.
+    pub async fn namespace_called(&self, name: &str) -> Result<TestNamespace> {
+        let name = name.to_owned();
         let client = self.client().await?;
         let namespace = Namespace {
             metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
