@@ -1,0 +1,7 @@
+//! `cargo lab`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lab::cli::main()
+}

@@ -1,0 +1,165 @@
+//! What differs from run to run without meaning anything, given names: versions become `v1`, `v2`, … in their order, UIDs
+//! `uid-1`, `uid-2`, … as they appear, and the namespace `lab`.
+
+use std::collections::BTreeSet;
+
+use crate::event::{Event, Request, What};
+
+/// The names given in one scenario.
+pub struct Names {
+    versions: Vec<u128>,
+    uids: Vec<String>,
+    namespace: String,
+}
+
+impl Names {
+    /// Names for everything that the page of these events shows.
+    pub fn of(events: &[Event], namespace: &str) -> Self {
+        let mut versions = BTreeSet::new();
+        let mut uids = Vec::new();
+        for event in events.iter().filter(|event| !event.live) {
+            if let What::Request(request) = &event.what {
+                versions.extend(
+                    request.version.iter().chain(&request.from).filter_map(|text| text.parse::<u128>().ok()),
+                );
+            }
+            for text in texts(&event.what) {
+                versions.extend(marked(text).filter_map(|marked| marked.parse::<u128>().ok()));
+                for uid in uids_in(text) {
+                    if !uids.iter().any(|known| known == uid) {
+                        uids.push(uid.to_owned());
+                    }
+                }
+            }
+        }
+        Self { versions: versions.into_iter().collect(), uids, namespace: namespace.to_owned() }
+    }
+
+    /// The name of a version, if it is one.
+    pub fn version(&self, version: &str) -> String {
+        let number = version.parse().ok();
+        let place = number.and_then(|number: u128| self.versions.binary_search(&number).ok());
+        place.map_or_else(|| version.to_owned(), |place| format!("v{}", place + 1))
+    }
+
+    /// A text with names for what is marked as a version, for UIDs and for the namespace.
+    pub fn text(&self, text: &str) -> String {
+        let mut named = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(OPEN) {
+            named.push_str(before);
+            match after.split_once(CLOSE) {
+                Some((version, after)) => {
+                    named.push_str(&self.version(version));
+                    rest = after;
+                }
+                None => rest = after,
+            }
+        }
+        named.push_str(rest);
+        for (place, uid) in self.uids.iter().enumerate() {
+            named = named.replace(uid, &format!("uid-{}", place + 1));
+        }
+        named.replace(&self.namespace, "lab")
+    }
+
+    /// A server's message: it does not mark its versions, so every number that is one of them is taken for it.
+    pub fn message(&self, message: &str) -> String {
+        let mut named = String::with_capacity(message.len());
+        let mut number = String::new();
+        for character in message.chars().chain(['\0']) {
+            if character.is_ascii_digit() {
+                number.push(character);
+                continue;
+            }
+            if !number.is_empty() {
+                // Shorter numbers are counts and codes: no object of a running cluster has so low a version.
+                let is_version =
+                    number.len() > 2 && !matches!(number.as_str(), "409" | "422" | "404" | "429");
+                named.push_str(&if is_version { self.version(&number) } else { number.clone() });
+                number.clear();
+            }
+            if character != '\0' {
+                named.push(character);
+            }
+        }
+        self.text(&named)
+    }
+}
+
+const OPEN: char = '\u{2039}';
+const CLOSE: char = '\u{203a}';
+
+/// A text with its marked versions as they are.
+pub fn plain(text: &str) -> String {
+    text.replace([OPEN, CLOSE], "")
+}
+
+fn marked(text: &str) -> impl Iterator<Item = &str> {
+    text.split(OPEN).skip(1).filter_map(|after| after.split_once(CLOSE)).map(|(version, _)| version)
+}
+
+fn texts(what: &What) -> Vec<&str> {
+    match what {
+        What::Say { text } | What::Act { text, .. } | What::Quote { text } => vec![text],
+        What::Check { claim, .. } => vec![claim],
+        What::Table(table) => table.rows.iter().flatten().map(String::as_str).collect(),
+        What::Request(request) => {
+            let Request { message, from, .. } = &**request;
+            [Some(message), from.as_ref()].into_iter().flatten().map(String::as_str).collect()
+        }
+    }
+}
+
+/// Everything in `text` that has the form of a UID: 8-4-4-4-12 hexadecimal digits.
+fn uids_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !(character.is_ascii_hexdigit() || character == '-')).filter(|word| {
+        let lengths: Vec<usize> = word.split('-').map(str::len).collect();
+        lengths == [8, 4, 4, 4, 12]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::version;
+    use std::time::Duration;
+
+    fn event(what: What) -> Event {
+        Event { at: Duration::ZERO, live: false, what }
+    }
+
+    #[test]
+    fn versions_are_named_in_their_order_and_not_in_that_of_their_appearance() {
+        let request =
+            Request { version: Some("1200".into()), from: Some("998".into()), ..Request::default() };
+        let said = What::Say { text: format!("it moved to {}", version("1300")) };
+        let events = [event(What::Request(Box::new(request))), event(said)];
+        let names = Names::of(&events, "tandem-lab-x");
+        assert_eq!([names.version("998"), names.version("1200"), names.version("1300")], ["v1", "v2", "v3"]);
+        assert_eq!(names.text(&format!("it moved to {}", version("1300"))), "it moved to v3");
+        assert_eq!(
+            names.message("too old resource version: 998 (1200), 409"),
+            "too old resource version: v1 (v2), 409"
+        );
+    }
+
+    #[test]
+    fn what_the_page_leaves_out_gets_no_name() {
+        let mut hidden =
+            event(What::Request(Box::new(Request { version: Some("1".into()), ..Request::default() })));
+        hidden.live = true;
+        let shown =
+            event(What::Request(Box::new(Request { version: Some("2".into()), ..Request::default() })));
+        assert_eq!(Names::of(&[hidden, shown], "tandem-lab-x").version("2"), "v1");
+    }
+
+    #[test]
+    fn uids_and_the_namespace_get_names() {
+        let text =
+            "n/p has UID 0d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e, not 1d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e";
+        let names = Names::of(&[event(What::Quote { text: text.into() })], "tandem-lab-x");
+        assert_eq!(names.text(text), "n/p has UID uid-1, not uid-2");
+        assert_eq!(names.text("in tandem-lab-x"), "in lab");
+    }
+}

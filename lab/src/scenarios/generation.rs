@@ -1,0 +1,103 @@
+//! `resourceVersion` beside `generation`: what moves which.
+
+use anyhow::{Context as _, Result};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "generation",
+    title: "resourceVersion moves with every change, generation with the spec",
+    rows: &["2a", "4b"],
+    refutes: &["status-version", "no-op-moves-version"],
+    lesson: "generation says that what is wanted has changed; resourceVersion says that anything has.\nCompare generation with status.observedGeneration; guard writes with resourceVersion.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// What is done, where, and whether version and generation are to move.
+const CHANGES: [(&str, Endpoint, bool, bool); 8] = [
+    ("spec", Endpoint::Main, true, true),
+    ("the same spec again", Endpoint::Main, false, false),
+    ("status", Endpoint::Status, true, false),
+    ("the same status again", Endpoint::Status, false, false),
+    ("replicas through /scale", Endpoint::Scale, true, true),
+    ("a label", Endpoint::Main, true, false),
+    ("a finalizer", Endpoint::Main, true, false),
+    ("the same labels again", Endpoint::Main, false, false),
+];
+
+#[derive(Clone, Copy)]
+enum Endpoint {
+    Main,
+    Status,
+    Scale,
+}
+
+fn body(change: &str) -> Value {
+    match change {
+        "spec" | "the same spec again" => json!({"spec": {"machine": "large"}}),
+        "status" | "the same status again" => json!({"status": {"ready": 2}}),
+        "replicas through /scale" => json!({"spec": {"replicas": 4}}),
+        "a finalizer" => json!({"metadata": {"finalizers": ["lab.tandem.dev/hold"]}}),
+        _ => json!({"metadata": {"labels": {"team": "a"}}}),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    stage.set(&pool("workers", 3)).await?;
+    stage.say("One change after the other; nobody else writes.");
+    let mut table = Table::new(&["what is written", "resourceVersion", "generation"]);
+    for (change, endpoint, moves_version, moves_generation) in CHANGES {
+        let before = marks(&stage.stored("workers").await?)?;
+        send(&alice, endpoint, &body(change)).await?;
+        let after = marks(&stage.stored("workers").await?)?;
+        let moved = (before.0 != after.0, before.1 != after.1);
+        table.row(&[&change, &told(moved.0), &told(moved.1)]);
+        stage.check_eq(
+            &format!(
+                "{change}: the version {}, the generation {}",
+                told(moves_version),
+                told(moves_generation)
+            ),
+            &moved,
+            &(moves_version, moves_generation),
+        );
+    }
+    stage
+        .say("A deletion that a finalizer holds is a change too: it sets deletionTimestamp, and moves both.");
+    let before = marks(&stage.stored("workers").await?)?;
+    alice.api::<Pool>().delete("workers", &DeleteParams::default()).await?;
+    let after = marks(&stage.stored("workers").await?)?;
+    let moved = (before.0 != after.0, before.1 != after.1);
+    table.row(&[&"deletion, held by a finalizer", &told(moved.0), &told(moved.1)]);
+    stage.check_eq("a held deletion moves version and generation", &moved, &(true, true));
+    stage.table(table);
+    send(&alice, Endpoint::Main, &json!({"metadata": {"finalizers": null}})).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn send(alice: &Actor, endpoint: Endpoint, body: &Value) -> Result<()> {
+    let (pools, params, patch) = (alice.api::<Pool>(), PatchParams::default(), Patch::Merge(body));
+    match endpoint {
+        Endpoint::Main => drop(pools.patch("workers", &params, &patch).await?),
+        Endpoint::Status => drop(pools.patch_status("workers", &params, &patch).await?),
+        Endpoint::Scale => drop(pools.patch_scale("workers", &params, &patch).await?),
+    }
+    Ok(())
+}
+
+fn marks(pool: &Pool) -> Result<(String, i64)> {
+    let version = pool.metadata.resource_version.clone().context("no version")?;
+    Ok((version, pool.metadata.generation.context("no generation")?))
+}
+
+const fn told(moves: bool) -> &'static str {
+    if moves { "moves" } else { "stays" }
+}

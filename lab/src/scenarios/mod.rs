@@ -1,0 +1,11 @@
+//! Every scenario, in the order in which they are best seen.
+
+mod conflict;
+mod generation;
+
+use crate::scenario::Scenario;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    vec![conflict::SCENARIO, generation::SCENARIO]
+}

@@ -1,0 +1,231 @@
+//! Where scenarios can be played: the embedded control plane, started when it is first needed, or a cluster that was named.
+//! It is left as it was found.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::cluster::{Cluster, Options, TestNamespace};
+use e2e::control_plane::locate::Source;
+use e2e::wait::eventually;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use tokio::sync::{Mutex, OnceCell};
+
+use crate::pool;
+use crate::scenario::Needs;
+
+/// Oldest Kubernetes that the lab knows: the first whose validation of custom resources its definitions rely on
+/// (CRD ratcheting and CEL are on by default from here on).
+const OLDEST: (u32, u32) = (1, 30);
+/// How long a definition may take until it is served.
+const SERVED: Duration = Duration::from_secs(30);
+/// How long a namespace may take to go.
+const GONE: Duration = Duration::from_secs(90);
+
+/// Where to play.
+#[derive(Clone, Debug)]
+pub enum Venue {
+    /// A control plane of our own.
+    Embedded,
+    /// The cluster of this kubeconfig.
+    Named(PathBuf),
+}
+
+/// The clusters that scenarios are played on.
+pub struct Theatre {
+    venue: Venue,
+    prefix: String,
+    small: OnceCell<Arc<Cluster>>,
+    large: OnceCell<Arc<Cluster>>,
+    /// Definitions that this run made, to be taken away again.
+    made: Mutex<Vec<String>>,
+}
+
+impl Theatre {
+    /// A theatre whose namespaces begin with `prefix`. Nothing is started yet; a named cluster is looked at.
+    ///
+    /// # Errors
+    /// When the named cluster does not answer, is too old, or lets us do too little: says which right is missing.
+    pub async fn open(venue: Venue, prefix: &str) -> Result<Self> {
+        let theatre = Self {
+            venue,
+            prefix: prefix.to_owned(),
+            small: OnceCell::new(),
+            large: OnceCell::new(),
+            made: Mutex::default(),
+        };
+        if let Venue::Named(kubeconfig) = &theatre.venue {
+            let source = Some(Source::Foreign(kubeconfig.clone()));
+            let cluster = Cluster::start(Options { source, ..Options::default() }).await?;
+            let client = cluster.client().await?;
+            check_version(&client).await?;
+            check_rights(&client).await?;
+            theatre.define(&client).await?;
+            theatre.small.set(Arc::new(cluster)).ok().context("the cluster is set once")?;
+        }
+        Ok(theatre)
+    }
+
+    /// Whether what `needs` this can be played here.
+    pub fn can_play(&self, needs: Needs) -> bool {
+        matches!(self.venue, Venue::Embedded) || !needs.is_embedded()
+    }
+
+    /// The cluster for what `needs` it.
+    pub async fn cluster(&self, needs: Needs) -> Result<Arc<Cluster>> {
+        ensure!(
+            self.can_play(needs),
+            "this scenario needs the embedded control plane; leave --kubeconfig out"
+        );
+        let (cell, options) = match needs {
+            Needs::ApiServer | Needs::Embedded => (&self.small, Options::api_only()),
+            Needs::Operators => (&self.large, Options::private()),
+        };
+        let start = async || -> Result<Arc<Cluster>> {
+            let cluster = Cluster::start(options).await?;
+            self.define(&cluster.client().await?).await?;
+            Ok(Arc::new(cluster))
+        };
+        cell.get_or_try_init(start).await.cloned()
+    }
+
+    /// A namespace for a scenario.
+    ///
+    /// # Errors
+    /// When there is one of that name: it is somebody's, and left alone.
+    pub async fn namespace(&self, cluster: &Cluster, scenario: &str) -> Result<TestNamespace> {
+        let name = format!("{}-{scenario}", self.prefix);
+        let exists = Api::<k8s_openapi::api::core::v1::Namespace>::all(cluster.client().await?)
+            .get_opt(&name)
+            .await
+            .with_context(|| format!("cannot look for the namespace {name}"))?
+            .is_some();
+        if exists {
+            bail!(
+                "the namespace {name} exists already, perhaps from a run that was cut off; delete it if it is not \
+                 needed, or choose other names with --namespace PREFIX"
+            );
+        }
+        cluster.namespace_called(&name).await
+    }
+
+    /// Takes a namespace away, and on a named cluster waits until it is gone.
+    pub async fn clear(&self, namespace: TestNamespace) -> Result<()> {
+        match self.venue {
+            // The control plane goes as a whole, and a small one has nobody who would empty the namespace.
+            Venue::Embedded => Ok(()),
+            Venue::Named(_) => namespace.delete(GONE).await,
+        }
+    }
+
+    /// Leaves a named cluster as it was.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what this run made is taken away, whatever version it has"
+    )]
+    pub async fn close(self) -> Result<()> {
+        let made = std::mem::take(&mut *self.made.lock().await);
+        if let (Venue::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
+            let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await?);
+            for name in made {
+                match definitions.delete(&name, &DeleteParams::default()).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    answer => drop(answer.with_context(|| format!("cannot remove the definition {name}"))?),
+                }
+            }
+        }
+        for cluster in [self.small, self.large].into_iter().filter_map(OnceCell::into_inner) {
+            if let Some(cluster) = Arc::into_inner(cluster) {
+                cluster.stop().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the lab's definitions where they are not, and waits until they are served.
+    #[expect(clippy::disallowed_methods, reason = "a definition is made once, and by nobody else")]
+    async fn define(&self, client: &Client) -> Result<()> {
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        for definition in pool::definitions()? {
+            let name = definition.metadata.name.clone().unwrap_or_default();
+            match definitions.create(&PostParams::default(), &definition).await {
+                Ok(_) => self.made.lock().await.push(name.clone()),
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot make the definition {name}"));
+                }
+            }
+            let kind = GroupVersionKind::gvk(pool::GROUP, "v1", &definition.spec.names.kind);
+            let resource = ApiResource::from_gvk_with_plural(&kind, &definition.spec.names.plural);
+            let objects = Api::<DynamicObject>::all_with(client.clone(), &resource);
+            eventually(SERVED, &format!("{name} is served"), async || {
+                Ok(Some(objects.list(&ListParams::default().limit(1)).await?))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+async fn check_version(client: &Client) -> Result<()> {
+    let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
+    let number =
+        |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
+    let found = (number(&version.major), number(&version.minor));
+    let (major, minor) = OLDEST;
+    ensure!(
+        found >= OLDEST,
+        "the cluster is Kubernetes {}, too old for the lab, which needs {major}.{minor} or newer",
+        version.git_version
+    );
+    Ok(())
+}
+
+/// What the lab has to be allowed: verb, group, resource.
+const RIGHTS: [(&str, &str, &str); 8] = [
+    ("create", "", "namespaces"),
+    ("delete", "", "namespaces"),
+    ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("delete", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("*", pool::GROUP, "*"),
+    ("create", "", "configmaps"),
+    ("patch", "", "configmaps"),
+    ("create", "", "serviceaccounts"),
+];
+
+/// Asks the API server whether it would let us. Nothing is changed.
+#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
+async fn check_rights(client: &Client) -> Result<()> {
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let mut missing = Vec::new();
+    for (verb, group, resource) in RIGHTS {
+        let attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec =
+            SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let answer = answer.context("the cluster does not say what may be done")?;
+        if !answer.status.is_some_and(|status| status.allowed) {
+            let dot = if group.is_empty() { "" } else { "." };
+            missing.push(format!("{verb} {resource}{dot}{group}"));
+        }
+    }
+    ensure!(
+        missing.is_empty(),
+        "this kubeconfig may not: {}; use one that may, the lab makes namespaces and definitions of its own and removes them",
+        missing.join(", ")
+    );
+    Ok(())
+}

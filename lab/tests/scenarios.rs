@@ -1,0 +1,40 @@
+//! Plays every scenario of the lab: each claim must hold, and the run must give the page in `docs/conflicts/`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use lab::run::play;
+use lab::scenario::Scenario;
+use lab::theatre::{Theatre, Venue};
+use lab::{page, scenarios};
+use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::Runtime;
+
+fn main() -> Result<ExitCode> {
+    if e2e::lifeline::serve_if_asked()? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut arguments = Arguments::from_args();
+    // Scenarios that count what happens would disturb each other.
+    arguments.test_threads = Some(1);
+    let runtime = Arc::new(Runtime::new()?);
+    let theatre = Arc::new(runtime.block_on(Theatre::open(Venue::Embedded, "tandem-lab"))?);
+    let trials = scenarios::all().into_iter().map(|scenario| {
+        let (runtime, theatre) = (Arc::clone(&runtime), Arc::clone(&theatre));
+        Trial::test(scenario.name, move || {
+            runtime.block_on(check(&theatre, scenario)).map_err(|error| format!("{error:#}").into())
+        })
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    if let Some(theatre) = Arc::into_inner(theatre) {
+        runtime.block_on(theatre.close())?;
+    }
+    Ok(conclusion.exit_code())
+}
+
+async fn check(theatre: &Theatre, scenario: Scenario) -> Result<()> {
+    let played = play(theatre, &scenario, Arc::new(|_| {})).await?;
+    played.verdict()?;
+    page::compare(&scenario, &page::render(&scenario, &played.events, &played.namespace))
+}
