@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Parser;
 use serde_json::json;
 
@@ -54,12 +54,7 @@ pub fn main() -> ExitCode {
             return Ok(true);
         }
         let args = Args::parse();
-        tokio::runtime::Runtime::new().context("no runtime")?.block_on(async {
-            tokio::select! {
-                done = run(args) => done,
-                _ = tokio::signal::ctrl_c() => bail!("interrupted; what had been made is taken away"),
-            }
-        })
+        tokio::runtime::Runtime::new().context("no runtime")?.block_on(run(args))
     })();
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -81,8 +76,11 @@ async fn run(args: Args) -> Result<bool> {
         return list(args.json).map(|()| true);
     }
     let venue = args.kubeconfig.clone().map_or(Venue::Embedded, Venue::Named);
-    let theatre = Theatre::open(venue, &args.namespace).await?;
-    let played = play_all(&args, &theatre, &chosen).await;
+    let theatre = Theatre::new(venue, &args.namespace);
+    let played = tokio::select! {
+        played = play_all(&args, &theatre, &chosen) => played,
+        () = asked_to_stop() => Err(anyhow!("interrupted; what had been made is taken away")),
+    };
     let closed = theatre.close().await;
     let played = played?;
     closed?;
@@ -91,6 +89,7 @@ async fn run(args: Args) -> Result<bool> {
 }
 
 async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result<Vec<Played>> {
+    theatre.open().await?;
     let narrator = Narrator::new();
     let mut all = Vec::new();
     for scenario in chosen {
@@ -115,6 +114,19 @@ async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result
         all.push(played);
     }
     Ok(all)
+}
+
+/// Ends with Ctrl-C, or when the process is asked to end.
+async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        tokio::signal::ctrl_c().await.ok();
+        return;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
 }
 
 /// The scenarios of these names.

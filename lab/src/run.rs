@@ -87,6 +87,6 @@ pub async fn play(theatre: &Theatre, scenario: &Scenario, audience: Audience) ->
         events,
     };
     drop(stage);
-    theatre.clear(namespace).await?;
+    theatre.clear(&cluster, namespace).await?;
     Ok(played)
 }

@@ -12,10 +12,12 @@ use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use serde_json::json;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::pool;
@@ -46,31 +48,39 @@ pub struct Theatre {
     large: OnceCell<Arc<Cluster>>,
     /// Definitions that this run made, to be taken away again.
     made: Mutex<Vec<String>>,
+    /// Namespaces of scenarios under way.
+    open: Mutex<Vec<String>>,
 }
 
 impl Theatre {
-    /// A theatre whose namespaces begin with `prefix`. Nothing is started yet; a named cluster is looked at.
-    ///
-    /// # Errors
-    /// When the named cluster does not answer, is too old, or lets us do too little: says which right is missing.
-    pub async fn open(venue: Venue, prefix: &str) -> Result<Self> {
-        let theatre = Self {
+    /// A theatre whose namespaces begin with `prefix`. Nothing is started yet.
+    pub fn new(venue: Venue, prefix: &str) -> Self {
+        Self {
             venue,
             prefix: prefix.to_owned(),
             small: OnceCell::new(),
             large: OnceCell::new(),
             made: Mutex::default(),
-        };
-        if let Venue::Named(kubeconfig) = &theatre.venue {
+            open: Mutex::default(),
+        }
+    }
+
+    /// Looks at a named cluster before anything is done to it.
+    ///
+    /// # Errors
+    /// When it does not answer, is too old, or lets us do too little: says which right is missing.
+    pub async fn open(&self) -> Result<()> {
+        if let Venue::Named(kubeconfig) = &self.venue {
             let source = Some(Source::Foreign(kubeconfig.clone()));
             let cluster = Cluster::start(Options { source, ..Options::default() }).await?;
             let client = cluster.client().await?;
             check_version(&client).await?;
             check_rights(&client).await?;
-            theatre.define(&client).await?;
-            theatre.small.set(Arc::new(cluster)).ok().context("the cluster is set once")?;
+            // Before the definitions, so that they are taken away also when this is cut off.
+            self.small.set(Arc::new(cluster)).ok().context("the cluster is set once")?;
+            self.define(&client).await?;
         }
-        Ok(theatre)
+        Ok(())
     }
 
     /// Whether what `needs` this can be played here.
@@ -102,7 +112,7 @@ impl Theatre {
     /// When there is one of that name: it is somebody's, and left alone.
     pub async fn namespace(&self, cluster: &Cluster, scenario: &str) -> Result<TestNamespace> {
         let name = format!("{}-{scenario}", self.prefix);
-        let exists = Api::<k8s_openapi::api::core::v1::Namespace>::all(cluster.client().await?)
+        let exists = Api::<Namespace>::all(cluster.client().await?)
             .get_opt(&name)
             .await
             .with_context(|| format!("cannot look for the namespace {name}"))?
@@ -113,15 +123,22 @@ impl Theatre {
                  needed, or choose other names with --namespace PREFIX"
             );
         }
+        self.open.lock().await.push(name.clone());
         cluster.namespace_called(&name).await
     }
 
     /// Takes a namespace away, and on a named cluster waits until it is gone.
-    pub async fn clear(&self, namespace: TestNamespace) -> Result<()> {
+    pub async fn clear(&self, cluster: &Cluster, namespace: TestNamespace) -> Result<()> {
         match self.venue {
             // The control plane goes as a whole, and a small one has nobody who would empty the namespace.
             Venue::Embedded => Ok(()),
-            Venue::Named(_) => namespace.delete(GONE).await,
+            Venue::Named(_) => {
+                let name = namespace.name().to_owned();
+                release(&cluster.client().await?, &name).await?;
+                namespace.delete(GONE).await?;
+                self.open.lock().await.retain(|open| *open != name);
+                Ok(())
+            }
         }
     }
 
@@ -133,7 +150,17 @@ impl Theatre {
     pub async fn close(self) -> Result<()> {
         let made = std::mem::take(&mut *self.made.lock().await);
         if let (Venue::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
-            let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await?);
+            let client = cluster.client().await?;
+            for namespace in std::mem::take(&mut *self.open.lock().await) {
+                // Its scenario was cut off, and the namespace is on its way out already.
+                release(&client, &namespace).await?;
+                let namespaces = Api::<Namespace>::all(client.clone());
+                eventually(GONE, &format!("the namespace {namespace} is gone"), async || {
+                    Ok(namespaces.get_metadata_opt(&namespace).await?.is_none().then_some(()))
+                })
+                .await?;
+            }
+            let definitions = Api::<CustomResourceDefinition>::all(client);
             for name in made {
                 match definitions.delete(&name, &DeleteParams::default()).await {
                     Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -155,16 +182,19 @@ impl Theatre {
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
         for definition in pool::definitions()? {
             let name = definition.metadata.name.clone().unwrap_or_default();
+            // Noted first: a creation that is cut off may have been carried out.
+            let exists = definitions.get_metadata_opt(&name).await?.is_some();
+            if !exists {
+                self.made.lock().await.push(name.clone());
+            }
             match definitions.create(&PostParams::default(), &definition).await {
-                Ok(_) => self.made.lock().await.push(name.clone()),
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 409 && exists => {}
                 Err(error) => {
                     return Err(error).with_context(|| format!("cannot make the definition {name}"));
                 }
             }
-            let kind = GroupVersionKind::gvk(pool::GROUP, "v1", &definition.spec.names.kind);
-            let resource = ApiResource::from_gvk_with_plural(&kind, &definition.spec.names.plural);
-            let objects = Api::<DynamicObject>::all_with(client.clone(), &resource);
+            let objects = Api::<DynamicObject>::all_with(client.clone(), &resource_of(&definition));
             eventually(SERVED, &format!("{name} is served"), async || {
                 Ok(Some(objects.list(&ListParams::default().limit(1)).await?))
             })
@@ -174,14 +204,45 @@ impl Theatre {
     }
 }
 
-async fn check_version(client: &Client) -> Result<()> {
-    let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
+/// Whether a version, as the API server writes it (`1`, `29+`), is one that the lab does not know.
+fn is_too_old(major: &str, minor: &str) -> bool {
     let number =
         |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
-    let found = (number(&version.major), number(&version.minor));
+    (number(major), number(minor)) < OLDEST
+}
+
+/// Lets go of the lab's objects in a namespace: a scenario that was cut off may have left its finalizer on one.
+#[expect(clippy::disallowed_methods, reason = "these objects are the lab's own, and about to go")]
+async fn release(client: &Client, namespace: &str) -> Result<()> {
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for definition in pool::definitions()? {
+        let objects =
+            Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource_of(&definition));
+        for held in objects.list_metadata(&ListParams::default()).await? {
+            if held.metadata.finalizers.is_none_or(|finalizers| finalizers.is_empty()) {
+                continue;
+            }
+            let name = held.metadata.name.unwrap_or_default();
+            match objects.patch_metadata(&name, &PatchParams::default(), &free).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                answer => drop(answer.with_context(|| format!("cannot let go of {name}"))?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn resource_of(definition: &CustomResourceDefinition) -> ApiResource {
+    let names = &definition.spec.names;
+    let kind = GroupVersionKind::gvk(pool::GROUP, "v1", &names.kind);
+    ApiResource::from_gvk_with_plural(&kind, &names.plural)
+}
+
+async fn check_version(client: &Client) -> Result<()> {
+    let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
     let (major, minor) = OLDEST;
     ensure!(
-        found >= OLDEST,
+        !is_too_old(&version.major, &version.minor),
         "the cluster is Kubernetes {}, too old for the lab, which needs {major}.{minor} or newer",
         version.git_version
     );
@@ -228,4 +289,18 @@ async fn check_rights(client: &Client) -> Result<()> {
         missing.join(", ")
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_too_old_is_told_from_one_that_is_not() {
+        for (major, minor, old) in
+            [("1", "29+", true), ("1", "30", false), ("1", "36+", false), ("", "", true)]
+        {
+            assert_eq!(is_too_old(major, minor), old, "{major}.{minor}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ fn main() -> Result<ExitCode> {
     // Scenarios that count what happens would disturb each other.
     arguments.test_threads = Some(1);
     let runtime = Arc::new(Runtime::new()?);
-    let theatre = Arc::new(runtime.block_on(Theatre::open(Venue::Embedded, "tandem-lab"))?);
+    let theatre = Arc::new(Theatre::new(Venue::Embedded, "tandem-lab"));
     let trials = scenarios::all().into_iter().map(|scenario| {
         let (runtime, theatre) = (Arc::clone(&runtime), Arc::clone(&theatre));
         Trial::test(scenario.name, move || {

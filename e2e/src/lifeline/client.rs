@@ -10,8 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -29,10 +28,16 @@ const OPENING: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Set by binaries that can be their own lifeline.
-static SELF_SERVING: AtomicBool = AtomicBool::new(false);
+static SELF_SERVING: OnceLock<()> = OnceLock::new();
+/// Set by tests whose package has a binary that can.
+static SERVED_BY: OnceLock<PathBuf> = OnceLock::new();
 
 pub(super) fn this_binary_can_serve() {
-    SELF_SERVING.store(true, Ordering::Relaxed);
+    SELF_SERVING.get_or_init(|| ());
+}
+
+pub(super) fn this_one_can_serve(binary: &Path) {
+    SERVED_BY.get_or_init(|| binary.to_owned());
 }
 
 /// How a program ended.
@@ -342,8 +347,11 @@ fn command() -> Result<Command> {
 
 fn binary() -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot tell which binary this is")?;
-    if SELF_SERVING.load(Ordering::Relaxed) {
+    if SELF_SERVING.get().is_some() {
         return Ok(this);
+    }
+    if let Some(other) = SERVED_BY.get() {
+        return Ok(other.clone());
     }
     // A test is target/<profile>/deps/<name>-<hash>; the package's binaries are in target/<profile>.
     let found = this

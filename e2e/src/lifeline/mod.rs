@@ -11,7 +11,7 @@ mod client;
 mod protocol;
 mod server;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -23,6 +23,11 @@ pub use protocol::{ProgramSpec, Signal};
 pub(crate) const SERVE: &str = "__lifeline";
 /// First argument that turns a binary into the wrapper which ties a program to its lifeline and becomes the program.
 pub(crate) const BECOME: &str = "__become";
+
+/// For tests of a package whose `binary` calls [`serve_if_asked`]: it holds what they start.
+pub fn served_by(binary: &Path) {
+    client::this_one_can_serve(binary);
+}
 
 /// Turns this process into a lifeline if its arguments say so. A binary that starts programs through this crate and
 /// is no test (a test uses the `lifeline` binary that Cargo builds beside it) calls this first in `main`, and returns

@@ -1,0 +1,169 @@
+//! What the command answers to bad input, and what it leaves on somebody else's cluster: nothing.
+
+#![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use e2e::cluster::{Cluster, Options};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// How long anything here may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn lab(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+async fn run(args: &[&str]) -> Output {
+    let mut command = lab(args);
+    tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A cluster that plays somebody else's, and the right to be the only one who looks at what is left on it.
+async fn foreign() -> (&'static Cluster, MutexGuard<'static, ()>) {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    static TURN: Mutex<()> = Mutex::const_new(());
+    e2e::lifeline::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
+    let options = Options { scheduler: false, kwok: false, ..Options::private() };
+    let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
+    (cluster, TURN.lock().await)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+async fn nothing_is_left(cluster: &Cluster) -> Result<()> {
+    let client = cluster.client().await?;
+    eventually(PATIENCE, "nothing of the lab is left", async || {
+        let all = ListParams::default();
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone()).list_metadata(&all).await?;
+        let namespaces = Api::<Namespace>::all(client.clone()).list_metadata(&all).await?;
+        let definitions = definitions.items.into_iter().map(|definition| definition.metadata);
+        let namespaces = namespaces.items.into_iter().map(|namespace| namespace.metadata);
+        let left: Vec<_> = definitions
+            .chain(namespaces)
+            .filter_map(|metadata| metadata.name)
+            .filter(|name| name.contains("lab.tandem.dev") || name.starts_with("tandem-lab"))
+            .collect();
+        if left.is_empty() { Ok(Some(())) } else { bail!("{left:?} are left") }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_unknown_scenario_is_answered_with_the_nearest_one() {
+    let output = run(&["generatoin"]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("did you mean generation?"), "{}", stderr(&output));
+}
+
+#[tokio::test]
+async fn the_list_and_the_index_need_no_cluster() {
+    let listed = run(&[]).await;
+    assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains("generation"));
+    let index = run(&["--index", "--json"]).await;
+    let index: Value = serde_json::from_slice(&index.stdout).unwrap();
+    assert!(index["2a"].as_array().unwrap().contains(&json!("generation")), "{index}");
+}
+
+#[tokio::test]
+async fn a_cluster_that_cannot_be_reached_is_named() {
+    let missing = run(&["conflict", "--kubeconfig", "nowhere/kubeconfig"]).await;
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(
+        stderr(&missing).contains("cannot read the kubeconfig nowhere/kubeconfig"),
+        "{}",
+        stderr(&missing)
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubeconfig");
+    // Port 1 of the loopback address: nobody listens there.
+    let text = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    });
+    std::fs::write(&file, text.to_string()).unwrap();
+    let silent = run(&["conflict", "--kubeconfig", path(&file)]).await;
+    assert_eq!(silent.status.code(), Some(2));
+    assert!(stderr(&silent).contains("does not answer"), "{}", stderr(&silent));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_elses_cluster_is_played_on_and_left_as_it_was() {
+    let (cluster, _turn) = foreign().await;
+    let output = run(&["conflict", "generation", "--kubeconfig", path(cluster.kubeconfig_path())]).await;
+    assert!(output.status.success(), "{}", stderr(&output));
+    nothing_is_left(cluster).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
+    let (cluster, _turn) = foreign().await;
+    let mut child = lab(&["generation", "--kubeconfig", path(cluster.kubeconfig_path())]).spawn().unwrap();
+    let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
+    eventually(PATIENCE, "the scenario has begun", async || {
+        Ok(namespaces.get_opt("tandem-lab-generation").await?)
+    })
+    .await
+    .unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT).unwrap();
+    let status = tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(2));
+    nothing_is_left(cluster).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "sets the stage")]
+async fn a_namespace_that_exists_is_left_alone() {
+    let (cluster, _turn) = foreign().await;
+    let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
+    let theirs: Namespace = serde_json::from_value(json!({"metadata": {"name": "taken-conflict"}})).unwrap();
+    namespaces.create(&PostParams::default(), &theirs).await.unwrap();
+    let kubeconfig = path(cluster.kubeconfig_path());
+    let output = run(&["conflict", "--kubeconfig", kubeconfig, "--namespace", "taken"]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the namespace taken-conflict exists already"), "{}", stderr(&output));
+    let kept = namespaces.get("taken-conflict").await.unwrap();
+    assert!(kept.metadata.deletion_timestamp.is_none(), "somebody else's namespace is being deleted");
+    nothing_is_left(cluster).await.unwrap();
+    let _ = namespaces.delete("taken-conflict", &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "sets the stage")]
+async fn rights_that_are_missing_are_named_and_nothing_is_done() {
+    let (cluster, _turn) = foreign().await;
+    let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), "default");
+    let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "reader"}})).unwrap();
+    accounts.create(&PostParams::default(), &account).await.unwrap();
+    let kubeconfig = cluster.kubeconfig_for_service_account("default", "reader").await.unwrap();
+    let output = run(&["conflict", "--kubeconfig", path(&kubeconfig)]).await;
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    let check = || -> Result<()> {
+        ensure!(said.contains("this kubeconfig may not: create namespaces, delete namespaces"), "{said}");
+        ensure!(said.contains("create customresourcedefinitions.apiextensions.k8s.io"), "{said}");
+        Ok(())
+    };
+    check().unwrap();
+    nothing_is_left(cluster).await.unwrap();
+}
