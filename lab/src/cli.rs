@@ -92,7 +92,7 @@ async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result
     theatre.open().await?;
     let narrator = Narrator::new();
     let mut all = Vec::new();
-    for scenario in chosen {
+    for (place, scenario) in chosen.iter().enumerate() {
         if !theatre.can_play(scenario.needs) {
             if args.all {
                 continue;
@@ -101,7 +101,9 @@ async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result
         }
         let audience: Audience =
             if args.json { Arc::new(|_| {}) } else { Arc::new(move |event| narrator.event(event)) };
-        if !args.json {
+        if args.json {
+            Narrator::progress(scenario, place + 1, chosen.len());
+        } else {
             narrator.begin(scenario);
         }
         let played = play(theatre, scenario, audience).await?;

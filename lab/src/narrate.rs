@@ -27,6 +27,11 @@ impl Narrator {
         line(&format!("\n{}", self.paint("1;36", &title)));
     }
 
+    /// How far a run has come that is not narrated.
+    pub fn progress(scenario: &Scenario, place: usize, of: usize) {
+        line(&format!("{place} of {of}: {}", scenario.name));
+    }
+
     /// Something happened.
     pub fn event(self, event: &Event) {
         match &event.what {
