@@ -4,6 +4,7 @@
 //! go and claims are checked; what happened is a list of [`event`]s. From that one list come the narration in the terminal,
 //! the generated page in `docs/conflicts/` and the JSON, and `cargo test` asserts it.
 
+pub mod cache;
 pub mod checklist;
 pub mod cli;
 pub mod event;

@@ -208,6 +208,11 @@ impl Actor {
         &self.name
     }
 
+    /// The stage's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// The stage's objects of a kind, through this actor's eyes.
     pub fn api<K>(&self) -> Api<K>
     where

@@ -1,11 +1,12 @@
 //! Every scenario, in the order in which they are best seen.
 
 mod conflict;
+mod foo;
 mod generation;
 
 use crate::scenario::Scenario;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    vec![conflict::SCENARIO, generation::SCENARIO]
+    vec![conflict::SCENARIO, generation::SCENARIO].into_iter().chain(foo::all()).collect()
 }

@@ -1,0 +1,174 @@
+//! The smallest controller: a cache fed by a watch, a work queue fed by the same events, and a loop that the scenario turns
+//! by hand, so that it can look between two reconciles. What a reconcile does is the scenario's business.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::protect::workqueue::{ItemExponentialFailure, ItemLimiter as _};
+use tokio::time::{Instant, timeout};
+
+use super::queue::Queue;
+use super::{greeting_of, version_of};
+use crate::cache::Cache;
+use crate::event::{Request, version};
+use crate::pool::Foo;
+use crate::stage::{Actor, PATIENCE, Stage};
+
+/// First pause after a failed reconcile, doubled by each further one: client-go's work queue.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause: client-go's too.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1000);
+
+/// What has become of one object so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Events that the watch brought.
+    pub(super) events: usize,
+    /// Reconciles begun.
+    pub(super) reconciles: usize,
+    /// Reconciles that ended in a conflict.
+    pub(super) failed: usize,
+    /// PUTs sent.
+    pub(super) puts: usize,
+    /// Requests answered 409.
+    pub(super) conflicts: usize,
+}
+
+/// A controller of one Foo at a time.
+pub(super) struct Controller<'a> {
+    stage: &'a Stage,
+    /// Its client.
+    pub(super) actor: Actor,
+    /// What it decides from.
+    pub(super) cache: Cache<Foo>,
+    inbox: Arc<Inbox>,
+    limiter: ItemExponentialFailure<String>,
+    reconciles: usize,
+    failed: usize,
+}
+
+/// Where events arrive.
+#[derive(Default)]
+struct Inbox {
+    of: Mutex<String>,
+    queue: Queue,
+    events: AtomicUsize,
+}
+
+impl Inbox {
+    fn hears(&self, name: &str) {
+        if *self.of.lock().unwrap_or_else(PoisonError::into_inner) == name {
+            self.events.fetch_add(1, Ordering::SeqCst);
+            self.queue.add(name, Instant::now());
+        }
+    }
+}
+
+impl<'a> Controller<'a> {
+    /// Lists and watches. Nothing is reconciled before it is told what to care for.
+    pub(super) async fn start(stage: &'a Stage) -> Result<Self> {
+        let actor = stage.actor("controller").await?;
+        let inbox = Arc::new(Inbox::default());
+        let feed = Arc::clone(&inbox);
+        let cache = Cache::start(&actor, Box::new(move |name| feed.hears(name))).await?;
+        let limiter = ItemExponentialFailure::new(FIRST_PAUSE, LONGEST_PAUSE);
+        Ok(Self { stage, actor, cache, inbox, limiter, reconciles: 0, failed: 0 })
+    }
+
+    /// From now on it cares for this Foo, which is yet to be made, and for no other.
+    pub(super) fn care_for(&mut self, name: &str) {
+        name.clone_into(&mut self.inbox.of.lock().unwrap_or_else(PoisonError::into_inner));
+        self.inbox.events.store(0, Ordering::SeqCst);
+        self.inbox.queue.clear();
+        self.reconciles = 0;
+        self.failed = 0;
+    }
+
+    /// What it cares for.
+    pub(super) fn name(&self) -> String {
+        self.inbox.of.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What has become of it.
+    pub(super) fn tally(&self) -> Tally {
+        let target = format!("foos/{}", self.name());
+        let requests = self.actor.requests();
+        let count = |is: fn(&Request) -> bool| {
+            requests.iter().filter(|request| request.target == target && is(request)).count()
+        };
+        Tally {
+            events: self.inbox.events.load(Ordering::SeqCst),
+            reconciles: self.reconciles,
+            failed: self.failed,
+            puts: count(|request| request.verb == "PUT"),
+            conflicts: count(|request| request.code == 409),
+        }
+    }
+
+    /// Waits until the cache holds what the server does. Everybody else is to be still.
+    pub(super) async fn catch_up(&self) -> Result<()> {
+        let stored = self.stored().await?;
+        self.cache.holds(&self.name(), &version_of(&stored)?).await
+    }
+
+    /// What the server holds, asked backstage.
+    pub(super) async fn stored(&self) -> Result<Foo> {
+        self.stage.stored(&self.name()).await
+    }
+
+    /// Whether the queue is empty.
+    pub(super) fn is_idle(&self) -> bool {
+        self.inbox.queue.is_empty()
+    }
+
+    /// Begins the next reconcile with a cache that is not behind; `None` when there is none to begin, and there will be
+    /// none: every event up to now has been heard.
+    pub(super) async fn turn(&mut self) -> Result<Option<Foo>> {
+        self.catch_up().await?;
+        if self.is_idle() {
+            return Ok(None);
+        }
+        self.next().await.map(Some)
+    }
+
+    /// Begins the next reconcile, as soon as the queue has one, from whatever the cache holds.
+    pub(super) async fn next(&mut self) -> Result<Foo> {
+        let next = timeout(PATIENCE, self.inbox.queue.next()).await;
+        let name = next.context("nothing comes out of the queue")?;
+        let copy = self.cache.copy(&name)?;
+        self.reconciles += 1;
+        let says = match greeting_of(&copy) {
+            "" => "says nothing".to_owned(),
+            greeting => format!("says “{greeting}”"),
+        };
+        let text = format!(
+            "reconcile {}: the cache holds {}, which {says}",
+            self.reconciles,
+            version(&version_of(&copy)?)
+        );
+        self.stage.act(self.actor.name(), &text);
+        Ok(copy)
+    }
+
+    /// A reconcile has ended: after a conflict the queue holds the object for a while.
+    pub(super) fn ended(&mut self, result: Result<(), kube::Error>) -> Result<()> {
+        let name = self.name();
+        match result {
+            Ok(()) => self.limiter.forget(&name),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {
+                self.failed += 1;
+                let pause = self.limiter.when(&name, Duration::ZERO);
+                self.inbox.queue.add(&name, Instant::now() + pause);
+                let text = format!(
+                    "returns the error; the queue tries again in {} ms, or at an event",
+                    pause.as_millis()
+                );
+                self.stage.act(self.actor.name(), &text);
+            }
+            Err(error) => bail!(error),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The Foo article: one small controller, and what its writes do to its own loop.
+
+mod controller;
+mod no_op;
+mod one_update;
+mod queue;
+mod requeue;
+mod stale_cache;
+mod two_updates;
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Decision, WriteOptions, update};
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use self::controller::Controller;
+use crate::pool::{Foo, FooSpec};
+use crate::scenario::Scenario;
+use crate::stage::Actor;
+
+/// In the order of the article.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        no_op::SCENARIO,
+        one_update::SCENARIO,
+        two_updates::SCENARIO,
+        stale_cache::SCENARIO,
+        requeue::SCENARIO,
+    ]
+}
+
+/// The version of a copy.
+fn version_of(object: &Foo) -> Result<String> {
+    object.resource_version().context("the copy has no version")
+}
+
+/// What a copy says.
+fn greeting_of(object: &Foo) -> &str {
+    object.spec.greeting.as_deref().unwrap_or_default()
+}
+
+/// A copy that says something else.
+fn saying(object: &Foo, greeting: &str) -> Foo {
+    let mut changed = object.clone();
+    changed.spec.greeting = Some(greeting.to_owned());
+    changed
+}
+
+/// Somebody makes a Foo that says nothing yet.
+#[expect(clippy::disallowed_methods, reason = "a person creates it, and nobody else")]
+async fn create(actor: &Actor, name: &str) -> Result<Foo> {
+    let object = Foo::new(name, FooSpec::default());
+    Ok(actor.api::<Foo>().create(&PostParams::default(), &object).await?)
+}
+
+/// Somebody sets a label, whatever version there is.
+#[expect(clippy::disallowed_methods, reason = "a person who does not look at versions")]
+async fn label(actor: &Actor, name: &str, value: Value) -> Result<Foo> {
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"name": value}}}));
+    Ok(actor.api::<Foo>().patch(name, &PatchParams::default(), &patch).await?)
+}
+
+/// The bare PUT of a whole copy, as many controllers send it.
+#[expect(clippy::disallowed_methods, reason = "shows what the front door is built on")]
+async fn put(actor: &Actor, object: &Foo) -> Result<Foo, kube::Error> {
+    actor.api::<Foo>().replace(&object.name_any(), &PostParams::default(), object).await
+}
+
+/// One goal, written where it is not met, beginning with the cached copy. Answers the outcome's label.
+async fn say_hello(controller: &Controller<'_>) -> Result<&'static str> {
+    let (name, foos) = (controller.name(), controller.actor.api::<Foo>());
+    let (cached, options) = (controller.cache.object(&name), WriteOptions::new("controller"));
+    let outcome = update(&foos, &name, &options, cached.source(), |object| {
+        object.spec.greeting = Some("Hello".to_owned());
+        Decision::Write
+    });
+    Ok(outcome.await?.label())
+}

@@ -1,0 +1,97 @@
+//! The smallest controller and a reconcile that does nothing: when is it called?
+
+use anyhow::Result;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::controller::{Controller, Tally};
+use super::{create, label, put, version_of};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::Stage;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "foo-no-op",
+    title: "A reconcile that does nothing: one event, one reconcile, then quiet",
+    rows: &["1a"],
+    refutes: &["no-op-moves-version"],
+    lesson: "A reconcile is called because of an event, and there is an event because a write changed something.\nIt says that something is different, not what and how often: look at the object, do not count calls.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    stage.say("A controller lists and watches Foos. Each event puts the object's name into its work queue, where a name has one slot.");
+    let mut controller = Controller::start(stage).await?;
+    controller.care_for("hello");
+    let mut tally = controller.tally();
+
+    stage.say("Alice makes a Foo. The reconcile looks at it and does nothing.");
+    let mut copy = create(&alice, "hello").await?;
+    let made = settle(&mut controller, &mut tally).await?;
+    stage.check_eq("one event, one reconcile, and the queue is empty", &made.counts(), &(1, 1));
+
+    stage.say("She sends the same object again. The server answers 200 and writes nothing.");
+    let before = version_of(&copy)?;
+    copy = put(&alice, &copy).await?;
+    stage.check_eq("the version stays", &version_of(&copy)?, &before);
+    let same = settle(&mut controller, &mut tally).await?;
+    stage.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
+
+    stage.say("She changes it three times before the controller has time for it.");
+    for step in ["one", "two", "three"] {
+        label(&alice, "hello", json!(step)).await?;
+    }
+    let changed = settle(&mut controller, &mut tally).await?;
+    stage.check_eq("three events, one reconcile", &changed.counts(), &(3, 1));
+    stage.check_eq(
+        "the one reconcile saw the last of the three changes",
+        &changed.saw.as_deref(),
+        &Some("three"),
+    );
+    stage.check_eq(
+        "a controller that takes each call for a change has counted 2, and there were 4",
+        &(tally.reconciles, tally.events),
+        &(2, 4),
+    );
+    stage.check_eq("it has sent nothing but a list and a watch", &controller.actor.requests().len(), &2);
+
+    let mut table = Table::new(&["what Alice does", "events", "reconciles"]);
+    table.row(&[&"creates it", &made.events, &made.reconciles]);
+    table.row(&[&"puts it as it is", &same.events, &same.reconciles]);
+    table.row(&[&"changes it three times", &changed.events, &changed.reconciles]);
+    stage.table(table);
+    Ok(())
+}
+
+/// What became of one thing that Alice did.
+struct Settled {
+    events: usize,
+    reconciles: usize,
+    /// The label in the copy that the last reconcile looked at.
+    saw: Option<String>,
+}
+
+impl Settled {
+    const fn counts(&self) -> (usize, usize) {
+        (self.events, self.reconciles)
+    }
+}
+
+/// Reconciles, doing nothing, until there is nothing to reconcile. `before` is how it stood when this ended last.
+async fn settle(controller: &mut Controller<'_>, before: &mut Tally) -> Result<Settled> {
+    let mut saw = None;
+    while let Some(copy) = controller.turn().await? {
+        saw = copy.labels().get("name").cloned();
+        controller.ended(Ok(()))?;
+    }
+    let after = controller.tally();
+    let settled = Settled {
+        events: after.events - before.events,
+        reconciles: after.reconciles - before.reconciles,
+        saw,
+    };
+    *before = after;
+    Ok(settled)
+}

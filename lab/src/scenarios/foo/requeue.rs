@@ -1,0 +1,167 @@
+//! Way A on one object: the reconcile returns the conflict and the work queue calls it again. Beside it, way B.
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Decision, Source, WriteOptions, update};
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::controller::{Controller, Tally};
+use super::{create, greeting_of, label, put, saying};
+use crate::event::Table;
+use crate::pool::{Foo, Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "requeue",
+    title: "A conflict returned to the work queue",
+    rows: &["0g"],
+    refutes: &[],
+    lesson: "Returned, a conflict repeats the whole reconcile: right whenever the decision needs more than this object, and never forgotten where the object is watched, because the write that won is an event.\nRetried by `update`, it repeats one decision: enough where that is made from this object alone.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+    stage.say("A controller greets by the name in a label. Each reconcile reads a pool first, which stands for all the rest that a reconcile looks at.");
+    let controller = Controller::start(stage).await?;
+    stage.set(&pool("workers", 3)).await?;
+    let mut play = Play { stage, alice, bob, controller };
+    let mut table = Table::new(&["the conflict is", "reconciles", "pool read", "PUTs", "409s"]);
+
+    let (tally, reads) = play.returned().await?;
+    row(&mut table, "returned", &tally, reads);
+    let (tally, reads) = play.dropped().await?;
+    row(&mut table, "neither returned nor retried", &tally, reads);
+    let (tally, reads) = play.retried().await?;
+    row(&mut table, "retried by update", &tally, reads);
+    stage.table(table);
+    Ok(())
+}
+
+fn row(table: &mut Table, what: &str, tally: &Tally, reads: usize) {
+    table.row(&[&what, &tally.reconciles, &reads, &tally.puts, &tally.conflicts]);
+}
+
+struct Play<'a> {
+    stage: &'a Stage,
+    alice: Actor,
+    bob: Actor,
+    controller: Controller<'a>,
+}
+
+impl Play<'_> {
+    /// Alice makes a Foo, the controller's watch is held back, Bob changes the name in the label.
+    async fn begin(&mut self, name: &str) -> Result<crate::cache::Shut> {
+        self.controller.care_for(name);
+        create(&self.alice, name).await?;
+        label(&self.alice, name, json!("Alice")).await?;
+        self.controller.catch_up().await?;
+        let shut = self.controller.cache.shut().await;
+        label(&self.bob, name, json!("Bob")).await?;
+        Ok(shut)
+    }
+
+    /// How often the pool was read since `before` requests.
+    fn reads(&self, before: usize) -> usize {
+        let requests = self.controller.actor.requests();
+        requests.iter().skip(before).filter(|request| request.target == "pools/workers").count()
+    }
+
+    /// Everything that a reconcile does before it writes.
+    async fn decide(&self, copy: &Foo) -> Result<Option<Foo>> {
+        self.controller.actor.api::<Pool>().get("workers").await?;
+        let goal = greeting(copy).context("there is no name to greet")?;
+        Ok((greeting_of(copy) != goal).then(|| saying(copy, &goal)))
+    }
+
+    /// A reconcile that puts, and answers what came of it.
+    async fn reconcile(&self, copy: &Foo) -> Result<Result<(), kube::Error>> {
+        Ok(match self.decide(copy).await? {
+            Some(changed) => put(&self.controller.actor, &changed).await.map(drop),
+            None => Ok(()),
+        })
+    }
+
+    /// Reconciles until the queue is empty, and checks that Bob is greeted.
+    async fn settle(&mut self) -> Result<()> {
+        while let Some(copy) = self.controller.turn().await? {
+            let result = self.reconcile(&copy).await?;
+            self.controller.ended(result)?;
+        }
+        let stored = self.controller.stored().await?;
+        self.stage.check_eq("Bob is greeted, and the queue is empty", &greeting_of(&stored), &"Hello, Bob");
+        Ok(())
+    }
+
+    async fn returned(&mut self) -> Result<(Tally, usize)> {
+        self.stage.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
+        let before = self.controller.actor.requests().len();
+        let shut = self.begin("returned").await?;
+        while self.controller.tally().reconciles < 3 && !self.controller.is_idle() {
+            let copy = self.controller.next().await?;
+            let result = self.reconcile(&copy).await?;
+            self.controller.ended(result)?;
+        }
+        let tally = self.controller.tally();
+        self.stage.check_eq(
+            "three reconciles, three conflicts: the queue does not know that the cache is old",
+            &(tally.reconciles, tally.conflicts),
+            &(3, 3),
+        );
+        self.stage.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
+        self.stage.say("Now the watch brings what Bob did.");
+        drop(shut);
+        self.settle().await?;
+        Ok((self.controller.tally(), self.reads(before)))
+    }
+
+    async fn dropped(&mut self) -> Result<(Tally, usize)> {
+        self.stage.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. The write that won is an event which the watch has yet to bring, and that calls the next reconcile.");
+        let before = self.controller.actor.requests().len();
+        let shut = self.begin("dropped").await?;
+        let copy = self.controller.next().await?;
+        let result = self.reconcile(&copy).await?;
+        self.stage.check("the PUT met a conflict", result.is_err());
+        self.controller.ended(Ok(()))?;
+        self.stage.check("the queue is empty", self.controller.is_idle());
+        drop(shut);
+        self.controller.catch_up().await?;
+        self.stage.check("with Bob's event the queue has it again", !self.controller.is_idle());
+        self.settle().await?;
+        Ok((self.controller.tally(), self.reads(before)))
+    }
+
+    async fn retried(&mut self) -> Result<(Tally, usize)> {
+        self.stage.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
+        let before = self.controller.actor.requests().len();
+        let shut = self.begin("retried").await?;
+        let copy = self.controller.next().await?;
+        self.controller.actor.api::<Pool>().get("workers").await?;
+        let foos = self.controller.actor.api::<Foo>();
+        let options = WriteOptions::new("controller");
+        let outcome = update(&foos, "retried", &options, Source::Copy(copy), |object| {
+            object.spec.greeting = greeting(object);
+            Decision::Write
+        });
+        self.stage.check_eq("it is written", &outcome.await?.label(), &"written");
+        let tally = self.controller.tally();
+        self.stage.check_eq(
+            "with one conflict, in one reconcile",
+            &(tally.conflicts, tally.reconciles),
+            &(1, 1),
+        );
+        self.controller.ended(Ok(()))?;
+        self.stage.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
+        self.stage.say("The events come later, and find nothing to do.");
+        drop(shut);
+        self.settle().await?;
+        Ok((self.controller.tally(), self.reads(before)))
+    }
+}
+
+/// What a Foo is to say.
+fn greeting(object: &Foo) -> Option<String> {
+    object.labels().get("name").map(|name| format!("Hello, {name}"))
+}

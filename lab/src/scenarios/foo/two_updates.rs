@@ -1,0 +1,210 @@
+//! Two updates in each reconcile that contradict each other: a loop without end, with a stale copy and without one.
+
+use anyhow::Result;
+use conflict_retry::{RetryError, RetryPolicy, retry_on_conflict};
+use kube::ResourceExt as _;
+
+use super::controller::{Controller, Tally};
+use super::{create, greeting_of, put, say_hello, saying, version_of};
+use crate::event::Table;
+use crate::pool::Foo;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "foo-two-updates",
+    title: "Two updates in each reconcile that alternate: a loop without end",
+    rows: &["1c", "1e", "1f", "2l"],
+    refutes: &["too-many-reconciles"],
+    lesson: "There are two faults: a goal that alternates makes the loop, an old copy makes the conflicts.\nA retry hides the second and keeps the first; one goal, and one write when it is not met, ends both.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// How many reconciles are looked at one by one.
+const LOOKED_AT: usize = 4;
+/// How many there are when nobody slows them down.
+const AT_SPEED: usize = 20;
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    stage.say("In every reconcile a controller wants its Foo to say “Hello” and then “World”. To look at it closely, each reconcile here waits until the watch has brought everything that was written: the cache is never behind.");
+    let mut controller = Controller::start(stage).await?;
+    let mut table = Table::new(&["each reconcile has", "reconciles", "failed", "PUTs", "409s", "then"]);
+
+    stage.say(
+        "First without any mistake about versions: the second PUT is made from the answer to the first.",
+    );
+    controller.care_for("alternating");
+    create(&alice, "alternating").await?;
+    let seen = look_at(&mut controller, Way::FromTheAnswer).await?;
+    seen.told(&mut table, "two goals, from the answer");
+    stage.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
+    stage.check("no reconcile began with an old copy", !seen.was_behind);
+    goes_on(stage, &seen);
+
+    stage.say("Now both PUTs are made from the copy that the reconcile began with. The first one makes that copy an old one, unless it changes nothing.");
+    controller.care_for("one-copy");
+    create(&alice, "one-copy").await?;
+    let seen = look_at(&mut controller, Way::FromOneCopy).await?;
+    seen.told(&mut table, "two goals, from one copy");
+    stage.check_eq(
+        "every second reconcile fails: the controller is in conflict with itself",
+        &seen.tally.failed,
+        &(LOOKED_AT / 2),
+    );
+    stage.check("no reconcile began with an old copy", !seen.was_behind);
+    goes_on(stage, &seen);
+    at_speed(stage, &alice, &mut controller).await?;
+
+    stage.say("With a retry around each update (`retry_on_conflict` with client-go's DefaultBackoff) that reads again after a conflict, nothing fails any more.");
+    controller.care_for("retried");
+    create(&alice, "retried").await?;
+    let seen = look_at(&mut controller, Way::WithRetry).await?;
+    seen.told(&mut table, "two goals, with a retry");
+    stage.check_eq("no reconcile failed", &seen.tally.failed, &0);
+    stage.check_eq("each met a conflict, which the retry hides", &seen.tally.conflicts, &LOOKED_AT);
+    goes_on(stage, &seen);
+
+    stage.say("At last one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
+    controller.care_for("idempotent");
+    create(&alice, "idempotent").await?;
+    let seen = look_at(&mut controller, Way::OneGoal).await?;
+    seen.told(&mut table, "one goal, written if not met");
+    stage.check_eq(
+        "two reconciles and one PUT, of which none fails",
+        &(seen.tally.reconciles, seen.tally.puts, seen.tally.conflicts),
+        &(2, 1, 0),
+    );
+    stage.check("then the queue is empty", !seen.goes_on);
+    stage.table(table);
+    Ok(())
+}
+
+/// What was seen of one way.
+struct Seen {
+    tally: Tally,
+    /// Whether a reconcile began with a copy that was older than what the server had.
+    was_behind: bool,
+    /// Whether there was another reconcile to begin.
+    goes_on: bool,
+    /// What the Foo said after each reconcile.
+    said: Vec<String>,
+}
+
+impl Seen {
+    fn told(&self, table: &mut Table, what: &str) {
+        let Tally { reconciles, failed, puts, conflicts, events: _ } = self.tally;
+        let then = if self.goes_on { "goes on" } else { "quiet" };
+        table.row(&[&what, &reconciles, &failed, &puts, &conflicts, &then]);
+    }
+}
+
+fn goes_on(stage: &Stage, seen: &Seen) {
+    let last = seen.said.len().saturating_sub(1);
+    stage.check(
+        &format!("after {LOOKED_AT} reconciles the queue has it again, and it says what it said two reconciles before"),
+        seen.goes_on && seen.tally.reconciles == LOOKED_AT && seen.said[last] == seen.said[last.saturating_sub(2)],
+    );
+}
+
+/// Turns the loop until nothing is left to do, or long enough.
+async fn look_at(controller: &mut Controller<'_>, way: Way) -> Result<Seen> {
+    let (mut was_behind, mut said) = (false, Vec::new());
+    while said.len() < LOOKED_AT {
+        let Some(copy) = controller.turn().await? else { break };
+        was_behind |= version_of(&copy)? != version_of(&controller.stored().await?)?;
+        let result = way.reconcile(controller, &copy).await?;
+        controller.ended(result)?;
+        said.push(greeting_of(&controller.stored().await?).to_owned());
+    }
+    controller.catch_up().await?;
+    Ok(Seen { tally: controller.tally(), was_behind, goes_on: !controller.is_idle(), said })
+}
+
+/// The same without waiting for the watch.
+async fn at_speed(stage: &Stage, alice: &Actor, controller: &mut Controller<'_>) -> Result<()> {
+    controller.care_for("at-speed");
+    let what = format!(
+        "At full speed, where nothing waits for the watch, {AT_SPEED} reconciles differ in every run; how many conflicts there are is a matter of luck."
+    );
+    stage
+        .racing(&what, async {
+            create(alice, "at-speed").await?;
+            for _ in 0..AT_SPEED {
+                let copy = controller.next().await?;
+                let result = Way::FromOneCopy.reconcile(controller, &copy).await?;
+                controller.ended(result)?;
+            }
+            controller.catch_up().await
+        })
+        .await?;
+    let tally = controller.tally();
+    let mut table = Table::new(&["reconciles", "failed", "PUTs", "409s"]);
+    table.row(&[&tally.reconciles, &tally.failed, &tally.puts, &tally.conflicts]);
+    stage.live_table(table);
+    stage.check(
+        &format!("after {AT_SPEED} reconciles it is not done either"),
+        tally.reconciles == AT_SPEED && !controller.is_idle(),
+    );
+    Ok(())
+}
+
+/// What a reconcile does.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Each update from the answer to the one before.
+    FromTheAnswer,
+    /// Both updates from the copy that the reconcile began with.
+    FromOneCopy,
+    /// The same, each with a retry that reads again.
+    WithRetry,
+    /// One goal, one write.
+    OneGoal,
+}
+
+impl Way {
+    /// The inner result is the reconcile's own: a conflict is an end that it may have.
+    async fn reconcile(self, controller: &Controller<'_>, copy: &Foo) -> Result<Result<(), kube::Error>> {
+        let actor = &controller.actor;
+        Ok(match self {
+            Self::FromTheAnswer => from_the_answer(actor, copy).await,
+            Self::FromOneCopy => from_one_copy(actor, copy).await,
+            Self::WithRetry => {
+                update_foo(actor, copy, "Hello").await?;
+                update_foo(actor, copy, "World").await?;
+                Ok(())
+            }
+            Self::OneGoal => {
+                say_hello(controller).await?;
+                Ok(())
+            }
+        })
+    }
+}
+
+async fn from_the_answer(actor: &Actor, copy: &Foo) -> Result<(), kube::Error> {
+    let answer = put(actor, &saying(copy, "Hello")).await?;
+    put(actor, &saying(&answer, "World")).await.map(drop)
+}
+
+async fn from_one_copy(actor: &Actor, copy: &Foo) -> Result<(), kube::Error> {
+    put(actor, &saying(copy, "Hello")).await?;
+    put(actor, &saying(copy, "World")).await.map(drop)
+}
+
+/// From the copy at first, and after a conflict from what the server has.
+async fn update_foo(actor: &Actor, copy: &Foo, greeting: &str) -> Result<(), RetryError<kube::Error>> {
+    let mut at_hand = Some(copy.clone());
+    let attempt = || {
+        let at_hand = at_hand.take();
+        async move {
+            let copy = match at_hand {
+                Some(copy) => copy,
+                None => actor.api::<Foo>().get(&copy.name_any()).await?,
+            };
+            put(actor, &saying(&copy, greeting)).await
+        }
+    };
+    retry_on_conflict(&RetryPolicy::client_go_default_backoff(), attempt).await.map(drop)
+}
