@@ -161,6 +161,15 @@ impl Cluster {
         }
     }
 
+    /// Where etcd answers, in plain HTTP, for a control plane that this process started: beneath the API server, for those
+    /// who want to see what it stores.
+    pub fn etcd(&self) -> Option<String> {
+        match &self.backing {
+            Backing::Private(private) => Some(format!("http://127.0.0.1:{}", private.ports().etcd)),
+            Backing::Foreign(_) | Backing::Attached { .. } => None,
+        }
+    }
+
     /// A directory for the run's own files; it is removed with the cluster.
     pub fn root(&self) -> &Path {
         match &self.backing {

@@ -72,7 +72,7 @@ impl Narrator {
     }
 
     fn request(self, request: &Request) {
-        let told = request_line(request, str::to_owned, str::to_owned);
+        let told = request_line(request, str::to_owned, str::to_owned, false);
         let colour = match request.code {
             0 | 500.. => "31",
             409 => "1;33",
@@ -95,11 +95,12 @@ impl Default for Narrator {
     }
 }
 
-/// A request in a line, and what the server said in a second one when it refused.
+/// A request in a line, and what the server said in a second one when it refused, unless it said just that before.
 pub(crate) fn request_line(
     request: &Request,
     version: impl Fn(&str) -> String,
     message: impl Fn(&str) -> String,
+    is_repeated: bool,
 ) -> String {
     let Request { actor, verb, target, from, code, reason, generation, items, .. } = request;
     let from = from.as_deref().map(|from| format!("from {}", version(from))).unwrap_or_default();
@@ -119,7 +120,7 @@ pub(crate) fn request_line(
     if let Some(items) = items {
         told.push_str(&format!("  {items} item{}", if *items == 1 { "" } else { "s" }));
     }
-    if !request.message.is_empty() {
+    if !request.message.is_empty() && !is_repeated {
         told.push_str(&format!("\n{:<12}  {}", "", message(&request.message)));
     }
     told

@@ -38,12 +38,17 @@ pub fn render(scenario: &Scenario, events: &[Event], namespace: &str) -> String 
     }
     page.push_str(&format!("\nRun it: `cargo lab {}`\n", scenario.name));
     let mut block = Block::default();
+    let mut said = String::new();
     for event in events.iter().filter(|event| !event.live) {
         match &event.what {
             What::Say { text } => block.prose(&mut page, &names.text(text)),
             What::Request(request) => {
-                let told =
-                    request_line(request, |version| names.version(version), |text| names.message(text));
+                let is_repeated = request.message == said;
+                if !request.message.is_empty() {
+                    said.clone_from(&request.message);
+                }
+                let version = |version: &str| names.version(version);
+                let told = request_line(request, version, |text| names.message(text), is_repeated);
                 block.code(&mut page, &told);
             }
             What::Act { actor, text } => block.code(&mut page, &format!("{actor:<12}  {}", names.text(text))),

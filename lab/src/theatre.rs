@@ -249,8 +249,8 @@ async fn check_version(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What the lab has to be allowed: verb, group, resource.
-const RIGHTS: [(&str, &str, &str); 8] = [
+/// What the lab has to be allowed: verb, group, resource with its subresource.
+const RIGHTS: [(&str, &str, &str); 12] = [
     ("create", "", "namespaces"),
     ("delete", "", "namespaces"),
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
@@ -259,6 +259,10 @@ const RIGHTS: [(&str, &str, &str); 8] = [
     ("create", "", "configmaps"),
     ("patch", "", "configmaps"),
     ("create", "", "serviceaccounts"),
+    ("create", "", "serviceaccounts/token"),
+    ("create", "", "pods"),
+    ("patch", "", "pods/status"),
+    ("create", "policy", "poddisruptionbudgets"),
 ];
 
 /// Asks the API server whether it would let us. Nothing is changed.
@@ -266,11 +270,13 @@ const RIGHTS: [(&str, &str, &str); 8] = [
 async fn check_rights(client: &Client) -> Result<()> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let mut missing = Vec::new();
-    for (verb, group, resource) in RIGHTS {
+    for (verb, group, path) in RIGHTS {
+        let (resource, subresource) = path.split_once('/').map_or((path, None), |(of, sub)| (of, Some(sub)));
         let attributes = ResourceAttributes {
             verb: Some(verb.to_owned()),
             group: Some(group.to_owned()),
             resource: Some(resource.to_owned()),
+            subresource: subresource.map(str::to_owned),
             ..ResourceAttributes::default()
         };
         let spec =
@@ -280,7 +286,7 @@ async fn check_rights(client: &Client) -> Result<()> {
         let answer = answer.context("the cluster does not say what may be done")?;
         if !answer.status.is_some_and(|status| status.allowed) {
             let dot = if group.is_empty() { "" } else { "." };
-            missing.push(format!("{verb} {resource}{dot}{group}"));
+            missing.push(format!("{verb} {path}{dot}{group}"));
         }
     }
     ensure!(

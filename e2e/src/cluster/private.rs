@@ -26,6 +26,7 @@ const API_SERVER_STOP: Duration = Duration::from_secs(20);
 /// The running programs.
 pub(super) struct Private {
     layout: Layout,
+    ports: Ports,
     lifeline: Lifeline,
     programs: Mutex<BTreeMap<Tool, Running>>,
     startup: Duration,
@@ -92,7 +93,7 @@ impl Private {
             Components { layout: layout.clone(), ports, api_server_flags: options.api_server_flags.clone() };
         match bring_up(&components, tools, &lifeline).await {
             Ok(programs) => {
-                Ok(Self { layout, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
+                Ok(Self { layout, ports, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
             }
             Err(error) => {
                 // Said, because a lifeline that is detached does not end with its connection.
@@ -108,6 +109,10 @@ impl Private {
 
     pub(super) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    pub(super) fn ports(&self) -> Ports {
+        self.ports
     }
 
     pub(super) fn startup(&self) -> Duration {

@@ -3,10 +3,11 @@
 mod conflict;
 mod foo;
 mod generation;
+mod writes;
 
 use crate::scenario::Scenario;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    vec![conflict::SCENARIO, generation::SCENARIO].into_iter().chain(foo::all()).collect()
+    [vec![conflict::SCENARIO, generation::SCENARIO], writes::all(), foo::all()].concat()
 }

@@ -1,0 +1,153 @@
+//! Every class of answer that a writer meets, and what it deserves.
+
+mod moment;
+mod object;
+mod person;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use conflict_retry::{AttemptEvent, Decision, Observer, Outcome, Source, WriteError, WriteOptions, update};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "errors",
+    title: "What each class of error deserves: for most of them no retry",
+    rows: &["2h", "3e"],
+    refutes: &["not-found-is-success"],
+    lesson: "Retry what can end otherwise: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and an object that is not there has not been written.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// The pool's name.
+const NAME: &str = "workers";
+
+/// What is to come of one kind of request.
+struct Expected {
+    what: &'static str,
+    /// Of the first answer that is no success; 0 when none comes.
+    code: u16,
+    /// How `conflict_retry` calls it.
+    class: &'static str,
+    /// How the operation ends.
+    ends: &'static str,
+    /// How many requests it takes.
+    requests: usize,
+    /// What such an answer deserves.
+    deserves: &'static str,
+}
+
+/// Remembers the class of the first request that failed.
+#[derive(Default)]
+struct FirstClass(Mutex<Option<&'static str>>);
+
+impl FirstClass {
+    fn get(&self) -> Option<&'static str> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for FirstClass {
+    fn attempt(&self, event: &AttemptEvent<'_>) {
+        if let Some(class) = event.class {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(class.label());
+        }
+    }
+}
+
+/// Somebody who sends one kind of request.
+struct Trial {
+    actor: Actor,
+    options: WriteOptions,
+    seen: Arc<FirstClass>,
+}
+
+impl Trial {
+    fn new(actor: Actor) -> Self {
+        let seen = Arc::new(FirstClass::default());
+        let options = WriteOptions::new(actor.name()).with_observer(Arc::clone(&seen) as _);
+        Self { actor, options, seen }
+    }
+
+    async fn of_alice(stage: &Stage) -> Result<Self> {
+        stage.actor("alice").await.map(Self::new)
+    }
+
+    fn pools(&self) -> Api<Pool> {
+        self.actor.api()
+    }
+
+    /// Compares with what was `expected`; `ended` is how it ended.
+    fn end(self, stage: &Stage, table: &mut Table, expected: &Expected, ended: &str) {
+        let Expected { what, code, class, ends, requests, deserves } = expected;
+        let sent = self.actor.requests();
+        let refused = sent.iter().find(|request| !request.succeeded()).map(|request| request.code);
+        let plural = if *requests == 1 { "" } else { "s" };
+        stage.check_eq(
+            &format!("{what}: class {class}, ends as {ends}, after {requests} request{plural}"),
+            &(refused, self.seen.get(), ended, sent.len()),
+            &(Some(*code), Some(*class), *ends, *requests),
+        );
+        let code = if *code == 0 { "none".to_owned() } else { code.to_string() };
+        table.row(&[what, &code, class, ends, requests, deserves]);
+    }
+}
+
+/// How an operation ended, in a word.
+fn word<T>(ended: &Result<Outcome<T>, WriteError>) -> &'static str {
+    ended.as_ref().map_or_else(WriteError::category, Outcome::label)
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    let mut with_note = pool(NAME, 3);
+    with_note.spec.note = Some("owned".into());
+    let old = stage.set(&with_note).await?;
+    let mut table =
+        Table::new(&["what happened", "code", "class", "ends as", "requests", "what it deserves"]);
+    stage.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
+    object::all(stage, &mut table, &old).await?;
+    stage.say("Then, what depends on who asks: a token that nobody has issued, and a service account without any rights.");
+    person::all(stage, &mut table).await?;
+    stage.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
+    moment::all(stage, &mut table).await?;
+    stage.table(table);
+    not_found_is_no_success(stage).await
+}
+
+/// What some tutorials do: a missing object is nothing to worry about.
+#[expect(clippy::disallowed_methods, reason = "shows a 404 that is taken for success")]
+async fn careless(alice: &Actor, name: &str) -> Result<(), kube::Error> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
+    match alice.api::<Pool>().patch(name, &PatchParams::default(), &patch).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn not_found_is_no_success(stage: &Stage) -> Result<()> {
+    stage.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry says Gone, and whoever calls decides what that means.");
+    let alice = stage.actor("alice").await?;
+    let reported = careless(&alice, "nobody").await;
+    let pools = Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+    let stored = pools.get_opt("nobody").await?;
+    stage.check("success is reported, and there is no object that would have 5 replicas", {
+        reported.is_ok() && stored.is_none()
+    });
+    let outcome = update(&alice.api::<Pool>(), "nobody", &WriteOptions::new("alice"), Source::Live, |pool| {
+        pool.spec.replicas = Some(5);
+        Decision::Write
+    })
+    .await?;
+    stage
+        .check("the outcome Gone does not count as met", outcome == Outcome::Gone && outcome.met().is_none());
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Answers that depend on who asks.
+
+use anyhow::Result;
+use conflict_retry::{Source, Subresource, merge_patch};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Config;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+use super::{Expected, NAME, Trial, word};
+use crate::event::Table;
+use crate::pool::Pool;
+use crate::stage::Stage;
+
+/// Name of the service account without rights.
+pub(super) const VISITOR: &str = "visitor";
+
+pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
+    let mut unknown = stage.cluster.client_config().await?;
+    unknown.auth_info =
+        AuthInfo { token: Some("nobody-issued-this".to_owned().into()), ..AuthInfo::default() };
+    unknown.default_retry = false;
+    let expected = Expected {
+        what: "who asks is not known",
+        code: 401,
+        class: "unauthorized",
+        ends: "unauthorized",
+        requests: 1,
+        deserves: "renew the credentials; no retry",
+    };
+    refused(stage, table, "stranger", unknown, &expected).await?;
+
+    let metadata = ObjectMeta { name: Some(VISITOR.to_owned()), ..ObjectMeta::default() };
+    stage.set(&ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
+    let file = stage.cluster.kubeconfig_for_service_account(stage.namespace(), VISITOR).await?;
+    let read = Kubeconfig::read_from(file)?;
+    let mut visitor = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    visitor.default_retry = false;
+    let expected = Expected {
+        what: "who asks may not",
+        code: 403,
+        class: "forbidden",
+        ends: "forbidden",
+        requests: 1,
+        deserves: "grant the verb, or look for a policy; no retry",
+    };
+    refused(stage, table, VISITOR, visitor, &expected).await
+}
+
+async fn refused(
+    stage: &Stage,
+    table: &mut Table,
+    name: &str,
+    config: Config,
+    expected: &Expected,
+) -> Result<()> {
+    let trial = Trial::new(stage.actor_with(name, config)?);
+    let newest = Source::Copy(stage.stored::<Pool>(NAME).await?);
+    let five = |_: &Pool| Some(json!({"spec": {"replicas": 5}}));
+    let ended = merge_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, newest, five).await;
+    trial.end(stage, table, expected, word(&ended));
+    Ok(())
+}

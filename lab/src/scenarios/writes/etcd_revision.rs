@@ -1,0 +1,148 @@
+//! What a resourceVersion is: read from etcd itself.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::ByteString;
+use kube::api::{Patch, PatchParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::event::{Table, version};
+use crate::pool::{GROUP, Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "etcd-revision",
+    title: "A resourceVersion is the revision of the whole store at the object's last write",
+    rows: &["0c"],
+    refutes: &["revision-per-item"],
+    lesson: "One counter numbers every write to the store; an object's version is its number at the last write.\nGaps between versions of one object are the writes of others; never compute the next one.",
+    needs: Needs::Embedded,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// What etcd says of a key.
+struct Key {
+    /// The revision of the store when the key was made.
+    created: u64,
+    /// The revision of the store when the key was last written.
+    modified: u64,
+    /// How often the key was written since it was made.
+    writes: u64,
+    /// The revision of the store now.
+    store: u64,
+}
+
+/// etcd, asked through its JSON gateway.
+struct Etcd {
+    client: Client,
+    namespace: String,
+}
+
+impl Etcd {
+    async fn key(&self, name: &str) -> Result<Key> {
+        let path = format!("/registry/{GROUP}/pools/{}/{name}", self.namespace);
+        let key = ByteString(path.into_bytes());
+        let body = serde_json::to_vec(&json!({"key": key}))?;
+        let request = http::Request::post("/v3/kv/range").body(body)?;
+        let answer: Value = self.client.request(request).await.context("etcd does not answer")?;
+        let number = |pointer: &str| {
+            let text = answer.pointer(pointer).and_then(Value::as_str);
+            text.and_then(|text| text.parse().ok()).with_context(|| format!("etcd says no {pointer}"))
+        };
+        Ok(Key {
+            created: number("/kvs/0/create_revision")?,
+            modified: number("/kvs/0/mod_revision")?,
+            writes: number("/kvs/0/version")?,
+            store: number("/header/revision")?,
+        })
+    }
+}
+
+/// Writes `machine`, and answers the version.
+#[expect(clippy::disallowed_methods, reason = "any write will do")]
+async fn write(who: &Actor, name: &str, machine: &str) -> Result<String> {
+    let patch = Patch::Merge(json!({"spec": {"machine": machine}}));
+    let written = who.api::<Pool>().patch(name, &PatchParams::default(), &patch).await?;
+    written.metadata.resource_version.context("no version")
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    let address = stage.cluster.etcd().context("etcd cannot be reached here")?;
+    let client = Client::try_from(Config::new(address.parse()?))?;
+    let etcd = Etcd { client, namespace: stage.namespace().to_owned() };
+    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+    for name in ["first", "second"] {
+        stage.set(&pool(name, 3)).await?;
+    }
+    let made = stage.stored::<Pool>("first").await?.metadata.resource_version.context("no version")?;
+    stage.say("There are two pools, first and second. After each write of the first, etcd is asked for its key: /registry/lab.tandem.dev/pools/NAMESPACE/first.");
+    let mut table =
+        Table::new(&["write", "resourceVersion", "create_revision", "mod_revision", "version of the key"]);
+    let mut row = |what: &str, found: &str, key: &Key| {
+        let created = version(&key.created.to_string());
+        let modified = version(&key.modified.to_string());
+        table.row(&[&what, &version(found), &created, &modified, &key.writes]);
+    };
+    let key = etcd.key("first").await?;
+    check(stage, "made", &made, &key, 1);
+    row("the first is made", &made, &key);
+
+    let second = write(&alice, "first", "medium").await?;
+    let key = etcd.key("first").await?;
+    check(stage, "written once", &second, &key, 2);
+    row("the first is written", &second, &key);
+
+    stage.say("Bob writes the second pool twice. Then Alice writes the first again.");
+    let mut foreign = String::new();
+    for machine in ["medium", "large"] {
+        foreign = write(&bob, "second", machine).await?;
+    }
+    let third = write(&alice, "first", "large").await?;
+    let after = etcd.key("first").await?;
+    check(stage, "written twice", &third, &after, 3);
+    row("the first is written, after the second", &third, &after);
+    stage.table(table);
+
+    gap(stage, &second, &foreign, &third)?;
+    let other = etcd.key("second").await?;
+    stage.check_eq(
+        "both keys were written three times, the making included",
+        &(after.writes, other.writes),
+        &(3, 3),
+    );
+    stage.check(
+        "yet their revisions differ, because one counter numbers the writes of both",
+        after.modified != other.modified,
+    );
+    stage.check(
+        "the revision of the store is not below any of them",
+        other.store >= after.modified.max(other.modified),
+    );
+    Ok(())
+}
+
+fn check(stage: &Stage, when: &str, found: &str, key: &Key, writes: u64) {
+    stage.check_eq(
+        &format!("{when}: resourceVersion and mod_revision are the same number"),
+        &found,
+        &key.modified.to_string().as_str(),
+    );
+    stage.check_eq(&format!("{when}: the key itself counts {writes}"), &key.writes, &writes);
+}
+
+/// The first pool's versions, with those of the second in between.
+fn gap(stage: &Stage, before: &str, foreign: &str, after: &str) -> Result<()> {
+    let number = |text: &str| text.parse::<u64>().with_context(|| format!("{text} is no number"));
+    let (low, between, high) = (number(before)?, number(foreign)?, number(after)?);
+    ensure!(high > low, "versions fall");
+    let mut table = Table::new(&["version before", "version after", "gap"]);
+    table.row(&[&low, &high, &(high - low)]);
+    stage.live_table(table);
+    stage.check(
+        "between two versions of the first pool lies a gap of at least 3, one for each write since",
+        high - low >= 3,
+    );
+    stage.check("the second pool's version lies inside the gap", low < between && between < high);
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! A conflict that nobody looks at.
+
+use anyhow::Result;
+use conflict_retry::{Decision, Outcome, Source, Subresource, WriteOptions, put_once, update};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "ignored-conflict",
+    title: "A conflict that is ignored is a change that is lost without a word",
+    rows: &["4k"],
+    refutes: &[],
+    lesson: "A write is done when its answer says so: look at every answer, and report what it says.\nconflict_retry's Outcome is must_use: a conflict that is dropped is a warning of the compiler.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// The pool's name.
+const NAME: &str = "workers";
+
+async fn run(stage: &Stage) -> Result<()> {
+    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+    stage.set(&pool(NAME, 3)).await?;
+
+    stage.say("Alice is to set 5 replicas. She reads; Bob changes the machine type; she PUTs, throws the answer away, and reports success.");
+    let copy = alice.api::<Pool>().get(NAME).await?;
+    interfere(&bob, "medium").await?;
+    let reported = scale_carelessly(&alice, copy).await;
+    let replicas = stage.stored::<Pool>(NAME).await?.spec.replicas;
+    stage.check("she reports success", reported.is_ok());
+    stage.check_eq("the answer was a 409", &alice.counts().conflicts, &1);
+    stage.check_eq("3 replicas are stored: her change is lost, and nobody knows", &replicas, &Some(3));
+
+    stage.say("The same with put_once. A conflict is no error here, so that the question mark lets it through; but the type Outcome is must_use, and the compiler warns where a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
+    let copy = alice.api::<Pool>().get(NAME).await?;
+    interfere(&bob, "large").await?;
+    let reported = scale_against_the_warning(&alice, &copy).await;
+    stage.check("against the warning, success is reported once more", reported.is_ok());
+    let replicas = stage.stored::<Pool>(NAME).await?.spec.replicas;
+    stage.check_eq("and once more 3 replicas are stored", &replicas, &Some(3));
+
+    stage.say("Who looks at the outcome knows, and can say so or read again. Bob interferes as before.");
+    let copy = alice.api::<Pool>().get(NAME).await?;
+    interfere(&bob, "huge").await?;
+    let told = scale_and_tell(&alice, &copy).await?;
+    stage.check_eq(
+        "looked at, the outcome says that somebody else was first",
+        &told,
+        &"not scaled: somebody else was first",
+    );
+    let outcome =
+        update(&alice.api::<Pool>(), NAME, &WriteOptions::new("alice"), Source::Copy(copy), |pool| {
+            pool.spec.replicas = Some(5);
+            Decision::Write
+        })
+        .await?;
+    let stored = stage.stored::<Pool>(NAME).await?;
+    stage.check(
+        "update reads again and decides again, and says that it has written",
+        matches!(outcome, Outcome::Written(_)),
+    );
+    stage.check(
+        "5 replicas are stored, and Bob's machine type is kept",
+        stored.spec.replicas == Some(5) && stored.spec.machine.as_deref() == Some("huge"),
+    );
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+async fn interfere(bob: &Actor, machine: &str) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"machine": machine}}));
+    bob.api::<Pool>().patch(NAME, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows an answer that is thrown away")]
+async fn scale_carelessly(alice: &Actor, mut pool: Pool) -> Result<()> {
+    pool.spec.replicas = Some(5);
+    let _ = alice.api::<Pool>().replace(NAME, &PostParams::default(), &pool).await;
+    Ok(())
+}
+
+#[expect(unused_must_use, reason = "shows the warning: were there none, this line would be one")]
+async fn scale_against_the_warning(alice: &Actor, pool: &Pool) -> Result<()> {
+    let pool = scaled(pool);
+    put_once(&alice.api::<Pool>(), NAME, Subresource::Main, &WriteOptions::new("alice"), &pool).await?;
+    Ok(())
+}
+
+async fn scale_and_tell(alice: &Actor, pool: &Pool) -> Result<&'static str> {
+    let options = WriteOptions::new("alice");
+    let outcome = put_once(&alice.api::<Pool>(), NAME, Subresource::Main, &options, &scaled(pool)).await?;
+    Ok(match outcome {
+        Outcome::Written(_) | Outcome::Unchanged(_) | Outcome::AlreadyDone(_) => "scaled",
+        Outcome::Conflict(_) => "not scaled: somebody else was first",
+        Outcome::Gone | Outcome::Aborted => "not scaled",
+    })
+}
+
+fn scaled(pool: &Pool) -> Pool {
+    let mut pool = pool.clone();
+    pool.spec.replicas = Some(5);
+    pool
+}

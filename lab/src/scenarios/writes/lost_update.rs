@@ -1,0 +1,198 @@
+//! The lost update: two who read 3, one who wants 5 and one who wants 2.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use super::{Overwrites, code};
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "lost-update",
+    title: "A version shows that something would be lost; only deciding again saves it",
+    rows: &["4a"],
+    refutes: &["both-intentions"],
+    lesson: "Without a version the last writer wins and nobody is told; with one the loser is told, and that is all.\nDecide again from the newest object; where two want one field, one wins, and the other must learn of it.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Those who write, and what became of it so far.
+struct Play<'a> {
+    stage: &'a Stage,
+    alice: Actor,
+    bob: Actor,
+    table: Table,
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+    let table = Table::new(&["way", "alice", "bob", "stored", "what became of it"]);
+    let mut play = Play { stage, alice, bob, table };
+    without_versions(&mut play).await?;
+    with_versions(&mut play).await?;
+    blind_retry(&mut play).await?;
+    counted(&mut play).await?;
+    needed(&mut play).await?;
+    yielded(&mut play).await?;
+    stage.table(play.table);
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows patches that no version guards")]
+async fn without_versions(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("Without versions. The pool has 3 replicas. Alice wants 5, Bob wants 2, and each sends a patch that says so.");
+    for (name, way) in [("merge", "merge patch, no version"), ("json", "JSON Patch, no version")] {
+        stage.set(&pool(name, 3)).await?;
+        let patch = |replicas: i32| {
+            let operation = json!([{"op": "replace", "path": "/spec/replicas", "value": replicas}]);
+            match name {
+                "merge" => Ok(Patch::Merge(json!({"spec": {"replicas": replicas}}))),
+                _ => serde_json::from_value(operation).map(Patch::Json),
+            }
+        };
+        let params = PatchParams::default();
+        let first = alice.api::<Pool>().patch(name, &params, &patch(5)?).await;
+        let second = bob.api::<Pool>().patch(name, &params, &patch(2)?).await;
+        let stored = replicas(stage, name).await?;
+        stage.check_eq(&format!("{way}: both are told 200"), &(code(&first), code(&second)), &(200, 200));
+        let between = first.ok().and_then(|pool| pool.spec.replicas);
+        stage.check_eq(
+            &format!("{way}: 5 was stored, now it is 2, and nobody hears of it"),
+            &(between, stored),
+            &(Some(5), Some(2)),
+        );
+        table.row(&[&way, &"5, told 200", &"2, told 200", &2, &"5 is lost, and nobody knows"]);
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
+async fn with_versions(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("With versions. Both read version and count, and PUT what they read with another count.");
+    stage.set(&pool("put", 3)).await?;
+    let mut his = bob.api::<Pool>().get("put").await?;
+    raise(alice, "put").await?;
+    his.spec.replicas = Some(2);
+    let answer = bob.api::<Pool>().replace("put", &PostParams::default(), &his).await;
+    stage.check_eq("Bob is told 409", &code(&answer), &409);
+    stage.check_eq("Alice's 5 is stored", &replicas(stage, "put").await?, &Some(5));
+    table.row(&[&"PUT", &"5, told 200", &"2, told 409", &5, &"2 is not written, and Bob knows"]);
+    Ok(())
+}
+
+async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("With versions and a retry that assigns blindly: after the 409 Bob reads again, does not look, and sets his 2.");
+    stage.set(&pool("blind", 3)).await?;
+    let his = bob.api::<Pool>().get("blind").await?;
+    raise(alice, "blind").await?;
+    let overwrites = Arc::new(Overwrites::default());
+    let options = WriteOptions::new("bob").with_observer(Arc::clone(&overwrites) as _);
+    let blindly = |pool: &mut Pool| {
+        pool.spec.replicas = Some(2);
+        Decision::Write
+    };
+    let outcome = update(&bob.api::<Pool>(), "blind", &options, Source::Copy(his), blindly).await?;
+    stage.check_eq("Bob's retry is granted", &outcome.label(), &"written");
+    let stored = replicas(stage, "blind").await?;
+    stage.check_eq("2 is stored: Alice's 5 is as lost as without versions", &stored, &Some(2));
+    stage.check_eq(
+        "the observer of conflict_retry is told that a retry wrote over /spec/replicas",
+        &overwrites.paths(),
+        &vec!["/spec/replicas".to_owned()],
+    );
+    table.row(&[
+        &"update, assigns blindly",
+        &"5, told 200",
+        &"2, told 200",
+        &2,
+        &"5 is lost; the observer says overwrote",
+    ]);
+    Ok(())
+}
+
+async fn counted(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("Deciding again. Alice wants two more and Bob wants one less, and each computes it from the object as it is.");
+    stage.set(&pool("counted", 3)).await?;
+    let his = bob.api::<Pool>().get("counted").await?;
+    raise(alice, "counted").await?;
+    let options = WriteOptions::new("bob");
+    let one_less = |pool: &mut Pool| {
+        pool.spec.replicas = pool.spec.replicas.map(|count| count - 1);
+        Decision::Write
+    };
+    let outcome = update(&bob.api::<Pool>(), "counted", &options, Source::Copy(his), one_less).await?;
+    stage.check_eq("Bob's second decision is granted", &outcome.label(), &"written");
+    let stored = replicas(stage, "counted").await?;
+    stage.check_eq("4 is stored: 3, two more, one less", &stored, &Some(4));
+    table.row(&[&"update, counts from the object", &"+2", &"-1", &4, &"nothing is lost"]);
+    Ok(())
+}
+
+async fn needed(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("Counting has a catch: an attempt whose answer was lost may have been carried out, and is then counted twice. A goal can be repeated. Here Alice needs at least 5, and Bob at least 4.");
+    stage.set(&pool("needed", 3)).await?;
+    let his = bob.api::<Pool>().get("needed").await?;
+    raise(alice, "needed").await?;
+    let options = WriteOptions::new("bob");
+    let at_least_4 = |pool: &mut Pool| {
+        pool.spec.replicas = pool.spec.replicas.max(Some(4));
+        Decision::Write
+    };
+    let outcome = update(&bob.api::<Pool>(), "needed", &options, Source::Copy(his), at_least_4).await?;
+    stage.check_eq(
+        "after the 409 Bob's need is met, and he sends nothing more",
+        &outcome.label(),
+        &"unchanged",
+    );
+    let stored = replicas(stage, "needed").await?;
+    stage.check_eq("5 is stored, which is enough for both", &stored, &Some(5));
+    table.row(&[&"update, at least what is needed", &"≥ 5", &"≥ 4", &5, &"nothing is lost"]);
+    Ok(())
+}
+
+async fn yielded(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, alice, bob, table } = play;
+    stage.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; what he gets says that he lost.");
+    stage.set(&pool("exactly", 3)).await?;
+    let his = bob.api::<Pool>().get("exactly").await?;
+    raise(alice, "exactly").await?;
+    let options = WriteOptions::new("bob");
+    let while_3 = |pool: &mut Pool| {
+        if pool.spec.replicas != Some(3) {
+            return Decision::Abort;
+        }
+        pool.spec.replicas = Some(2);
+        Decision::Write
+    };
+    let outcome = update(&bob.api::<Pool>(), "exactly", &options, Source::Copy(his), while_3).await?;
+    stage.check("Bob's outcome is Aborted: he knows", matches!(outcome, Outcome::Aborted));
+    stage.check_eq("Alice's 5 is stored", &replicas(stage, "exactly").await?, &Some(5));
+    table.row(&[&"update, yields", &"5", &"2, aborted", &5, &"2 is not written, and Bob knows"]);
+    Ok(())
+}
+
+/// Alice wants two more than there are.
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
+async fn raise(alice: &Actor, name: &str) -> Result<()> {
+    let pools = alice.api::<Pool>();
+    let mut hers = pools.get(name).await?;
+    hers.spec.replicas = hers.spec.replicas.map(|count| count + 2);
+    pools.replace(name, &PostParams::default(), &hers).await?;
+    Ok(())
+}
+
+async fn replicas(stage: &Stage, name: &str) -> Result<Option<i32>> {
+    Ok(stage.stored::<Pool>(name).await?.spec.replicas)
+}

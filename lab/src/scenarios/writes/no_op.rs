@@ -1,0 +1,268 @@
+//! Writes that change nothing, and the one that nevertheless is a write.
+
+use std::pin::pin;
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::{Decision, Source, WriteOptions, apply, update};
+use e2e::wait::eventually;
+use futures::{Stream, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::core::ObjectMeta;
+use kube::core::subresource::{Scale, ScaleSpec};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::event::Table;
+use crate::pool::{Pool, PoolStatus, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "no-op",
+    title: "A write that changes nothing is no write, save for the bookkeeping of field managers",
+    rows: &["3g"],
+    refutes: &["no-op-moves-version"],
+    lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exception is ownership: a write that changes only managedFields is a write.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// The pool's name.
+const NAME: &str = "workers";
+
+/// Who writes, in `managedFields`.
+const MANAGER: &str = "alice";
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    stage.set(&pool(NAME, 3)).await?;
+    let first = prepare(stage, &alice).await?;
+    same_again(stage, &alice, &first).await?;
+    not_even_sent(stage, &alice).await?;
+    another_owner(stage, &alice).await?;
+    by_scale(stage, &alice).await
+}
+
+/// Alice's writes that the others are to repeat.
+#[expect(clippy::disallowed_methods, reason = "shows the bare requests")]
+async fn prepare(stage: &Stage, alice: &Actor) -> Result<Pool> {
+    stage.say("Alice writes each kind of thing once: spec, status, and a note that she applies.");
+    let (pools, params) =
+        (alice.api::<Pool>(), PostParams { field_manager: Some(MANAGER.into()), ..Default::default() });
+    let mut mine = pools.get(NAME).await?;
+    mine.spec.machine = Some("large".into());
+    let mut mine = pools.replace(NAME, &params, &mine).await?;
+    mine.status = Some(PoolStatus { ready: Some(2), ..PoolStatus::default() });
+    let mine = pools.replace_status(NAME, &params, &mine).await?;
+    let applied = apply(&pools, NAME, &WriteOptions::new("notes"), &note()).await?.met();
+    let applied = applied.context("the apply was not carried out")?;
+    stage.check("the first apply moves the version", applied.resource_version() != mine.resource_version());
+    Ok(applied)
+}
+
+fn note() -> Value {
+    json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "spec": {"note": "mine"}})
+}
+
+/// Everything again, exactly as it is, before the eyes of a watch.
+async fn same_again(stage: &Stage, alice: &Actor, first: &Pool) -> Result<()> {
+    stage.say("A watch begins here. A second passes by the server's clock, so that another time would be written down; then Alice sends everything again as it is.");
+    let version = first.resource_version().context("no version")?;
+    let watcher = stage.actor("watcher").await?;
+    let only = WatchParams::default().fields(&format!("metadata.name={NAME}"));
+    let events = watcher.api::<Pool>().watch(&only, &version).await?;
+    let mut events = pin!(events);
+    a_second_later(stage, first).await?;
+    let mut table = Table::new(&["sent again", "answer", "version"]);
+    for what in ["PUT", "PUT to /status", "merge patch", "JSON Patch", "apply"] {
+        let answer = send(alice, what).await.with_context(|| format!("the {what} was refused"))?;
+        stage.check_eq(&format!("an equal {what} leaves the version alone"), &answer, &version);
+        table.row(&[&what, &"200", if answer == version { &"stays" } else { &"moves" }]);
+    }
+    let stored = stage.stored::<Pool>(NAME).await?;
+    stage.check_eq(
+        "not even a time in managedFields has changed",
+        &stored.managed_fields(),
+        &first.managed_fields(),
+    );
+    stage.table(table);
+    stage.say("Now a label, which is a change. If the watch had an event for any of the writes before, it would bring that first.");
+    let labelled = label(alice).await?;
+    let event = next(&mut events).await?;
+    stage.check_eq(
+        "the first event of the watch is that of the label",
+        &event.resource_version(),
+        &labelled.resource_version(),
+    );
+    Ok(())
+}
+
+/// The next object that a watch brings.
+async fn next(events: &mut (impl Stream<Item = kube::Result<WatchEvent<Pool>>> + Unpin)) -> Result<Pool> {
+    loop {
+        match tokio::time::timeout(PATIENCE, events.try_next())
+            .await
+            .context("the watch brings nothing")??
+        {
+            Some(WatchEvent::Modified(pool)) => return Ok(pool),
+            // Says how far the watch is, and nothing of the object.
+            Some(WatchEvent::Bookmark(_)) => {}
+            other => bail!("the watch brings {other:?}"),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "any change will do")]
+async fn label(alice: &Actor) -> Result<Pool> {
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"marker": "yes"}}}));
+    Ok(alice.api::<Pool>().patch(NAME, &params(), &patch).await?)
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
+}
+
+/// Sends what is there already, and answers the version.
+#[expect(clippy::disallowed_methods, reason = "shows the bare requests")]
+async fn send(alice: &Actor, what: &str) -> Result<String> {
+    let pools = alice.api::<Pool>();
+    let put = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+    let spec = Patch::Merge(json!({"spec": {"machine": "large"}}));
+    let operation = json!([{"op": "replace", "path": "/spec/machine", "value": "large"}]);
+    let answer = match what {
+        "PUT" => pools.replace(NAME, &put, &pools.get(NAME).await?).await?,
+        "PUT to /status" => pools.replace_status(NAME, &put, &pools.get(NAME).await?).await?,
+        "merge patch" => pools.patch(NAME, &params(), &spec).await?,
+        "JSON Patch" => {
+            let patch = Patch::Json::<()>(serde_json::from_value(operation)?);
+            pools.patch(NAME, &params(), &patch).await?
+        }
+        _ => {
+            let outcome = apply(&pools, NAME, &WriteOptions::new("notes"), &note()).await?;
+            outcome.met().context("the apply was not carried out")?
+        }
+    };
+    answer.resource_version().context("no version")
+}
+
+/// Returns when the server would write down a later time than it has for `pool`.
+#[expect(clippy::disallowed_methods, reason = "the server's clock is read from what it writes down")]
+async fn a_second_later(stage: &Stage, pool: &Pool) -> Result<()> {
+    let written = latest(pool.managed_fields()).context("no time is written down")?;
+    let maps = Api::<ConfigMap>::namespaced(stage.backstage().await?, stage.namespace());
+    eventually(PATIENCE, "the server's clock moves on", || async {
+        let metadata = ObjectMeta { generate_name: Some("clock-".into()), ..ObjectMeta::default() };
+        let map = ConfigMap { metadata, ..ConfigMap::default() };
+        let made = maps.create(&PostParams::default(), &map).await?;
+        Ok((made.creation_timestamp() > Some(written.clone())).then_some(()))
+    })
+    .await
+}
+
+fn latest(entries: &[ManagedFieldsEntry]) -> Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {
+    entries.iter().filter_map(|entry| entry.time.clone()).max()
+}
+
+async fn not_even_sent(stage: &Stage, alice: &Actor) -> Result<()> {
+    stage.say("An equal write still is a request, with validation and a read of the store. conflict_retry compares first, and sends nothing.");
+    let before = alice.counts();
+    let outcome = update(&alice.api::<Pool>(), NAME, &WriteOptions::new(MANAGER), Source::Live, |pool| {
+        pool.spec.machine = Some("large".into());
+        Decision::Write
+    })
+    .await?;
+    let after = alice.counts();
+    stage.check_eq("the outcome is Unchanged", &outcome.label(), &"unchanged");
+    stage.check_eq(
+        "one read, and no write at all",
+        &(after.requests - before.requests, after.written - before.written),
+        &(1, 0),
+    );
+    Ok(())
+}
+
+/// The same value, applied by somebody who does not own it yet.
+async fn another_owner(stage: &Stage, alice: &Actor) -> Result<()> {
+    stage.say("The exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
+    let before = stage.stored::<Pool>(NAME).await?;
+    let after = apply(&alice.api::<Pool>(), NAME, &WriteOptions::new("others"), &note()).await?.met();
+    let after = after.context("the apply was not carried out")?;
+    stage.check_eq(
+        "the version moves, spec and generation stay",
+        &(
+            after.resource_version() == before.resource_version(),
+            after.spec == before.spec,
+            after.metadata.generation == before.metadata.generation,
+        ),
+        &(false, true, true),
+    );
+    Ok(())
+}
+
+/// A count that was set through the object, and then again, to the same, through `/scale`.
+async fn by_scale(stage: &Stage, alice: &Actor) -> Result<()> {
+    stage.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
+    let made = stage.set(&pool("counted", 3)).await?;
+    let made_version = made.resource_version().context("no version")?;
+    let watcher = stage.actor("watcher").await?;
+    let only = WatchParams::default().fields("metadata.name=counted");
+    let mut events = pin!(watcher.api::<Pool>().watch(&only, &made_version).await?);
+    let mut table = Table::new(&["after", "version", "entries of managedFields"]);
+    table.row(&[&"making it", &"", &owners(made.managed_fields())]);
+    let mut history = Vec::new();
+    let mut before = made.clone();
+    for which in ["the first PUT of 3", "the second", "the third"] {
+        put_scale(alice, "counted", 3).await?;
+        let after = stage.stored::<Pool>("counted").await?;
+        let moved = after.resource_version() != before.resource_version();
+        table.row(&[&which, &if moved { "moves" } else { "stays" }, &owners(after.managed_fields())]);
+        stage.check(
+            &format!("{which}: spec and generation stay as they are"),
+            after.spec == made.spec && after.metadata.generation == made.metadata.generation,
+        );
+        if moved {
+            let event = next(&mut events).await?;
+            stage.check_eq(
+                &format!("{which}: the watch has an event for it"),
+                &event.resource_version(),
+                &after.resource_version(),
+            );
+        }
+        history.push(moved);
+        before = after;
+    }
+    stage.table(table);
+    stage.say("The server keeps what /scale writes apart. The first such write splits the count off the entry of whoever made the object, although it changes nothing; the second drops that half, because two entries then have one name. Nobody owns the count any more, and there is nothing left to move.");
+    stage.check_eq(
+        "the version moves with the first two, and not with the third",
+        &history,
+        &vec![true, true, false],
+    );
+    stage.check("in the end no entry holds the count", !owners(before.managed_fields()).contains("replicas"));
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
+async fn put_scale(alice: &Actor, name: &str, replicas: i32) -> Result<()> {
+    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    let scale = Scale { metadata, spec: Some(ScaleSpec { replicas: Some(replicas) }), status: None };
+    let params = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
+    alice.api::<Pool>().replace_scale(name, &params, &scale).await?;
+    Ok(())
+}
+
+/// Which fields of the spec each entry holds.
+fn owners(entries: &[ManagedFieldsEntry]) -> String {
+    let told: Vec<String> = entries
+        .iter()
+        .filter_map(|entry| {
+            let fields = entry.fields_v1.as_ref()?.0.pointer("/f:spec")?.as_object()?;
+            let names: Vec<&str> = fields.keys().filter_map(|key| key.strip_prefix("f:")).collect();
+            let subresource = entry.subresource.as_deref().unwrap_or("object");
+            Some(format!("{subresource}: {}", names.join("+")))
+        })
+        .collect();
+    told.join(", ")
+}

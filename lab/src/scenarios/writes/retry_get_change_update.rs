@@ -1,0 +1,184 @@
+//! Reading, changing and writing the status in a loop: by hand, with the helper, and through the front door.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::{
+    Class, Decision, Outcome, RetryError, RetryPolicy, Source, WriteError, WriteOptions, is_conflict,
+    retry_on_conflict, update_status,
+};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
+
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Counts, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "retry-get-change-update",
+    title: "Read, change and write the status again after a conflict, a bounded number of times",
+    rows: &["0h", "3h", "4c", "4d", "4f"],
+    refutes: &[],
+    lesson: "A right loop reads inside, changes what it has read, knows a conflict from other errors, waits, and ends.\nWhen it ends without a write it says so; update_status is that loop.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// The pool's name.
+const NAME: &str = "workers";
+
+/// How often the loop by hand tries.
+const ATTEMPTS: u32 = 3;
+
+/// Bob, who sets another count between Alice's read and her PUT, a number of times.
+struct Rival {
+    bob: Actor,
+    left: AtomicU32,
+}
+
+impl Rival {
+    /// Gets in between, unless it was done often enough: 4 the first time, 5 the second, and so on.
+    #[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+    async fn interfere(&self) -> Result<(), kube::Error> {
+        let left = self.left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.left.store(left - 1, Ordering::Relaxed);
+            let patch = Patch::Merge(json!({"spec": {"replicas": 4 + self.bob.requests().len()}}));
+            self.bob.api::<Pool>().patch(NAME, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What Alice writes: as many are ready as are wanted, by the object that she was given, and which `way` she wrote it.
+fn all_ready(pool: &mut Pool, way: &str) {
+    let status = pool.status.get_or_insert_default();
+    status.ready = pool.spec.replicas;
+    status.message = Some(way.to_owned());
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    let bob = stage.actor("bob").await?;
+    stage.set(&pool(NAME, 3)).await?;
+    let rival = |left| Rival { bob: bob.clone(), left: AtomicU32::new(left) };
+    let mut table = Table::new(&["way", "requests", "conflicts", "writes"]);
+
+    stage.say("By hand. Alice is to set status.ready to the number of replicas. Bob gets in between once, with another number.");
+    let alice = stage.actor("alice").await?;
+    by_hand(&alice, &rival(1)).await?;
+    row(stage, &mut table, "a loop by hand", alice.counts(), 4).await?;
+
+    stage.say("With the helper, which is client-go's RetryOnConflict: what is inside stays the same, and the loop is no longer written by hand.");
+    let alice = stage.actor("alice").await?;
+    with_helper(&alice, &rival(1), &RetryPolicy::client_go_default_retry()).await?;
+    row(stage, &mut table, "retry_on_conflict", alice.counts(), 5).await?;
+
+    stage.say("With update_status, beginning with a copy that Alice has read before Bob wrote.");
+    let alice = stage.actor("alice").await?;
+    let copy = alice.api::<Pool>().get(NAME).await?;
+    rival(1).interfere().await?;
+    let options = WriteOptions::new("alice");
+    let outcome = with_update_status(&alice, &options, copy.clone()).await?;
+    stage.check_eq("update_status says that it has written", &outcome.label(), &"written");
+    row(stage, &mut table, "update_status", alice.counts(), 6).await?;
+    stage.table(table);
+    exhausted(stage, &rival(ATTEMPTS + 3), copy).await
+}
+
+async fn row(stage: &Stage, table: &mut Table, way: &str, counts: Counts, ready: i32) -> Result<()> {
+    let status = stage.stored::<Pool>(NAME).await?.status;
+    stage.check_eq(
+        &format!("{way}: four requests, one of them a conflict, one a write"),
+        &counts,
+        &Counts { requests: 4, written: 1, conflicts: 1 },
+    );
+    stage.check_eq(
+        &format!("{way}: status.ready is {ready}, decided from what Bob had written"),
+        &status.and_then(|status| status.ready),
+        &Some(ready),
+    );
+    table.row(&[&way, &counts.requests, &counts.conflicts, &counts.written]);
+    Ok(())
+}
+
+/// The loop as it has to be.
+#[expect(clippy::disallowed_methods, reason = "shows the loop that update_status is")]
+async fn by_hand(alice: &Actor, rival: &Rival) -> Result<()> {
+    let pools = alice.api::<Pool>();
+    let mut window = Duration::from_millis(20);
+    for attempt in 1..=ATTEMPTS {
+        let mut fresh = pools.get(NAME).await?;
+        rival.interfere().await?;
+        all_ready(&mut fresh, "by hand");
+        match pools.replace_status(NAME, &PostParams::default(), &fresh).await {
+            Ok(_) => return Ok(()),
+            Err(error) if !is_conflict(&error) => return Err(error.into()),
+            Err(error) if attempt == ATTEMPTS => {
+                return Err(error).with_context(|| format!("gave up after {ATTEMPTS} conflicts"));
+            }
+            Err(_) => tokio::time::sleep(window.mul_f64(rand::random())).await,
+        }
+        window *= 2;
+    }
+    bail!("no attempt was allowed")
+}
+
+#[expect(clippy::disallowed_methods, reason = "shows the bare PUT inside the helper")]
+async fn with_helper(
+    alice: &Actor,
+    rival: &Rival,
+    policy: &RetryPolicy,
+) -> Result<Pool, RetryError<kube::Error>> {
+    let pools = alice.api::<Pool>();
+    retry_on_conflict(policy, || async {
+        let mut fresh = pools.get(NAME).await?;
+        rival.interfere().await?;
+        all_ready(&mut fresh, "helper");
+        pools.replace_status(NAME, &PostParams::default(), &fresh).await
+    })
+    .await
+}
+
+async fn with_update_status(
+    alice: &Actor,
+    options: &WriteOptions,
+    copy: Pool,
+) -> Result<Outcome<Pool>, WriteError> {
+    update_status(&alice.api::<Pool>(), NAME, options, Source::Copy(copy), |pool| {
+        all_ready(pool, "update_status");
+        Decision::Write
+    })
+    .await
+}
+
+/// What each says when Bob is first every time.
+async fn exhausted(stage: &Stage, rival: &Rival, copy: Pool) -> Result<()> {
+    stage.say("Now Bob is first every time. All three end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
+    let before = stage.stored::<Pool>(NAME).await?.status;
+    let alice = stage.actor("alice").await?;
+    let hand = by_hand(&alice, rival).await;
+    let three = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(2));
+    let helper = with_helper(&alice, rival, &three).await;
+    let once = WriteOptions::new("alice").with_policy(RetryPolicy::once());
+    let door = with_update_status(&alice, &once, copy).await;
+    let cause = hand.err().and_then(|error| error.downcast::<kube::Error>().ok());
+    stage.check(
+        "by hand: an error, with the last conflict in it",
+        cause.is_some_and(|cause| is_conflict(&cause)),
+    );
+    stage.check(
+        "retry_on_conflict: Exhausted after 3 attempts, with the last conflict in it",
+        matches!(helper, Err(RetryError::Exhausted { attempts: 3, last, .. }) if is_conflict(&last)),
+    );
+    stage.check(
+        "update_status: Exhausted after 1 attempt, of a conflict",
+        matches!(door, Err(WriteError::Exhausted { attempts: 1, class: Class::Conflict, .. })),
+    );
+    stage.check_eq("seven requests were refused", &alice.counts().conflicts, &7);
+    let after = stage.stored::<Pool>(NAME).await?.status;
+    stage.check("and the status is as it was", before == after);
+    Ok(())
+}

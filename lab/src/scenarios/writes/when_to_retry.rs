@@ -1,0 +1,187 @@
+//! Which part has to be done again after a conflict: the write, the decision, or nothing.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Decision, Outcome, Source, Subresource, WriteOptions, apply_status, put_once, update};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::Overwrites;
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "when-to-retry",
+    title: "After a conflict the decision is made again, not only the write",
+    rows: &["2j"],
+    refutes: &["lazy-is-wasteful", "always-retry"],
+    lesson: "Decided from this object alone: decide again from the fresh one, inside the retry. From more: give the conflict\nback to the queue and look at everything again. A field of one's own: apply it, and no retry is needed.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Jobs that one replica can do.
+const JOBS_PER_REPLICA: i32 = 2;
+
+/// Name of the map that says how many jobs there are.
+const LOAD: &str = "load";
+
+/// Where a pool itself says how many jobs there are.
+const JOBS: &str = "lab.tandem.dev/jobs";
+
+async fn run(stage: &Stage) -> Result<()> {
+    let person = stage.actor("person").await?;
+    let load: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": LOAD}, "data": {"jobs": "10"}}))?;
+    stage.set(&load).await?;
+    let mut table = Table::new(&["what is done again", "requests", "replicas stored", "needed"]);
+    the_write(stage, &person, &mut table).await?;
+    everything(stage, &person, &mut table).await?;
+    the_decision(stage, &person, &mut table).await?;
+    nothing(stage, &person, &mut table).await?;
+    stage.table(table);
+    Ok(())
+}
+
+/// How many replicas so many jobs need.
+fn replicas_for(jobs: Option<&String>) -> Result<i32> {
+    let jobs: i32 = jobs.context("nobody says how many jobs there are")?.parse()?;
+    Ok(jobs / JOBS_PER_REPLICA)
+}
+
+/// How many replicas the load needs now.
+async fn needed(controller: &Actor) -> Result<i32> {
+    let load = controller.api::<ConfigMap>().get(LOAD).await?;
+    replicas_for(load.data.as_ref().and_then(|data| data.get("jobs")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the load is what it is; nobody competes for it")]
+async fn set_load(person: &Actor, jobs: i32) -> Result<()> {
+    let patch = Patch::Merge(json!({"data": {"jobs": jobs.to_string()}}));
+    person.api::<ConfigMap>().patch(LOAD, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+async fn touch(person: &Actor, name: &str, body: Value) -> Result<()> {
+    person.api::<Pool>().patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
+    Ok(())
+}
+
+/// The load falls to 4 jobs, and a person notes it in the pool: whatever was read of either is old.
+async fn meanwhile(person: &Actor, name: &str) -> Result<()> {
+    set_load(person, 4).await?;
+    touch(person, name, json!({"spec": {"note": "4 jobs"}})).await
+}
+
+async fn replicas(stage: &Stage, name: &str) -> Result<Option<i32>> {
+    Ok(stage.stored::<Pool>(name).await?.spec.replicas)
+}
+
+async fn the_write(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
+    stage.say("A controller sets one replica for every 2 jobs; a ConfigMap says how many jobs there are. It reads 10 jobs and decides for 5. Then the load falls to 4, somebody notes that in the pool, and the PUT meets a conflict. Only the write is done again.");
+    stage.set(&pool("write", 3)).await?;
+    let controller = stage.actor("controller").await?;
+    let decided = needed(&controller).await?;
+    let copy = controller.api::<Pool>().get("write").await?;
+    meanwhile(person, "write").await?;
+    let overwrites = Arc::new(Overwrites::default());
+    let options = WriteOptions::new("controller").with_observer(Arc::clone(&overwrites) as _);
+    let pools = controller.api::<Pool>();
+    let outcome = update(&pools, "write", &options, Source::Copy(copy), |pool| {
+        pool.spec.replicas = Some(decided);
+        Decision::Write
+    })
+    .await?;
+    let stored = replicas(stage, "write").await?;
+    stage.check_eq("the write is granted", &outcome.label(), &"written");
+    let now = stage.stored::<ConfigMap>(LOAD).await?;
+    stage.check_eq(
+        "5 replicas are stored, where the load needs 2 by now: a decision of the past",
+        &(stored, replicas_for(now.data.as_ref().and_then(|data| data.get("jobs")))?),
+        &(Some(5), 2),
+    );
+    stage.check_eq("there was a conflict on the way", &controller.counts().conflicts, &1);
+    stage.check("and no check can see it: nobody else had written that field", overwrites.paths().is_empty());
+    table.row(&[&"the write", &controller.counts().requests, &5, &2]);
+    Ok(())
+}
+
+/// One reconcile from beginning to end, `meanwhile` in its middle.
+async fn reconcile(controller: &Actor, meanwhile: impl Future<Output = Result<()>>) -> Result<Outcome<Pool>> {
+    let decided = needed(controller).await?;
+    let pools = controller.api::<Pool>();
+    let mut pool = pools.get("everything").await?;
+    meanwhile.await?;
+    pool.spec.replicas = Some(decided);
+    let options = WriteOptions::new("controller");
+    Ok(put_once(&pools, "everything", Subresource::Main, &options, &pool).await?)
+}
+
+async fn everything(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
+    stage.say("The same from the beginning, but the conflict goes back to the work queue, which is often called lazy: the reconcile runs once more, and reads the load again.");
+    stage.set(&pool("everything", 3)).await?;
+    set_load(person, 10).await?;
+    let controller = stage.actor("controller").await?;
+    let first = reconcile(&controller, meanwhile(person, "everything")).await?;
+    stage.check("the first run ends in a conflict", matches!(first, Outcome::Conflict(_)));
+    let second = reconcile(&controller, async { Ok(()) }).await?;
+    stage.check("the second is granted", matches!(second, Outcome::Written(_)));
+    stage.check_eq("2 replicas are stored, as 4 jobs need", &replicas(stage, "everything").await?, &Some(2));
+    let requests = controller.counts().requests;
+    stage.check_eq("that took six requests, one more than the wrong way", &requests, &6);
+    table.row(&[&"everything", &requests, &2, &2]);
+    Ok(())
+}
+
+async fn the_decision(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
+    stage.say("Where the pool itself says how many jobs there are, in an annotation, the decision needs nothing else. Then it belongs inside the retry, and is made again from the fresh pool.");
+    let mut of_itself = pool("decision", 3);
+    of_itself.metadata.annotations = Some([(JOBS.to_owned(), "10".to_owned())].into());
+    stage.set(&of_itself).await?;
+    let controller = stage.actor("controller").await?;
+    let pools = controller.api::<Pool>();
+    let copy = pools.get("decision").await?;
+    touch(person, "decision", json!({"metadata": {"annotations": {JOBS: "4"}}})).await?;
+    let options = WriteOptions::new("controller");
+    let outcome = update(&pools, "decision", &options, Source::Copy(copy), |pool| {
+        let jobs = pool.metadata.annotations.as_ref().and_then(|annotations| annotations.get(JOBS));
+        let Ok(decided) = replicas_for(jobs) else { return Decision::Abort };
+        pool.spec.replicas = Some(decided);
+        Decision::Write
+    })
+    .await?;
+    stage.check_eq("the write is granted", &outcome.label(), &"written");
+    stage.check_eq("2 replicas are stored, as 4 jobs need", &replicas(stage, "decision").await?, &Some(2));
+    table.row(&[&"the decision, inside the retry", &controller.counts().requests, &2, &2]);
+    Ok(())
+}
+
+async fn nothing(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
+    stage.say("And what is the controller's own, such as how many replicas it has counted, needs no retry: it is applied, whatever others have written.");
+    stage.set(&pool("nothing", 3)).await?;
+    let controller = stage.actor("controller").await?;
+    let pools = controller.api::<Pool>();
+    pools.get("nothing").await?;
+    touch(person, "nothing", json!({"spec": {"note": "in between"}})).await?;
+    let status = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "status": {"ready": 3}});
+    let outcome = apply_status(&pools, "nothing", &WriteOptions::new("controller"), &status).await?;
+    let counts = controller.counts();
+    stage.check_eq(
+        "the apply is granted, without a conflict",
+        &(outcome.label(), counts.conflicts),
+        &("written", 0),
+    );
+    let stored = stage.stored::<Pool>("nothing").await?;
+    stage.check_eq(
+        "and what was written in between is kept",
+        &(stored.spec.note.as_deref(), stored.status.and_then(|status| status.ready)),
+        &(Some("in between"), Some(3)),
+    );
+    table.row(&[&"nothing: a field of its own is applied", &counts.requests, &"", &""]);
+    Ok(())
+}
