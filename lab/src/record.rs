@@ -184,7 +184,9 @@ fn target(uri: &Uri) -> String {
 /// empty, because it means something.
 fn base(method: &http::Method, body: &Value) -> Option<String> {
     if let Some(operations) = body.as_array() {
-        let guard = operations.iter().find(|operation| operation["op"] == "test")?;
+        // A test of the UID only says which object is meant; where there is another one, that is what was decided from.
+        let tests = || operations.iter().filter(|operation| operation["op"] == "test");
+        let guard = tests().find(|test| test["path"] != "/metadata/uid").or_else(|| tests().next())?;
         let path = guard["path"].as_str().unwrap_or_default();
         return Some(if path == "/metadata/resourceVersion" {
             guard["value"].as_str().unwrap_or_default().to_owned()
@@ -241,5 +243,8 @@ mod tests {
         assert_eq!(base(&patch, &json!({"metadata": {"resourceVersion": "7"}})).unwrap(), "7");
         let guard = json!([{"op": "test", "path": "/spec/replicas", "value": 3}, {"op": "replace"}]);
         assert_eq!(base(&patch, &guard).unwrap(), "test /spec/replicas = 3");
+        let uid = json!({"op": "test", "path": "/metadata/uid", "value": "u"});
+        assert_eq!(base(&patch, &json!([uid, guard[0]])).unwrap(), "test /spec/replicas = 3");
+        assert_eq!(base(&patch, &json!([uid])).unwrap(), "test /metadata/uid = \"u\"");
     }
 }

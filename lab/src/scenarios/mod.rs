@@ -3,11 +3,13 @@
 mod conflict;
 mod foo;
 mod generation;
+mod merging;
 mod writes;
 
 use crate::scenario::Scenario;
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    [vec![conflict::SCENARIO, generation::SCENARIO], writes::all(), foo::all()].concat()
+    let first = vec![conflict::SCENARIO, generation::SCENARIO];
+    [first, writes::all(), foo::all(), merging::all()].concat()
 }

@@ -1,0 +1,188 @@
+//! Server-side apply: whose field is whose, and what a dispute looks like.
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::{Class, Verb, WriteError, is_conflict};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::owners::{apply_spec, owners, owns, spec_body, table};
+use crate::pool::Pool;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "apply",
+    title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that no retry ends",
+    rows: &["4e"],
+    refutes: &["apply-resolves"],
+    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner: ask whose field it is; do not try again, and force only what is yours.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// How often Carol insists.
+const ATTEMPTS: usize = 5;
+/// Writes of each that meet. Fewer than the server itself merges again before it gives up, so that they must succeed.
+const ROUNDS: i32 = 3;
+const POOL: &str = "workers";
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    let bob = stage.actor("bob").await?;
+    let carol = stage.actor("carol").await?;
+    apart(stage, &alice, &bob).await?;
+    disputed(stage, &carol).await?;
+    taken(stage, &bob, &carol).await?;
+    given_up(stage, &bob, &carol).await
+}
+
+async fn apart(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
+    stage.say(
+        "Alice applies the machine type, Bob the count. Neither reads first, and neither sends a version.",
+    );
+    met(apply_spec(alice, POOL, &json!({"machine": "small"}), false).await?)?;
+    met(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await?)?;
+    let pool = stage.stored::<Pool>(POOL).await?;
+    stage.table(table(&pool.metadata));
+    stage.check(
+        "managedFields gives each the field that it applied",
+        owns(&pool.metadata, "alice", "spec.machine") && owns(&pool.metadata, "bob", "spec.replicas"),
+    );
+
+    let rounds = async || -> Result<()> {
+        let notes = async {
+            for round in 1..=ROUNDS {
+                let spec = json!({"machine": "small", "note": round.to_string()});
+                met(apply_spec(alice, POOL, &spec, false).await?)?;
+            }
+            Result::<()>::Ok(())
+        };
+        let counts = async {
+            for round in 1..=ROUNDS {
+                met(apply_spec(bob, POOL, &json!({"replicas": round}), false).await?)?;
+            }
+            Result::<()>::Ok(())
+        };
+        tokio::try_join!(notes, counts).map(drop)
+    };
+    stage.racing("Both write at the same time, three times each.", rounds()).await?;
+    let pool = stage.stored::<Pool>(POOL).await?;
+    let (alice, bob) = (alice.counts(), bob.counts());
+    stage.check_eq(
+        "of 8 applies 8 were granted and none met a 409",
+        &(alice.written + bob.written, alice.conflicts + bob.conflicts, alice.requests + bob.requests),
+        &(8, 0, 8),
+    );
+    stage.check(
+        "and the last word of each is in the object",
+        pool.spec.note.as_deref() == Some("3") && pool.spec.replicas == Some(3),
+    );
+    Ok(())
+}
+
+async fn disputed(stage: &Stage, carol: &Actor) -> Result<()> {
+    stage.say(
+        "Carol applies another count, and takes the 409 for one that a retry resolves: she tries five times.",
+    );
+    let errors = insist(carol).await?;
+    stage.check_eq("five attempts, five 409s", &errors.len(), &ATTEMPTS);
+    stage.check(
+        "the usual test for a conflict says yes to each of them",
+        !errors.is_empty() && errors.iter().all(is_conflict),
+    );
+    let class = errors.first().map(|error| Class::of(Verb::Apply, error));
+    let Some(Class::FieldManager { conflicts }) = class else {
+        bail!("the error is no field manager's conflict: {class:?}");
+    };
+    let named: Vec<_> = conflicts.iter().map(|c| (c.manager.as_str(), c.field.as_str())).collect();
+    stage.check_eq(
+        "but its cause names the owner, bob, and the field, .spec.replicas: it will not go away by itself",
+        &named,
+        &vec![("bob", ".spec.replicas")],
+    );
+
+    stage.say("conflict_retry::apply tells this 409 from the others, and sends one request:");
+    let before = carol.counts().requests;
+    let Err(error @ WriteError::FieldManager { .. }) =
+        apply_spec(carol, POOL, &json!({"replicas": 9}), false).await
+    else {
+        bail!("the apply of somebody else's field was not refused as such");
+    };
+    stage.quote(&error.to_string());
+    stage.check_eq(
+        "one request, and an error that says whose it is",
+        &(carol.counts().requests - before),
+        &1,
+    );
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the loop that people write by hand, around a bare apply")]
+async fn insist(carol: &Actor) -> Result<Vec<kube::Error>> {
+    let body = Patch::Apply(spec_body(POOL, &json!({"replicas": 9})));
+    let mut errors = Vec::new();
+    for _ in 0..ATTEMPTS {
+        match carol.api::<Pool>().patch(POOL, &PatchParams::apply("carol"), &body).await {
+            Ok(_) => return Ok(errors),
+            Err(error @ kube::Error::Api(_)) => errors.push(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(errors)
+}
+
+async fn taken(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
+    stage.say("With force she takes the field: its value and its ownership.");
+    met(apply_spec(carol, POOL, &json!({"replicas": 9}), true).await?)?;
+    let pool = stage.stored::<Pool>(POOL).await?;
+    stage.table(table(&pool.metadata));
+    stage.check(
+        "the count is hers, and Bob owns nothing any more",
+        pool.spec.replicas == Some(9)
+            && owns(&pool.metadata, "carol", "spec.replicas")
+            && !owners(&pool.metadata).contains_key("bob"),
+    );
+    stage.say("Bob is not told. He finds out when he applies again what he has applied all along: now it is he who meets the 409.");
+    let answer = apply_spec(bob, POOL, &json!({"replicas": 3}), false).await;
+    let owner = match answer {
+        Err(WriteError::FieldManager { conflicts, .. }) => conflicts.first().map(|c| c.manager.clone()),
+        _ => None,
+    };
+    stage.check_eq("the loser's own apply is refused, and names carol", &owner.as_deref(), &Some("carol"));
+    Ok(())
+}
+
+async fn given_up(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
+    stage.say("Two may own one field as long as they agree. Bob applies Carol's count, then she leaves the field out of her apply.");
+    met(apply_spec(bob, POOL, &json!({"replicas": 9}), false).await?)?;
+    let shared = stage.stored::<Pool>(POOL).await?;
+    stage.check(
+        "the same value is no dispute: both own the count",
+        owns(&shared.metadata, "bob", "spec.replicas") && owns(&shared.metadata, "carol", "spec.replicas"),
+    );
+    met(apply_spec(carol, POOL, &Value::Null, false).await?)?;
+    let pool = stage.stored::<Pool>(POOL).await?;
+    stage.check(
+        "what she leaves out she gives up; it stays, because Bob still owns it",
+        pool.spec.replicas == Some(9)
+            && owns(&pool.metadata, "bob", "spec.replicas")
+            && !owners(&pool.metadata).contains_key("carol"),
+    );
+    stage.say("Then Bob leaves it out too, and he was its last owner.");
+    met(apply_spec(bob, POOL, &Value::Null, false).await?)?;
+    let pool = stage.stored::<Pool>(POOL).await?;
+    stage.table(table(&pool.metadata));
+    stage.check_eq(
+        "the last owner who leaves a field out removes it from the object",
+        &pool.spec.replicas,
+        &None,
+    );
+    stage.check_eq("what Alice owns is untouched", &pool.spec.machine.as_deref(), &Some("small"));
+    Ok(())
+}
+
+/// The object, when the goal is met.
+fn met(outcome: conflict_retry::Outcome<Pool>) -> Result<Pool> {
+    let label = outcome.label();
+    outcome.met().with_context(|| format!("the apply ended as {label}"))
+}

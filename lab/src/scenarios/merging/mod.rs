@@ -1,0 +1,36 @@
+//! Writers that share an object without a retry: patches, server-side apply, `/scale`, and those who only watch.
+
+mod apply;
+mod apply_whole;
+mod conditions;
+mod guards;
+mod helm;
+mod owners;
+mod patches;
+mod scale;
+mod scale_corners;
+mod strategic;
+mod third;
+mod watch_expired;
+mod watch_resume;
+mod watching;
+
+use crate::scenario::Scenario;
+
+/// All of this group, in the order in which they are best seen.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        patches::SCENARIO,
+        strategic::SCENARIO,
+        scale::SCENARIO,
+        scale_corners::SCENARIO,
+        apply::SCENARIO,
+        apply_whole::SCENARIO,
+        conditions::SCENARIO,
+        third::UNOWNED,
+        third::OWNED,
+        watch_resume::SCENARIO,
+        watch_expired::SCENARIO,
+        helm::SCENARIO,
+    ]
+}

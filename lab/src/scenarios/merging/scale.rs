@@ -1,0 +1,137 @@
+//! `/scale`: what guards a write of a count.
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Class, Outcome, ScaleDecision, ScaleView, Source, Verb, WriteOptions, is_conflict};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::subresource::Scale;
+use serde_json::{Value, json};
+
+use super::owners::apply_status;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "scale",
+    title: "A count through /scale: guard the count, not the object",
+    rows: &["4g", "4i"],
+    refutes: &["empty-version-ignores"],
+    lesson: "A version guards the whole object: every report to the status refuses the PUT of a count.\nA test of the count is refused only when the count has changed, which is when the decision has to be made again.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+const POOL: &str = "workers";
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    let bob = stage.actor("bob").await?;
+    stage.set(&pool(POOL, 3)).await?;
+    put(stage, &alice, &bob).await?;
+    tested(stage, &alice, &bob).await?;
+    through_the_door(stage, &alice, &bob).await
+}
+
+async fn put(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
+    stage.say("Alice reads the count through /scale. A controller reports to the status; the count is what it was. She PUTs hers with the version that she read.");
+    let seen = alice.api::<Pool>().get_scale(POOL).await?;
+    report(bob, 1).await?;
+    let answer = replace(alice, seen.metadata.resource_version.as_deref(), 5).await;
+    stage.check("the PUT is refused with 409, over a report", answer.is_err_and(|error| is_conflict(&error)));
+
+    stage.say("So she leaves the version out. Before that Bob sets 7, of which she knows nothing.");
+    let bobs = scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 7}}))).await?;
+    let bobs = bobs.spec.and_then(|spec| spec.replicas);
+    let answer = replace(alice, None, 5).await;
+    stage.check("a PUT to /scale without a version is granted", answer.is_ok());
+    stage.check_eq(
+        "and Bob's 7, granted before, is lost without a word",
+        &(bobs, count(stage).await?),
+        &(Some(7), Some(5)),
+    );
+    Ok(())
+}
+
+async fn tested(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
+    stage.say("A JSON Patch that tests the count. Once more a report comes in between:");
+    report(bob, 2).await?;
+    let answer = scale_patch(alice, &from_to(5, 6)?).await;
+    stage.check("granted: the test looks at the count, which is what she decided from", answer.is_ok());
+    stage.say("And now another count:");
+    scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 8}}))).await?;
+    let answer = scale_patch(alice, &from_to(6, 7)?).await;
+    stage.check_eq(
+        "refused with 422: the test failed",
+        &answer.err().map(|error| Class::of(Verb::JsonPatch, &error)),
+        &Some(Class::TestFailed),
+    );
+    stage.check_eq("Bob's 8 stands", &count(stage).await?, &Some(8));
+    Ok(())
+}
+
+async fn through_the_door(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
+    stage.say("conflict_retry::scale does that by itself. Alice wants at least 9, and decides from what her cache says, 8; a report has come since.");
+    let copy = stage.stored::<Pool>(POOL).await?;
+    report(bob, 3).await?;
+    let before = alice.counts();
+    let outcome = at_least(alice, 9, ScaleView::of(&copy, copy.spec.replicas, None)).await?;
+    let after = alice.counts();
+    stage.check("written", matches!(outcome, Outcome::Written(_)));
+    stage.check_eq(
+        "with one request, and no conflict",
+        &(after.requests - before.requests, after.conflicts - before.conflicts),
+        &(1, 0),
+    );
+    stage.say("Then she wants at least 10, from 9, when Bob has set 12 already:");
+    let copy = stage.stored::<Pool>(POOL).await?;
+    scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 12}}))).await?;
+    let outcome = at_least(alice, 10, ScaleView::of(&copy, copy.spec.replicas, None)).await?;
+    stage.check(
+        "the test fails, she is asked again with the count that is there, and has nothing to do",
+        matches!(&outcome, Outcome::Unchanged(view) if view.replicas == Some(12)),
+    );
+    stage.check_eq("nothing was written over", &count(stage).await?, &Some(12));
+    Ok(())
+}
+
+/// Sets the count to `least` when it is lower.
+async fn at_least(alice: &Actor, least: i32, copy: ScaleView) -> Result<Outcome<ScaleView>> {
+    let options = WriteOptions::new("alice");
+    let decide = |view: &ScaleView| match view.replicas {
+        Some(count) if count >= least => ScaleDecision::Keep,
+        _ => ScaleDecision::Set(least),
+    };
+    Ok(conflict_retry::scale(&alice.api::<Pool>(), POOL, &options, Source::Copy(copy), decide).await?)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare PUT to /scale")]
+async fn replace(alice: &Actor, version: Option<&str>, replicas: i32) -> Result<Scale, kube::Error> {
+    let mut scale = Scale::default();
+    scale.metadata.name = Some(POOL.to_owned());
+    scale.metadata.resource_version = version.map(str::to_owned);
+    scale.spec.get_or_insert_default().replicas = Some(replicas);
+    alice.api::<Pool>().replace_scale(POOL, &PostParams::default(), &scale).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn scale_patch(actor: &Actor, patch: &Patch<Value>) -> Result<Scale, kube::Error> {
+    actor.api::<Pool>().patch_scale(POOL, &PatchParams::default(), patch).await
+}
+
+fn from_to(from: i32, to: i32) -> Result<Patch<Value>> {
+    let operations = json!([
+        {"op": "test", "path": "/spec/replicas", "value": from},
+        {"op": "replace", "path": "/spec/replicas", "value": to},
+    ]);
+    Ok(Patch::Json(serde_json::from_value(operations)?))
+}
+
+/// A write to the status: it moves the version, and not the count.
+async fn report(actor: &Actor, ready: i32) -> Result<()> {
+    apply_status(actor, POOL, &json!({"ready": ready}), false).await?.met().context("no report")?;
+    Ok(())
+}
+
+async fn count(stage: &Stage) -> Result<Option<i32>> {
+    Ok(stage.stored::<Pool>(POOL).await?.spec.replicas)
+}

@@ -1,0 +1,122 @@
+//! `/scale` where it does not show the count: zero and unset; and what it makes of an apply.
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::{Outcome, ScaleDecision, Source, WriteOptions};
+use kube::api::{Patch, PatchParams};
+use kube::core::subresource::Scale;
+use serde_json::{Value, json};
+
+use super::guards::code;
+use crate::pool::{Pool, PoolSpec, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "scale-corners",
+    title: "/scale leaves a zero out, fails for an unset count, and is no place for an apply",
+    rows: &[],
+    refutes: &[],
+    lesson: "A test for a count of zero is a test for an empty spec, and one for an unset count names the smallest integer.\nconflict_retry::scale knows both.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    zero(stage, &alice).await?;
+    unset(stage, &alice).await?;
+    apply(stage, &alice).await
+}
+
+async fn zero(stage: &Stage, alice: &Actor) -> Result<()> {
+    stage.set(&pool("zero", 0)).await?;
+    stage.say("A pool with replicas: 0. The answer of /scale has a spec, and nothing in it.");
+    let scale = alice.api::<Pool>().get_scale("zero").await?;
+    let spec = serde_json::to_string(&scale.spec)?;
+    stage.quote(&format!("\"spec\":{spec}"));
+    stage.check_eq("the zero is left out", &scale.spec.and_then(|spec| spec.replicas), &None);
+    stage.say("A JSON Patch sees the same: a test for 0 finds nothing to compare with, one for an empty spec holds.");
+    let answer = code(guarded(alice, "zero", &json!({"path": "/spec/replicas", "value": 0})).await)?;
+    stage.check_eq("test /spec/replicas = 0: 422, though the count is 0", &answer, &422);
+    let answer = code(guarded(alice, "zero", &json!({"path": "/spec", "value": {}})).await)?;
+    stage.check_eq("test /spec = {}: granted", &answer, &200);
+    stage.set(&pool("zero-too", 0)).await?;
+    stage.say("conflict_retry::scale, from 0 to 2:");
+    let outcome = to(alice, "zero-too", 2).await?;
+    stage.check(
+        "written, by the test that holds",
+        matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)),
+    );
+    Ok(())
+}
+
+async fn unset(stage: &Stage, alice: &Actor) -> Result<()> {
+    for name in ["unset", "unset-too"] {
+        stage.set(&Pool::new(name, PoolSpec::default())).await?;
+    }
+    stage.say("A pool that does not say how many.");
+    let Err(kube::Error::Api(status)) = alice.api::<Pool>().get_scale("unset").await else {
+        bail!("/scale answered for an unset count");
+    };
+    stage.check_eq("GET answers 500", &status.code, &500);
+    let answer = code(guarded(alice, "unset", &json!({"path": "/spec/replicas", "value": i32::MIN})).await)?;
+    stage.check_eq(
+        "a patch sees the smallest 32-bit integer in its place, and a test for that holds",
+        &answer,
+        &200,
+    );
+    stage.say("conflict_retry::scale, from unset to 2. It asks for the object's identity when /scale fails, and for the count once more.");
+    let outcome = to(alice, "unset-too", 2).await?;
+    stage.check("written", matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)));
+    Ok(())
+}
+
+async fn apply(stage: &Stage, alice: &Actor) -> Result<()> {
+    stage.set(&pool("applied", 3)).await?;
+    stage.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there.");
+    let other = code(applied(alice, "applied", 5, false).await)?;
+    stage.check_eq(
+        "another count is refused, 409, because somebody else set the one that is there",
+        &other,
+        &409,
+    );
+    let forced = code(applied(alice, "applied", 5, true).await)?;
+    stage.check_eq(
+        "with force it is 500: the server fails to take the field from its owner through /scale",
+        &forced,
+        &500,
+    );
+    let same = code(applied(alice, "applied", 3, false).await)?;
+    stage.check_eq("only an apply that changes nothing is granted", &same, &200);
+    let count = stage.stored::<Pool>("applied").await?.spec.replicas;
+    stage.check_eq("the count is what it was", &count, &Some(3));
+    Ok(())
+}
+
+async fn to(alice: &Actor, name: &str, count: i32) -> Result<Outcome<conflict_retry::ScaleView>> {
+    let options = WriteOptions::new("alice");
+    let decide = |_: &conflict_retry::ScaleView| ScaleDecision::Set(count);
+    conflict_retry::scale(&alice.api::<Pool>(), name, &options, Source::Live, decide)
+        .await
+        .context("not scaled")
+}
+
+/// From whatever the test names to 1.
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn guarded(alice: &Actor, name: &str, test: &Value) -> Result<Scale, kube::Error> {
+    let operations = json!([
+        {"op": "test", "path": test["path"], "value": test["value"]},
+        {"op": "add", "path": "/spec/replicas", "value": 1},
+    ]);
+    let patch = Patch::<()>::Json(serde_json::from_value(operations).map_err(kube::Error::SerdeError)?);
+    alice.api::<Pool>().patch_scale(name, &PatchParams::default(), &patch).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
+async fn applied(alice: &Actor, name: &str, replicas: i32, force: bool) -> Result<Scale, kube::Error> {
+    let body = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, "spec": {"replicas": replicas},
+    });
+    let params = PatchParams { force, ..PatchParams::apply("alice") };
+    alice.api::<Pool>().patch_scale(name, &params, &Patch::Apply(body)).await
+}

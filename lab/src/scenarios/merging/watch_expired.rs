@@ -1,0 +1,157 @@
+//! A version that the server no longer has: 410, and how to go on.
+
+use std::fmt::Debug;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use conflict_retry::{Class, Verb, WriteOptions};
+use e2e::wait::eventually;
+use kube::api::{DeleteParams, ListParams, VersionMatch, WatchParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Config, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::owners::apply_spec;
+use super::watching::{self, Brought, Watcher};
+use crate::event::version;
+use crate::pool::{Foo, Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "watch-expired",
+    title: "410: the version to go on from is gone, and deletions have to be found by listing again",
+    rows: &["4h"],
+    refutes: &["watch-misses-nothing"],
+    lesson: "After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nWhoever goes on from now instead never hears of what was deleted in between.",
+    needs: Needs::Embedded,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    let carol = stage.actor("carol").await?;
+    let bob = stage.actor("bob").await?;
+    for name in ["first", "second"] {
+        stage.set(&pool(name, 1)).await?;
+    }
+    let (mut relisting, mut naive) = watching::two(stage, alice, carol).await?;
+    {
+        let mut events = (relisting.watch(&relisting.version).await?, naive.watch(&naive.version).await?);
+        note(&bob, "first", "seen by both").await?;
+        relisting.take(stage, &mut events.0, 1).await?;
+        naive.take(stage, &mut events.1, 1).await?;
+    }
+    away(stage, &bob, &relisting.version).await?;
+    refused(stage, &mut relisting).await?;
+    from_now(stage, &mut naive).await?;
+    relisted(stage, &mut relisting, &bob).await
+}
+
+/// What happens while both are away: changes, and everything older is forgotten, by etcd and by the API server.
+async fn away(stage: &Stage, bob: &Actor, seen: &str) -> Result<()> {
+    stage.say("Both connections break. While nobody watches, Bob deletes a pool and makes another.");
+    let options = WriteOptions::new("bob");
+    let pools = bob.api::<Pool>();
+    let _deleted = conflict_retry::delete(&pools, "second", &options, &DeleteParams::default()).await?;
+    let third = conflict_retry::create(&pools, &options, &pool("third", 1)).await?;
+    let newest = third.metadata.resource_version.context("no version")?;
+    stage.say("The API server has etcd forget old versions every five minutes, and itself keeps the latest changes of each kind in memory. Here both forget at once: etcd is told to compact, and the API server is started again.");
+    compact(stage, &newest).await?;
+    stage.act("etcd", &format!("forgets everything before {}", version(&newest)));
+    stage.cluster.restart_api_server().await?;
+    watched_again::<Pool>(stage).await?;
+    watched_again::<Foo>(stage).await?;
+    stage.act("API server", "starts with an empty memory");
+    ensure!(seen != newest, "nothing was written while they were away");
+    Ok(())
+}
+
+/// The API server fills its memory anew for each kind, and takes no watch of it before.
+async fn watched_again<K>(stage: &Stage) -> Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let api = Api::<K>::namespaced(stage.backstage().await?, stage.namespace());
+    eventually(PATIENCE, "watches are taken again", async || {
+        Ok(Some(api.watch(&WatchParams::default().timeout(1), "0").await.map(drop)?))
+    })
+    .await
+}
+
+/// What etcd does by itself every five minutes, at the API server's request.
+async fn compact(stage: &Stage, revision: &str) -> Result<()> {
+    let address = stage.cluster.etcd().context("no etcd to speak with")?;
+    let etcd = Client::try_from(Config::new(address.parse().context("no address")?))?;
+    let body = serde_json::to_vec(&json!({"revision": revision, "physical": true}))?;
+    let request = http::Request::post("/v3/kv/compaction").body(body)?;
+    etcd.request::<Value>(request).await.context("etcd does not compact")?;
+    Ok(())
+}
+
+async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
+    let from = relisting.version.clone();
+    stage.say(&format!("Alice takes the watch up again from {}, the last version she saw.", version(&from)));
+    let mut events = relisting.watch(&from).await?;
+    let Brought::Refused(status) = relisting.next(stage, &mut events).await? else {
+        bail!("the watch went on from a version that is gone");
+    };
+    stage.live_quote(&status.message);
+    // The rest of the message is the oldest version that it has, which depends on what else was written.
+    let message = status.message.replace(&from, &version(&from));
+    let message = message.split(" (").next().unwrap_or_default();
+    stage.act("alice", &format!("ERROR      {} {}: {message}", status.code, status.reason));
+    stage.check_eq(
+        "the request itself is answered 200; the 410 comes as an event in the stream",
+        &(status.code, status.reason.as_str()),
+        &(410, "Expired"),
+    );
+    let exact = ListParams {
+        resource_version: Some(from),
+        version_match: Some(VersionMatch::Exact),
+        ..ListParams::default()
+    };
+    stage.say("A list of that very version is answered 410 itself.");
+    let Err(error) = relisting.pools().list(&exact).await else {
+        bail!("a version that is gone was listed");
+    };
+    stage.check_eq("conflict_retry calls it gone", &Class::of(Verb::Get, &error), &Class::Gone);
+    Ok(())
+}
+
+async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
+    stage.say("Carol takes the other way: she forgets the version, and watches on from now.");
+    let mut events = naive.watch("").await?;
+    let mut seen = naive.take(stage, &mut events, 2).await?;
+    seen.sort();
+    stage.check_eq(
+        "she is told what exists",
+        &seen,
+        &vec!["ADDED first".to_owned(), "ADDED third".to_owned()],
+    );
+    stage.check_eq(
+        "the second pool is gone, nobody will ever tell her so, and her cache keeps it",
+        &naive.names(),
+        &vec!["first", "second", "third"],
+    );
+    Ok(())
+}
+
+async fn relisted(stage: &Stage, relisting: &mut Watcher, bob: &Actor) -> Result<()> {
+    let what =
+        "Alice lists again and compares: what she had and the list lacks was deleted while she was away.";
+    let gone = stage.racing(what, relisting.relist()).await?;
+    stage.check_eq("the deletion is found", &gone, &vec!["second".to_owned()]);
+    stage.check_eq("her cache is what the server has", &relisting.names(), &vec!["first", "third"]);
+    stage.say("From the version of the list she watches on.");
+    let mut events = relisting.watch(&relisting.version).await?;
+    note(bob, "third", "changed").await?;
+    let seen = relisting.take(stage, &mut events, 1).await?;
+    stage.check_eq("and is told of the next change", &seen, &vec!["MODIFIED third".to_owned()]);
+    Ok(())
+}
+
+async fn note(bob: &Actor, name: &str, note: &str) -> Result<()> {
+    apply_spec(bob, name, &json!({"note": note}), false).await?.met().context("no note")?;
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! A watch that is taken up again from where it broke off, and one that goes on from now.
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::WriteOptions;
+use conflict_retry::freshness::Version;
+use futures::StreamExt as _;
+use kube::api::{DeleteParams, WatchEvent, WatchParams};
+use serde_json::json;
+
+use super::owners::apply_spec;
+use super::watching::{self, Watcher};
+use crate::event::version;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "watch-resume",
+    title: "A watch that is taken up again from its last version misses nothing; one that goes on from now does",
+    rows: &["4h"],
+    refutes: &[],
+    lesson: "Keep the version of the last event, bookmarks included, and watch from there after a break.\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Watches of a few seconds until a bookmark has come.
+const WATCHES: u32 = 12;
+/// Seconds of each.
+const WATCH_SECONDS: u32 = 4;
+
+async fn run(stage: &Stage) -> Result<()> {
+    let alice = stage.actor("alice").await?;
+    let carol = stage.actor("carol").await?;
+    let bob = stage.actor("bob").await?;
+    for name in ["first", "second"] {
+        stage.set(&pool(name, 1)).await?;
+    }
+    let (mut resuming, mut naive) = connected(stage, alice, carol, &bob).await?;
+    away(stage, &bob).await?;
+    resumed(stage, &mut resuming).await?;
+    from_now(stage, &mut naive).await?;
+    bookmarks(stage, &resuming, &bob).await
+}
+
+/// Two who list and watch alike.
+async fn connected(stage: &Stage, alice: Actor, carol: Actor, bob: &Actor) -> Result<(Watcher, Watcher)> {
+    let (mut resuming, mut naive) = watching::two(stage, alice, carol).await?;
+    let mut events = (resuming.watch(&resuming.version).await?, naive.watch(&naive.version).await?);
+    note(bob, "first", "seen by both").await?;
+    let seen = resuming.take(stage, &mut events.0, 1).await?;
+    let also = naive.take(stage, &mut events.1, 1).await?;
+    stage.check_eq(
+        "each is told of it",
+        &(seen, also),
+        &(told(&["MODIFIED first"]), told(&["MODIFIED first"])),
+    );
+    Ok((resuming, naive))
+}
+
+async fn away(stage: &Stage, bob: &Actor) -> Result<()> {
+    stage.say("Both connections break. Before anybody is back, Bob changes one pool, deletes another and makes a third.");
+    note(bob, "first", "changed").await?;
+    let options = WriteOptions::new("bob");
+    let _deleted =
+        conflict_retry::delete(&bob.api::<Pool>(), "second", &options, &DeleteParams::default()).await?;
+    conflict_retry::create(&bob.api::<Pool>(), &options, &pool("third", 1)).await?;
+    Ok(())
+}
+
+async fn resumed(stage: &Stage, resuming: &mut Watcher) -> Result<()> {
+    let from = resuming.version.clone();
+    stage
+        .say(&format!("Alice watches again from {}, the version of the last event she saw.", version(&from)));
+    let mut events = resuming.watch(&from).await?;
+    let seen = resuming.take(stage, &mut events, 3).await?;
+    stage.check_eq(
+        "everything that happened meanwhile arrives, in its order, the deletion included",
+        &seen,
+        &told(&["MODIFIED first", "DELETED second", "ADDED third"]),
+    );
+    stage.check_eq("her cache is what the server has", &resuming.names(), &vec!["first", "third"]);
+    Ok(())
+}
+
+async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
+    stage.say("Carol watches again without a version. The server begins with what there is now.");
+    let mut events = naive.watch("").await?;
+    let mut seen = naive.take(stage, &mut events, 2).await?;
+    seen.sort();
+    stage.check_eq(
+        "she is told what exists, and of no deletion",
+        &seen,
+        &told(&["ADDED first", "ADDED third"]),
+    );
+    stage.check_eq(
+        "her cache keeps a ghost: the second pool, which nobody has any more",
+        &naive.names(),
+        &vec!["first", "second", "third"],
+    );
+    Ok(())
+}
+
+/// A quiet watch, while the store moves on.
+async fn bookmarks(stage: &Stage, resuming: &Watcher, bob: &Actor) -> Result<()> {
+    stage.say("A watch of a pool that nobody writes stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
+    let from = resuming.version.clone();
+    let what = format!(
+        "Alice watches the first pool only, from {}, with allowWatchBookmarks; Bob writes another one meanwhile.",
+        version(&from)
+    );
+    let (written, marked) = stage.racing(&what, bookmark(resuming, bob, &from)).await?;
+    let order = |text: &str| Version::parse(text).context("a version that cannot be compared");
+    stage.check(
+        "she was sent no change, but a bookmark whose version is not older than Bob's write",
+        order(&marked)? >= order(&written)?,
+    );
+    stage.check(
+        "so the next watch begins there, and not where this one began",
+        order(&marked)? > order(&from)?,
+    );
+    Ok(())
+}
+
+/// The versions of the last write and of a bookmark that covers it. A change of the watched pool is an error.
+async fn bookmark(resuming: &Watcher, bob: &Actor, from: &str) -> Result<(String, String)> {
+    // The server sends a bookmark every minute, and two seconds before a watch ends.
+    let params = WatchParams::default().fields("metadata.name=first").timeout(WATCH_SECONDS);
+    for watch in 0..WATCHES {
+        let mut events = resuming.pools().watch(&params, from).await?.boxed();
+        let written = note(bob, "third", &watch.to_string()).await?;
+        let wanted = Version::parse(&written);
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Bookmark(bookmark) => {
+                    let marked = bookmark.metadata.resource_version;
+                    if Version::parse(&marked) >= wanted {
+                        return Ok((written, marked));
+                    }
+                }
+                WatchEvent::Error(status) => bail!("the watch ended with {}", status.code),
+                _ => bail!("a change of a pool that nobody writes"),
+            }
+        }
+    }
+    bail!("no bookmark in {WATCHES} watches of {WATCH_SECONDS} s")
+}
+
+/// The version of the write.
+async fn note(bob: &Actor, name: &str, note: &str) -> Result<String> {
+    let pool = apply_spec(bob, name, &json!({"note": note}), false).await?.met().context("no note")?;
+    pool.metadata.resource_version.context("no version")
+}
+
+fn told(events: &[&str]) -> Vec<String> {
+    events.iter().map(ToString::to_string).collect()
+}
