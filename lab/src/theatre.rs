@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::{Cluster, Options, TestNamespace};
 use e2e::control_plane::locate::Source;
+use e2e::operators::Operator;
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -99,6 +100,11 @@ impl Theatre {
             Needs::Operators => (&self.large, Options::private()),
         };
         let start = async || -> Result<Arc<Cluster>> {
+            if needs == Needs::Operators {
+                // Building them may take minutes, which are not a scenario's.
+                Operator::NodePool.binary().await?;
+                Operator::Autoscaler.binary().await?;
+            }
             let cluster = Cluster::start(options).await?;
             self.define(&cluster.client().await?).await?;
             Ok(Arc::new(cluster))

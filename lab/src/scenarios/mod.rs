@@ -4,6 +4,7 @@ mod conflict;
 mod foo;
 mod generation;
 mod merging;
+mod operators;
 mod writes;
 
 use crate::scenario::Scenario;
@@ -11,5 +12,5 @@ use crate::scenario::Scenario;
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let first = vec![conflict::SCENARIO, generation::SCENARIO];
-    [first, writes::all(), foo::all(), merging::all()].concat()
+    [first, writes::all(), foo::all(), merging::all(), operators::all()].concat()
 }

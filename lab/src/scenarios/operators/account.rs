@@ -1,0 +1,234 @@
+//! Reads the audit log for people: who wrote, through which endpoint, in which form, and what it changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use e2e::audit::{Event, ObjectKey};
+use e2e::history::{self, Effect};
+use serde_json::Value;
+use shared_crds::NodePool;
+use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
+
+use crate::event::Table;
+
+/// Who sent the request: an operator by its name, a controller of Kubernetes by its own, everybody else is a person.
+pub(super) fn writer(event: &Event) -> String {
+    let name = event.writer();
+    if let Some(operator) = operator(event) {
+        return operator.to_owned();
+    }
+    if let Some(controller) = name.strip_prefix("kube-system:") {
+        return controller.to_owned();
+    }
+    match name.strip_prefix("system:") {
+        Some(component) => component.to_owned(),
+        None if event.user_agent.starts_with("kwok") => "kwok".to_owned(),
+        None => "a person".to_owned(),
+    }
+}
+
+/// Which of the two operators sent the request, if one did.
+pub(super) fn operator(event: &Event) -> Option<&'static str> {
+    [NODEPOOL_OPERATOR, AUTOSCALER_OPERATOR].into_iter().find(|name| event.writer().ends_with(name))
+}
+
+/// The endpoint, as RBAC names it.
+pub(super) fn endpoint(event: &Event) -> String {
+    let resource = event.object.as_ref().map_or("", |object| object.resource.as_str());
+    match event.subresource.as_str() {
+        "" => resource.to_owned(),
+        subresource => format!("{resource}/{subresource}"),
+    }
+}
+
+/// The form of a write, and what holds it to what was read.
+pub(super) fn form(event: &Event) -> &'static str {
+    let body = event.request.as_ref();
+    let is_versioned = event.base_version().is_some();
+    let tests = |body: &Value| {
+        body.as_array().is_some_and(|all| all.iter().any(|operation| operation["op"] == "test"))
+    };
+    match event.verb.as_str() {
+        "create" => "CREATE",
+        "delete" | "deletecollection" => "DELETE",
+        "update" if is_versioned => "PUT at a version",
+        "update" => "PUT",
+        _ => match body {
+            Some(body) if body.is_array() && is_versioned => "JSON Patch at a version",
+            Some(body) if tests(body) => "JSON Patch that tests the old value",
+            Some(body) if body.is_array() => "JSON Patch",
+            Some(_) if is_versioned => "merge patch at a version",
+            Some(body) if body.get("apiVersion").is_some() => "server-side apply",
+            _ => "patch",
+        },
+    }
+}
+
+/// The writes to `object` that were granted or refused, in the order in which they were answered: when, who, how, and what
+/// came of it.
+pub(super) fn timeline(events: &[Event], object: &ObjectKey) -> Table {
+    let mut table =
+        Table::new(&["ms", "who", "through", "how", "answer", "version", "generation", "changed"]);
+    let mut writes: Vec<&Event> =
+        events.iter().filter(|event| event.object.as_ref() == Some(object) && event.is_write()).collect();
+    writes.sort_by_key(|event| event.completed);
+    let began = writes.first().map(|event| event.received);
+    let steps = changes(events, object);
+    for event in writes {
+        let since = began.map_or(0, |began| event.completed.duration_since(began).as_millis());
+        let generation = event.response.as_ref().and_then(|answer| answer.pointer("/metadata/generation"));
+        let version = event.version();
+        let changed = version.and_then(|version| steps.get(&version)).cloned().unwrap_or_default();
+        table.row(&[
+            &since,
+            &writer(event),
+            &endpoint(event),
+            &form(event),
+            &event.code,
+            &version.map_or_else(String::new, |version| version.to_string()),
+            &generation.map_or_else(String::new, Value::to_string),
+            &briefly(&changed),
+        ]);
+    }
+    table
+}
+
+/// Fields in few words: conditions are counted.
+fn briefly(fields: &[String]) -> String {
+    let (conditions, others): (Vec<_>, Vec<_>) =
+        fields.iter().partition(|field| field.starts_with("status.conditions."));
+    let mut told: Vec<String> = others.into_iter().cloned().collect();
+    match conditions.len() {
+        0 => {}
+        1 => told.push("1 condition".to_owned()),
+        many => told.push(format!("{many} conditions")),
+    }
+    told.join(", ")
+}
+
+/// Which fields each version of `object` changed.
+fn changes(events: &[Event], object: &ObjectKey) -> BTreeMap<u64, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let mut before: BTreeMap<String, Value> = BTreeMap::new();
+    for write in history::of_object(events, object) {
+        let (Effect::Moved { .. }, Some(answer)) = (write.effect, &write.event.response) else { continue };
+        let mut after = parts(answer);
+        if write.event.subresource == "scale" {
+            // The answer is a Scale, which leaves out zero.
+            let replicas = answer.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
+            after = before.clone();
+            after.insert("spec.replicas".to_owned(), replicas);
+        }
+        let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changed = keys.into_iter().filter(|key| before.get(*key) != after.get(*key)).cloned().collect();
+        found.insert(write.version, if write.event.verb == "create" { Vec::new() } else { changed });
+        before = after;
+    }
+    found
+}
+
+/// The parts of an object that have one owner each: fields of spec and status, conditions by their type, the finalizers.
+fn parts(object: &Value) -> BTreeMap<String, Value> {
+    let mut found = BTreeMap::new();
+    for top in ["spec", "status"] {
+        for (key, value) in object[top].as_object().into_iter().flatten() {
+            match value.as_array().filter(|_| key == "conditions") {
+                Some(all) => found.extend(all.iter().map(|condition| {
+                    let type_ = condition["type"].as_str().unwrap_or_default();
+                    (format!("status.conditions.{type_}"), condition.clone())
+                })),
+                None => drop(found.insert(format!("{top}.{key}"), value.clone())),
+            }
+        }
+    }
+    for key in ["finalizers", "labels", "annotations"] {
+        if let Some(value) = object["metadata"].get(key) {
+            found.insert(format!("metadata.{key}"), value.clone());
+        }
+    }
+    found
+}
+
+/// One row of the server's own book: who manages which fields of an object, written how and through which endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Managed {
+    /// The field manager.
+    pub(super) manager: String,
+    /// The subresource, empty for the object itself.
+    pub(super) subresource: String,
+    /// `Update` or `Apply`.
+    pub(super) operation: String,
+    /// The fields, two levels deep; conditions by their type.
+    pub(super) fields: Vec<String>,
+}
+
+/// What `managedFields` of a pool says.
+pub(super) fn managed(pool: &NodePool) -> Result<Vec<Managed>> {
+    let mut all = Vec::new();
+    for entry in pool.metadata.managed_fields.iter().flatten() {
+        let fields = entry.fields_v1.as_ref().map(serde_json::to_value).transpose()?.unwrap_or_default();
+        all.push(Managed {
+            manager: entry.manager.clone().unwrap_or_default(),
+            subresource: entry.subresource.clone().unwrap_or_default(),
+            operation: entry.operation.clone().unwrap_or_default(),
+            fields: field_names(&fields),
+        });
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn field_names(fields: &Value) -> Vec<String> {
+    let below = |value: &Value| -> Vec<(String, Value)> {
+        let keys = value.as_object().into_iter().flatten();
+        keys.filter_map(|(key, value)| Some((key.strip_prefix("f:")?.to_owned(), value.clone()))).collect()
+    };
+    let mut found = Vec::new();
+    for (top, value) in below(fields) {
+        for (name, value) in below(&value) {
+            if name != "conditions" {
+                found.push(format!("{top}.{name}"));
+                continue;
+            }
+            let keys = value.as_object().into_iter().flatten().filter_map(|(key, _)| key.strip_prefix("k:"));
+            let types = keys.filter_map(|key| serde_json::from_str::<Value>(key).ok());
+            found.extend(types.map(|key| format!("condition {}", key["type"].as_str().unwrap_or_default())));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Requests of both operators to `object`: how many reads, writes, granted writes, 409s and 422s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bill {
+    /// Single objects read.
+    pub(super) reads: usize,
+    /// Requests for a change.
+    pub(super) writes: usize,
+    /// Those of them to `/status` and `/scale`, where both write.
+    pub(super) shared_writes: usize,
+    /// Those that were granted.
+    pub(super) granted: usize,
+    /// Those answered 409.
+    pub(super) conflicts: usize,
+    /// Those answered 422, as a JSON Patch is whose test does not hold.
+    pub(super) invalid: usize,
+}
+
+/// The operators' requests to `object`, counted.
+pub(super) fn bill(events: &[Event], object: &ObjectKey) -> Bill {
+    let mut bill = Bill::default();
+    let of_operators = events.iter().filter(|event| operator(event).is_some());
+    for event in of_operators.filter(|event| event.object.as_ref() == Some(object)) {
+        bill.reads += usize::from(event.verb == "get");
+        if event.is_write() {
+            bill.writes += 1;
+            bill.shared_writes += usize::from(!event.subresource.is_empty());
+            bill.granted += usize::from(event.succeeded());
+            bill.conflicts += usize::from(event.code == 409);
+            bill.invalid += usize::from(event.code == 422);
+        }
+    }
+    bill
+}

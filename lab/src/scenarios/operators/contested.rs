@@ -1,0 +1,207 @@
+//! A person and the Autoscaler both set the number of nodes: what the server lets happen, and what ends the quarrel.
+
+use anyhow::{Result, bail};
+use conflict_retry::{Outcome, Source, Subresource, WriteOptions, merge_patch};
+use e2e::objects;
+use e2e::wait::eventually;
+use serde_json::json;
+use shared_crds::names::AUTOSCALER_OPERATOR;
+use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+use super::account;
+use super::tandem::Tandem;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "contested",
+    title: "A person scales a pool that the Autoscaler scales",
+    rows: &["0f", "2c"],
+    refutes: &["both-intentions"],
+    lesson: "One field with two writers has the value of whoever wrote last: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
+    needs: Needs::Operators,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let tandem = Tandem::begin(stage, "guarded").await?;
+    let played = play(&tandem).await;
+    tandem.end(played).await
+}
+
+async fn play(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    let alice = stage.actor("alice").await?;
+    stage.say("4 pods of 2 cpus need 2 nodes of 4. The Autoscaler, in mode Auto, keeps the pool at 2, and takes a node away that nothing has needed for a second.");
+    let mut pool = objects::pool("workers", 0, 10);
+    pool.spec.replicas = Some(2);
+    stage.set(&pool).await?;
+    stage.set(&objects::deployment("web", "workers", 4, "2")).await?;
+    tandem.pods_run(4).await?;
+    stage.set(&objects::autoscaler("all", 1)).await?;
+    condition(stage, "ValidPoolFound").await?;
+    overwritten(tandem).await?;
+    own_field(tandem, &alice).await?;
+    taken_over(tandem, &alice).await?;
+    nobodys(tandem).await
+}
+
+/// The last write wins, whatever guards it.
+async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    stage.say("Alice wants 5, and says so with kubectl.");
+    scale(tandem, &["--replicas=5"]).await?;
+    let pool = tandem.settles("workers", 2).await?;
+    stage.check_eq("a moment later the pool is at 2 again", &pool.spec.replicas, &Some(2));
+    stage.check_eq(
+        "the server's book of field managers says by whom: by the Autoscaler",
+        &last_writer(&pool)?.as_deref(),
+        &Some(AUTOSCALER_OPERATOR),
+    );
+
+    stage.say("kubectl can guard the write by the number that she expects. That keeps her from writing over what she has not seen:");
+    let said = scale(tandem, &["--current-replicas=3", "--replicas=5"]).await;
+    let said = said.map_or_else(|error| format!("{error:#}"), |()| "scaled".to_owned());
+    stage.check(
+        "a guard that does not hold ends it: “Expected replicas to be 3, was 2”",
+        said.contains("Expected replicas to be 3, was 2"),
+    );
+    stage.say("It does not keep others from writing over hers:");
+    scale(tandem, &["--current-replicas=2", "--replicas=5"]).await?;
+    let pool = tandem.settles("workers", 2).await?;
+    stage.check_eq("the pool is at 2 again", &pool.spec.replicas, &Some(2));
+    let key = tandem.key("workers");
+    let events = tandem.events("workers").await?;
+    let bill = account::bill(&events, &key);
+    stage.check_eq(
+        "no write of an operator met a 409: each was made from what was there",
+        &bill.conflicts,
+        &0,
+    );
+    stage.live_table(account::timeline(&events, &key));
+    Ok(())
+}
+
+/// What is wanted, said in a field that only people write.
+async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
+    let stage = tandem.stage;
+    let what = "The lower bound is Alice's alone, and no operator writes it. She wants 5 nodes at least, whatever the load.";
+    stage.racing(what, lower_bound(alice, 5)).await?;
+    let pool = tandem.settles("workers", 5).await?;
+    stage.check_eq(
+        "now the Autoscaler itself sets 5",
+        &(pool.spec.replicas, last_writer(&pool)?.as_deref()),
+        &(Some(5), Some(AUTOSCALER_OPERATOR)),
+    );
+    let pool = reported(stage, |own| own.unneeded_nodes.len() == 3).await?;
+    stage.check_eq(
+        "and leaves it there, though it knows that 3 nodes are idle",
+        &pool.spec.replicas,
+        &Some(5),
+    );
+    Ok(())
+}
+
+/// The field, taken over.
+async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
+    let stage = tandem.stage;
+    let what = "Or she takes the number over: in mode Recommend the Autoscaler says what it would do, and does not do it. She sets the mode, gives up the lower bound, and scales.";
+    stage
+        .racing(what, async {
+            recommend(alice).await?;
+            condition(stage, "RecommendOnly").await?;
+            lower_bound(alice, 0).await
+        })
+        .await?;
+    scale(tandem, &["--replicas=6"]).await?;
+    tandem.settles("workers", 6).await?;
+    let pool = reported(stage, |own| own.desired_replicas == Some(2)).await?;
+    stage.check_eq("the Autoscaler would have 2, and the pool stays at her 6", &pool.spec.replicas, &Some(6));
+    stage.check_eq(
+        "the book says that the 6 is by kubectl",
+        &last_writer(&pool)?.as_deref(),
+        &Some("kubectl"),
+    );
+    Ok(())
+}
+
+/// A gap in the server's book.
+async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    stage.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it:");
+    let mut pool = objects::pool("unset", 0, 3);
+    pool.metadata.labels = None;
+    stage.set(&pool).await?;
+    tandem.kubectl(&["scale", "npool/unset", "--replicas=1"]).await?;
+    let pool = stage.stored::<NodePool>("unset").await?;
+    stage.check_eq(
+        "replicas are 1 by kubectl, and managedFields names nobody for it",
+        &(pool.spec.replicas, last_writer(&pool)?),
+        &(Some(1), None),
+    );
+    Ok(())
+}
+
+/// kubectl scale, as a person types it.
+async fn scale(tandem: &Tandem<'_>, how: &[&str]) -> Result<()> {
+    tandem.stage.act("alice", &format!("kubectl scale nodepool/workers {}", how.join(" ")));
+    let args: Vec<&str> = ["scale", "nodepool/workers"].into_iter().chain(how.iter().copied()).collect();
+    tandem.kubectl(&args).await.map(drop)
+}
+
+async fn lower_bound(alice: &Actor, min: i32) -> Result<()> {
+    let wanted =
+        |pool: &NodePool| (pool.spec.min_replicas != min).then(|| json!({"spec": {"minReplicas": min}}));
+    let options = WriteOptions::new("alice");
+    let pools = alice.api::<NodePool>();
+    is_written(&merge_patch(&pools, "workers", Subresource::Main, &options, Source::Live, wanted).await?)
+}
+
+async fn recommend(alice: &Actor) -> Result<()> {
+    let wanted = |object: &NodePoolAutoscaler| {
+        (object.spec.mode != AutoscalerMode::Recommend).then(|| json!({"spec": {"mode": "Recommend"}}))
+    };
+    let options = WriteOptions::new("alice");
+    let autoscalers = alice.api::<NodePoolAutoscaler>();
+    is_written(&merge_patch(&autoscalers, "all", Subresource::Main, &options, Source::Live, wanted).await?)
+}
+
+fn is_written<K>(outcome: &Outcome<K>) -> Result<()> {
+    match outcome {
+        Outcome::Written(_) | Outcome::AlreadyDone(_) => Ok(()),
+        _ => bail!("it was not written"),
+    }
+}
+
+/// Waits until the Autoscaler says of the pool, as it is now, that it plans it for this `reason`.
+async fn condition(stage: &Stage, reason: &str) -> Result<NodePool> {
+    eventually(PATIENCE, &format!("the Autoscaler reports {reason}"), || async {
+        let pool = stage.stored::<NodePool>("workers").await?;
+        let status = pool.status.clone().unwrap_or_default();
+        let found = status.conditions.into_iter().find(|condition| condition.type_ == "ScalingActive");
+        let is_so = found.as_ref().is_some_and(|condition| {
+            condition.reason == reason && condition.observed_generation == pool.metadata.generation
+        });
+        if is_so { Ok(Some(pool)) } else { bail!("{found:?}") }
+    })
+    .await
+}
+
+/// Waits until the Autoscaler's own part of the status is as `wanted`.
+async fn reported(stage: &Stage, wanted: impl Fn(&AutoscalingStatus) -> bool) -> Result<NodePool> {
+    let wanted = &wanted;
+    eventually(PATIENCE, "the Autoscaler reports", || async move {
+        let pool = stage.stored::<NodePool>("workers").await?;
+        let own = pool.status.clone().and_then(|status| status.autoscaling);
+        if own.as_ref().is_some_and(wanted) { Ok(Some(pool)) } else { bail!("{own:?}") }
+    })
+    .await
+}
+
+/// Who wrote `spec.replicas` last, as the server's book has it.
+fn last_writer(pool: &NodePool) -> Result<Option<String>> {
+    let book = account::managed(pool)?;
+    let entry = book.into_iter().find(|entry| entry.fields.iter().any(|field| field == "spec.replicas"));
+    Ok(entry.map(|entry| entry.manager))
+}

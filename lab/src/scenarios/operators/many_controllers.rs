@@ -1,0 +1,197 @@
+//! Many controllers, some of them in one program, and each other's objects.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, bail};
+use conflict_retry::{Outcome, WriteOptions, apply};
+use e2e::audit::Event;
+use e2e::objects;
+use e2e::trial::is_ready;
+use e2e::wait::eventually;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use serde_json::json;
+use shared_crds::names::{NODE_FINALIZER, node_selector};
+
+use super::account;
+use super::tandem::{Tandem, told};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "many-controllers",
+    title: "Many controllers write each other's objects",
+    rows: &["2d", "0e", "0f"],
+    refutes: &[],
+    lesson: "Hardly an object in a cluster has one writer; a node that has just come has four.\nThat needs no agreement in time, only fields: whoever sends no more than its own conflicts with nobody.",
+    needs: Needs::Operators,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Who writes what when a node comes and pods move in: endpoint, writer, and what for.
+const WRITERS: [(&str, &str, &str); 14] = [
+    ("nodepools", "nodepool-operator", "its finalizer"),
+    ("nodepools/scale", "autoscaler-operator", "how many nodes there should be"),
+    ("nodepools/status", "autoscaler-operator", "why, and what it saw"),
+    ("nodepools/status", "nodepool-operator", "how many there are"),
+    ("nodepoolautoscalers/status", "autoscaler-operator", "what it plans"),
+    ("nodes", "nodepool-operator", "makes them, holds them, drains them"),
+    ("nodes", "node-controller", "taints, by what the kubelet says"),
+    ("nodes", "ttl-controller", "an annotation for kubelets"),
+    ("nodes/status", "kwok", "plays the kubelet: conditions, addresses"),
+    ("deployments/status", "deployment-controller", "how many replicas there are"),
+    ("replicasets", "deployment-controller", "makes them and sets their replicas"),
+    ("replicasets/status", "replicaset-controller", "how many pods there are"),
+    ("pods/binding", "kube-scheduler", "the node"),
+    ("pods/status", "kwok", "plays the kubelet: that they run"),
+];
+
+async fn run(stage: &Stage) -> Result<()> {
+    let tandem = Tandem::begin(stage, "guarded").await?;
+    let played = play(&tandem).await;
+    tandem.end(played).await
+}
+
+async fn play(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    let bob = stage.actor("bob").await?;
+    let copy = nodes_come(tandem, &bob).await?;
+    bob_writes(stage, &bob, copy).await?;
+    who_writes(tandem).await
+}
+
+/// Load brings nodes; returns the first node as Bob's tool first saw it.
+async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
+    let stage = tandem.stage;
+    stage.say("Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
+    let nodes = Api::<Node>::all(bob.client());
+    let of_pool = WatchParams::default().labels(&node_selector(stage.namespace(), "workers"));
+    let mut seen = nodes.watch(&of_pool, "0").await?.boxed();
+
+    stage.say("A Deployment of 4 pods needs 2 nodes. The Autoscaler says so in the pool, the NodePool operator makes them, kwok plays their kubelets, and the controllers of Kubernetes do what they do: many controllers in one program, each with an account of its own.");
+    stage.set(&objects::pool("workers", 0, 10)).await?;
+    stage.set(&objects::autoscaler("all", 600)).await?;
+    stage.set(&objects::deployment("web", "workers", 4, "2")).await?;
+    let first = async {
+        while let Some(event) = seen.next().await {
+            if let WatchEvent::Added(node) = event?
+                && node.metadata.name.as_deref().is_some_and(|name| name.ends_with("-0"))
+            {
+                return Ok(node);
+            }
+        }
+        bail!("the watch ended before a node came")
+    };
+    let copy = tokio::time::timeout(PATIENCE, first).await.context("no node came")??;
+    tandem.pods_run(4).await?;
+    tandem.settles("workers", 2).await?;
+    Ok(copy)
+}
+
+/// A write of somebody else's object from an old copy, and one of a field of one's own.
+#[expect(clippy::disallowed_methods, reason = "a tool's bare PUT of the whole object is the naive half")]
+async fn bob_writes(stage: &Stage, bob: &Actor, mut copy: Node) -> Result<()> {
+    let nodes = Api::<Node>::all(bob.client());
+    let name = copy.metadata.name.clone().context("no name")?;
+    stage.say("The nodes are ready, and all pods run. Bob's tool adds a label to its copy of the first node and sends the whole node back.");
+    copy.metadata.labels.get_or_insert_default().insert("example.com/rack".to_owned(), "r1".to_owned());
+    let answer = nodes.replace(&name, &PostParams::default(), &copy).await;
+    let code = match answer {
+        Err(kube::Error::Api(status)) => status.code,
+        Ok(_) => 200,
+        Err(error) => return Err(error.into()),
+    };
+    stage.check_eq("409: others have written the node since, and a PUT speaks of all of it", &code, &409);
+
+    stage.say("It sends its label and nothing else, by conflict-retry's apply.");
+    let body = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"example.com/rack": "r1"}},
+    });
+    let Outcome::Written(node) = apply(&nodes, &name, &WriteOptions::new("bob"), &body).await? else {
+        bail!("the label was not written")
+    };
+    let is_labelled = node.metadata.labels.iter().flatten().any(|(key, _)| key == "example.com/rack");
+    let is_held = node.metadata.finalizers.iter().flatten().any(|held| held == NODE_FINALIZER);
+    stage.check(
+        "granted at once; the operator's finalizer and the kubelet's Ready are as they were",
+        is_labelled && is_held && is_ready(&node),
+    );
+    Ok(())
+}
+
+/// Who has written which kind, from the audit log.
+async fn who_writes(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    stage.say("The audit log says who has written what, with its own identity, in these few seconds:");
+    let wanted: BTreeSet<(String, String)> =
+        WRITERS.iter().map(|(endpoint, writer, _)| ((*endpoint).to_owned(), (*writer).to_owned())).collect();
+    // Nobody waits for some of these writers, so they may come a moment later.
+    let all = eventually(PATIENCE, "everybody has written", || async {
+        let seen = writers(&tandem.events_so_far()?);
+        let missing: Vec<_> = wanted.difference(&seen).collect();
+        if missing.is_empty() { Ok(Some(())) } else { bail!("{missing:?} are missing") }
+    });
+    let all = told(stage, &all.await);
+    let events = tandem.events_so_far()?;
+    let seen = writers(&events);
+    let mut table = Table::new(&["through", "written by", "what for"]);
+    for (endpoint, writer, what) in WRITERS {
+        if seen.contains(&(endpoint.to_owned(), writer.to_owned())) {
+            table.row(&[&endpoint, &writer, &what]);
+        }
+    }
+    stage.table(table);
+    stage.check("all of these write, each through the endpoint that is named", all);
+    let of_nodes: BTreeSet<&str> = seen
+        .iter()
+        .filter(|(endpoint, _)| endpoint.starts_with("nodes"))
+        .map(|(_, writer)| writer.as_str())
+        .filter(|writer| *writer != "a person")
+        .collect();
+    stage.check("a node has at least four writers, people apart", of_nodes.len() >= 4);
+    let of_pools: BTreeSet<&str> = seen
+        .iter()
+        .filter(|(endpoint, _)| endpoint == "nodepools/status")
+        .map(|(_, writer)| writer.as_str())
+        .collect();
+    stage.check("both operators write the status of one pool", of_pools.len() == 2);
+
+    stage.say("Conflicts are everyday: in most runs a controller of Kubernetes itself meets some, and makes its pass again. In a terminal they are listed.");
+    stage.live_table(refusals(&events));
+    let ours = events.iter().filter(|event| account::operator(event).is_some() && is_contested(event));
+    stage.check_eq(
+        "Tandem's operators met none: they send fields of their own",
+        &ours.filter(|event| event.code == 409).count(),
+        &0,
+    );
+    Ok(())
+}
+
+/// Whether the request is about an object that several controllers write.
+fn is_contested(event: &Event) -> bool {
+    let resource = event.object.as_ref().map_or("", |object| object.resource.as_str());
+    event.is_write() && ["nodepools", "nodepoolautoscalers", "nodes", "pods"].contains(&resource)
+}
+
+fn writers(events: &[Event]) -> BTreeSet<(String, String)> {
+    let granted = events.iter().filter(|event| event.is_write() && event.succeeded());
+    granted.map(|event| (account::endpoint(event), account::writer(event))).collect()
+}
+
+/// Every write that was answered 409.
+fn refusals(events: &[Event]) -> Table {
+    let mut table = Table::new(&["through", "by", "how", "answer"]);
+    for event in events.iter().filter(|event| event.is_write() && event.code == 409) {
+        table.row(&[
+            &account::endpoint(event),
+            &account::writer(event),
+            &account::form(event),
+            &event.reason,
+        ]);
+    }
+    table
+}

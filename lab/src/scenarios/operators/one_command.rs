@@ -1,0 +1,156 @@
+//! A whole cluster with one command, and nothing left of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use e2e::cluster::{Cluster, Options};
+use e2e::trial::is_ready;
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use serde_json::json;
+
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "one-command",
+    title: "A cluster with one command",
+    rows: &["2k"],
+    refutes: &[],
+    lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a story needs them.",
+    needs: Needs::Operators,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// What the programs are for.
+const PURPOSES: [(&str, &str); 5] = [
+    ("etcd", "the store"),
+    ("kube-apiserver", "versions, conflicts, validation, audit log"),
+    ("kube-controller-manager", "Deployments, garbage collection, node health"),
+    ("kube-scheduler", "pods to nodes"),
+    ("kwok", "plays the kubelets of simulated nodes"),
+];
+
+async fn run(stage: &Stage) -> Result<()> {
+    programs(stage)?;
+    kubectl(stage).await?;
+    pod_runs(stage).await?;
+    another(stage).await
+}
+
+/// What was started.
+fn programs(stage: &Stage) -> Result<()> {
+    stage.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one that was started just so:");
+    let mut running: Vec<String> = stage.cluster.pids().into_iter().map(|(name, _)| name).collect();
+    running.sort();
+    let mut table = Table::new(&["program", "what for"]);
+    for (name, purpose) in PURPOSES.iter().filter(|(name, _)| running.iter().any(|found| found == name)) {
+        table.row(&[name, purpose]);
+    }
+    stage.table(table);
+    let mut wanted: Vec<String> = PURPOSES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    wanted.sort();
+    stage.check_eq("these programs run, and no others", &running, &wanted);
+    stage.check("none of them has ended", stage.cluster.check_alive().is_ok());
+    let took = stage.cluster.startup().context("the cluster is not our own")?;
+    stage.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
+    Ok(())
+}
+
+/// That kubectl takes it for a cluster.
+async fn kubectl(stage: &Stage) -> Result<()> {
+    stage.say("Its kubeconfig is all that kubectl, Helm or an operator need.");
+    let ready = stage.cluster.kubectl(&["get", "--raw", "/readyz"]).await?;
+    stage.act("kubectl", &format!("get --raw /readyz → {ready}"));
+    let version: serde_json::Value =
+        serde_json::from_str(&stage.cluster.kubectl(&["version", "--output=json"]).await?)?;
+    let of = |side: &str| version[side]["gitVersion"].as_str().unwrap_or("?").to_owned();
+    let (client, server) = (of("clientVersion"), of("serverVersion"));
+    stage.act("kubectl", &format!("version → client {client}, server {server}"));
+    stage.check_eq("it is ready", &ready.as_str(), &"ok");
+    stage.check_eq("kubectl and the API server are of one version, the pinned one", &client, &server);
+    Ok(())
+}
+
+/// That Deployments come to run.
+async fn pod_runs(stage: &Stage) -> Result<()> {
+    stage.say("A node is an object that kwok plays the kubelet of. A Deployment finds its way to it as in any cluster.");
+    let (name, node) = node(stage);
+    let applied = deploy(stage, &node).await;
+    // The node belongs to no namespace, so it is taken away by hand.
+    let removed = stage.cluster.kubectl(&["delete", "node", &name, "--ignore-not-found"]).await;
+    applied?;
+    removed.map(drop)
+}
+
+fn node(stage: &Stage) -> (String, String) {
+    let name = format!("{}-node", stage.namespace());
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {"pool": name}, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+    });
+    (name, node.to_string())
+}
+
+async fn deploy(stage: &Stage, node: &str) -> Result<()> {
+    let client = stage.backstage().await?;
+    stage.cluster.kubectl_with_input(&["apply", "--filename", "-"], node).await?;
+    let name = format!("{}-node", stage.namespace());
+    let nodes = Api::<Node>::all(client.clone());
+    let is_up = eventually(PATIENCE, "the node is ready", || async {
+        Ok(nodes.get_opt(&name).await?.filter(is_ready))
+    });
+    let up = is_up.await?;
+    stage.set(&e2e::objects::deployment("web", &name, 2, "1")).await?;
+    let pods = Api::<Pod>::namespaced(client, stage.namespace());
+    let places = eventually(PATIENCE, "two pods run", || async {
+        let all = pods.list(&kube::api::ListParams::default()).await?.items;
+        let on = |pod: &Pod| {
+            let runs = pod.status.as_ref()?.phase.as_deref()? == "Running";
+            runs.then(|| pod.spec.as_ref()?.node_name.clone()).flatten()
+        };
+        let places: Vec<String> = all.iter().filter_map(on).collect();
+        if places.len() == 2 { Ok(Some(places)) } else { bail!("{} of {} run", places.len(), all.len()) }
+    });
+    let places = places.await?;
+    stage.check(
+        "two pods of a Deployment run on it",
+        places.iter().all(|place| Some(place) == up.metadata.name.as_ref()),
+    );
+    stage
+        .cluster
+        .kubectl(&["delete", "deployment", "web", "--namespace", stage.namespace(), "--wait"])
+        .await?;
+    Ok(())
+}
+
+/// A second one beside it, which goes without a trace.
+async fn another(stage: &Stage) -> Result<()> {
+    stage.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
+    let second = Cluster::start(Options::api_only()).await?;
+    let mut running: Vec<String> = second.pids().into_iter().map(|(name, _)| name).collect();
+    running.sort();
+    stage.check_eq("two programs run", &running, &vec!["etcd".to_owned(), "kube-apiserver".to_owned()]);
+    let took = second.startup().context("the cluster is not our own")?;
+    stage.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
+    let here = stage.cluster.kubectl(&["get", "namespace", stage.namespace(), "--output=name"]).await;
+    let there = second.kubectl(&["get", "namespace", stage.namespace(), "--output=name"]).await;
+    stage.check(
+        "each has a store of its own: this scenario's namespace is in one only",
+        here.is_ok() && there.is_err(),
+    );
+
+    stage.say("What a scenario or a test starts ends with it, even when it is killed. Here the second one is told to end.");
+    let (root, pids): (PathBuf, Vec<u32>) =
+        (second.root().to_owned(), second.pids().into_iter().map(|(_, pid)| pid).collect());
+    second.stop().await?;
+    let is_gone = eventually(Duration::from_secs(10), "the second one is gone", || async {
+        let left: Vec<_> = pids.iter().filter(|pid| PathBuf::from(format!("/proc/{pid}")).exists()).collect();
+        if left.is_empty() && !root.exists() { Ok(Some(())) } else { bail!("{left:?}") }
+    });
+    stage.check("no process and no file of it is left", is_gone.await.is_ok());
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! The same two operators under each of four ways to write, while somebody else writes their object all the time.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use e2e::audit::Event;
+use e2e::chain::Chain;
+use e2e::effects::Effects;
+use e2e::objects;
+use e2e::rival::Rival;
+use e2e::wait::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use shared_crds::NodePool;
+use tokio::time::Instant;
+
+use super::account::{self, Bill};
+use super::tandem::{Tandem, told};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "strategies",
+    title: "Four ways to write, under a storm of foreign writes",
+    rows: &["2f", "2g", "2j"],
+    refutes: &["always-retry"],
+    lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
+    needs: Needs::Operators,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// What each strategy is known by: the form of its writes of status and of replicas.
+const STRATEGIES: [(&str, &str, &str); 4] = [
+    ("lazy", "PUT at a version", "PUT at a version"),
+    ("retry", "PUT at a version", "PUT at a version"),
+    ("patch", "merge patch at a version", "merge patch at a version"),
+    ("guarded", "server-side apply", "JSON Patch that tests the old value"),
+];
+/// Writes a second by somebody else.
+const STORM: u64 = 10;
+/// How often load comes and goes at most, until `lazy` has met its first conflict. Once is nearly always enough.
+const ROUNDS: usize = 10;
+
+/// What one strategy cost.
+struct Cost {
+    strategy: &'static str,
+    seconds: f64,
+    rounds: usize,
+    bill: Bill,
+    passes: f64,
+    thrown: f64,
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    stage.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods come, which need 4 nodes, and go again; then the nodes go. This is played four times. lazy sends the object from its cache, and at a conflict gives up and lets the whole pass run again. retry reads, changes and PUTs, again and again until it is through. patch sends what changes with the version that it saw, and reads only to try again. guarded sends its own status fields and no version, and with the replicas the number that it decided from.");
+    let mut costs = Vec::new();
+    let mut forms = Table::new(&["strategy", "status is written by", "replicas are written by"]);
+    for (strategy, status, scale) in STRATEGIES {
+        let tandem = Tandem::begin(stage, strategy).await?;
+        let played = storm(&tandem, strategy).await;
+        // The release is kept for the next strategy, which is an upgrade of it.
+        let is_last = strategy == "guarded" || played.is_err();
+        let (cost, seen) = if is_last { tandem.end(played).await? } else { tandem.rest(played).await? };
+        forms.row(&[&strategy, &seen.0, &seen.1]);
+        stage.check_eq(
+            &format!("{strategy}: the API server saw what the name says"),
+            &(seen.0.as_str(), seen.1.as_str()),
+            &(status, scale),
+        );
+        costs.push(cost);
+    }
+    stage.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
+    stage.table(forms);
+    stage.live_table(price(&costs));
+    stage.say("What each pays for the race differs from run to run; in a terminal the bill is shown. What always holds:");
+    compare(stage, &costs);
+    Ok(())
+}
+
+/// What must hold between the bills.
+fn compare(stage: &Stage, costs: &[Cost]) {
+    for Cost { strategy, bill, thrown, .. } in costs {
+        let shared = bill.shared_writes;
+        match *strategy {
+            "lazy" => {
+                stage.check("lazy: it met at least one 409", bill.conflicts > 0);
+                stage.check(
+                    "lazy: each 409 threw a whole pass away, as the operators' own metrics count",
+                    *thrown >= count(bill.conflicts),
+                );
+            }
+            "retry" => stage.check("retry: it paid a read for each of its PUTs", bill.reads >= shared),
+            "guarded" => {
+                stage.check_eq(
+                    "guarded: no 409, and no guard that did not hold",
+                    &(bill.conflicts, bill.invalid),
+                    &(0, 0),
+                );
+                stage.check(
+                    "guarded: every write was granted at the first attempt",
+                    bill.granted == bill.writes,
+                );
+            }
+            _ => stage.check("patch: it read less often than it wrote", bill.reads < shared),
+        }
+    }
+}
+
+/// The bills, side by side.
+fn price(costs: &[Cost]) -> Table {
+    let mut table = Table::new(&[
+        "strategy",
+        "seconds",
+        "rounds",
+        "reads",
+        "writes",
+        "granted",
+        "409",
+        "422",
+        "requests per granted write",
+        "passes",
+        "thrown away",
+    ]);
+    for Cost { strategy, seconds, rounds, bill, passes, thrown } in costs {
+        let per_write = count(bill.reads + bill.writes) / count(bill.granted.max(1));
+        table.row(&[
+            strategy,
+            &format!("{seconds:.1}"),
+            rounds,
+            &bill.reads,
+            &bill.writes,
+            &bill.granted,
+            &bill.conflicts,
+            &bill.invalid,
+            &format!("{per_write:.2}"),
+            passes,
+            thrown,
+        ]);
+    }
+    table
+}
+
+/// Load comes and goes while everybody writes. Returns what it cost, and the forms of the writes.
+async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (String, String))> {
+    let stage = tandem.stage;
+    let began = Instant::now();
+    stage.set(&objects::pool("busy", 0, 20)).await?;
+    stage.set(&objects::autoscaler("all", 1)).await?;
+    stage.set(&objects::deployment("web", "busy", 0, "2")).await?;
+    let pools = Api::<NodePool>::namespaced(stage.backstage().await?, stage.namespace());
+    let rival = Rival::start(pools, "busy", STORM, 20, 7);
+    let mut rounds = 0;
+    while rounds < ROUNDS {
+        rounds += 1;
+        for (pods, nodes) in [(8, 4), (0, 0)] {
+            load(stage, pods).await?;
+            tandem.pods_run(usize::try_from(pods)?).await?;
+            tandem.settles("busy", nodes).await?;
+        }
+        let bill = account::bill(&tandem.events("busy").await?, &tandem.key("busy"));
+        if strategy != "lazy" || bill.conflicts > 0 {
+            break;
+        }
+    }
+    let report = rival.finish().await?;
+    let pool = tandem.settles("busy", 0).await?;
+    let seconds = began.elapsed().as_secs_f64();
+
+    let (key, events) = (tandem.key("busy"), tandem.events("busy").await?);
+    stage.check(
+        &format!("{strategy}: all that the third party was told is written is there"),
+        told(stage, &report.check_kept(&pool)),
+    );
+    stage.check(
+        &format!("{strategy}: no write undid another one, none changed a field that is not its writer's"),
+        told(stage, &Chain::of(&events, &key).check_unbroken())
+            && told(stage, &Effects::of(&events, &key).check_owned()),
+    );
+    let bill = account::bill(&events, &key);
+    // Only `lazy` gives up at a conflict; the others try again within the pass.
+    let expected = if strategy == "lazy" { bill.conflicts } else { 0 };
+    let (passes, thrown) = passes(tandem, expected).await?;
+    let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
+    Ok((
+        Cost { strategy, seconds, rounds, bill, passes, thrown },
+        (forms(&ours, "status"), forms(&ours, "scale")),
+    ))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a person scales a Deployment, which no operator of ours writes"
+)]
+async fn load(stage: &Stage, pods: i32) -> Result<()> {
+    let deployments = Api::<Deployment>::namespaced(stage.backstage().await?, stage.namespace());
+    let patch = Patch::Merge(json!({"spec": {"replicas": pods}}));
+    deployments.patch_scale("web", &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// In which forms the operators have written a subresource.
+fn forms(events: &[&Event], subresource: &str) -> String {
+    let writes = events.iter().filter(|event| account::operator(event).is_some() && event.is_write());
+    let of_it = writes.filter(|event| event.subresource == subresource && event.succeeded());
+    let forms: BTreeSet<&str> = of_it.map(|event| account::form(event)).collect();
+    forms.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Passes of both operators, and how many of them were thrown away, when at least `expected` are, or will not be in time:
+/// a pass that met a conflict may still be on its way to its end.
+async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
+    let counted = eventually(PATIENCE, "the passes are counted", || async {
+        let thrown = ended(tandem, "conflict").await? + ended(tandem, "error").await?;
+        if thrown >= count(expected) { Ok(Some(())) } else { bail!("{thrown} of {expected}") }
+    });
+    if let Err(error) = counted.await {
+        tandem.stage.live_quote(&format!("{error:#}"));
+    }
+    let thrown = ended(tandem, "conflict").await? + ended(tandem, "error").await?;
+    Ok((ended(tandem, "").await?, thrown))
+}
+
+/// How many passes of both operators have ended with a `result`, or at all.
+async fn ended(tandem: &Tandem<'_>, result: &str) -> Result<f64> {
+    let label = format!("result=\"{result}");
+    let mut sum = 0.0;
+    for operator in [&tandem.operators.node_pool, &tandem.operators.autoscaler] {
+        sum += operator.metric("tandem_reconcile_total", &[&label]).await?;
+    }
+    Ok(sum)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 requests")]
+fn count(number: usize) -> f64 {
+    number as f64
+}

@@ -1,0 +1,161 @@
+//! Tandem on the stage: the chart installed, both operators running, and all of it taken away again however the play ends.
+
+use anyhow::{Context as _, Error, Result, anyhow, bail};
+use e2e::audit::{AuditLog, Event, ObjectKey};
+use e2e::tandem::{Operators, Release};
+use e2e::trial::{RELEASE_NAMESPACE, is_ready};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use shared_crds::NodePool;
+use shared_crds::names::node_selector;
+
+use crate::stage::{PATIENCE, Stage};
+
+/// Both operators at work in the stage's namespace.
+pub(super) struct Tandem<'a> {
+    /// Where they work.
+    pub(super) stage: &'a Stage,
+    /// The processes.
+    pub(super) operators: Operators,
+    release: Release,
+    audit: AuditLog,
+    log_start: u64,
+}
+
+impl<'a> Tandem<'a> {
+    /// Installs the chart, with `strategy` for its `writeStrategy`, and starts both operators.
+    pub(super) async fn begin(stage: &'a Stage, strategy: &str) -> Result<Self> {
+        let cluster = &stage.cluster;
+        let audit = cluster.audit_log().context("this cluster's audit log is not ours to read")?;
+        let log_start = audit.end()?;
+        let values = [format!("writeStrategy={strategy}")];
+        let release = Release::named(RELEASE_NAMESPACE);
+        let starting = async {
+            Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
+            release.start(cluster).await
+        };
+        match starting.await {
+            Ok(operators) => Ok(Self { stage, operators, release, audit, log_start }),
+            Err(error) => {
+                // What matters is why it did not start.
+                release.uninstall(cluster).await.ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes away what was made in the namespace while there is still somebody to drain the nodes, and stops the operators.
+    /// Returns what the play came to; the release stays, for another [`Self::begin`].
+    pub(super) async fn rest<T>(self, played: Result<T>) -> Result<T> {
+        self.close(played).await.0
+    }
+
+    /// As [`Self::rest`], and removes the release.
+    pub(super) async fn end<T>(self, played: Result<T>) -> Result<T> {
+        let cluster = std::sync::Arc::clone(&self.stage.cluster);
+        let (played, release) = self.close(played).await;
+        let removed = release.uninstall(&cluster).await;
+        let played = played?;
+        removed?;
+        Ok(played)
+    }
+
+    async fn close<T>(self, played: Result<T>) -> (Result<T>, Release) {
+        let played = played.map_err(|error| self.with_logs(&error));
+        let cleared = self.clear().await;
+        let stopped = self.operators.stop().await;
+        (played.and_then(|done| cleared.and(stopped).map(|()| done)), self.release)
+    }
+
+    async fn clear(&self) -> Result<()> {
+        let kinds = "deployments,nodepoolautoscalers,nodepools";
+        self.kubectl(&["delete", kinds, "--all", "--wait", "--timeout=90s"]).await.map(drop)
+    }
+
+    fn with_logs(&self, error: &Error) -> Error {
+        let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
+        anyhow!("{error:#}\nthe operators' logs end with\n{pools}\n{scaler}")
+    }
+
+    /// kubectl in the stage's namespace.
+    pub(super) async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let all: Vec<&str> =
+            ["--namespace", self.stage.namespace()].into_iter().chain(args.iter().copied()).collect();
+        self.stage.cluster.kubectl(&all).await
+    }
+
+    /// Waits until a pool should have `wanted` nodes, has them, all Ready, and says so in its status.
+    pub(super) async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
+        eventually(PATIENCE, &format!("pool {pool} has {wanted} ready nodes"), || async {
+            self.operators.check_alive()?;
+            let (object, nodes) = (self.stage.stored::<NodePool>(pool).await?, self.nodes(pool).await?);
+            let ready = nodes.iter().filter(|node| is_ready(node)).count();
+            let status = object.status.clone().unwrap_or_default();
+            let told = (status.replicas, status.ready_replicas, status.observed_generation);
+            let count = usize::try_from(wanted)?;
+            if (nodes.len(), ready) == (count, count)
+                && told == (Some(wanted), Some(wanted), object.metadata.generation)
+                && object.spec.replicas == Some(wanted)
+            {
+                return Ok(Some(object));
+            }
+            bail!("{ready} of {} nodes ready, spec.replicas {:?}", nodes.len(), object.spec.replicas)
+        })
+        .await
+    }
+
+    /// A pool's nodes as they are now.
+    pub(super) async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
+        let nodes = Api::<Node>::all(self.stage.backstage().await?);
+        let of_pool = ListParams::default().labels(&node_selector(self.stage.namespace(), pool));
+        Ok(nodes.list(&of_pool).await?.items)
+    }
+
+    /// Waits until `wanted` pods run, and no other is there.
+    pub(super) async fn pods_run(&self, wanted: usize) -> Result<()> {
+        let pods = Api::<Pod>::namespaced(self.stage.backstage().await?, self.stage.namespace());
+        eventually(PATIENCE, &format!("{wanted} pods run"), || async {
+            let found = pods.list(&ListParams::default()).await?.items;
+            let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
+            let running = found.iter().filter(|pod| phase(pod).as_deref() == Some("Running")).count();
+            if (running, found.len()) == (wanted, wanted) {
+                return Ok(Some(()));
+            }
+            bail!("{running} of {} run", found.len())
+        })
+        .await
+    }
+
+    /// A pool in the audit log.
+    pub(super) fn key(&self, pool: &str) -> ObjectKey {
+        ObjectKey::node_pool(self.stage.namespace(), pool)
+    }
+
+    /// What the API server wrote down since the beginning, up to the version that `pool` has now at least.
+    pub(super) async fn events(&self, pool: &str) -> Result<Vec<Event>> {
+        let version = self.stage.stored::<NodePool>(pool).await?.metadata.resource_version;
+        let last: u64 = version.context("no version")?.parse()?;
+        let key = self.key(pool);
+        let what = format!("the audit log holds version {last} of {pool}");
+        let found = |events: &[Event]| {
+            let of_pool = events.iter().filter(|event| event.object.as_ref() == Some(&key));
+            (of_pool.filter_map(Event::version).max() >= Some(last)).then(|| events.to_vec())
+        };
+        self.audit.wait_for(self.log_start, PATIENCE, &what, found).await
+    }
+
+    /// What was written down since the beginning.
+    pub(super) fn events_so_far(&self) -> Result<Vec<Event>> {
+        self.audit.follow_from(self.log_start).read_new()
+    }
+}
+
+/// Whether it held; says live what did not.
+pub(super) fn told(stage: &Stage, held: &Result<()>) -> bool {
+    if let Err(error) = held {
+        stage.live_quote(&format!("{error:#}"));
+    }
+    held.is_ok()
+}

@@ -1,0 +1,207 @@
+//! Two operators that write one object all the time, a person who writes it too, and who wrote what.
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
+use e2e::audit::Event;
+use e2e::chain::Chain;
+use e2e::effects::Effects;
+use e2e::ledger::Ledger;
+use e2e::objects;
+use kube::api::PostParams;
+use shared_crds::NodePool;
+use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
+use shared_crds::ownership::{self, Endpoint, Owner};
+
+use super::account::{self, Managed};
+use super::tandem::{Tandem, told};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "two-operators",
+    title: "Two operators write one object, and neither loses a write",
+    rows: &["2b", "2c", "2e"],
+    refutes: &[],
+    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps the book: managedFields says who wrote which field, and generation moves with the spec alone.",
+    needs: Needs::Operators,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    let tandem = Tandem::begin(stage, "guarded").await?;
+    let played = play(&tandem).await;
+    tandem.end(played).await
+}
+
+async fn play(tandem: &Tandem<'_>) -> Result<()> {
+    let stage = tandem.stage;
+    let alice = stage.actor("alice").await?;
+    let copy = nodes_come(tandem, &alice).await?;
+    person_writes(tandem, &alice, copy).await?;
+    let pool = tandem.settles("workers", 3).await?;
+    whose_fields(stage, &pool)?;
+    what_happened(tandem, &pool).await
+}
+
+/// The pool, the autoscaler and a load; returns the pool as Alice made it.
+#[expect(clippy::disallowed_methods, reason = "a person makes an object, which nobody else does")]
+async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
+    let stage = tandem.stage;
+    stage.say("Two operators run: one makes the nodes of a NodePool, the other, the Autoscaler, decides how many. Alice makes a pool of machines with 4 cpus, at least 1 and at most 10, and begins with 1.");
+    let params = PostParams { field_manager: Some("alice".to_owned()), ..PostParams::default() };
+    let mut pool = objects::pool("workers", 1, 10);
+    pool.spec.replicas = Some(1);
+    let copy = alice.api::<NodePool>().create(&params, &pool).await?;
+
+    stage.say("A NodePoolAutoscaler selects it, and a Deployment asks for 6 pods of 2 cpus: two to a node. The Autoscaler writes spec.replicas and its part of the status; the NodePool operator makes the nodes and writes its own part. Nobody else touches the pool.");
+    stage.set(&objects::autoscaler("all", 600)).await?;
+    stage.set(&objects::deployment("web", "workers", 6, "2")).await?;
+    tandem.pods_run(6).await?;
+    let pool = tandem.settles("workers", 3).await?;
+    stage.check_eq(
+        "6 pods run on 3 ready nodes, as many as spec.replicas says",
+        &(pool.spec.replicas, pool.status.and_then(|status| status.ready_replicas)),
+        &(Some(3), Some(3)),
+    );
+    Ok(copy)
+}
+
+/// A person's write from an old copy, and the same from what is there.
+#[expect(clippy::disallowed_methods, reason = "a person's bare PUT is the naive half")]
+async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -> Result<()> {
+    let stage = tandem.stage;
+    stage.say("Alice still has the pool as she made it. She lowers its upper bound to 8 in that copy and sends it back.");
+    copy.spec.max_replicas = 8;
+    let params = PostParams { field_manager: Some("alice".to_owned()), ..PostParams::default() };
+    let answer = alice.api::<NodePool>().replace("workers", &params, &copy).await;
+    let code = match answer {
+        Err(kube::Error::Api(status)) => status.code,
+        Ok(_) => 200,
+        Err(error) => return Err(error.into()),
+    };
+    stage.check_eq(
+        "409: what the operators have written since counts, though none of it is hers",
+        &code,
+        &409,
+    );
+
+    let options = WriteOptions::new("alice");
+    let pools = alice.api::<NodePool>();
+    let change = update(&pools, "workers", &options, Source::Live, |pool| {
+        pool.spec.max_replicas = 8;
+        Decision::Write
+    });
+    let what = "She changes the bound in what is there now, by conflict-retry's update: a read, a PUT, and again from a new read if an operator comes between.";
+    let Outcome::Written(pool) = stage.racing(what, change).await? else {
+        anyhow::bail!("the bound was not written")
+    };
+    let held = pool.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER);
+    stage.check(
+        "her bound is there, and so are the Autoscaler's replicas and the NodePool operator's finalizer and status",
+        pool.spec.max_replicas == 8
+            && pool.spec.replicas == Some(3)
+            && held
+            && pool.status.is_some_and(|status| status.replicas == Some(3)),
+    );
+    Ok(())
+}
+
+/// The server's own book of who wrote which field, held against the contract.
+fn whose_fields(stage: &Stage, pool: &NodePool) -> Result<()> {
+    stage.say("The API server keeps a book of who wrote which field, managedFields:");
+    let mut table = Table::new(&["field manager", "through", "by", "fields"]);
+    let book = account::managed(pool)?;
+    for Managed { manager, subresource, operation, fields } in &book {
+        let through =
+            if subresource.is_empty() { "nodepools".into() } else { format!("nodepools/{subresource}") };
+        for (number, line) in lines(fields).into_iter().enumerate() {
+            if number == 0 {
+                table.row(&[manager, &through, operation, &line]);
+            } else {
+                table.row(&[&"", &"", &"", &line]);
+            }
+        }
+    }
+    stage.table(table);
+    let strays: Vec<_> = book.iter().flat_map(strays).collect();
+    stage.check_eq(
+        "each field of spec and status is managed by the one that the contract names",
+        &strays,
+        &Vec::new(),
+    );
+    let has = |name: &str| book.iter().any(|entry| entry.manager == name && !entry.fields.is_empty());
+    stage.check(
+        "both operators manage fields of this one object",
+        has(NODEPOOL_OPERATOR) && has(AUTOSCALER_OPERATOR),
+    );
+    Ok(())
+}
+
+/// The fields that `entry` holds and should not.
+fn strays(entry: &Managed) -> Vec<String> {
+    let owner = match entry.manager.as_str() {
+        NODEPOOL_OPERATOR => Owner::NodepoolOperator,
+        AUTOSCALER_OPERATOR => Owner::AutoscalerOperator,
+        _ => Owner::User,
+    };
+    let is_own = |field: &&String| {
+        if let Some(type_) = field.strip_prefix("condition ") {
+            return ownership::conditions(owner).any(|own| own.as_str() == type_);
+        }
+        if field.starts_with("metadata.") {
+            return true;
+        }
+        ownership::rule_for(field).is_some_and(|rule| match rule.owner {
+            Owner::Scaler => owner == Owner::AutoscalerOperator && rule.endpoint == Endpoint::Scale,
+            expected => expected == owner,
+        })
+    };
+    entry
+        .fields
+        .iter()
+        .filter(|field| !is_own(field))
+        .map(|field| format!("{}: {field}", entry.manager))
+        .collect()
+}
+
+/// Fields, some to a line.
+fn lines(fields: &[String]) -> Vec<String> {
+    fields.chunks(3).map(|some| some.join(", ")).collect()
+}
+
+/// The history of the object from the audit log, and what must hold of it.
+async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
+    let stage = tandem.stage;
+    let key = tandem.key("workers");
+    let events = tandem.events("workers").await?;
+    stage.say("And the audit log holds every write, in its order. In a terminal the timeline is shown; it differs from run to run. What is the same in every run:");
+    stage.live_table(account::timeline(&events, &key));
+    let ours: Vec<&Event> =
+        events.iter().filter(|event| event.object.as_ref() == Some(&key) && event.is_write()).collect();
+    let wrote =
+        |name: &str| ours.iter().any(|event| account::operator(event) == Some(name) && event.succeeded());
+    stage.check("both operators wrote it", wrote(NODEPOOL_OPERATOR) && wrote(AUTOSCALER_OPERATOR));
+    let effects = Effects::of(&events, &key);
+    stage.check("no version changes a field that is not its writer's", told(stage, &effects.check_owned()));
+    let chain = Chain::of(&events, &key);
+    stage.check(
+        "no write that names a version follows another one: nothing that was written is lost",
+        told(stage, &chain.check_unbroken()) && chain.checked > 0,
+    );
+    let bill = account::bill(&events, &key);
+    stage.check_eq("no write of the operators met a conflict", &(bill.conflicts, bill.invalid), &(0, 0));
+    let ledger = Ledger::of(&events, |object| *object == key);
+    let moved = |target: &str| {
+        let rows = ledger.rows.iter().filter(|row| target.is_empty() || row.target == target);
+        rows.map(|row| row.generation_moved).sum::<u64>()
+    };
+    stage.check_eq("no write of a status moved the generation", &moved("nodepools/status"), &0);
+    let generation = pool.metadata.generation.context("no generation")?;
+    stage.check_eq(
+        "the generation is as high as the number of writes that changed the spec",
+        &u64::try_from(generation)?,
+        &moved(""),
+    );
+    Ok(())
+}
