@@ -52,7 +52,20 @@ pub fn page(scenarios: &[Scenario]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::scenarios;
+
+    #[test]
+    fn every_row_and_every_claim_has_its_scenario() {
+        let scenarios = scenarios::all();
+        let gaps: Vec<_> = rows(&scenarios)
+            .into_iter()
+            .chain(claims(&scenarios))
+            .filter(|(_, names)| names.is_empty())
+            .map(|(gap, _)| gap)
+            .collect();
+        assert!(gaps.is_empty(), "nothing shows {gaps:?}");
+    }
 
     #[test]
     fn scenarios_have_names_of_their_own_and_show_what_exists() {

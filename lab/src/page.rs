@@ -80,8 +80,12 @@ pub fn write(scenario: &Scenario, text: &str) -> Result<()> {
 
 /// Compares the page with the one in `docs/conflicts/`.
 pub fn compare(scenario: &Scenario, text: &str) -> Result<()> {
-    let file = directory().join(format!("{}.md", scenario.name));
-    let name = scenario.name;
+    compare_text(scenario.name, text)
+}
+
+/// Compares `text` with the page called `name`.
+pub fn compare_text(name: &str, text: &str) -> Result<()> {
+    let file = directory().join(format!("{name}.md"));
     let kept = std::fs::read_to_string(&file).unwrap_or_default();
     if kept == text {
         return Ok(());
@@ -90,7 +94,7 @@ pub fn compare(scenario: &Scenario, text: &str) -> Result<()> {
     let at = difference.unwrap_or_else(|| kept.lines().count().min(text.lines().count()));
     let shown = |text: &str| text.lines().nth(at).unwrap_or("(the end)").to_owned();
     bail!(
-        "docs/conflicts/{name}.md is not what this run gives; first at line {}\n  kept: {}\n  now:  {}\nif the new one is right: cargo lab {name} --write-pages",
+        "docs/conflicts/{name}.md is not what this run gives; first at line {}\n  kept: {}\n  now:  {}\nif the new one is right: cargo lab {name} --write-pages (the index: cargo lab --index --write-pages)",
         at + 1,
         shown(&kept),
         shown(text),

@@ -256,7 +256,7 @@ async fn check_version(client: &Client) -> Result<()> {
 }
 
 /// What the lab has to be allowed: verb, group, resource with its subresource.
-const RIGHTS: [(&str, &str, &str); 12] = [
+const RIGHTS: [(&str, &str, &str); 13] = [
     ("create", "", "namespaces"),
     ("delete", "", "namespaces"),
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
@@ -269,6 +269,7 @@ const RIGHTS: [(&str, &str, &str); 12] = [
     ("create", "", "pods"),
     ("patch", "", "pods/status"),
     ("create", "policy", "poddisruptionbudgets"),
+    ("impersonate", "", "users"),
 ];
 
 /// Asks the API server whether it would let us. Nothing is changed.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use lab::run::play;
 use lab::scenario::Scenario;
 use lab::theatre::{Theatre, Venue};
-use lab::{page, scenarios};
+use lab::{index, page, scenarios};
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
@@ -26,7 +26,11 @@ fn main() -> Result<ExitCode> {
             runtime.block_on(check(&theatre, scenario)).map_err(|error| format!("{error:#}").into())
         })
     });
-    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    let index = Trial::test("the_index_page", || {
+        page::compare_text("README", &index::page(&scenarios::all()))
+            .map_err(|error| format!("{error:#}").into())
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.chain([index]).collect());
     if let Some(theatre) = Arc::into_inner(theatre) {
         runtime.block_on(theatre.close())?;
     }

@@ -5,6 +5,7 @@ mod foo;
 mod generation;
 mod merging;
 mod operators;
+mod retry;
 mod writes;
 
 use crate::scenario::Scenario;
@@ -12,5 +13,5 @@ use crate::scenario::Scenario;
 /// All of them.
 pub fn all() -> Vec<Scenario> {
     let first = vec![conflict::SCENARIO, generation::SCENARIO];
-    [first, writes::all(), foo::all(), merging::all(), operators::all()].concat()
+    [first, writes::all(), foo::all(), retry::all(), merging::all(), operators::all()].concat()
 }

@@ -1,0 +1,186 @@
+//! A circuit breaker: what opens it, and who finds out that the server is back.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use conflict_retry::backoff::Backoff;
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::protect::{
+    Breaker, BreakerSettings, BreakerState, CircuitBreaker, Held, Protection, Transition,
+};
+use conflict_retry::{Class, Outcome, WriteError, WriteOptions};
+use e2e::wait::eventually;
+
+use super::contest::{Contest, goal};
+use super::naive_breaker::NaiveBreaker;
+use super::nobody::Line;
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "circuit-breaker",
+    title: "A circuit breaker opens when nobody answers, not when somebody else was first",
+    rows: &["3j"],
+    refutes: &["breaker-on-every-error"],
+    lesson: "A conflict is the answer of a healthy server: a breaker that counts it stops writes that nothing is wrong with.\nOpen after faults in a row, then let one probe through, and let its result decide.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Failures that open both breakers.
+const FAILURES: u32 = 5;
+/// How long they stay open.
+const OPEN_FOR: Duration = Duration::from_secs(2);
+
+async fn run(stage: &Stage) -> Result<()> {
+    counting_conflicts(stage).await?;
+    not_counting_conflicts(stage).await?;
+    half_open(stage)?;
+    faults(stage).await
+}
+
+async fn counting_conflicts(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "busy").await?;
+    stage.set(&pool("quiet", 3)).await?;
+    stage.say("A breaker as it is often written: every error counts, five in a row open it. Alice passes it before each attempt. Bob is faster five times.");
+    let mut breaker = NaiveBreaker::new(FAILURES, OPEN_FOR);
+    contest.interfere(FAILURES);
+    for _ in 0..FAILURES {
+        if breaker.admits(Duration::ZERO) {
+            breaker.settle(Duration::ZERO, contest.attempt().await.is_ok());
+        }
+    }
+    let sent = contest.alice.requests().len();
+    stage.check_eq("all five PUTs were answered: 409", &contest.alice.counts().conflicts, &5);
+    stage.say("Now she wants to write another pool, which nobody else writes.");
+    let admitted = breaker.admits(Duration::ZERO);
+    if admitted {
+        goal(&contest.pools(), "quiet", &WriteOptions::new("alice")).await?.met();
+    } else {
+        stage.act("alice", "is not let through: the circuit is open");
+    }
+    stage.check(
+        "a breaker that counts conflicts is open, though the server has answered each request",
+        !admitted && contest.alice.requests().iter().all(|request| request.code != 0),
+    );
+    stage.check_eq("her write is not sent", &contest.alice.requests().len(), &sent);
+    let quiet = stage.stored::<Pool>("quiet").await?;
+    stage.check(
+        "and the server would have answered: it does at the same moment",
+        quiet.spec.replicas == Some(3),
+    );
+    Ok(())
+}
+
+async fn not_counting_conflicts(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "busier").await?;
+    let breaker = CircuitBreaker::new(settings()?);
+    let quick = Backoff::new(30, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
+    let options = options(&breaker, RetryPolicy::from_backoff(quick)?);
+    contest.interfere(20);
+    let told = "The breaker of `conflict_retry`, opened by five as well. Bob is faster twenty times.";
+    let answer = stage.racing(told, contest.update(&options)).await?;
+    stage.check_eq("twenty conflicts in a row were met", &contest.alice.counts().conflicts, &20);
+    stage.check_eq("the circuit is closed as before", &breaker.state(), &BreakerState::Closed);
+    stage.check("and the write is made", matches!(answer, Outcome::Written(_)));
+    Ok(())
+}
+
+fn settings() -> Result<BreakerSettings> {
+    Ok(BreakerSettings::new(FAILURES, OPEN_FOR, OPEN_FOR * 4)?)
+}
+
+fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
+    let protection = Protection::default().with_breaker(breaker.clone());
+    WriteOptions::new("alice").with_policy(policy).with_protection(protection)
+}
+
+/// Both breakers after their open time, on paper: time is an argument.
+fn half_open(stage: &Stage) -> Result<()> {
+    stage.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
+    let (late, mut naive, mut ours) =
+        (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings()?));
+    for _ in 0..FAILURES {
+        naive.settle(Duration::ZERO, false);
+        let ticket = ours.admit(Duration::ZERO)?;
+        ours.settle(ticket, Duration::ZERO, true);
+    }
+    let naive_probes = (0..10).filter(|_| naive.admits(late)).count();
+    let mut tickets: Vec<_> = (0..10).filter_map(|_| ours.admit(late).ok()).collect();
+    let probes = tickets.len();
+    let (mut naive_failures, mut failures) = (0, 0);
+    while naive.admits(late) {
+        naive.settle(late, false);
+        naive_failures += 1;
+    }
+    let mut next = tickets.pop();
+    while let Some(probe) = next.take() {
+        ours.settle(probe, late, true);
+        failures += 1;
+        next = ours.admit(late).ok();
+    }
+    let seconds = || (1..60).map(Duration::from_secs);
+    let naive_open = seconds().find(|open| naive.admits(late + *open)).unwrap_or_default();
+    let open = seconds().find(|open| ours.admit(late + *open).is_ok()).unwrap_or_default();
+    let mut table = Table::new(&["", "let through", "failures until it is open again", "and then open for"]);
+    let told = |open: Duration| format!("{} s", open.as_secs());
+    table.row(&[&"as often written", &naive_probes, &naive_failures, &told(naive_open)]);
+    table.row(&[&"conflict_retry", &probes, &failures, &told(open)]);
+    stage.table(table);
+    stage.check_eq(
+        "the one lets all ten through, and needs five more failures",
+        &(naive_probes, naive_failures),
+        &(10, 5),
+    );
+    stage.check_eq(
+        "the other lets one through, and its failure opens the circuit for twice as long",
+        &(probes, failures, open),
+        &(1, 1, OPEN_FOR * 2),
+    );
+    Ok(())
+}
+
+async fn faults(stage: &Stage) -> Result<()> {
+    stage.set(&pool("workers", 3)).await?;
+    let line = Line::new(stage).await?;
+    let heard = Arc::new(Mutex::new(Vec::<Transition>::new()));
+    let hearing = Arc::clone(&heard);
+    let breaker = CircuitBreaker::with_listener(settings()?, move |transition| {
+        hearing.lock().unwrap_or_else(PoisonError::into_inner).push(transition);
+    });
+    let five = NonZeroU32::MIN.saturating_add(FAILURES - 1);
+    let options = options(&breaker, RetryPolicy::default().with_max_attempts(five));
+
+    stage.say("The line to the API server breaks. Alice's `update` may try five times.");
+    line.breaks_for(u32::MAX);
+    let answer = goal(&line.pools(), "workers", &options).await;
+    let is_transient = matches!(&answer, Err(WriteError::Exhausted { class: Class::Transient { .. }, .. }));
+    stage.check("five requests in a row have no answer: it gives up", is_transient && line.sent() == 5);
+    stage.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
+
+    stage.say("The next write is answered at once, by the breaker.");
+    let answer = goal(&line.pools(), "workers", &options).await;
+    let is_held = matches!(answer, Err(WriteError::Held { by: Held::Circuit(_), maybe_written: false, .. }));
+    stage.check("it is held back, and nothing is sent", is_held && line.sent() == 5);
+
+    stage.say("The line is mended. Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
+    line.breaks_for(0);
+    let pools = line.pools();
+    let outcome = eventually(PATIENCE, "the circuit closes", || async {
+        match goal(&pools, "workers", &options).await {
+            Err(WriteError::Held { .. }) => Ok(None),
+            answer => Ok(Some(answer?)),
+        }
+    })
+    .await?;
+    stage.check("the write is made", matches!(outcome, Outcome::Written(_)));
+    stage.check_eq("with two requests: the probe was the read of the write itself", &line.sent(), &7);
+    let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let states: Vec<_> = heard.iter().map(|transition| transition.to.label()).collect();
+    stage.check_eq("the circuit was open, half open, closed", &states, &vec!["open", "half_open", "closed"]);
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! client-go's `RetryOnConflict(DefaultRetry, …)`: its constants, and the two ways in which it ends.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use conflict_retry::backoff::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY};
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::protect::workqueue::{ItemLimiter, MaxOf};
+use conflict_retry::{RetryError, is_conflict, retry_on_conflict};
+use tokio::time::Instant;
+
+use super::contest::Contest;
+use super::schedule::{listed, millis, pauses, shortest};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::Stage;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "default-retry",
+    title: "RetryOnConflict with DefaultRetry: five attempts, 10 ms apart",
+    rows: &["3c", "4d"],
+    refutes: &["default-retry-unlimited", "retry-is-exponential"],
+    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no growth.\nAfter the fifth conflict it answers the conflict; whoever does not look at it has lost a write.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// As close to one as a random number in [0, 1) gets.
+const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
+
+async fn run(stage: &Stage) -> Result<()> {
+    constants(stage)?;
+    four_conflicts(stage).await?;
+    five_conflicts(stage).await
+}
+
+fn constants(stage: &Stage) -> Result<()> {
+    stage.say("The pauses that client-go's two backoffs make when every attempt conflicts, at their shortest; chance adds up to 10 % to each. Beside them the limiter of its work queues, whose numbers are often given for DefaultRetry: it paces how soon a failed key comes back, and has no end.");
+    let mut table = Table::new(&["", "attempts", "pauses at their shortest", "sum, at most"]);
+    for (name, backoff) in [("DefaultRetry", DEFAULT_RETRY), ("DefaultBackoff", DEFAULT_BACKOFF)] {
+        let most: Duration = pauses(&RetryPolicy::from_backoff(backoff)?, ALMOST_ONE).iter().sum();
+        table.row(&[&name, &backoff.steps(), &listed(&shortest(backoff)), &millis(most)]);
+    }
+    let queue = queue_pauses(20);
+    let shown = format!("{}, …, {}", listed(&queue[..4]).trim_end_matches(" ms"), millis(queue[18]));
+    table.row(&[&"the work queue's limiter", &"no bound", &shown, &"no bound"]);
+    stage.table(table);
+    let ten = Duration::from_millis(10);
+    stage.check_eq(
+        "DefaultRetry pauses 10 ms each time: its factor is 1",
+        &shortest(DEFAULT_RETRY),
+        &vec![ten; 4],
+    );
+    let most: Duration = pauses(&RetryPolicy::client_go_default_retry(), ALMOST_ONE).iter().sum();
+    stage.check(
+        "all its pauses together are at least 40 ms and at most 44 ms",
+        shortest(DEFAULT_RETRY).iter().sum::<Duration>() == ten * 4 && most <= Duration::from_millis(44),
+    );
+    let doubled = Backoff::new(5, ten, 2.0, 0.1, Duration::ZERO)?;
+    stage.check("an exponential backoff has other pauses", shortest(doubled) != shortest(DEFAULT_RETRY));
+    stage.check_eq(
+        "1,000 s is where the work queue's limiter ends, at the 19th failure of a key",
+        &queue.iter().position(|pause| *pause == Duration::from_secs(1000)),
+        &Some(18),
+    );
+    Ok(())
+}
+
+/// How long a work queue keeps a key back that fails again and again.
+fn queue_pauses(failures: usize) -> Vec<Duration> {
+    let mut limiter = MaxOf::default_controller();
+    (0..failures).map(|_| limiter.when(&"key", Duration::ZERO)).collect()
+}
+
+async fn four_conflicts(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "workers").await?;
+    stage.say("Four conflicts: Bob writes before each of Alice's first four PUTs. The fifth attempt is the last one, and is written.");
+    contest.interfere(4);
+    let paces = Paces::default();
+    let policy = RetryPolicy::client_go_default_retry();
+    let written = retry_on_conflict(&policy, || paces.around(contest.attempt())).await;
+    stage.check("the retry answers what was written", written.is_ok() && contest.is_written(stage).await?);
+    let pauses = paces.pauses();
+    stage.live_quote(&format!("pauses measured: {}", listed(&pauses)));
+    stage.check(
+        "of its four pauses none was shorter than 10 ms",
+        pauses.len() == 4 && pauses.iter().all(|pause| *pause >= Duration::from_millis(10)),
+    );
+    Ok(())
+}
+
+async fn five_conflicts(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "builders").await?;
+    stage.say("Five conflicts. There is no sixth attempt.");
+    contest.interfere(5);
+    let policy = RetryPolicy::client_go_default_retry();
+    let answer = retry_on_conflict(&policy, || contest.attempt()).await;
+    let Err(error) = answer else { bail!("the retry answers a write") };
+    let RetryError::Exhausted { attempts, .. } = &error else { bail!("the retry ended otherwise: {error}") };
+    stage.check_eq("the error says that five attempts were made", attempts, &5);
+    let last = error.into_inner();
+    stage.check(
+        "and carries the last conflict, which is all that client-go answers",
+        last.as_ref().is_some_and(is_conflict),
+    );
+    stage.check("nothing of Alice's is written", !contest.is_written(stage).await?);
+    Ok(())
+}
+
+/// When attempts began and ended.
+#[derive(Default)]
+struct Paces(Mutex<Vec<(Instant, Instant)>>);
+
+impl Paces {
+    async fn around<T>(&self, attempt: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let answer = attempt.await;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((began, Instant::now()));
+        answer
+    }
+
+    fn pauses(&self) -> Vec<Duration> {
+        let paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        paces.windows(2).map(|pair| pair[1].0 - pair[0].1).collect()
+    }
+}

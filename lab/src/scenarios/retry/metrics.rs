@@ -1,0 +1,158 @@
+//! What is counted, and what is in the log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use conflict_retry::metrics::Metrics;
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::{Outcome, WriteError, WriteOptions, is_conflict};
+use prometheus::{Registry, TextEncoder};
+use tracing::instrument::WithSubscriber as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::contest::{Contest, goal};
+use super::logged::{Line, Log};
+use crate::event::Table;
+use crate::pool::Pool;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::Stage;
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "metrics",
+    title: "Retries that are counted, and attempts in the log",
+    rows: &["3k", "3l"],
+    refutes: &[],
+    lesson: "A loop that succeeds at the fifth attempt looks like one that succeeds at the first, until somebody counts.\nCount requests by class, conflicts by cause, and what was given up; log attempts at debug level, not as errors.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+async fn run(stage: &Stage) -> Result<()> {
+    uncounted(stage).await?;
+    counted(stage).await?;
+    logged(stage).await
+}
+
+async fn uncounted(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "uncounted").await?;
+    contest.interfere(3);
+    let told =
+        "A loop by hand that counts what its caller sees: writes and errors. Bob is faster three times.";
+    let (mut writes, mut errors) = (0, 0);
+    let by_hand = async {
+        loop {
+            match contest.attempt().await {
+                Err(error) if is_conflict(&error) => {}
+                answer => return answer,
+            }
+        }
+    };
+    match stage.racing(told, by_hand).await {
+        Ok(_) => writes += 1,
+        Err(_) => errors += 1,
+    }
+    stage.quote(&format!("writes {writes}\nerrors {errors}"));
+    stage.check_eq("eight requests, three of them refused", &sent(&contest), &(8, 3));
+    stage.check_eq("and nothing of that in the counts", &(writes, errors), &(1, 0));
+    Ok(())
+}
+
+fn sent(contest: &Contest) -> (usize, usize) {
+    let counts = contest.alice.counts();
+    (counts.requests, counts.conflicts)
+}
+
+async fn counted(stage: &Stage) -> Result<()> {
+    let registry = Registry::new();
+    let metrics = Arc::new(Metrics::register(&registry, HashMap::new())?);
+    let (workers, builders) = (Contest::new(stage, "workers").await?, Contest::new(stage, "builders").await?);
+    workers.interfere(3);
+    builders.interfere(2);
+    let options = WriteOptions::new("alice").with_observer(metrics);
+    let two = std::num::NonZeroU32::MIN.saturating_add(1);
+    let bounded = options.clone().with_policy(RetryPolicy::default().with_max_attempts(two));
+    let told = "`Metrics` as the observer of four writes: one that meets three conflicts, one that may try twice and meets two, one whose goal is met already, and one of a pool that does not exist.";
+    let writes = async {
+        [
+            label(&workers.update(&options).await),
+            label(&builders.update(&bounded).await),
+            label(&workers.update(&options).await),
+            label(&goal(&workers.pools(), "missing", &options).await),
+        ]
+    };
+    let ends = stage.racing(told, writes).await;
+    stage.check_eq(
+        "they end as written, exhausted, unchanged and gone",
+        &ends,
+        &["written", "exhausted", "unchanged", "gone"],
+    );
+    let text = TextEncoder::new().encode_to_string(&registry.gather()).context("no exposition")?;
+    let (live, same): (Vec<_>, Vec<_>) =
+        text.lines().filter(|line| !line.starts_with('#')).partition(|line| line.contains("_seconds"));
+    stage.say("What a scrape finds then (without the times, which are shown live):");
+    stage.quote(&same.join("\n"));
+    stage.live_quote(&live.join("\n"));
+    let main = "resource=\"pools\",subresource=\"\"";
+    let value = |name: &str, labels: &str| value(&text, &format!("conflict_retry_{name}{{{labels}}}"));
+    stage.check_eq(
+        "five conflicts",
+        &value("conflicts_total", &format!("cause=\"conflict\",{main},verb=\"put\"")),
+        &Some(5),
+    );
+    stage.check_eq(
+        "one write was given up",
+        &value("exhausted_total", &format!("{main},verb=\"put\"")),
+        &Some(1),
+    );
+    let sent = sent(&workers).0 + sent(&builders).0;
+    stage.check_eq("every request is counted once", &requests(&text), &sent);
+    Ok(())
+}
+
+/// The value of one line of an exposition.
+fn value(text: &str, series: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(series))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// All requests of an exposition.
+fn requests(text: &str) -> usize {
+    let lines = text.lines().filter(|line| line.starts_with("conflict_retry_requests_total{"));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok()).sum()
+}
+
+fn label(answer: &Result<Outcome<Pool>, WriteError>) -> &'static str {
+    answer.as_ref().map_or_else(WriteError::category, Outcome::label)
+}
+
+async fn logged(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "logged").await?;
+    contest.interfere(2);
+    let log = Log::default();
+    let subscriber = tracing_subscriber::registry().with(log.clone());
+    let options = WriteOptions::new("alice");
+    let told = "Each request is one event of `tracing`, at debug level. Bob is faster twice.";
+    let write = contest.update(&options).with_subscriber(subscriber);
+    let outcome = stage.racing(told, write).await?;
+    stage.check("the third attempt is written", matches!(outcome, Outcome::Written(_)));
+    let mut table = Table::new(&["level", "attempt", "verb", "class", "delay"]);
+    let mut live = String::new();
+    for Line { level, fields } in log.lines() {
+        let field = |name: &str| fields.get(name).cloned().unwrap_or_default();
+        let delay = if field("delay") == "None" { "None" } else { "Some(…)" };
+        table.row(&[&level, &field("attempt"), &field("verb"), &field("class"), &delay]);
+        live.push_str(&format!("{level} attempt={} delay={}\n", field("attempt"), field("delay")));
+    }
+    let classes: Vec<_> = log.lines().iter().filter_map(|line| line.fields.get("class").cloned()).collect();
+    stage.table(table);
+    stage.live_quote(&live);
+    stage.check_eq(
+        "six requests, six lines: the two conflicts are told with their attempt and the pause that follows",
+        &classes,
+        &["ok", "conflict", "ok", "conflict", "ok", "ok"].map(str::to_owned).to_vec(),
+    );
+    stage
+        .check("none of them is a warning or an error", log.lines().iter().all(|line| line.level == "DEBUG"));
+    Ok(())
+}

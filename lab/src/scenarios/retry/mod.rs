@@ -1,0 +1,37 @@
+//! Loops around a write: how often, how fast, on which errors, and what keeps them from doing harm.
+
+mod circuit_breaker;
+mod contest;
+mod custom_backoff;
+mod default_retry;
+mod hand_rolled;
+mod logged;
+mod metrics;
+mod mistakes;
+mod naive_breaker;
+mod naive_loop;
+mod nobody;
+mod notebook;
+mod race;
+mod rate_limiter;
+mod schedule;
+mod transient;
+mod whole_sync;
+
+use crate::scenario::Scenario;
+
+/// From the loop without a pause to the mistakes that remain.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        naive_loop::SCENARIO,
+        hand_rolled::SCENARIO,
+        default_retry::SCENARIO,
+        custom_backoff::SCENARIO,
+        transient::SCENARIO,
+        whole_sync::SCENARIO,
+        rate_limiter::SCENARIO,
+        circuit_breaker::SCENARIO,
+        metrics::SCENARIO,
+        mistakes::SCENARIO,
+    ]
+}

@@ -1,0 +1,79 @@
+//! Actors that get nowhere: one whose line to the server breaks, one who may not do anything.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result};
+use kube::client::Body;
+use kube::{Api, Client};
+use tokio::net::TcpSocket;
+use tower::service_fn;
+
+use crate::pool::Pool;
+use crate::stage::{Actor, Stage};
+
+/// Alice, whose line to the API server can be broken: then it ends at a port where nobody listens.
+pub(super) struct Line {
+    whole: Actor,
+    broken: Actor,
+    client: Client,
+    namespace: String,
+    breaks: Arc<AtomicU32>,
+    /// Bound and not listening: it refuses connections for as long as this lives.
+    _port: TcpSocket,
+}
+
+impl Line {
+    /// A line that is whole.
+    pub(super) async fn new(stage: &Stage) -> Result<Self> {
+        let port = TcpSocket::new_v4().context("no socket")?;
+        port.bind(([127, 0, 0, 1], 0).into()).context("no port")?;
+        let address = port.local_addr().context("the port has no number")?;
+        let mut config = stage.cluster.client_config().await?;
+        config.default_retry = false;
+        config.proxy_url = None;
+        config.cluster_url = format!("https://{address}").parse().context("no address")?;
+        let (whole, broken) = (stage.actor("alice").await?, stage.actor_with("alice", config)?);
+        let breaks = Arc::<AtomicU32>::default();
+        let client = switch(&whole, &broken, &breaks, stage.namespace());
+        Ok(Self { whole, broken, client, namespace: stage.namespace().to_owned(), breaks, _port: port })
+    }
+
+    /// The next `requests` do not arrive.
+    pub(super) fn breaks_for(&self, requests: u32) {
+        self.breaks.store(requests, Ordering::SeqCst);
+    }
+
+    /// The pools, at the other end of the line.
+    pub(super) fn pools(&self) -> Api<Pool> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Who sends.
+    pub(super) fn actors(&self) -> Vec<Actor> {
+        vec![self.whole.clone(), self.broken.clone()]
+    }
+
+    /// How many requests were sent, whether they arrived or not.
+    pub(super) fn sent(&self) -> usize {
+        self.whole.requests().len() + self.broken.requests().len()
+    }
+}
+
+fn switch(whole: &Actor, broken: &Actor, breaks: &Arc<AtomicU32>, namespace: &str) -> Client {
+    let (whole, broken, breaks) = (whole.client(), broken.client(), Arc::clone(breaks));
+    let service = service_fn(move |request: http::Request<Body>| {
+        let left = breaks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        let client = if left.is_ok() { broken.clone() } else { whole.clone() };
+        async move { client.send(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+/// Somebody the server knows and lets do nothing.
+pub(super) async fn stranger(stage: &Stage, name: &str) -> Result<Actor> {
+    let mut config = stage.cluster.client_config().await?;
+    config.default_retry = false;
+    config.auth_info.impersonate = Some(name.to_owned());
+    stage.actor_with(name, config)
+}

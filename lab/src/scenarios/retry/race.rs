@@ -1,0 +1,101 @@
+//! Several writers on one object, each of whom wants to set a label of its own once.
+//!
+//! A PUT is refused only when somebody else's was granted since the read. So a writer among `k` meets at most `k - 1`
+//! conflicts, and one that gives up after `s` has seen `s` others write: at least `min(s, k)` succeed, however the race goes.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::{Decision, Source, WriteError, WriteOptions, is_conflict, update};
+use futures::future::{join_all, try_join_all};
+use kube::ResourceExt as _;
+use kube::api::PostParams;
+use tokio::time::Instant;
+
+use crate::pool::{Pool, pool};
+use crate::stage::{Actor, Stage};
+
+/// How many race.
+pub(super) const WRITERS: usize = 10;
+
+/// How a race went.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish {
+    /// Writers whose label was written.
+    pub(super) written: usize,
+    /// Requests, reads included.
+    pub(super) requests: usize,
+    /// Those answered 409.
+    pub(super) conflicts: usize,
+    /// From the start to the end of the last writer.
+    pub(super) took: Duration,
+}
+
+/// All writers start at once and retry under `policy`, each at its own pace.
+pub(super) async fn run(stage: &Stage, name: &str, policy: &RetryPolicy) -> Result<Finish> {
+    stage.set(&pool(name, 3)).await?;
+    let writers = stage.actor("writers").await?;
+    let began = Instant::now();
+    let racers = (0..WRITERS).map(|number| racer(&writers, name, number, policy.clone()));
+    try_join_all(racers).await?;
+    outcome(stage, name, &writers, began.elapsed()).await
+}
+
+async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) -> Result<()> {
+    let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy);
+    let written = update(&writers.api::<Pool>(), name, &options, Source::Live, |pool| {
+        mark(pool, number);
+        Decision::Write
+    })
+    .await;
+    match written {
+        Ok(_) | Err(WriteError::Exhausted { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All writers that are left read, then all of them write, `rounds` times: what becomes of writers that start together,
+/// need the same time for everything and never pause.
+pub(super) async fn in_step(stage: &Stage, name: &str, rounds: usize) -> Result<Finish> {
+    stage.set(&pool(name, 3)).await?;
+    let writers = stage.actor("writers").await?;
+    let began = Instant::now();
+    let mut left: Vec<usize> = (0..WRITERS).collect();
+    for _ in 0..rounds {
+        let pools = writers.api::<Pool>();
+        let copies = try_join_all(left.iter().map(|_| pools.get(name))).await?;
+        let answers = join_all(left.iter().zip(copies).map(|(number, copy)| put(&writers, *number, copy)));
+        let mut losers = Vec::new();
+        for (number, answer) in left.iter().zip(answers.await) {
+            match answer {
+                Ok(_) => {}
+                Err(error) if is_conflict(&error) => losers.push(*number),
+                Err(error) => bail!(error),
+            }
+        }
+        left = losers;
+    }
+    outcome(stage, name, &writers, began.elapsed()).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "the bare PUT of a loop by hand")]
+async fn put(writers: &Actor, number: usize, mut copy: Pool) -> Result<Pool, kube::Error> {
+    mark(&mut copy, number);
+    writers.api::<Pool>().replace(&copy.name_any(), &PostParams::default(), &copy).await
+}
+
+fn mark(pool: &mut Pool, number: usize) {
+    pool.labels_mut().insert(format!("writer-{number}"), "was-here".to_owned());
+}
+
+async fn outcome(stage: &Stage, name: &str, writers: &Actor, took: Duration) -> Result<Finish> {
+    let stored = stage.stored::<Pool>(name).await?;
+    let counts = writers.counts();
+    Ok(Finish {
+        written: stored.labels().len(),
+        requests: counts.requests,
+        conflicts: counts.conflicts,
+        took,
+    })
+}

@@ -1,0 +1,165 @@
+//! A rate limiter in the loop: 10 requests a second, 20 at once.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use conflict_retry::backoff::Backoff;
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::protect::{Held, Protection, Rate, RateLimiter, TokenBucket};
+use conflict_retry::{Outcome, WriteError, WriteOptions};
+use e2e::wait::eventually;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::contest::Contest;
+use super::notebook::Notebook;
+use super::schedule::{bars, millis};
+use crate::event::Table;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "rate-limiter",
+    title: "A rate limiter in the loop: 10 a second, 20 at once",
+    rows: &["3i"],
+    refutes: &[],
+    lesson: "A limiter paces what a process sends, retries and reads included; it prevents no conflict.\nWho waits for it must be able to stop waiting: when told to end, and when its time is up.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// How often Bob is faster: with the attempt that is written, 13 reads and 13 PUTs.
+const CONFLICTS: u32 = 12;
+/// Requests of a write that meets so many conflicts.
+const REQUESTS: u32 = 2 * (CONFLICTS + 1);
+
+async fn run(stage: &Stage) -> Result<()> {
+    on_paper(stage);
+    in_the_loop(stage).await?;
+    leaving(stage).await
+}
+
+fn on_paper(stage: &Stage) {
+    let rate = Rate::default();
+    stage.say("The bucket holds 20 tokens, and gets a new one each 100 ms. What each of 25 requests has to wait that are made at once:");
+    let mut bucket = TokenBucket::new(rate);
+    let waits: Vec<Duration> = (0..25).map(|_| bucket.reserve(Duration::ZERO)).collect();
+    let lines: Vec<_> =
+        waits.iter().zip(1..).skip(18).map(|(wait, n)| (format!("request {n}"), *wait)).collect();
+    stage.quote(&format!("requests 1 to 18  at once\n{}", bars(&lines, 25)));
+    stage.check(
+        "twenty pass at once",
+        waits.iter().take(20).all(Duration::is_zero) && waits.iter().skip(20).all(|wait| !wait.is_zero()),
+    );
+    let rest: Vec<Duration> = waits.into_iter().skip(20).collect();
+    let wanted: Vec<Duration> = (1..=5).map(|n| rate.interval() * n).collect();
+    stage.check_eq("the next five pass 100 ms after one another", &rest, &wanted);
+}
+
+/// How a contested write went.
+struct Paced {
+    requests: usize,
+    conflicts: usize,
+    queued: Duration,
+    took: Duration,
+}
+
+async fn in_the_loop(stage: &Stage) -> Result<()> {
+    let told = "A write that meets twelve conflicts, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well.";
+    let (free, limited) = stage.racing(told, both(stage)).await?;
+    let mut table = Table::new(&["", "requests", "of them 409"]);
+    let mut live = Table::new(&["", "waited for leave", "took"]);
+    for (what, paced) in [("no limiter", &free), ("10 a second, 20 at once", &limited)] {
+        table.row(&[&what, &paced.requests, &paced.conflicts]);
+        live.row(&[&what, &millis(paced.queued), &millis(paced.took)]);
+    }
+    stage.table(table);
+    stage.live_table(live);
+    stage.check_eq("without a limiter nothing waits for leave", &free.queued, &Duration::ZERO);
+    stage.check(
+        "with it, six tokens more than the bucket holds take 600 ms at least",
+        limited.took >= Rate::default().interval() * (REQUESTS - Rate::default().burst()),
+    );
+    stage.check_eq(
+        "it changes when requests are sent, not how many of them are refused",
+        &(limited.requests, limited.conflicts),
+        &(free.requests, free.conflicts),
+    );
+    stage.check_eq(
+        "26 requests and twelve conflicts, each time",
+        &(free.requests, free.conflicts),
+        &(26, 12),
+    );
+    Ok(())
+}
+
+async fn both(stage: &Stage) -> Result<(Paced, Paced)> {
+    let free = contested(stage, "free", Protection::default()).await?;
+    let protection = Protection::default().with_limiter(RateLimiter::default());
+    Ok((free, contested(stage, "limited", protection).await?))
+}
+
+async fn contested(stage: &Stage, name: &'static str, protection: Protection) -> Result<Paced> {
+    let contest = Contest::new(stage, name).await?;
+    contest.interfere(CONFLICTS);
+    let quick = Backoff::new(20, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
+    let notebook = Arc::new(Notebook::default());
+    let options = WriteOptions::new("alice")
+        .with_policy(RetryPolicy::from_backoff(quick)?)
+        .with_observer(notebook.clone())
+        .with_protection(protection);
+    let began = Instant::now();
+    let outcome = contest.update(&options).await?;
+    let took = began.elapsed();
+    if !matches!(outcome, Outcome::Written(_)) {
+        bail!("the pool was not written: {}", outcome.label());
+    }
+    let counts = contest.alice.counts();
+    Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: notebook.queued(), took })
+}
+
+async fn leaving(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "patient").await?;
+    stage.say("A limiter that has one token an hour. The read takes it; the PUT waits for the next, under a policy that allows 200 ms in all.");
+    let limiter = RateLimiter::new(Rate::new(1.0 / 3600.0, 1)?);
+    let protection = Protection::default().with_limiter(limiter.clone());
+    let short = RetryPolicy::default()
+        .with_max_attempts(NonZeroU32::MIN)
+        .with_deadline(Some(Duration::from_millis(200)));
+    let options = WriteOptions::new("alice").with_policy(short).with_protection(protection.clone());
+    let answer = contest.update(&options).await;
+    let Err(WriteError::Held { by, maybe_written, .. }) = answer else {
+        bail!("update ended otherwise: {answer:?}");
+    };
+    stage.check(
+        "its turn does not come: held back, nothing is written",
+        matches!(by, Held::NoTurn(_)) && !maybe_written,
+    );
+    stage.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
+
+    stage.say("The same without a deadline, by a program that is told to end.");
+    let token = CancellationToken::new();
+    let patient = RetryPolicy::default().with_deadline(None);
+    let options = WriteOptions::new("alice")
+        .with_policy(patient)
+        .with_protection(protection)
+        .with_cancellation(token.clone());
+    let ended = async {
+        // It is told so when it stands in the queue.
+        let waits = eventually(PATIENCE, "it stands in the queue", || async {
+            Ok((limiter.waiting() > 0).then_some(()))
+        })
+        .await;
+        stage.act("the program", "is told to end");
+        token.cancel();
+        waits
+    };
+    let (answer, waits) = tokio::join!(contest.update(&options), ended);
+    waits?;
+    stage.check("it stops waiting", matches!(answer, Err(WriteError::Cancelled { .. })));
+    stage.check_eq("leaves the queue", &limiter.waiting(), &0);
+    stage.check_eq("and sends nothing", &contest.alice.requests().len(), &1);
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! Everything but a conflict: what `RetryOnConflict` does with it, and what it deserves.
+
+use anyhow::{Context as _, Result};
+use conflict_retry::policy::RetryPolicy;
+use conflict_retry::{
+    Decision, Outcome, RetryError, Source, WriteError, WriteOptions, retry_on_conflict, update,
+};
+use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
+
+use super::contest::owner_without_uid;
+use super::nobody::{Line, stranger};
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "transient",
+    title: "RetryOnConflict retries conflicts and nothing else",
+    rows: &[],
+    refutes: &["retry-handles-transient"],
+    lesson: "Whatever is no conflict ends RetryOnConflict at once, also what is gone a moment later.\nWhat an error means decides: give up, start over, or wait and try again. Only the last is a retry.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// A way to fail that is no conflict.
+struct Trouble<'a> {
+    what: &'static str,
+    pools: Api<Pool>,
+    /// Who sends.
+    actors: Vec<Actor>,
+    pool: &'static str,
+    /// Whether the change is one that no server takes.
+    spoils: bool,
+    /// What breaks the next request, if something does.
+    line: Option<&'a Line>,
+    /// How many requests each half sends, and what `update` answers.
+    wanted: (usize, usize, &'static str),
+}
+
+impl Trouble<'_> {
+    fn sent(&self) -> usize {
+        self.actors.iter().map(|actor| actor.requests().len()).sum()
+    }
+
+    fn begin(&self) {
+        if let Some(line) = self.line {
+            line.breaks_for(1);
+        }
+    }
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    stage.set(&pool("workers", 3)).await?;
+    let line = Line::new(stage).await?;
+    let (alice, mallory) = (stage.actor("alice").await?, stranger(stage, "mallory").await?);
+    let of = |actor: &Actor, what, pool, wanted| Trouble {
+        what,
+        pools: actor.api(),
+        actors: vec![actor.clone()],
+        pool,
+        spoils: false,
+        line: None,
+        wanted,
+    };
+    let workers = "workers";
+    let troubles = [
+        of(&alice, "There is no such pool", "deleted", (1, 1, "the outcome Gone")),
+        Trouble {
+            spoils: true,
+            ..of(&alice, "The change is not valid", workers, (2, 2, "rejected: invalid"))
+        },
+        of(&mallory, "The writer may not do it", workers, (1, 1, "rejected: forbidden")),
+        Trouble {
+            what: "No connection, for one request",
+            pools: line.pools(),
+            actors: line.actors(),
+            line: Some(&line),
+            ..of(&alice, "", workers, (1, 3, "written"))
+        },
+    ];
+    stage.say("Four tasks that fail, none of them of a conflict: read, change, PUT. First under RetryOnConflict with DefaultRetry, then `update`.");
+    let mut table = Table::new(&["", "requests by RetryOnConflict", "requests by update", "update answers"]);
+    for trouble in troubles {
+        shown(stage, &trouble, &mut table).await?;
+    }
+    stage.table(table);
+    Ok(())
+}
+
+async fn shown(stage: &Stage, trouble: &Trouble<'_>, table: &mut Table) -> Result<()> {
+    stage.say(&format!("{}.", trouble.what));
+    let before = trouble.sent();
+    trouble.begin();
+    let is_unretried = by_retry(trouble).await?;
+    let middle = trouble.sent();
+    trouble.begin();
+    let answer = by_update(trouble).await;
+    let found = (middle - before, trouble.sent() - middle);
+    table.row(&[&trouble.what, &found.0, &found.1, &answer]);
+    let (first, second, wanted) = trouble.wanted;
+    stage.check(
+        &format!("RetryOnConflict answers the error of its first attempt, after {}", requests(first)),
+        is_unretried && found.0 == first,
+    );
+    stage.check_eq(
+        &format!("update answers after {}: {wanted}", requests(second)),
+        &(found.1, answer.as_str()),
+        &(second, wanted),
+    );
+    Ok(())
+}
+
+fn requests(count: usize) -> String {
+    match count {
+        1 => "one request".to_owned(),
+        2 => "two requests".to_owned(),
+        3 => "three requests".to_owned(),
+        more => format!("{more} requests"),
+    }
+}
+
+fn change(pool: &mut Pool, spoils: bool) {
+    pool.spec.replicas = Some(5);
+    if spoils {
+        pool.owner_references_mut().push(owner_without_uid());
+    }
+}
+
+/// Whether the retry ended with an error of its operation, instead of retrying it.
+async fn by_retry(trouble: &Trouble<'_>) -> Result<bool> {
+    let policy = RetryPolicy::client_go_default_retry();
+    let answer = retry_on_conflict(&policy, || attempt(trouble)).await;
+    Ok(matches!(answer.err().context("the write was granted")?, RetryError::Op(_)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is put into RetryOnConflict")]
+async fn attempt(trouble: &Trouble<'_>) -> Result<Pool, kube::Error> {
+    let mut pool = trouble.pools.get(trouble.pool).await?;
+    change(&mut pool, trouble.spoils);
+    trouble.pools.replace(trouble.pool, &PostParams::default(), &pool).await
+}
+
+async fn by_update(trouble: &Trouble<'_>) -> String {
+    let options = WriteOptions::new("alice");
+    let answer = update(&trouble.pools, trouble.pool, &options, Source::Live, |pool| {
+        change(pool, trouble.spoils);
+        Decision::Write
+    })
+    .await;
+    match answer {
+        Ok(Outcome::Gone) => "the outcome Gone".to_owned(),
+        Ok(outcome) => outcome.label().to_owned(),
+        Err(WriteError::Rejected { class, .. }) => format!("rejected: {}", class.label()),
+        Err(error) => error.to_string(),
+    }
+}
