@@ -1,12 +1,12 @@
 //! The command line of `cargo lab`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use serde_json::json;
 
 use crate::event::{Table, What};
@@ -15,14 +15,17 @@ use crate::run::{Played, play};
 use crate::scenario::Scenario;
 use crate::stage::Audience;
 use crate::theatre::{Theatre, Venue};
-use crate::{index, page, scenarios};
+use crate::{index, page, scenarios, timeline};
 
 /// Write conflicts in Kubernetes, shown on a real API server
 #[derive(Parser)]
 #[command(name = "cargo lab", bin_name = "cargo lab")]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Without a name it lists the scenarios.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own on the command line")]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Scenarios to play
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -44,6 +47,15 @@ struct Args {
     /// Write the pages in docs/conflicts/ from this run
     #[arg(long)]
     write_pages: bool,
+    /// Write a page with the timeline of what was played, from the control plane's audit log
+    #[arg(long, value_name = "FILE", conflicts_with = "index")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a page with the timeline of objects, from any API server's audit log
+    Timeline(timeline::Args),
 }
 
 /// Runs it. Exit code 1: a claim did not hold; 2: it could not be played.
@@ -67,7 +79,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> Result<bool> {
+async fn run(mut args: Args) -> Result<bool> {
+    if let Some(Command::Timeline(args)) = args.command.take() {
+        return timeline::run(args).map(|()| true);
+    }
     if args.index {
         return print_index(&args).map(|()| true);
     }
@@ -75,17 +90,35 @@ async fn run(args: Args) -> Result<bool> {
     if chosen.is_empty() {
         return list(args.json).map(|()| true);
     }
+    if args.report.is_some() && args.kubeconfig.is_some() {
+        bail!(
+            "--report needs the API server's audit log, and a kubeconfig gives none; take the log of that server: \
+             cargo lab timeline AUDIT_LOG --object RESOURCE/NAME"
+        );
+    }
     let venue = args.kubeconfig.clone().map_or(Venue::Embedded, Venue::Named);
     let theatre = Theatre::new(venue, &args.namespace);
     let played = tokio::select! {
         played = play_all(&args, &theatre, &chosen) => played,
         () = asked_to_stop() => Err(anyhow!("interrupted; what had been made is taken away")),
     };
+    let reported = match (&args.report, &played) {
+        (Some(out), Ok(played)) => write_report(&theatre, played, out).await,
+        _ => Ok(()),
+    };
     let closed = theatre.close().await;
     let played = played?;
     closed?;
     report(&args, &chosen, &played)?;
+    reported?;
     Ok(played.iter().all(Played::passed))
+}
+
+async fn write_report(theatre: &Theatre, played: &[Played], out: &Path) -> Result<()> {
+    let logs = theatre.audit_logs().await?;
+    let names: Vec<&str> = played.iter().map(|played| played.name).collect();
+    let namespaces = played.iter().map(|played| played.namespace.clone()).collect();
+    timeline::report(&logs, namespaces, &format!("cargo lab {}", names.join(" ")), out)
 }
 
 async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result<Vec<Played>> {

@@ -19,3 +19,4 @@ pub mod scenario;
 pub mod scenarios;
 pub mod stage;
 pub mod theatre;
+pub mod timeline;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Response, StatusCode, Uri};
+use http::{HeaderValue, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
@@ -19,6 +19,10 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use crate::event::Request;
+
+/// How the audit id of a recorded request begins; something random and the actor's name follow. So that an audit log can
+/// tell actors of one user apart. A user agent could too, but the API server makes a field manager's name of it.
+pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
 /// Hears of each request when its answer is there.
 pub type Hears = Arc<dyn Fn(Request) + Send + Sync>;
@@ -68,7 +72,12 @@ where
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let Recorder { actor, hears } = self.recorder.clone();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let audit_id = format!("{AUDIT_PREFIX}{:016x}/{actor}", rand::random::<u64>());
+        // A name that cannot stand in a header is left out; the log then has the user alone.
+        if let Ok(audit_id) = HeaderValue::from_str(&audit_id) {
+            parts.headers.insert("audit-id", audit_id);
+        }
         // What kube sends is in memory as a whole, so it is there at once.
         let Some(Ok(sent)) = body.collect_bytes().now_or_never() else {
             return Box::pin(async {

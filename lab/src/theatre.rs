@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::cluster::{Cluster, Options, TestNamespace};
 use e2e::control_plane::locate::Source;
+use e2e::control_plane::pki::Identity;
 use e2e::operators::Operator;
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::{
@@ -39,6 +40,17 @@ pub enum Venue {
     Embedded,
     /// The cluster of this kubeconfig.
     Named(PathBuf),
+}
+
+/// The audit logs of the control planes that were started.
+#[derive(Clone, Debug)]
+pub struct AuditLogs {
+    /// Of the one with an API server alone.
+    pub small: Option<PathBuf>,
+    /// Of the one that operators run on.
+    pub large: Option<PathBuf>,
+    /// The user that backstage requests come from.
+    pub admin: &'static str,
 }
 
 /// The clusters that scenarios are played on.
@@ -133,6 +145,15 @@ impl Theatre {
         cluster.namespace_called(&name).await
     }
 
+    /// The audit logs of what was played so far, complete, until [`Self::close`].
+    ///
+    /// # Errors
+    /// When a log does not show what was asked last.
+    pub async fn audit_logs(&self) -> Result<AuditLogs> {
+        let (small, large) = (complete_log(self.small.get()).await?, complete_log(self.large.get()).await?);
+        Ok(AuditLogs { small, large, admin: Identity::Admin.user() })
+    }
+
     /// Takes a namespace away, and on a named cluster waits until it is gone.
     pub async fn clear(&self, cluster: &Cluster, namespace: TestNamespace) -> Result<()> {
         match self.venue {
@@ -215,6 +236,23 @@ fn is_too_old(major: &str, minor: &str) -> bool {
     let number =
         |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
     (number(major), number(minor)) < OLDEST
+}
+
+/// Where the cluster's audit log is, when everything that was answered before stands in it: an answer can be there a moment
+/// before its line is, so something is asked and waited for.
+async fn complete_log(cluster: Option<&Arc<Cluster>>) -> Result<Option<PathBuf>> {
+    let Some((cluster, log)) = cluster.and_then(|cluster| Some((cluster, cluster.audit_log()?))) else {
+        return Ok(None);
+    };
+    let (end, mark) = (log.end()?, format!("mark-{:016x}", rand::random::<u64>()));
+    let configs = Api::<k8s_openapi::api::core::v1::ConfigMap>::default_namespaced(cluster.client().await?);
+    configs.get_opt(&mark).await.context("the control plane does not answer any more")?;
+    log.wait_for(end, SERVED, "the audit log is complete", |events| {
+        let is_mark = |event: &e2e::audit::Event| event.object.as_ref().is_some_and(|of| of.name == mark);
+        events.iter().any(is_mark).then_some(())
+    })
+    .await?;
+    Ok(Some(log.path().to_owned()))
 }
 
 /// Lets go of the lab's objects in a namespace: a scenario that was cut off may have left its finalizer on one.

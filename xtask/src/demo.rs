@@ -18,6 +18,10 @@ pub(crate) struct Args {
     /// Print the table as JSON on standard output; the story goes to standard error
     #[arg(long)]
     json: bool,
+
+    /// Keep the API server's audit log in this file; `cargo lab timeline` makes a picture of it
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    audit_log: Option<PathBuf>,
 }
 
 /// The chart's `writeStrategy`.
@@ -34,14 +38,15 @@ enum Strategy {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let Args { write_strategy, kubeconfig, json } = args;
+    let Args { write_strategy, kubeconfig, json, audit_log } = args;
     let write_strategy = match write_strategy {
         Strategy::Lazy => "lazy",
         Strategy::Retry => "retry",
         Strategy::Patch => "patch",
         Strategy::Guarded => "guarded",
     };
-    let options = e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json };
+    let options =
+        e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
     e2e::demo::run(options).await?;
     Ok(())
 }

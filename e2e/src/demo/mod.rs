@@ -24,6 +24,8 @@ pub struct Options {
     pub write_strategy: String,
     /// Prints the final table as JSON on standard output; the story goes to standard error.
     pub json: bool,
+    /// Where to keep a copy of the cluster's audit log.
+    pub audit_log: Option<PathBuf>,
 }
 
 /// Sets the stage, tells the story, clears the stage, also after Ctrl-C or a failure, and prints the table, which is
@@ -47,6 +49,7 @@ pub async fn run(options: Options) -> Result<Option<Ledger>> {
     }
     let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
     let bill = stage.events().map(|events| events.map(|events| Ledger::of(&events, ours)));
+    let kept = options.audit_log.as_deref().map_or(Ok(()), |to| stage.keep_audit_log(to));
     let cleared = stage.clear(screen).await;
     told?;
     cleared?;
@@ -54,6 +57,10 @@ pub async fn run(options: Options) -> Result<Option<Ledger>> {
     match &bill {
         Some(bill) => screen.bill(bill, &options.write_strategy)?,
         None => screen.say("audit", "this cluster's audit log is not ours to read, so there is no table"),
+    }
+    kept?;
+    if let Some(log) = &options.audit_log {
+        screen.say("audit", &format!("the log is kept; a picture of it: {}", stage::timeline_command(log)));
     }
     Ok(bill)
 }

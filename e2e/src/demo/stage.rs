@@ -1,5 +1,6 @@
 //! Where the demo plays: the cluster, the chart, the operators, a namespace; and how all of it goes again.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -90,6 +91,14 @@ impl Stage {
         Some(self.cluster.audit_log()?.read_all())
     }
 
+    /// Copies the audit log, where that can be read.
+    pub(super) fn keep_audit_log(&self, to: &Path) -> Result<()> {
+        let log = self.cluster.audit_log().context("this cluster's audit log is not ours to keep")?;
+        std::fs::copy(log.path(), to)
+            .with_context(|| format!("cannot write the audit log to {}", to.display()))?;
+        Ok(())
+    }
+
     /// Checks that both operators run.
     pub(super) fn check_alive(&self) -> Result<()> {
         self.operators.as_ref().map_or(Ok(()), Operators::check_alive)
@@ -135,6 +144,11 @@ impl Stage {
         screen.say("demo", "everything the demo started has ended");
         Ok(())
     }
+}
+
+/// The command that makes a picture of a kept audit log.
+pub(super) fn timeline_command(log: &Path) -> String {
+    format!("cargo lab timeline {} --object nodepools --object nodes --namespace {NAMESPACE}", log.display())
 }
 
 /// kwok for somebody else's cluster: the program from the Go module, with the stages of the tests.

@@ -1,0 +1,246 @@
+//! What a 409 cost its writer, which write came before it, and which writes changed nothing.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::timeline::line::{Base, Left, Request};
+use crate::timeline::model::{Outcome, Shown};
+
+/// What a 409 cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cost {
+    /// Requests that the conflict cost: the refused one, and the writer's reads of the object and further refusals until
+    /// the write that was granted, which is not counted.
+    pub(super) requests: usize,
+    /// From the arrival of the refused request to the answer to the granted one; `None` when none was granted.
+    pub(super) millis: Option<f64>,
+    /// The granted write.
+    pub(super) settled_by: Option<usize>,
+    /// Whether it is the first of the refusals that this granted write ended. Sums take these alone.
+    pub(super) is_first: bool,
+}
+
+/// A writer's dealings with one object.
+#[derive(Debug, Default)]
+struct Dealings {
+    reads: usize,
+    /// By subresource: a granted write of the status settles no refusal of the spec.
+    parts: HashMap<String, Part>,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    refusals: usize,
+    /// 409s that wait for a granted write: which, and the counts of reads and refusals before it.
+    open: Vec<(usize, usize, usize)>,
+}
+
+/// A granted write of an object: when its version was known, and which request it was.
+#[derive(Debug, Default)]
+struct Versions {
+    writes: Vec<(u64, usize)>,
+    last: Option<String>,
+}
+
+/// Fills in costs, winners and writes that changed nothing. Both lists are the same requests, in order of completion.
+pub(super) fn judge(requests: &[Request], shown: &mut [Shown]) {
+    let mut dealings: HashMap<(usize, usize), Dealings> = HashMap::new();
+    let mut versions: HashMap<usize, Versions> = HashMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        let Some(of) = shown.get(index) else { continue };
+        let (writer, object, outcome) = (of.writer, of.object, of.outcome);
+        let deal = dealings.entry((writer, object)).or_default();
+        follow(deal, request, outcome, index, shown);
+        let history = versions.entry(object).or_default();
+        if request.is_granted_write() {
+            let no_op = is_no_op(request, history);
+            if let Some(of) = shown.get_mut(index) {
+                of.no_op = no_op;
+            }
+            if let Left::Version(version) = &request.left {
+                if !no_op && let Ok(number) = version.parse() {
+                    history.writes.push((number, index));
+                }
+                history.last = Some(version.clone());
+            }
+        }
+    }
+    for history in versions.values_mut() {
+        history.writes.sort_unstable();
+    }
+    for (index, request) in requests.iter().enumerate() {
+        let Some(of) = shown.get_mut(index).filter(|of| of.outcome == Outcome::Conflict) else { continue };
+        of.beaten_by = versions.get(&of.object).and_then(|history| winner(request, requests, history));
+    }
+}
+
+fn follow(deal: &mut Dealings, request: &Request, outcome: Outcome, index: usize, shown: &mut [Shown]) {
+    if request.is_read() {
+        deal.reads += 1;
+        return;
+    }
+    let reads = deal.reads;
+    let part = deal.parts.entry(request.object.subresource.clone()).or_default();
+    match outcome {
+        Outcome::Granted if request.is_granted_write() => settle(part, reads, request, index, shown),
+        Outcome::Granted | Outcome::Read => {}
+        Outcome::Refused => part.refusals += 1,
+        Outcome::Conflict => {
+            part.open.push((index, reads, part.refusals));
+            part.refusals += 1;
+            if let Some(of) = shown.get_mut(index) {
+                of.cost = Some(Cost { requests: 1, millis: None, settled_by: None, is_first: true });
+            }
+        }
+    }
+}
+
+/// A granted write ends the refusals that its writer could know of when it was sent.
+fn settle(part: &mut Part, reads: usize, granted: &Request, index: usize, shown: &mut [Shown]) {
+    let done = shown.get(index).map(|of| (of.received, of.completed));
+    let Some((sent, answered)) = done else { return };
+    debug_assert!(granted.is_granted_write());
+    let mut is_first = true;
+    part.open.retain(|&(refused, reads_then, refusals_then)| {
+        let Some(of) = shown.get_mut(refused).filter(|of| of.completed <= sent) else { return true };
+        of.cost = Some(Cost {
+            requests: (reads - reads_then) + (part.refusals - refusals_then),
+            millis: Some(answered - of.received),
+            settled_by: Some(index),
+            is_first,
+        });
+        is_first = false;
+        false
+    });
+}
+
+/// A version that stays tells that nothing was written. Deletes and creates always write.
+fn is_no_op(request: &Request, history: &Versions) -> bool {
+    let Left::Version(left) = &request.left else { return false };
+    if !matches!(request.verb.as_str(), "update" | "patch") {
+        return false;
+    }
+    match &request.base {
+        Base::Version(base) => base == left,
+        Base::Any | Base::Unknown => history.last.as_ref() == Some(left),
+    }
+}
+
+/// The first write after the version that a refused request was made from: that made its copy old. Versions of one
+/// resource are decimal numbers that can be compared (KEP-5504).
+fn winner(refused: &Request, requests: &[Request], history: &Versions) -> Option<usize> {
+    let (Base::Version(base), "Conflict") = (&refused.base, refused.reason.as_str()) else { return None };
+    let base: u64 = base.parse().ok()?;
+    let later = history.writes.partition_point(|(version, _)| *version <= base);
+    let (_, first) = *history.writes.get(later)?;
+    let sent_before = requests.get(first)?.received < refused.completed;
+    sent_before.then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::line::tests::line;
+    use crate::timeline::model::Model;
+    use crate::timeline::read::Log;
+    use crate::timeline::select::Selection;
+    use serde_json::{Value, json};
+
+    fn model(lines: &[Value]) -> Model {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let selection = Selection { objects: vec!["nodepools".parse().unwrap()], ..Selection::default() };
+        let mut log = Log::default();
+        log.read(text.as_bytes(), "test", &selection).unwrap();
+        Model::of(log, None)
+    }
+
+    fn wrote(at: i64, user: &str, base: &str, left: &str) -> Value {
+        let bodies = json!({
+            "requestObject": {"metadata": {"resourceVersion": base}},
+            "responseObject": {"metadata": {"resourceVersion": left}},
+        });
+        line(at, user, "update", 200, bodies)
+    }
+
+    fn refused(at: i64, user: &str, base: &str) -> Value {
+        let bodies = json!({
+            "requestObject": {"metadata": {"resourceVersion": base}}, "responseObject": {"kind": "Status"},
+            "responseStatus": {"reason": "Conflict"},
+        });
+        line(at, user, "update", 409, bodies)
+    }
+
+    fn read(at: i64, user: &str) -> Value {
+        line(at, user, "get", 200, json!({"level": "Metadata"}))
+    }
+
+    #[test]
+    fn a_conflict_costs_itself_the_reads_and_the_time_until_a_write_is_granted() {
+        let model = model(&[
+            wrote(0, "bob", "1", "2"),
+            refused(10, "alice", "1"),
+            read(20, "bob"),
+            read(30, "alice"),
+            wrote(40, "alice", "2", "3"),
+        ]);
+        let of = &model.requests[1];
+        assert_eq!(
+            of.cost,
+            Some(Cost { requests: 2, millis: Some(35.0), settled_by: Some(4), is_first: true })
+        );
+        assert_eq!(of.beaten_by, Some(0));
+        let alice = model.writers.iter().find(|writer| writer.name == "alice").unwrap();
+        assert_eq!((alice.conflicts, alice.extra, alice.granted), (1, 2, 1));
+    }
+
+    #[test]
+    fn refusals_in_a_row_are_summed_once() {
+        let model = model(&[
+            wrote(0, "bob", "1", "2"),
+            refused(10, "alice", "1"),
+            refused(20, "alice", "1"),
+            wrote(40, "alice", "2", "3"),
+        ]);
+        let costs: Vec<_> = model.requests.iter().filter_map(|of| of.cost.as_ref()).collect();
+        assert_eq!((costs[0].requests, costs[0].is_first), (2, true));
+        assert_eq!((costs[1].requests, costs[1].is_first), (1, false));
+        let alice = &model.writers[1];
+        assert_eq!((alice.extra, alice.unsettled), (2, 0));
+        assert!((alice.waited - 35.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_conflict_that_is_never_made_good_says_so() {
+        let model = model(&[refused(0, "alice", "1"), read(10, "alice"), wrote(20, "bob", "1", "2")]);
+        let cost = model.requests[0].cost.as_ref().unwrap();
+        assert_eq!((cost.requests, cost.millis, cost.settled_by), (1, None, None));
+        assert_eq!(model.requests[0].beaten_by, None, "bob's write came after the refusal");
+    }
+
+    #[test]
+    fn a_write_of_the_status_or_one_sent_before_the_refusal_settles_nothing() {
+        let mut status = wrote(10, "alice", "2", "3");
+        status["objectRef"]["subresource"] = json!("status");
+        let mut overlapping = wrote(2, "alice", "3", "4");
+        overlapping["stageTimestamp"] = refused(60, "alice", "1")["stageTimestamp"].clone();
+        let model = model(&[refused(0, "alice", "1"), status, overlapping]);
+        assert_eq!(model.requests[0].cost.as_ref().unwrap().settled_by, None);
+    }
+
+    #[test]
+    fn a_version_that_stays_tells_a_write_that_changed_nothing() {
+        let patch = json!({
+            "requestObject": {"spec": {}}, "responseObject": {"metadata": {"resourceVersion": "2"}},
+        });
+        let model = model(&[
+            wrote(0, "a", "1", "2"),
+            wrote(10, "b", "2", "2"),
+            line(20, "a", "patch", 200, patch),
+            wrote(30, "a", "2", "3"),
+        ]);
+        let no_ops: Vec<bool> = model.requests.iter().map(|of| of.no_op).collect();
+        assert_eq!(no_ops, [false, true, true, false]);
+    }
+}

@@ -1,0 +1,426 @@
+//! One line of an audit log: a request, as far as the audit policy wrote it down.
+
+use anyhow::{Context as _, Result, bail};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::record::AUDIT_PREFIX;
+
+/// Subresources that are streams to a container, not requests about the object.
+const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
+
+/// What every line has, whatever the policy: enough to see whether it is wanted.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+pub(super) struct Head {
+    kind: String,
+    api_version: String,
+    #[serde(rename = "auditID")]
+    audit_id: String,
+    level: Level,
+    stage: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    verb: String,
+    user: User,
+    impersonated_user: Option<User>,
+    user_agent: String,
+    object_ref: Option<ObjectRef>,
+    response_status: Option<Status>,
+    request_received_timestamp: Option<Timestamp>,
+    stage_timestamp: Option<Timestamp>,
+}
+
+/// How much the audit policy keeps of a request.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+pub(super) enum Level {
+    None,
+    #[default]
+    Metadata,
+    Request,
+    RequestResponse,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct User {
+    username: String,
+}
+
+/// The object of a request.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ObjectRef {
+    pub(super) api_group: String,
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) resource_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+/// The bodies, read only where the request is wanted.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Bodies {
+    request_object: Option<Value>,
+    response_object: Option<Value>,
+}
+
+/// What a write said of the version that it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// This one.
+    Version(String),
+    /// It was told to hold whatever the version is.
+    Any,
+    /// The log does not say.
+    Unknown,
+}
+
+/// The version that a write left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// This one.
+    Version(String),
+    /// The answer carries none: an eviction, a delete.
+    Nothing,
+    /// The log does not say.
+    Unknown,
+}
+
+/// A request about an object that is shown.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// An actor of the lab, which puts its name into the audit id.
+    pub(super) actor: Option<String>,
+    pub(super) user: String,
+    pub(super) agent: String,
+    pub(super) verb: String,
+    pub(super) object: ObjectRef,
+    pub(super) level: Level,
+    pub(super) code: u16,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) received: Timestamp,
+    pub(super) completed: Timestamp,
+    pub(super) base: Base,
+    pub(super) left: Left,
+    pub(super) generation: Option<i64>,
+    /// `apply` or `JSON patch`, where that can be told: an audit event has no content type.
+    pub(super) how: Option<&'static str>,
+    pub(super) field_manager: Option<String>,
+    pub(super) dry_run: bool,
+}
+
+impl Request {
+    pub(super) fn is_read(&self) -> bool {
+        self.verb == "get"
+    }
+
+    pub(super) fn succeeded(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Whether it changed, or could have changed, what is stored.
+    pub(super) fn is_granted_write(&self) -> bool {
+        !self.is_read() && self.succeeded() && !self.dry_run
+    }
+}
+
+impl Head {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// When it is no audit event.
+    pub(super) fn parse(line: &[u8]) -> Result<Self> {
+        let head: Self = serde_json::from_slice(line).context("it is not JSON of an audit event")?;
+        if head.kind == "EventList" {
+            bail!("it is a list of audit events; make lines of them: jq -c '.items[]' FILE");
+        }
+        if head.kind != "Event" || !head.api_version.starts_with("audit.k8s.io/") {
+            bail!("it is JSON, but not an Event of audit.k8s.io/v1");
+        }
+        Ok(head)
+    }
+
+    /// Whether the request was answered.
+    pub(super) fn is_complete(&self) -> bool {
+        self.stage == "ResponseComplete"
+    }
+
+    pub(super) fn verb(&self) -> &str {
+        &self.verb
+    }
+
+    pub(super) fn code(&self) -> u16 {
+        self.response_status.as_ref().map_or(0, |status| status.code)
+    }
+
+    pub(super) fn object(&self) -> Option<&ObjectRef> {
+        self.object_ref.as_ref()
+    }
+
+    /// Whether it is about objects and not a stream: what belongs to a reconcile and can be drawn.
+    pub(super) fn is_request(&self) -> bool {
+        let Some(object) = &self.object_ref else { return false };
+        self.verb != "watch" && !STREAMS.contains(&object.subresource.as_str())
+    }
+
+    pub(super) fn is_dry_run(&self) -> bool {
+        parameter(&self.request_uri, "dryRun").is_some()
+    }
+
+    /// Who sent it: the actor of the lab or the user, and the program.
+    pub(super) fn writer(&self) -> (String, String) {
+        let who = self.actor().map_or_else(|| self.user().to_owned(), |actor| format!("\n{actor}"));
+        (who, program(&self.user_agent).to_owned())
+    }
+
+    /// From arrival to answer; a line without times is of no use.
+    pub(super) fn times(&self) -> Option<(Timestamp, Timestamp)> {
+        Some((self.request_received_timestamp?, self.stage_timestamp?))
+    }
+
+    fn user(&self) -> &str {
+        &self.impersonated_user.as_ref().unwrap_or(&self.user).username
+    }
+
+    fn actor(&self) -> Option<&str> {
+        self.audit_id.strip_prefix(AUDIT_PREFIX)?.split_once('/').map(|(_random, actor)| actor)
+    }
+
+    /// The whole request, with what its `line` says of bodies. `None` when it has no times.
+    pub(super) fn request(self, line: &[u8]) -> Option<Request> {
+        let (received, completed) = self.times()?;
+        // A body that is not understood is a body that the log does not have.
+        let bodies: Bodies = serde_json::from_slice(line).unwrap_or_default();
+        let actor = self.actor().map(str::to_owned);
+        let user = self.user().to_owned();
+        let status = self.response_status.unwrap_or_default();
+        let field_manager = parameter(&self.request_uri, "fieldManager");
+        let mut object = self.object_ref?;
+        if object.name.is_empty() {
+            object.name = text(bodies.response_object.as_ref(), "/metadata/name").unwrap_or_default();
+        }
+        let sent = bodies.request_object.as_ref();
+        let answer = bodies.response_object.as_ref().filter(|answer| answer["kind"] != "Status");
+        let has_answer = bodies.response_object.is_some();
+        Some(Request {
+            base: base(&self.verb, self.level, sent, &object),
+            left: match text(answer, "/metadata/resourceVersion") {
+                Some(version) => Left::Version(version),
+                None if has_answer => Left::Nothing,
+                None => Left::Unknown,
+            },
+            generation: answer.and_then(|body| body.pointer("/metadata/generation")).and_then(Value::as_i64),
+            how: how(&self.verb, &self.request_uri, sent, answer, field_manager.as_deref()),
+            dry_run: parameter(&self.request_uri, "dryRun").is_some(),
+            actor,
+            user,
+            agent: program(&self.user_agent).to_owned(),
+            verb: self.verb,
+            object,
+            level: self.level,
+            code: status.code,
+            reason: status.reason,
+            message: status.message,
+            received,
+            completed,
+            field_manager,
+        })
+    }
+}
+
+fn text(body: Option<&Value>, pointer: &str) -> Option<String> {
+    body?.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// The version that a write was made from: a PUT's, or the one that a patch or a delete demands. The API server puts a
+/// PUT's version into `objectRef`, so that is known at any level; a patch's is known from its body alone.
+fn base(verb: &str, level: Level, sent: Option<&Value>, object: &ObjectRef) -> Base {
+    if verb == "create" {
+        return Base::Any;
+    }
+    let Some(sent) = sent else {
+        let version = &object.resource_version;
+        return match (version.is_empty(), level) {
+            (false, _) => Base::Version(version.clone()),
+            // A delete without a body demands nothing.
+            (true, Level::Request | Level::RequestResponse) if verb == "delete" => Base::Any,
+            (true, _) => Base::Unknown,
+        };
+    };
+    let version = match sent.as_array() {
+        Some(operations) => operations
+            .iter()
+            .find(|operation| operation["op"] == "test" && operation["path"] == "/metadata/resourceVersion")
+            .and_then(|operation| text(Some(operation), "/value")),
+        None if verb == "delete" => text(Some(sent), "/preconditions/resourceVersion"),
+        None => text(Some(sent), "/metadata/resourceVersion"),
+    };
+    version.map_or(Base::Any, Base::Version)
+}
+
+/// What kind of patch it is. JSON Patch shows in the body; an apply in `force`, or in what the answer says of managers.
+fn how(
+    verb: &str,
+    uri: &str,
+    sent: Option<&Value>,
+    answer: Option<&Value>,
+    field_manager: Option<&str>,
+) -> Option<&'static str> {
+    if verb != "patch" {
+        return None;
+    }
+    if sent.is_some_and(Value::is_array) {
+        return Some("JSON patch");
+    }
+    let managers = answer.and_then(|body| body.pointer("/metadata/managedFields")).and_then(Value::as_array);
+    let applied = managers.is_some_and(|all| {
+        all.iter().any(|of| of["operation"] == "Apply" && of["manager"].as_str() == field_manager)
+    });
+    (applied || parameter(uri, "force").is_some()).then_some("apply")
+}
+
+/// A parameter of a request's URI.
+fn parameter(uri: &str, name: &str) -> Option<String> {
+    let (_, query) = uri.split_once('?')?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    Some(value.replace("%2F", "/").replace("%3A", ":").replace('+', " "))
+}
+
+/// The program of a user agent: what stands before its platform.
+fn program(agent: &str) -> &str {
+    agent.split(' ').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A line as the API server writes it, at level `RequestResponse`; `with` is laid over it.
+    pub(in crate::timeline) fn line(at: i64, user: &str, verb: &str, code: u16, with: Value) -> Value {
+        let start = 1_700_000_000_000;
+        let moment = |at: i64| Timestamp::from_millisecond(start + at).unwrap().to_string();
+        let mut line = json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "RequestResponse", "auditID": "1",
+            "stage": "ResponseComplete", "verb": verb, "user": {"username": user},
+            "requestURI": "/apis/tandem.dev/v1/namespaces/a/nodepools/x",
+            "objectRef": {"apiGroup": "tandem.dev", "resource": "nodepools", "namespace": "a", "name": "x"},
+            "responseStatus": {"code": code},
+            "requestReceivedTimestamp": moment(at), "stageTimestamp": moment(at + 5),
+        });
+        json_patch(&mut line, with);
+        line
+    }
+
+    /// Merge patch, as far as these tests need it.
+    fn json_patch(under: &mut Value, over: Value) {
+        match over {
+            Value::Object(over) if under.is_object() => {
+                for (key, value) in over {
+                    json_patch(&mut under[key], value);
+                }
+            }
+            over => *under = over,
+        }
+    }
+
+    pub(in crate::timeline) fn request(line: &Value) -> Request {
+        let text = line.to_string();
+        Head::parse(text.as_bytes()).unwrap().request(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn versions_are_read_from_both_bodies() {
+        let put = request(&line(
+            0,
+            "u",
+            "update",
+            200,
+            json!({
+                "requestObject": {"metadata": {"resourceVersion": "7"}},
+                "responseObject": {"metadata": {"resourceVersion": "8", "generation": 2}},
+            }),
+        ));
+        assert_eq!(
+            (put.base, put.left, put.generation),
+            (Base::Version("7".into()), Left::Version("8".into()), Some(2))
+        );
+        let patch = request(&line(
+            0,
+            "u",
+            "patch",
+            200,
+            json!({
+                "requestObject": [{"op": "test", "path": "/metadata/resourceVersion", "value": "9"}],
+                "responseObject": {"metadata": {"resourceVersion": "10"}},
+            }),
+        ));
+        assert_eq!((patch.base, patch.how), (Base::Version("9".into()), Some("JSON patch")));
+        let refused = request(&line(0, "u", "update", 409, json!({"responseObject": {"kind": "Status"}})));
+        assert_eq!(refused.left, Left::Nothing);
+    }
+
+    #[test]
+    fn a_patch_that_names_no_version_is_told_from_one_that_the_log_does_not_show() {
+        let body = json!({"requestObject": {"spec": {}}});
+        assert_eq!(request(&line(0, "u", "patch", 200, body)).base, Base::Any);
+        let metadata = request(&line(0, "u", "patch", 200, json!({"level": "Metadata"})));
+        assert_eq!((metadata.base, metadata.left), (Base::Unknown, Left::Unknown));
+    }
+
+    #[test]
+    fn at_level_metadata_the_version_of_a_put_is_in_the_reference() {
+        let with = json!({"level": "Metadata", "objectRef": {"resourceVersion": "7"}});
+        assert_eq!(request(&line(0, "u", "update", 200, with)).base, Base::Version("7".into()));
+    }
+
+    #[test]
+    fn a_delete_demands_a_version_in_its_preconditions_or_none() {
+        let with = json!({"requestObject": {"preconditions": {"resourceVersion": "7"}}});
+        assert_eq!(request(&line(0, "u", "delete", 200, with)).base, Base::Version("7".into()));
+        assert_eq!(request(&line(0, "u", "delete", 200, json!({}))).base, Base::Any);
+    }
+
+    #[test]
+    fn an_apply_shows_in_its_managers_or_in_force() {
+        let with = json!({
+            "requestURI": "/x?fieldManager=me%2Fand", "requestObject": {"spec": {}},
+            "responseObject": {"metadata": {"managedFields": [{"manager": "me/and", "operation": "Apply"}]}},
+        });
+        assert_eq!(request(&line(0, "u", "patch", 200, with)).how, Some("apply"));
+        let with = json!({"requestURI": "/x?force=true&fieldManager=me", "level": "Metadata"});
+        assert_eq!(request(&line(0, "u", "patch", 200, with)).how, Some("apply"));
+    }
+
+    #[test]
+    fn an_actor_of_the_lab_is_known_by_its_audit_id() {
+        let with = json!({"auditID": format!("{AUDIT_PREFIX}00ff/a controller")});
+        assert_eq!(request(&line(0, "admin", "get", 200, with)).actor.as_deref(), Some("a controller"));
+    }
+
+    #[test]
+    fn other_json_is_no_audit_event() {
+        for (text, said) in [
+            ("{}", "not an Event of audit.k8s.io"),
+            (r#"{"kind":"Event","apiVersion":"v1"}"#, "not an Event of audit.k8s.io"),
+            (r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1"}"#, "jq -c '.items[]'"),
+            ("I0101 nothing", "not JSON"),
+        ] {
+            assert!(Head::parse(text.as_bytes()).unwrap_err().to_string().contains(said), "{text}");
+        }
+    }
+}
