@@ -83,14 +83,17 @@ impl Private {
         let began = Instant::now();
         let directory =
             tempfile::Builder::new().prefix("tandem-").tempdir().context("no private directory")?;
-        let layout = Layout::create(directory.path())?;
-        let ports = Ports::free()?;
-        write_identities(&layout, ports.api_server)?;
-        let lifeline = lifeline(layout.root())?;
-        // From here on the directory is the lifeline's to remove.
-        let _ = directory.keep();
-        let components =
-            Components { layout: layout.clone(), ports, api_server_flags: options.api_server_flags.clone() };
+        // From here on the directory is the lifeline's to remove, also when this process is killed.
+        let lifeline = lifeline(directory.path())?;
+        let root = directory.keep();
+        let components = match prepare(&root, options) {
+            Ok(components) => components,
+            Err(error) => {
+                lifeline.close().context(format!("after {error:#}"))?;
+                return Err(error);
+            }
+        };
+        let (layout, ports) = (components.layout.clone(), components.ports);
         match bring_up(&components, tools, &lifeline).await {
             Ok(programs) => {
                 Ok(Self { layout, ports, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
@@ -155,6 +158,14 @@ impl Private {
     pub(super) fn close(&self) -> Result<()> {
         self.lifeline.close()
     }
+}
+
+/// Fills the directory with what the programs read.
+fn prepare(root: &Path, options: &Options) -> Result<Components> {
+    let layout = Layout::create(root)?;
+    let ports = Ports::free()?;
+    write_identities(&layout, ports.api_server)?;
+    Ok(Components { layout, ports, api_server_flags: options.api_server_flags.clone() })
 }
 
 /// Starts the store and the API server, then whatever needs them.
