@@ -17,6 +17,15 @@ use crate::stage::Audience;
 use crate::theatre::{Theatre, Venue};
 use crate::{index, page, scenarios, timeline};
 
+/// How the names of namespaces begin unless said otherwise.
+const PREFIX: &str = "tandem-lab";
+/// Longest name of a namespace (a DNS label, RFC 1123).
+const LONGEST_NAME: usize = 63;
+/// What ended a run that was asked to end.
+const INTERRUPTED: &str = "interrupted";
+/// How near a name has to be to be taken for a slip (Jaro-Winkler, 1 is the same).
+const NEAR: f64 = 0.8;
+
 /// Write conflicts in Kubernetes, shown on a real API server
 #[derive(Parser)]
 #[command(name = "cargo lab", bin_name = "cargo lab")]
@@ -42,7 +51,7 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Beginning of the names of the namespaces made; none of them may exist
-    #[arg(long, value_name = "PREFIX", default_value = "tandem-lab")]
+    #[arg(long, value_name = "PREFIX", default_value = PREFIX)]
     namespace: String,
     /// Write the pages in docs/conflicts/ from this run
     #[arg(long)]
@@ -88,7 +97,51 @@ async fn run(mut args: Args) -> Result<bool> {
     }
     let chosen = if args.all { scenarios::all() } else { choose(&args.names)? };
     if chosen.is_empty() {
+        if args.write_pages || args.report.is_some() || args.kubeconfig.is_some() {
+            bail!("there is nothing to play; name a scenario, or say --all");
+        }
         return list(args.json).map(|()| true);
+    }
+    check(&args, &chosen)?;
+    let venue = args.kubeconfig.clone().map_or(Venue::Embedded, Venue::Named);
+    let theatre = Theatre::new(venue, &args.namespace);
+    let mut played = Vec::new();
+    let ended = tokio::select! {
+        ended = play_all(&args, &theatre, &chosen, &mut played) => ended,
+        () = asked_to_stop() => Err(anyhow!(INTERRUPTED)),
+    };
+    let reported = match (&args.report, &ended) {
+        (Some(out), Ok(())) => write_report(&theatre, &played, out).await,
+        _ => Ok(()),
+    };
+    let label = theatre.label();
+    let closed = tokio::select! {
+        closed = theatre.close() => closed,
+        () = asked_to_stop() => Err(anyhow!("interrupted again")),
+    };
+    report(&args, &played)?;
+    if let Err(left) = closed {
+        let before = ended.err().map_or_else(String::new, |error| format!("{error:#}; "));
+        bail!(
+            "{before}not all that was made is taken away ({left:#}); what is left on a cluster of yours is labelled {label}"
+        );
+    }
+    ended.map_err(|error| match error.downcast::<&str>() {
+        Ok(INTERRUPTED) => anyhow!("{INTERRUPTED}; what had been made is taken away"),
+        Ok(other) => anyhow!(other),
+        Err(error) => error,
+    })?;
+    reported?;
+    Ok(played.iter().all(Played::passed))
+}
+
+/// Refuses what cannot be done before anything is begun.
+fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
+    if let (Some(embedded), Some(_)) =
+        (chosen.iter().find(|scenario| scenario.needs.is_embedded()), &args.kubeconfig)
+        && !args.all
+    {
+        bail!("{} needs the embedded control plane; leave --kubeconfig out", embedded.name);
     }
     if args.report.is_some() && args.kubeconfig.is_some() {
         bail!(
@@ -96,22 +149,26 @@ async fn run(mut args: Args) -> Result<bool> {
              cargo lab timeline AUDIT_LOG --object RESOURCE/NAME"
         );
     }
-    let venue = args.kubeconfig.clone().map_or(Venue::Embedded, Venue::Named);
-    let theatre = Theatre::new(venue, &args.namespace);
-    let played = tokio::select! {
-        played = play_all(&args, &theatre, &chosen) => played,
-        () = asked_to_stop() => Err(anyhow!("interrupted; what had been made is taken away")),
-    };
-    let reported = match (&args.report, &played) {
-        (Some(out), Ok(played)) => write_report(&theatre, played, out).await,
-        _ => Ok(()),
-    };
-    let closed = theatre.close().await;
-    let played = played?;
-    closed?;
-    report(&args, &chosen, &played)?;
-    reported?;
-    Ok(played.iter().all(Played::passed))
+    if args.write_pages && (args.kubeconfig.is_some() || args.namespace != PREFIX) {
+        bail!("pages are written from the embedded control plane, in namespaces called {PREFIX}-NAME");
+    }
+    if let Some(out) = &args.report {
+        timeline::check_writable(out)?;
+    }
+    let longest = chosen.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    let prefix = &args.namespace;
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !prefix.starts_with(|c: char| c.is_ascii_lowercase()) || !prefix.chars().all(is_plain) {
+        bail!(
+            "--namespace {prefix} cannot begin the name of a namespace; use a lower-case letter, then letters, digits and -"
+        );
+    }
+    if prefix.len() + 1 + longest > LONGEST_NAME {
+        bail!(
+            "--namespace {prefix} is too long; a namespace has {LONGEST_NAME} characters at most, with the scenario's name after it"
+        );
+    }
+    Ok(())
 }
 
 async fn write_report(theatre: &Theatre, played: &[Played], out: &Path) -> Result<()> {
@@ -121,16 +178,13 @@ async fn write_report(theatre: &Theatre, played: &[Played], out: &Path) -> Resul
     timeline::report(&logs, namespaces, &format!("cargo lab {}", names.join(" ")), out)
 }
 
-async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result<Vec<Played>> {
+async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario], all: &mut Vec<Played>) -> Result<()> {
     theatre.open().await?;
     let narrator = Narrator::new();
-    let mut all = Vec::new();
     for (place, scenario) in chosen.iter().enumerate() {
         if !theatre.can_play(scenario.needs) {
-            if args.all {
-                continue;
-            }
-            bail!("{} needs the embedded control plane; leave --kubeconfig out", scenario.name);
+            all.push(Played::not_played(scenario, Some("needs the embedded control plane")));
+            continue;
         }
         let audience: Audience =
             if args.json { Arc::new(|_| {}) } else { Arc::new(move |event| narrator.event(event)) };
@@ -148,39 +202,41 @@ async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario]) -> Result
         }
         all.push(played);
     }
-    Ok(all)
+    Ok(())
 }
 
-/// Ends with Ctrl-C, or when the process is asked to end.
+/// Ends with Ctrl-C, or when the process is asked to end, or its terminal is closed.
 async fn asked_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        tokio::signal::ctrl_c().await.ok();
-        return;
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let waits = kinds.into_iter().filter_map(|kind| signal(kind).ok()).map(|mut signal| {
+        Box::pin(async move {
+            signal.recv().await;
+        })
+    });
+    futures::future::select_all(waits).await;
 }
 
 /// The scenarios of these names.
 fn choose(names: &[String]) -> Result<Vec<Scenario>> {
     let all = scenarios::all();
-    names
-        .iter()
-        .map(|name| {
-            let found = all.iter().find(|scenario| scenario.name == name).copied();
-            found.with_context(|| {
-                let near = all
-                    .iter()
-                    .map(|scenario| (strsim::jaro_winkler(name, scenario.name), scenario.name))
-                    .max_by(|(a, _), (b, _)| a.total_cmp(b))
-                    .map_or_else(String::new, |(_, near)| format!("; did you mean {near}?"));
-                format!("there is no scenario called {name}{near} (`cargo lab` lists them)")
-            })
-        })
-        .collect()
+    let mut chosen: Vec<Scenario> = Vec::new();
+    for name in names {
+        let Some(found) = all.iter().find(|scenario| scenario.name == name) else {
+            let likeness = |scenario: &Scenario| strsim::jaro_winkler(&name.to_lowercase(), scenario.name);
+            let near = all
+                .iter()
+                .map(|scenario| (likeness(scenario), scenario.name))
+                .filter(|(likeness, _)| *likeness >= NEAR)
+                .max_by(|(a, _), (b, _)| a.total_cmp(b))
+                .map_or_else(String::new, |(_, near)| format!("; did you mean {near}?"));
+            bail!("there is no scenario called {name:?}{near} (`cargo lab` lists them)");
+        };
+        if chosen.iter().all(|known| known.name != found.name) {
+            chosen.push(*found);
+        }
+    }
+    Ok(chosen)
 }
 
 fn list(json: bool) -> Result<()> {
@@ -226,18 +282,21 @@ fn print_index(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn report(args: &Args, chosen: &[Scenario], played: &[Played]) -> Result<()> {
+fn report(args: &Args, played: &[Played]) -> Result<()> {
     let mut out = std::io::stdout();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(played)?)?;
         return Ok(());
     }
+    if played.is_empty() {
+        return Ok(());
+    }
     let mut table = Table::new(&["scenario", "", "seconds", "requests", "409s", "claims"]);
-    for scenario in chosen {
-        let Some(of) = played.iter().find(|played| played.name == scenario.name) else {
-            table.row(&[&scenario.name, &"not here: needs the embedded control plane"]);
+    for of in played {
+        if let Some(why) = of.not_played {
+            table.row(&[&of.name, &format!("not here: {why}")]);
             continue;
-        };
+        }
         let requests: Vec<_> = of
             .events
             .iter()

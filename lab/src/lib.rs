@@ -14,6 +14,7 @@ pub mod normal;
 pub mod page;
 pub mod pool;
 pub mod record;
+mod rights;
 pub mod run;
 pub mod scenario;
 pub mod scenarios;

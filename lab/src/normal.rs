@@ -63,27 +63,21 @@ impl Names {
         named.replace(&self.namespace, "lab")
     }
 
-    /// A server's message: it does not mark its versions, so every number that is one of them is taken for it.
+    /// A server's message: it does not mark its versions, so in one that speaks of versions every whole number that is one
+    /// of them is taken for it.
     pub fn message(&self, message: &str) -> String {
-        let mut named = String::with_capacity(message.len());
-        let mut number = String::new();
-        for character in message.chars().chain(['\0']) {
-            if character.is_ascii_digit() {
-                number.push(character);
-                continue;
-            }
-            if !number.is_empty() {
-                // Shorter numbers are counts and codes: no object of a running cluster has so low a version.
-                let is_version =
-                    number.len() > 2 && !matches!(number.as_str(), "409" | "422" | "404" | "429");
-                named.push_str(&if is_version { self.version(&number) } else { number.clone() });
-                number.clear();
-            }
-            if character != '\0' {
-                named.push(character);
-            }
+        let message = self.text(message);
+        if !message.to_lowercase().contains("version") {
+            return message;
         }
-        self.text(&named)
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let mut named = String::with_capacity(message.len());
+        for word in message.split_inclusive(|c: char| !is_word(c)) {
+            let whole = word.trim_end_matches(|c: char| !is_word(c));
+            named.push_str(&self.version(whole));
+            named.push_str(&word[whole.len()..]);
+        }
+        named
     }
 }
 
@@ -139,8 +133,8 @@ mod tests {
         assert_eq!([names.version("998"), names.version("1200"), names.version("1300")], ["v1", "v2", "v3"]);
         assert_eq!(names.text(&format!("it moved to {}", version("1300"))), "it moved to v3");
         assert_eq!(
-            names.message("too old resource version: 998 (1200), 409"),
-            "too old resource version: v1 (v2), 409"
+            names.message("too old resource version: 998 (1200), x998"),
+            "too old resource version: v1 (v2), x998"
         );
     }
 

@@ -49,9 +49,11 @@ pub fn render(scenario: &Scenario, events: &[Event], namespace: &str) -> String 
                 }
                 let version = |version: &str| names.version(version);
                 let told = request_line(request, version, |text| names.message(text), is_repeated);
-                block.code(&mut page, &told);
+                block.requests(&mut page, &told);
             }
-            What::Act { actor, text } => block.code(&mut page, &format!("{actor:<12}  {}", names.text(text))),
+            What::Act { actor, text } => {
+                block.requests(&mut page, &format!("{actor:<12}  {}", names.text(text)));
+            }
             What::Quote { text } => block.code(&mut page, &names.text(text)),
             What::Table(table) => {
                 block.code(&mut page, &columns(table, |cell| names.text(cell)).join("\n"));
@@ -106,6 +108,7 @@ pub fn compare_text(name: &str, text: &str) -> Result<()> {
 enum Block {
     #[default]
     None,
+    Requests,
     Code,
     List,
 }
@@ -116,12 +119,28 @@ impl Block {
         page.push_str(&format!("\n{text}\n"));
     }
 
-    fn code(&mut self, page: &mut String, text: &str) {
-        if *self != Self::Code {
-            self.close(page);
-            page.push_str("\n```text\n");
-            *self = Self::Code;
+    /// Requests and acts stand together in one block.
+    fn requests(&mut self, page: &mut String, text: &str) {
+        if *self != Self::Requests {
+            self.open(page);
+            *self = Self::Requests;
         }
+        Self::lines(page, text);
+    }
+
+    /// A table or a quotation has a block of its own.
+    fn code(&mut self, page: &mut String, text: &str) {
+        self.open(page);
+        *self = Self::Code;
+        Self::lines(page, text);
+    }
+
+    fn open(&mut self, page: &mut String) {
+        self.close(page);
+        page.push_str("\n```text\n");
+    }
+
+    fn lines(page: &mut String, text: &str) {
         for line in text.lines() {
             page.push_str(line.trim_end());
             page.push('\n');
@@ -139,7 +158,7 @@ impl Block {
     }
 
     fn close(&mut self, page: &mut String) {
-        if *self == Self::Code {
+        if matches!(self, Self::Code | Self::Requests) {
             page.push_str("```\n");
         }
         *self = Self::None;

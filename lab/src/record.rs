@@ -114,8 +114,16 @@ where
                 hears(told);
                 return Ok(Response::from_parts(parts, body.map_err(Into::into).boxed_unsync()));
             }
-            let received = body.collect().await.map_err(Into::into)?.to_bytes();
+            let received = body.collect().await.map_err(Into::into);
             told.millis = millis(began.elapsed());
+            let received = match received {
+                Ok(received) => received.to_bytes(),
+                Err(error) => {
+                    told.message = format!("the answer broke off: {error}");
+                    hears(told);
+                    return Err(error);
+                }
+            };
             read_answer(&mut told, &received);
             hears(told);
             let whole = Full::new(received).map_err(|never| match never {});

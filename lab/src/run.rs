@@ -8,12 +8,14 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::event::{Event, What};
-use crate::scenario::Scenario;
+use crate::scenario::{Needs, Scenario};
 use crate::stage::{Audience, Stage};
 use crate::theatre::Theatre;
 
 /// How long a scenario may take: far longer than any does, so that one that hangs is told of.
 const LIMIT: Duration = Duration::from_secs(300);
+/// The same for one that runs the operators, several times over.
+const OPERATORS_LIMIT: Duration = Duration::from_secs(600);
 
 /// How a scenario went.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +27,9 @@ pub struct Played {
     pub rows: &'static [&'static str],
     /// Claims that it refutes.
     pub refutes: &'static [&'static str],
+    /// Why it was not played, if it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_played: Option<&'static str>,
     /// What was wrong; empty when all was as claimed.
     pub failures: Vec<String>,
     /// Seconds it took.
@@ -36,6 +41,20 @@ pub struct Played {
 }
 
 impl Played {
+    /// One that has not been played, and why.
+    pub fn not_played(scenario: &Scenario, why: Option<&'static str>) -> Self {
+        Self {
+            name: scenario.name,
+            rows: scenario.rows,
+            refutes: scenario.refutes,
+            not_played: why,
+            failures: Vec::new(),
+            seconds: 0.0,
+            namespace: String::new(),
+            events: Vec::new(),
+        }
+    }
+
     /// Whether all was as claimed.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
@@ -59,7 +78,8 @@ pub async fn play(theatre: &Theatre, scenario: &Scenario, audience: Audience) ->
     let namespace = theatre.namespace(&cluster, scenario.name).await?;
     let stage = Stage::new(Arc::clone(&cluster), namespace.name().to_owned(), audience);
     let began = Instant::now();
-    let result = tokio::time::timeout(LIMIT, (scenario.run)(&stage)).await;
+    let limit = if scenario.needs == Needs::Operators { OPERATORS_LIMIT } else { LIMIT };
+    let result = tokio::time::timeout(limit, (scenario.run)(&stage)).await;
     let took = began.elapsed();
     let events = stage.events();
     let mut failures: Vec<String> = events
@@ -72,21 +92,16 @@ pub async fn play(theatre: &Theatre, scenario: &Scenario, audience: Audience) ->
     match result {
         Ok(Ok(())) => {}
         Ok(Err(error)) => failures.push(format!("{error:#}")),
-        Err(_elapsed) => failures.push(format!("it did not end within {LIMIT:?}")),
+        Err(_elapsed) => failures.push(format!("it did not end within {limit:?}")),
     }
     if !events.iter().any(|event| matches!(event.what, What::Check { .. })) {
         failures.push("it checks nothing".to_owned());
     }
-    let played = Played {
-        name: scenario.name,
-        rows: scenario.rows,
-        refutes: scenario.refutes,
-        failures,
-        seconds: (took.as_secs_f64() * 100.0).round() / 100.0,
-        namespace: stage.namespace().to_owned(),
-        events,
-    };
+    let name = stage.namespace().to_owned();
     drop(stage);
-    theatre.clear(&cluster, namespace).await?;
-    Ok(played)
+    if let Err(error) = theatre.clear(&cluster, namespace).await {
+        failures.push(format!("what it made could not be taken away: {error:#}"));
+    }
+    let seconds = (took.as_secs_f64() * 100.0).round() / 100.0;
+    Ok(Played { failures, seconds, namespace: name, events, ..Played::not_played(scenario, None) })
 }

@@ -11,23 +11,20 @@ use e2e::control_plane::locate::Source;
 use e2e::control_plane::pki::Identity;
 use e2e::operators::Operator;
 use e2e::wait::eventually;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 
 use crate::pool;
+use crate::rights::{check_rights, check_version};
 use crate::scenario::Needs;
 
-/// Oldest Kubernetes that the lab knows: the first whose validation of custom resources its definitions rely on
-/// (CRD ratcheting and CEL are on by default from here on).
-const OLDEST: (u32, u32) = (1, 30);
+/// The label on what the lab makes in a cluster; its value names the run.
+const RUN_LABEL: &str = "tandem.dev/lab-run";
 /// How long a definition may take until it is served.
 const SERVED: Duration = Duration::from_secs(30);
 /// How long a namespace may take to go.
@@ -59,10 +56,8 @@ pub struct Theatre {
     prefix: String,
     small: OnceCell<Arc<Cluster>>,
     large: OnceCell<Arc<Cluster>>,
-    /// Definitions that this run made, to be taken away again.
-    made: Mutex<Vec<String>>,
-    /// Namespaces of scenarios under way.
-    open: Mutex<Vec<String>>,
+    /// Names this run, in a label on everything that it makes outside its namespaces.
+    run: String,
 }
 
 impl Theatre {
@@ -73,8 +68,7 @@ impl Theatre {
             prefix: prefix.to_owned(),
             small: OnceCell::new(),
             large: OnceCell::new(),
-            made: Mutex::default(),
-            open: Mutex::default(),
+            run: format!("{:016x}", rand::random::<u64>()),
         }
     }
 
@@ -141,8 +135,7 @@ impl Theatre {
                  needed, or choose other names with --namespace PREFIX"
             );
         }
-        self.open.lock().await.push(name.clone());
-        cluster.namespace_called(&name).await
+        cluster.namespace_called(&name, &[(RUN_LABEL, &self.run)]).await
     }
 
     /// The audit logs of what was played so far, complete, until [`Self::close`].
@@ -160,63 +153,70 @@ impl Theatre {
             // The control plane goes as a whole, and a small one has nobody who would empty the namespace.
             Venue::Embedded => Ok(()),
             Venue::Named(_) => {
-                let name = namespace.name().to_owned();
-                release(&cluster.client().await?, &name).await?;
-                namespace.delete(GONE).await?;
-                self.open.lock().await.retain(|open| *open != name);
-                Ok(())
+                release(&cluster.client().await?, namespace.name()).await?;
+                namespace.delete(GONE).await
             }
         }
     }
 
-    /// Leaves a named cluster as it was.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "what this run made is taken away, whatever version it has"
-    )]
+    /// Leaves a named cluster as it was, whatever is under way. It goes on after an error, and ends with all of them.
     pub async fn close(self) -> Result<()> {
-        let made = std::mem::take(&mut *self.made.lock().await);
+        let mut errors = Vec::new();
         if let (Venue::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
-            let client = cluster.client().await?;
-            for namespace in std::mem::take(&mut *self.open.lock().await) {
-                // Its scenario was cut off, and the namespace is on its way out already.
-                release(&client, &namespace).await?;
-                let namespaces = Api::<Namespace>::all(client.clone());
-                eventually(GONE, &format!("the namespace {namespace} is gone"), async || {
-                    Ok(namespaces.get_metadata_opt(&namespace).await?.is_none().then_some(()))
-                })
-                .await?;
-            }
-            let definitions = Api::<CustomResourceDefinition>::all(client);
-            for name in made {
-                match definitions.delete(&name, &DeleteParams::default()).await {
-                    Err(kube::Error::Api(status)) if status.code == 404 => {}
-                    answer => drop(answer.with_context(|| format!("cannot remove the definition {name}"))?),
-                }
-            }
+            errors.extend(self.tidy(cluster).await.err());
         }
         for cluster in [self.small, self.large].into_iter().filter_map(OnceCell::into_inner) {
             if let Some(cluster) = Arc::into_inner(cluster) {
-                cluster.stop().await?;
+                errors.extend(cluster.stop().await.err());
             }
         }
-        Ok(())
+        together(&errors)
     }
 
-    /// Makes the lab's definitions where they are not, and waits until they are served.
+    /// What tells the things that this run made from others.
+    pub fn label(&self) -> String {
+        format!("{RUN_LABEL}={}", self.run)
+    }
+
+    /// Takes away every namespace and definition with the label of this run, also one whose making was cut off.
+    #[expect(clippy::disallowed_methods, reason = "what this run made goes, whatever version it has")]
+    async fn tidy(&self, cluster: &Cluster) -> Result<()> {
+        let client = cluster.client().await?;
+        let ours = ListParams::default().labels(&self.label());
+        let mut errors = Vec::new();
+        let namespaces = Api::<Namespace>::all(client.clone());
+        for namespace in namespaces.list_metadata(&ours).await?.items {
+            let name = namespace.metadata.name.unwrap_or_default();
+            errors.extend(release(&client, &name).await.err());
+            errors.extend(unless_gone(namespaces.delete(&name, &DeleteParams::default()).await).err());
+        }
+        let gone = eventually(GONE, "the namespaces of this run are gone", async || {
+            let left = namespaces.list_metadata(&ours).await?.items;
+            let names: Vec<_> = left.into_iter().filter_map(|left| left.metadata.name).collect();
+            if names.is_empty() { Ok(Some(())) } else { bail!("{} is left", names.join(", ")) }
+        });
+        errors.extend(gone.await.err());
+        let definitions = Api::<CustomResourceDefinition>::all(client.clone());
+        for definition in definitions.list_metadata(&ours).await?.items {
+            let name = definition.metadata.name.unwrap_or_default();
+            errors.extend(unless_gone(definitions.delete(&name, &DeleteParams::default()).await).err());
+        }
+        together(&errors)
+    }
+
+    /// Makes the lab's definitions, and waits until they are served.
     #[expect(clippy::disallowed_methods, reason = "a definition is made once, and by nobody else")]
     async fn define(&self, client: &Client) -> Result<()> {
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
-        for definition in pool::definitions()? {
+        for mut definition in pool::definitions()? {
             let name = definition.metadata.name.clone().unwrap_or_default();
-            // Noted first: a creation that is cut off may have been carried out.
-            let exists = definitions.get_metadata_opt(&name).await?.is_some();
-            if !exists {
-                self.made.lock().await.push(name.clone());
-            }
+            definition.metadata.labels.get_or_insert_default().insert(RUN_LABEL.to_owned(), self.run.clone());
             match definitions.create(&PostParams::default(), &definition).await {
                 Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.code == 409 && exists => {}
+                Err(kube::Error::Api(status)) if status.code == 409 => bail!(
+                    "the definition {name} exists already: another lab is at work on this cluster, or one was cut \
+                     off; wait for it, or delete the definition if nothing needs it"
+                ),
                 Err(error) => {
                     return Err(error).with_context(|| format!("cannot make the definition {name}"));
                 }
@@ -229,13 +229,6 @@ impl Theatre {
         }
         Ok(())
     }
-}
-
-/// Whether a version, as the API server writes it (`1`, `29+`), is one that the lab does not know.
-fn is_too_old(major: &str, minor: &str) -> bool {
-    let number =
-        |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
-    (number(major), number(minor)) < OLDEST
 }
 
 /// Where the cluster's audit log is, when everything that was answered before stands in it: an answer can be there a moment
@@ -253,6 +246,18 @@ async fn complete_log(cluster: Option<&Arc<Cluster>>) -> Result<Option<PathBuf>>
     })
     .await?;
     Ok(Some(log.path().to_owned()))
+}
+
+fn unless_gone<T>(answer: Result<T, kube::Error>) -> Result<()> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        answer => answer.map(drop).map_err(Into::into),
+    }
+}
+
+fn together(errors: &[anyhow::Error]) -> Result<()> {
+    let told: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+    if told.is_empty() { Ok(()) } else { bail!("{}", told.join("; ")) }
 }
 
 /// Lets go of the lab's objects in a namespace: a scenario that was cut off may have left its finalizer on one.
@@ -280,78 +285,4 @@ fn resource_of(definition: &CustomResourceDefinition) -> ApiResource {
     let names = &definition.spec.names;
     let kind = GroupVersionKind::gvk(pool::GROUP, "v1", &names.kind);
     ApiResource::from_gvk_with_plural(&kind, &names.plural)
-}
-
-async fn check_version(client: &Client) -> Result<()> {
-    let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
-    let (major, minor) = OLDEST;
-    ensure!(
-        !is_too_old(&version.major, &version.minor),
-        "the cluster is Kubernetes {}, too old for the lab, which needs {major}.{minor} or newer",
-        version.git_version
-    );
-    Ok(())
-}
-
-/// What the lab has to be allowed: verb, group, resource with its subresource.
-const RIGHTS: [(&str, &str, &str); 13] = [
-    ("create", "", "namespaces"),
-    ("delete", "", "namespaces"),
-    ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
-    ("delete", "apiextensions.k8s.io", "customresourcedefinitions"),
-    ("*", pool::GROUP, "*"),
-    ("create", "", "configmaps"),
-    ("patch", "", "configmaps"),
-    ("create", "", "serviceaccounts"),
-    ("create", "", "serviceaccounts/token"),
-    ("create", "", "pods"),
-    ("patch", "", "pods/status"),
-    ("create", "policy", "poddisruptionbudgets"),
-    ("impersonate", "", "users"),
-];
-
-/// Asks the API server whether it would let us. Nothing is changed.
-#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
-async fn check_rights(client: &Client) -> Result<()> {
-    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let mut missing = Vec::new();
-    for (verb, group, path) in RIGHTS {
-        let (resource, subresource) = path.split_once('/').map_or((path, None), |(of, sub)| (of, Some(sub)));
-        let attributes = ResourceAttributes {
-            verb: Some(verb.to_owned()),
-            group: Some(group.to_owned()),
-            resource: Some(resource.to_owned()),
-            subresource: subresource.map(str::to_owned),
-            ..ResourceAttributes::default()
-        };
-        let spec =
-            SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-        let answer = reviews.create(&PostParams::default(), &review).await;
-        let answer = answer.context("the cluster does not say what may be done")?;
-        if !answer.status.is_some_and(|status| status.allowed) {
-            let dot = if group.is_empty() { "" } else { "." };
-            missing.push(format!("{verb} {path}{dot}{group}"));
-        }
-    }
-    ensure!(
-        missing.is_empty(),
-        "this kubeconfig may not: {}; use one that may, the lab makes namespaces and definitions of its own and removes them",
-        missing.join(", ")
-    );
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cluster_that_is_too_old_is_told_from_one_that_is_not() {
-        for (major, minor, old) in
-            [("1", "29+", true), ("1", "30", false), ("1", "36+", false), ("", "", true)]
-        {
-            assert_eq!(is_too_old(major, minor), old, "{major}.{minor}");
-        }
-    }
 }

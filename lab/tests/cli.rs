@@ -117,7 +117,7 @@ async fn somebody_elses_cluster_is_played_on_and_left_as_it_was() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
     let (cluster, _turn) = foreign().await;
-    let mut child = lab(&["generation", "--kubeconfig", path(cluster.kubeconfig_path())]).spawn().unwrap();
+    let child = lab(&["generation", "--kubeconfig", path(cluster.kubeconfig_path())]).spawn().unwrap();
     let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
     eventually(PATIENCE, "the scenario has begun", async || {
         Ok(namespaces.get_opt("tandem-lab-generation").await?)
@@ -126,8 +126,10 @@ async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
     .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGINT).unwrap();
-    let status = tokio::task::spawn_blocking(move || child.wait()).await.unwrap().unwrap();
-    assert_eq!(status.code(), Some(2));
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output()).await.unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.contains("error: interrupted; what had been made is taken away"), "{said}");
     nothing_is_left(cluster).await.unwrap();
 }
 
@@ -160,10 +162,72 @@ async fn rights_that_are_missing_are_named_and_nothing_is_done() {
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     let check = || -> Result<()> {
-        ensure!(said.contains("this kubeconfig may not: create namespaces, delete namespaces"), "{said}");
+        ensure!(
+            said.contains("this kubeconfig may not: get namespaces, list namespaces, create namespaces"),
+            "{said}"
+        );
         ensure!(said.contains("create customresourcedefinitions.apiextensions.k8s.io"), "{said}");
         Ok(())
     };
     check().unwrap();
+    nothing_is_left(cluster).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_done_is_refused_before_anything_is_begun() {
+    let nowhere = ["conflict", "--report", "/nonexistent/page.html"];
+    let foreign = ["etcd-revision", "--kubeconfig", "nowhere"];
+    let pages = ["conflict", "--kubeconfig", "nowhere", "--write-pages"];
+    for (args, said) in [
+        (nowhere.as_slice(), "cannot write /nonexistent/page.html"),
+        (&foreign, "etcd-revision needs the embedded control plane"),
+        (&pages, "pages are written from the embedded control plane"),
+        (&["conflict", "--namespace", "Foo_Bar"], "cannot begin the name of a namespace"),
+        (&["conflict", "--namespace", &"x".repeat(60)], "is too long"),
+        (&["--report", "page.html"], "name a scenario, or say --all"),
+        (&["list"], "there is no scenario called \"list\" ("),
+        (&["CONFLICT"], "did you mean conflict?"),
+    ] {
+        let output = run(args).await;
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&output).contains(said), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[tokio::test]
+async fn a_page_does_not_take_the_place_of_its_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("audit.log");
+    std::fs::write(&log, "{}").unwrap();
+    let output = run(&["timeline", path(&log), "--object", "pools", "--out", path(&log)]).await;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("would take the place of the log"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "{}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scenario_that_is_named_twice_is_played_once() {
+    let (cluster, _turn) = foreign().await;
+    let kubeconfig = path(cluster.kubeconfig_path());
+    let output = run(&["conflict", "conflict", "--kubeconfig", kubeconfig, "--json"]).await;
+    let played: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(played.as_array().map(Vec::len), Some(1), "{}", stderr(&output));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "sets the stage")]
+async fn definitions_of_another_lab_are_left_alone() {
+    let (cluster, _turn) = foreign().await;
+    let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await.unwrap());
+    let theirs = lab::pool::definitions().unwrap().remove(0);
+    let name = theirs.metadata.name.clone().unwrap();
+    definitions.create(&PostParams::default(), &theirs).await.unwrap();
+    let output = run(&["conflict", "--kubeconfig", path(cluster.kubeconfig_path())]).await;
+    assert_eq!(output.status.code(), Some(2));
+    let said = format!("the definition {name} exists already");
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+    let kept = definitions.get(&name).await.unwrap();
+    assert!(kept.metadata.deletion_timestamp.is_none(), "somebody else's definition is being deleted");
+    let _ = definitions.delete(&name, &DeleteParams::default()).await.unwrap();
     nothing_is_left(cluster).await.unwrap();
 }

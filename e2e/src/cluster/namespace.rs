@@ -29,18 +29,19 @@ impl Cluster {
     /// # Errors
     /// When the API server refuses it.
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace> {
-        self.namespace_called(&format!("{prefix}-{:08x}", rand::random::<u32>())).await
+        self.namespace_called(&format!("{prefix}-{:08x}", rand::random::<u32>()), &[]).await
     }
 
-    /// Creates a namespace of exactly this name.
+    /// Creates a namespace of exactly this name, with these labels.
     ///
     /// # Errors
     /// When there is one already, which is left alone, or when the API server refuses it.
-    pub async fn namespace_called(&self, name: &str) -> Result<TestNamespace> {
+    pub async fn namespace_called(&self, name: &str, labels: &[(&str, &str)]) -> Result<TestNamespace> {
         let name = name.to_owned();
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let client = self.client().await?;
         let namespace = Namespace {
-            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+            metadata: ObjectMeta { name: Some(name.clone()), labels: Some(labels), ..ObjectMeta::default() },
             ..Namespace::default()
         };
         let created = Api::all(client.clone()).create(&PostParams::default(), &namespace).await;

@@ -79,7 +79,10 @@ async fn run(stage: &Stage) -> Result<()> {
     table.row(&[&"deletion, held by a finalizer", &told(moved.0), &told(moved.1)]);
     stage.check_eq("a held deletion moves version and generation", &moved, &(true, true));
     stage.table(table);
-    send(&alice, Endpoint::Main, &json!({"metadata": {"finalizers": null}})).await
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let pools = kube::Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+    pools.patch("workers", &PatchParams::default(), &free).await?;
+    Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]

@@ -13,9 +13,10 @@ mod select;
 mod spans;
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::theatre::AuditLogs;
 use model::Model;
@@ -46,6 +47,9 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     let Args { log: path, objects, namespace, out } = args;
     let selection = Selection { objects, namespaces: namespace, whole_namespaces: false };
+    let is_log = matches!((path.canonicalize(), out.canonicalize()), (Ok(log), Ok(out)) if log == out);
+    ensure!(!is_log, "the page would take the place of the log; give another file with --out");
+    check_writable(&out)?;
     let mut log = Log::default();
     log.read_file(&path, &selection)?;
     if selection.objects.is_empty() {
@@ -77,10 +81,29 @@ pub fn report(logs: &AuditLogs, namespaces: Vec<String>, title: &str, out: &Path
     Ok(())
 }
 
+/// Fails when no file can be made there.
+///
+/// # Errors
+/// When the directory is missing, or may not be written to.
+pub fn check_writable(out: &Path) -> Result<()> {
+    ensure!(!out.is_dir(), "{} is a directory; name a file", out.display());
+    temporary(out).map(drop)
+}
+
+/// A file beside `out` that can take its place.
+fn temporary(out: &Path) -> Result<tempfile::NamedTempFile> {
+    let beside = out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::NamedTempFile::new_in(beside).with_context(|| format!("cannot write {}", out.display()))
+}
+
 fn write(log: Log, title: &str, source: &str, backstage: Option<&str>, out: &Path) -> Result<String> {
     let model = Model::of(log, backstage);
     let text = page::render(&model, title, source)?;
-    std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()))?;
+    // In one step, so that a page that was there is not lost to one that is half written.
+    let mut file = temporary(out)?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", out.display()))?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(out).with_context(|| format!("cannot write {}", out.display()))?;
     for warning in &model.notes {
         writeln!(std::io::stderr(), "warning: {warning}")?;
     }

@@ -1,0 +1,101 @@
+//! Whether the lab can play on somebody else's cluster: how new it is, and what this kubeconfig may do there.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::pool;
+
+/// Oldest Kubernetes that the lab knows: the first whose validation of custom resources its definitions rely on
+/// (CRD ratcheting and CEL are on by default from here on).
+const OLDEST: (u32, u32) = (1, 30);
+/// Whether a version, as the API server writes it (`1`, `29+`), is one that the lab does not know.
+fn is_too_old(major: &str, minor: &str) -> bool {
+    let number =
+        |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
+    (number(major), number(minor)) < OLDEST
+}
+
+/// Fails on a cluster that the lab is too young for.
+pub(crate) async fn check_version(client: &Client) -> Result<()> {
+    let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
+    let (major, minor) = OLDEST;
+    ensure!(
+        !is_too_old(&version.major, &version.minor),
+        "the cluster is Kubernetes {}, too old for the lab, which needs {major}.{minor} or newer",
+        version.git_version
+    );
+    Ok(())
+}
+
+/// What the lab has to be allowed: verb, group, resource with its subresource.
+const RIGHTS: [(&str, &str, &str); 19] = [
+    ("get", "", "namespaces"),
+    ("list", "", "namespaces"),
+    ("create", "", "namespaces"),
+    ("delete", "", "namespaces"),
+    ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("delete", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("*", pool::GROUP, "*"),
+    ("create", "", "configmaps"),
+    ("get", "", "configmaps"),
+    ("update", "", "configmaps"),
+    ("patch", "", "configmaps"),
+    ("create", "", "serviceaccounts"),
+    ("create", "", "serviceaccounts/token"),
+    ("create", "", "pods"),
+    ("patch", "", "pods/status"),
+    ("create", "", "pods/eviction"),
+    ("create", "policy", "poddisruptionbudgets"),
+    ("impersonate", "", "users"),
+];
+
+/// Asks the API server whether it would let us. Nothing is changed.
+#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
+pub(crate) async fn check_rights(client: &Client) -> Result<()> {
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let mut missing = Vec::new();
+    for (verb, group, path) in RIGHTS {
+        let (resource, subresource) = path.split_once('/').map_or((path, None), |(of, sub)| (of, Some(sub)));
+        let attributes = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource: subresource.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        let spec =
+            SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+        let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+        let answer = reviews.create(&PostParams::default(), &review).await;
+        let answer = answer.context("the cluster does not say what may be done")?;
+        if !answer.status.is_some_and(|status| status.allowed) {
+            let dot = if group.is_empty() { "" } else { "." };
+            missing.push(format!("{verb} {path}{dot}{group}"));
+        }
+    }
+    ensure!(
+        missing.is_empty(),
+        "this kubeconfig may not: {}; use one that may, the lab makes namespaces and definitions of its own and removes them",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_is_too_old_is_told_from_one_that_is_not() {
+        for (major, minor, old) in
+            [("1", "29+", true), ("1", "30", false), ("1", "36+", false), ("", "", true)]
+        {
+            assert_eq!(is_too_old(major, minor), old, "{major}.{minor}");
+        }
+    }
+}
