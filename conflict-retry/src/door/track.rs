@@ -1,5 +1,7 @@
 //! One operation under way: its clock, its attempts, what is in doubt, and who hears of it.
 
+mod told;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,11 +10,11 @@ use super::Writable;
 use super::target::Target;
 use crate::classify::Class;
 use crate::freshness::CachedObject;
-use crate::observe::{AttemptEvent, FinishedEvent, Operation, ReadSource, Subresource, Verb};
+use crate::observe::{FinishedEvent, Operation, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, Refusal, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, Turn};
-use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget, Transition};
+use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
 
 /// A request that failed, and what that means.
 #[derive(Debug)]
@@ -297,21 +299,6 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Tells where the object of the coming attempt is from.
-    pub(super) fn read(&self, source: ReadSource) {
-        self.options.observer().read(&self.operation, source);
-    }
-
-    /// Tells that a retry sets `path` to what the attempt before it had wanted, although somebody changed it since.
-    pub(super) fn overwrote(&self, path: &str) {
-        tracing::warn!(
-            resource = self.operation.resource,
-            path,
-            "a retry writes what the attempt before wanted over another writer's change; decide from the object given"
-        );
-        self.options.observer().overwrote(&self.operation, path);
-    }
-
     /// Ends the operation with an error: no other attempt is made.
     pub(super) fn reject(&self, failed: Failed) -> WriteError {
         self.tell(self.running(), failed.verb, Some(&failed.class), None);
@@ -338,11 +325,6 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Tells of a failure that ends the operation with an outcome.
-    pub(super) fn settled(&self, verb: Verb, class: &Class) {
-        self.tell(self.running(), verb, Some(class), None);
-    }
-
     /// The operation is refused before anything more is sent.
     pub(super) fn refused(&self, reason: Refusal) -> WriteError {
         WriteError::Refused { reason, maybe_written: self.maybe_written }
@@ -350,13 +332,6 @@ impl<'a> Track<'a> {
 
     fn settle(&self, permit: Option<Permit>, answer: Option<&Class>) {
         self.circuit(permit.and_then(|permit| permit.settle(answer)));
-    }
-
-    fn circuit(&self, transition: Option<Transition>) {
-        if let Some(transition) = transition {
-            tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
-            self.options.observer().circuit(transition);
-        }
     }
 
     fn held(&mut self, by: Held) -> WriteError {
@@ -379,26 +354,5 @@ impl<'a> Track<'a> {
     /// The number of the attempt under way.
     fn running(&self) -> u32 {
         self.attempts.made().saturating_add(1)
-    }
-
-    fn tell(&self, attempt: u32, verb: Verb, class: Option<&Class>, delay: Option<Duration>) {
-        let event = AttemptEvent {
-            operation: &self.operation,
-            attempt,
-            verb,
-            class,
-            delay,
-            elapsed: self.start.elapsed(),
-        };
-        tracing::debug!(
-            attempt = event.attempt,
-            verb = event.verb.label(),
-            resource = self.operation.resource,
-            subresource = self.operation.subresource.label(),
-            class = event.class.map_or("ok", Class::label),
-            delay = ?event.delay,
-            "request ended"
-        );
-        self.options.observer().attempt(&event);
     }
 }

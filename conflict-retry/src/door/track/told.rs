@@ -1,0 +1,58 @@
+//! What the observer hears of an operation under way.
+
+use std::time::Duration;
+
+use super::Track;
+use crate::classify::Class;
+use crate::observe::{AttemptEvent, ReadSource, Verb};
+use crate::protect::Transition;
+
+impl Track<'_> {
+    /// Tells where the object of the coming attempt is from.
+    pub(in crate::door) fn read(&self, source: ReadSource) {
+        self.options.observer().read(&self.operation, source);
+    }
+
+    /// Tells that a retry sets `path` to what the attempt before it had wanted, although somebody changed it since.
+    pub(in crate::door) fn overwrote(&self, path: &str) {
+        tracing::warn!(
+            resource = self.operation.resource,
+            path,
+            "a retry writes what the attempt before wanted over another writer's change; decide from the object given"
+        );
+        self.options.observer().overwrote(&self.operation, path);
+    }
+
+    /// Tells of a failure that ends the operation with an outcome.
+    pub(in crate::door) fn settled(&self, verb: Verb, class: &Class) {
+        self.tell(self.running(), verb, Some(class), None);
+    }
+
+    pub(super) fn circuit(&self, transition: Option<Transition>) {
+        if let Some(transition) = transition {
+            tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
+            self.options.observer().circuit(transition);
+        }
+    }
+
+    pub(super) fn tell(&self, attempt: u32, verb: Verb, class: Option<&Class>, delay: Option<Duration>) {
+        let event = AttemptEvent {
+            operation: &self.operation,
+            attempt,
+            verb,
+            class,
+            delay,
+            elapsed: self.start.elapsed(),
+        };
+        tracing::debug!(
+            attempt = event.attempt,
+            verb = event.verb.label(),
+            resource = self.operation.resource,
+            subresource = self.operation.subresource.label(),
+            class = event.class.map_or("ok", Class::label),
+            delay = ?event.delay,
+            "request ended"
+        );
+        self.options.observer().attempt(&event);
+    }
+}
