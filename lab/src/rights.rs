@@ -32,7 +32,7 @@ pub(crate) async fn check_version(client: &Client) -> Result<()> {
 }
 
 /// What the lab has to be allowed: verb, group, resource with its subresource.
-const RIGHTS: [(&str, &str, &str); 19] = [
+const RIGHTS: [(&str, &str, &str); 21] = [
     ("get", "", "namespaces"),
     ("list", "", "namespaces"),
     ("create", "", "namespaces"),
@@ -47,6 +47,8 @@ const RIGHTS: [(&str, &str, &str); 19] = [
     ("patch", "", "configmaps"),
     ("create", "", "serviceaccounts"),
     ("create", "", "serviceaccounts/token"),
+    ("create", "rbac.authorization.k8s.io", "roles"),
+    ("create", "rbac.authorization.k8s.io", "rolebindings"),
     ("create", "", "pods"),
     ("patch", "", "pods/status"),
     ("create", "", "pods/eviction"),

@@ -69,7 +69,7 @@ async fn apart(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
     let pool = stage.stored::<Pool>(POOL).await?;
     let (alice, bob) = (alice.counts(), bob.counts());
     stage.check_eq(
-        "of 8 applies 8 were granted and none met a 409",
+        "with the two before, that is 8 applies: all were granted, and none met a 409",
         &(alice.written + bob.written, alice.conflicts + bob.conflicts, alice.requests + bob.requests),
         &(8, 0, 8),
     );

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::owners::{apply_status, owns, table};
+use super::owners::{MAKER, apply_status, owns, table};
 use crate::pool::{Pool, condition, pool};
 use crate::scenario::{Needs, Scenario};
 use crate::stage::{Actor, Stage};
@@ -70,6 +70,7 @@ async fn map(stage: &Stage, provisioner: &Actor, scaler: &Actor) -> Result<()> {
         owns(&pool.metadata, "provisioner", "status.conditions[type=Ready]")
             && owns(&pool.metadata, "scaler", "status.conditions[type=ScalingActive]"),
     );
+    stage.say(MAKER);
     stage.say("A controller that leaves its condition out of an apply removes it, and no other.");
     met(apply_status(scaler, POOL, &json!({}), false).await?)?;
     let left = types(&stage.stored::<Pool>(POOL).await?, |status| &status.conditions);

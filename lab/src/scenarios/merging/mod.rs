@@ -11,6 +11,9 @@ mod scale;
 mod scale_corners;
 mod strategic;
 mod third;
+mod third_rights;
+mod third_same_name;
+mod third_wakes;
 mod watch_expired;
 mod watch_resume;
 mod watching;
@@ -29,6 +32,9 @@ pub(super) fn all() -> Vec<Scenario> {
         conditions::SCENARIO,
         third::UNOWNED,
         third::OWNED,
+        third_same_name::SCENARIO,
+        third_wakes::SCENARIO,
+        third_rights::SCENARIO,
         watch_resume::SCENARIO,
         watch_expired::SCENARIO,
         helm::SCENARIO,

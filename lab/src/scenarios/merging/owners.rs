@@ -10,6 +10,9 @@ use crate::event::Table;
 use crate::pool::Pool;
 use crate::stage::Actor;
 
+/// Why a table has a manager that is nobody on the page.
+pub(super) const MAKER: &str = "The manager “unknown” is who made the pool: a client that names no field manager goes by its user agent, and this one sends none either.";
+
 /// An apply of these fields of a pool's spec, as the actor and under its name.
 pub(super) async fn apply_spec(
     actor: &Actor,

@@ -73,7 +73,7 @@ async fn unset(stage: &Stage, alice: &Actor) -> Result<()> {
 
 async fn apply(stage: &Stage, alice: &Actor) -> Result<()> {
     stage.set(&pool("applied", 3)).await?;
-    stage.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there.");
+    stage.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there. The first answer calls the owner “unknown”: that is who made the pool, a client that names no field manager and sends no user agent, whose name it would go by.");
     let other = code(applied(alice, "applied", 5, false).await)?;
     stage.check_eq(
         "another count is refused, 409, because somebody else set the one that is there",

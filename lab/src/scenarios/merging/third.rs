@@ -7,7 +7,7 @@ use conflict_retry::{WriteError, is_conflict};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::owners::{apply_status, owners, owns, table};
+use super::owners::{MAKER, apply_status, owners, owns, table};
 use crate::pool::{Pool, PoolStatus, condition, pool};
 use crate::scenario::{Needs, Scenario};
 use crate::stage::{Actor, Stage};
@@ -32,12 +32,13 @@ pub(super) const OWNED: Scenario = Scenario {
     run: |stage| Box::pin(owned(stage)),
 };
 
-const POOL: &str = "workers";
+/// The pool that controllers share.
+pub(super) const POOL: &str = "workers";
 /// Reports of each controller that meet. Fewer than the server itself merges again before it gives up.
 const ROUNDS: i32 = 2;
 
 /// The two that are there: who writes which fields.
-async fn two(stage: &Stage) -> Result<(Actor, Actor)> {
+pub(super) async fn two(stage: &Stage) -> Result<(Actor, Actor)> {
     let provisioner = stage.actor("provisioner").await?;
     let scaler = stage.actor("scaler").await?;
     stage.set(&pool(POOL, 3)).await?;
@@ -73,6 +74,7 @@ async fn unowned(stage: &Stage) -> Result<()> {
     );
     stage.check_eq("and both other conditions are gone", &types(&pool), &vec!["WithinBudget".to_owned()]);
     stage.table(table(&pool.metadata));
+    stage.say(MAKER);
     stage.say("The provisioner notices at its next report, four nodes, without force:");
     let named = match apply_status(&provisioner, POOL, &provisioned(4)?, false).await {
         Err(WriteError::FieldManager { conflicts, .. }) => {
@@ -155,13 +157,15 @@ async fn collision(stage: &Stage, third: &Actor) -> Result<()> {
     Ok(())
 }
 
-fn provisioned(ready: i32) -> Result<Value> {
+/// What the provisioner reports.
+pub(super) fn provisioned(ready: i32) -> Result<Value> {
     let mut status = list("Ready")?;
     status["ready"] = json!(ready);
     Ok(status)
 }
 
-fn priced(price: i32) -> Result<Value> {
+/// What the third controller reports.
+pub(super) fn priced(price: i32) -> Result<Value> {
     let mut status = list("WithinBudget")?;
     status["message"] = json!(format!("{price} a day"));
     Ok(status)
@@ -171,12 +175,14 @@ fn list(type_: &str) -> Result<Value> {
     Ok(json!({"conditions": [condition(type_, "True", "Shown")?]}))
 }
 
-async fn report(actor: &Actor, status: &Value) -> Result<()> {
+/// A report under the actor's own name, without force.
+pub(super) async fn report(actor: &Actor, status: &Value) -> Result<()> {
     apply_status(actor, POOL, status, false).await?.met().context("the report was not taken")?;
     Ok(())
 }
 
-fn types(pool: &Pool) -> Vec<String> {
+/// The types of the conditions that are there.
+pub(super) fn types(pool: &Pool) -> Vec<String> {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.map(|condition| condition.type_.clone()).collect()
 }

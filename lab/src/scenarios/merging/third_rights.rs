@@ -1,0 +1,172 @@
+//! What a Role can keep a third controller from, and what it cannot.
+
+use anyhow::{Context as _, Result};
+use conflict_retry::{Source, Subresource, WriteError, WriteOptions, add_finalizer, merge_patch};
+use e2e::wait::eventually;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+use super::owners::apply_status;
+use super::third::{POOL, priced, provisioned, report};
+use crate::event::Table;
+use crate::pool::{GROUP, Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "third-controller-rights",
+    title: "A Role for pools/status alone keeps the spec and the finalizers out of reach, and no field of the status",
+    rows: &[],
+    refutes: &[],
+    lesson: "Grant a reporter its endpoint and nothing else: what it may not send, no bug in it can write.\nRBAC knows endpoints, not fields: within the status, only apply under a name of one's own keeps the owners apart.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+const FINALIZER: &str = "lab.tandem.dev/budget";
+/// What each of the two tries.
+const TRIED: [&str; 3] = ["its condition, to /status", "the count in the spec", "a finalizer"];
+
+async fn run(stage: &Stage) -> Result<()> {
+    let provisioner = stage.actor("provisioner").await?;
+    for name in [POOL, "open"] {
+        stage.set(&pool(name, 3)).await?;
+    }
+    stage.say("Two service accounts. The Role of careless allows every verb for pools and pools/status. That of budget allows get for pools, and patch for pools/status.");
+    let all = json!([{"apiGroups": [GROUP], "resources": ["pools", "pools/status"], "verbs": ["*"]}]);
+    let few = json!([
+        {"apiGroups": [GROUP], "resources": ["pools"], "verbs": ["get"]},
+        {"apiGroups": [GROUP], "resources": ["pools/status"], "verbs": ["patch"]},
+    ]);
+    let careless = account(stage, "careless", &all).await?;
+    let budget = account(stage, "budget", &few).await?;
+    stage.say("Careless reports its condition, sets the count and adds a finalizer, all three of which its code might do by mistake.");
+    let open = tries(stage, &careless, "open").await?;
+    stage.say("Budget does the same to another pool.");
+    let kept = tries(stage, &budget, POOL).await?;
+    stage.say("The answers, side by side:");
+    let mut table = Table::new(&["what is written", "Role of everything", "Role for pools/status"]);
+    for ((what, open), kept) in TRIED.iter().zip(&open).zip(&kept) {
+        table.row(&[what, open, kept]);
+    }
+    stage.table(table);
+    stage.check_eq("with the Role of everything, everything is granted", &open, &[200, 200, 200]);
+    stage.check_eq(
+        "with the Role for the status the report is granted, and the rest is refused: 403",
+        &kept,
+        &[200, 403, 403],
+    );
+    let (open, kept) = (stage.stored::<Pool>("open").await?, stage.stored::<Pool>(POOL).await?);
+    stage.check_eq(
+        "careless has scaled its pool to 9 and holds its deletion; budget's is as it was made",
+        &(held(&open), held(&kept)),
+        &((Some(9), 1), (Some(3), 0)),
+    );
+    around(stage, &budget).await?;
+    within(stage, &provisioner, &budget).await
+}
+
+/// The codes of the answers, in the order of [`TRIED`].
+async fn tries(stage: &Stage, actor: &Actor, name: &str) -> Result<[u16; 3]> {
+    let (pools, options) = (actor.api::<Pool>(), WriteOptions::new("budget"));
+    let reported = code(&apply_status(actor, name, &priced(1)?, false).await, actor)?;
+    let newest = Source::Copy(stage.stored::<Pool>(name).await?);
+    let nine = |_: &Pool| Some(json!({"spec": {"replicas": 9}}));
+    let scaled = code(&merge_patch(&pools, name, Subresource::Main, &options, newest, nine).await, actor)?;
+    let newest = Source::Copy(stage.stored::<Pool>(name).await?);
+    let held = code(&add_finalizer(&pools, name, &options, newest, FINALIZER).await, actor)?;
+    Ok([reported, scaled, held])
+}
+
+/// The code of the answer that ended a write.
+fn code<T>(ended: &Result<T, WriteError>, actor: &Actor) -> Result<u16> {
+    let last = actor.requests().last().map(|request| request.code).context("nothing was sent")?;
+    anyhow::ensure!(ended.is_ok() == (last == 200), "a write that ended otherwise than its last request");
+    Ok(last)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of what is out of reach")]
+async fn around(stage: &Stage, budget: &Actor) -> Result<()> {
+    stage.say("There is no way around through /status: budget sends the count and the finalizer there.");
+    let body = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}, "spec": {"replicas": 9}}));
+    let params = PatchParams { field_manager: Some("budget".to_owned()), ..PatchParams::default() };
+    budget.api::<Pool>().patch_status(POOL, &params, &body).await?;
+    stage.check_eq(
+        "granted, and neither is written: this endpoint writes the status",
+        &held(&stage.stored::<Pool>(POOL).await?),
+        &(Some(3), 0),
+    );
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of somebody else's field")]
+async fn within(stage: &Stage, provisioner: &Actor, budget: &Actor) -> Result<()> {
+    stage.say("Within the status the Role says nothing. The provisioner reports 3 ready; budget applies that there are none, under its own name and without force.");
+    report(provisioner, &provisioned(3)?).await?;
+    let mut wrong = priced(1)?;
+    wrong["ready"] = json!(0);
+    let refused = apply_status(budget, POOL, &wrong, false).await;
+    stage.check(
+        "an apply is refused, and not by RBAC: the field is the provisioner's",
+        matches!(&refused, Err(WriteError::FieldManager { conflicts, .. }) if conflicts.iter().any(|c| c.manager == "provisioner")),
+    );
+    stage.say("The same as a merge patch:");
+    let body = Patch::Merge(json!({"status": {"ready": 0}}));
+    let params = PatchParams { field_manager: Some("budget".to_owned()), ..PatchParams::default() };
+    budget.api::<Pool>().patch_status(POOL, &params, &body).await?;
+    let ready = stage.stored::<Pool>(POOL).await?.status.and_then(|status| status.ready);
+    stage.check_eq("granted: the Role is for all of the status", &ready, &Some(0));
+    Ok(())
+}
+
+/// The count, and how many finalizers.
+fn held(pool: &Pool) -> (Option<i32>, usize) {
+    (pool.spec.replicas, pool.metadata.finalizers.as_ref().map_or(0, Vec::len))
+}
+
+/// A service account with a Role of these rules, when the API server knows of them.
+async fn account(stage: &Stage, name: &str, rules: &serde_json::Value) -> Result<Actor> {
+    let metadata = json!({"name": name});
+    stage.set(&serde_json::from_value::<ServiceAccount>(json!({"metadata": metadata}))?).await?;
+    stage.set(&serde_json::from_value::<Role>(json!({"metadata": metadata, "rules": rules}))?).await?;
+    let binding = json!({
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": stage.namespace()}],
+    });
+    stage.set(&serde_json::from_value::<RoleBinding>(binding)?).await?;
+    let file = stage.cluster.kubeconfig_for_service_account(stage.namespace(), name).await?;
+    let read = Kubeconfig::read_from(file)?;
+    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    let client = Client::try_from(config.clone())?;
+    eventually(PATIENCE, &format!("the Role of {name} is in force"), async || {
+        Ok(may_report(&client, stage.namespace()).await?.then_some(()))
+    })
+    .await?;
+    stage.actor_with(name, config)
+}
+
+/// Asks the API server as the account itself. A Role is in force as a whole or not at all.
+#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
+async fn may_report(client: &Client, namespace: &str) -> Result<bool> {
+    let attributes = ResourceAttributes {
+        namespace: Some(namespace.to_owned()),
+        verb: Some("patch".to_owned()),
+        group: Some(GROUP.to_owned()),
+        resource: Some("pools".to_owned()),
+        subresource: Some("status".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}

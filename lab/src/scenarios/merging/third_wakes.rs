@@ -1,0 +1,182 @@
+//! Whom a third controller's reports wake: what a watcher compares decides how many passes it makes.
+
+use anyhow::{Context as _, Result, bail};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
+use serde_json::json;
+
+use super::owners::{apply_spec, apply_status};
+use super::third::{POOL, priced, two};
+use crate::event::Table;
+use crate::pool::Pool;
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, PATIENCE, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "third-controller-wakes",
+    title: "A report is an event for every watcher: who compares what it reads makes no pass for another's report",
+    rows: &[],
+    refutes: &[],
+    lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what somebody wrote over in the status is then never put right.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// Reports of the third controller, each with another price.
+const REPORTS: i32 = 3;
+
+type Events = BoxStream<'static, Result<WatchEvent<Pool>, kube::Error>>;
+/// Whether nothing changed that a pass concerns itself with.
+type Same = fn(&Pool, &Pool) -> bool;
+
+/// A controller that watches the pool, and what it compares.
+struct Watcher {
+    actor: Actor,
+    compares: &'static str,
+    same: Same,
+    events: Events,
+    last: Pool,
+    /// Events and passes of each phase.
+    counted: Vec<(usize, usize)>,
+}
+
+impl Watcher {
+    /// Watches from `pool` on.
+    async fn start(
+        stage: &Stage,
+        name: &str,
+        compares: &'static str,
+        same: Same,
+        pool: &Pool,
+    ) -> Result<Self> {
+        let actor = stage.actor(name).await?;
+        // Bookmarks would come or not, as time has it.
+        let params = WatchParams { bookmarks: false, ..WatchParams::default() };
+        let events = actor.api::<Pool>().watch(&params, version(pool)?).await?.boxed();
+        Ok(Self { actor, compares, same, events, last: pool.clone(), counted: Vec::new() })
+    }
+
+    /// Takes every event up to `until`, which is the last. A pass begins with a read.
+    async fn take(&mut self, until: &Pool) -> Result<()> {
+        let (mut events, mut passes) = (0, 0);
+        while version(&self.last)? != version(until)? {
+            let next = tokio::time::timeout(PATIENCE, self.events.next()).await.context("no event came")?;
+            let WatchEvent::Modified(pool) = next.context("the watch ended")?? else {
+                bail!("something else than a change of the pool");
+            };
+            events += 1;
+            if !(self.same)(&self.last, &pool) {
+                passes += 1;
+                self.actor.api::<Pool>().get(POOL).await?;
+            }
+            self.last = pool;
+        }
+        self.counted.push((events, passes));
+        Ok(())
+    }
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    two(stage).await?;
+    let budget = stage.actor("budget").await?;
+    let alice = stage.actor("alice").await?;
+    stage.say("Three versions of the provisioner watch the pool from here. The hasty one makes a pass for every event. The blind one compares the generation. The careful one compares what a pass reads: generation, deletion, finalizers, and its own count and condition. A pass begins with a GET.");
+    let begin = stage.stored::<Pool>(POOL).await?;
+    let mut watchers = vec![
+        Watcher::start(stage, "hasty", "nothing", |_, _| false, &begin).await?,
+        Watcher::start(stage, "blind", "the generation", same_generation, &begin).await?,
+        Watcher::start(stage, "careful", "what a pass reads", same_read, &begin).await?,
+    ];
+    stage.say("A third controller, budget, reports a price, three times another one.");
+    for price in 1..=REPORTS {
+        apply_status(&budget, POOL, &priced(price)?, false).await?.met().context("no report")?;
+    }
+    phase(stage, &mut watchers).await?;
+    stage.say("It reports the last price once more.");
+    let before = stage.stored::<Pool>(POOL).await?;
+    apply_status(&budget, POOL, &priced(REPORTS)?, false).await?.met().context("no report")?;
+    let after = stage.stored::<Pool>(POOL).await?;
+    stage.check_eq(
+        "the version has not moved, so nobody is told: only a change is an event",
+        &version(&after)?,
+        &version(&before)?,
+    );
+    stage.say("Alice leaves a note in the spec.");
+    apply_spec(&alice, POOL, &json!({"note": "more to come"}), false).await?.met().context("no note")?;
+    phase(stage, &mut watchers).await?;
+    stage.say("Then she writes over the provisioner's count of ready nodes.");
+    write_over(&alice).await?;
+    phase(stage, &mut watchers).await?;
+    concluded(stage, &watchers);
+    Ok(())
+}
+
+/// What has happened since the last phase, through the eyes of each in turn.
+async fn phase(stage: &Stage, watchers: &mut [Watcher]) -> Result<()> {
+    let now = stage.stored::<Pool>(POOL).await?;
+    for watcher in watchers {
+        watcher.take(&now).await?;
+    }
+    Ok(())
+}
+
+fn concluded(stage: &Stage, watchers: &[Watcher]) {
+    let columns =
+        ["who", "compares", "3 reports of budget", "a change of the spec", "its count written over"];
+    let mut table = Table::new(&columns);
+    for watcher in watchers {
+        let told = |phase: usize| match watcher.counted.get(phase) {
+            Some((events, passes)) => format!("{events} → {passes}"),
+            None => String::new(),
+        };
+        table.row(&[&watcher.actor.name(), &watcher.compares, &told(0), &told(1), &told(2)]);
+    }
+    stage.say("Events → passes of each:");
+    stage.table(table);
+    let counted: Vec<_> = watchers.iter().map(|watcher| watcher.counted.as_slice()).collect();
+    let events = |counted: &&[(usize, usize)]| counted.iter().map(|(events, _)| *events).collect::<Vec<_>>();
+    stage.check(
+        "each report is an event for every watcher",
+        counted.iter().map(events).all(|events| events == [3, 1, 1]),
+    );
+    let passes = |place: usize| -> Vec<usize> {
+        counted.get(place).into_iter().copied().flatten().map(|(_, passes)| *passes).collect()
+    };
+    stage.check_eq("the hasty one makes a pass for each of them", &passes(0), &vec![3, 1, 1]);
+    stage.check_eq(
+        "the blind one makes none for the reports, and none for its own count either",
+        &passes(1),
+        &vec![0, 1, 0],
+    );
+    stage.check_eq(
+        "the careful one makes none for the reports, and misses nothing of its own",
+        &passes(2),
+        &vec![0, 1, 1],
+    );
+}
+
+fn same_generation(before: &Pool, now: &Pool) -> bool {
+    before.metadata.generation == now.metadata.generation
+}
+
+fn same_read(before: &Pool, now: &Pool) -> bool {
+    let meta = |pool: &Pool| (pool.metadata.deletion_timestamp.clone(), pool.metadata.finalizers.clone());
+    let own = |pool: &Pool| {
+        let status = pool.status.clone().unwrap_or_default();
+        (status.ready, status.conditions.into_iter().find(|condition| condition.type_ == "Ready"))
+    };
+    same_generation(before, now) && meta(before) == meta(now) && own(before) == own(now)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of somebody else's field")]
+async fn write_over(alice: &Actor) -> Result<()> {
+    let params = PatchParams { field_manager: Some("alice".to_owned()), ..PatchParams::default() };
+    let body = Patch::Merge(json!({"status": {"ready": 9}}));
+    alice.api::<Pool>().patch_status(POOL, &params, &body).await?;
+    Ok(())
+}
+
+fn version(pool: &Pool) -> Result<&str> {
+    pool.metadata.resource_version.as_deref().context("no version")
+}
