@@ -35,12 +35,15 @@ pub(super) const SCENARIO: Scenario = Scenario {
 const FAILURES: u32 = 5;
 /// How long they stay open.
 const OPEN_FOR: Duration = Duration::from_secs(2);
+/// Open for longer than the scenario lasts, on the slowest machine.
+const AN_HOUR: Duration = Duration::from_secs(3600);
 
 async fn run(stage: &Stage) -> Result<()> {
     counting_conflicts(stage).await?;
     not_counting_conflicts(stage).await?;
     half_open(stage)?;
-    faults(stage).await
+    held_back(stage).await?;
+    mended(stage).await
 }
 
 async fn counting_conflicts(stage: &Stage) -> Result<()> {
@@ -78,7 +81,7 @@ async fn counting_conflicts(stage: &Stage) -> Result<()> {
 
 async fn not_counting_conflicts(stage: &Stage) -> Result<()> {
     let contest = Contest::new(stage, "busier").await?;
-    let breaker = CircuitBreaker::new(settings()?);
+    let breaker = CircuitBreaker::new(settings(OPEN_FOR)?);
     let quick = Backoff::new(30, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let options = options(&breaker, RetryPolicy::from_backoff(quick)?);
     contest.interfere(20);
@@ -90,8 +93,8 @@ async fn not_counting_conflicts(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-fn settings() -> Result<BreakerSettings> {
-    Ok(BreakerSettings::new(FAILURES, OPEN_FOR, OPEN_FOR * 4)?)
+fn settings(open_for: Duration) -> Result<BreakerSettings> {
+    Ok(BreakerSettings::new(FAILURES, open_for, open_for * 4)?)
 }
 
 fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
@@ -103,7 +106,7 @@ fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
 fn half_open(stage: &Stage) -> Result<()> {
     stage.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
     let (late, mut naive, mut ours) =
-        (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings()?));
+        (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings(OPEN_FOR)?));
     for _ in 0..FAILURES {
         naive.settle(Duration::ZERO, false);
         let ticket = ours.admit(Duration::ZERO)?;
@@ -144,34 +147,55 @@ fn half_open(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-async fn faults(stage: &Stage) -> Result<()> {
+/// As many attempts as open the circuit.
+fn five_attempts() -> RetryPolicy {
+    RetryPolicy::default()
+        .with_max_attempts(NonZeroU32::MIN.saturating_add(FAILURES - 1))
+        .with_deadline(Some(PATIENCE))
+}
+
+fn is_given_up(answer: &Result<Outcome<Pool>, WriteError>) -> bool {
+    matches!(answer, Err(WriteError::Exhausted { class: Class::Transient { .. }, .. }))
+}
+
+async fn held_back(stage: &Stage) -> Result<()> {
     stage.set(&pool("workers", 3)).await?;
     let line = Line::new(stage).await?;
-    let heard = Arc::new(Mutex::new(Vec::<Transition>::new()));
-    let hearing = Arc::clone(&heard);
-    let breaker = CircuitBreaker::with_listener(settings()?, move |transition| {
-        hearing.lock().unwrap_or_else(PoisonError::into_inner).push(transition);
-    });
-    let five = NonZeroU32::MIN.saturating_add(FAILURES - 1);
-    let options = options(&breaker, RetryPolicy::default().with_max_attempts(five));
+    let breaker = CircuitBreaker::new(settings(AN_HOUR)?);
+    let options = options(&breaker, five_attempts());
 
-    stage.say("The line to the API server breaks. Alice's `update` may try five times.");
+    stage.say("The line to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
     line.breaks_for(u32::MAX);
     let answer = goal(&line.pools(), "workers", &options).await;
-    let is_transient = matches!(&answer, Err(WriteError::Exhausted { class: Class::Transient { .. }, .. }));
-    stage.check("five requests in a row have no answer: it gives up", is_transient && line.sent() == 5);
+    stage.check(
+        "five requests in a row have no answer: it gives up",
+        is_given_up(&answer) && line.sent() == 5,
+    );
     stage.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
 
     stage.say("The next write is answered at once, by the breaker.");
     let answer = goal(&line.pools(), "workers", &options).await;
     let is_held = matches!(answer, Err(WriteError::Held { by: Held::Circuit(_), maybe_written: false, .. }));
     stage.check("it is held back, and nothing is sent", is_held && line.sent() == 5);
+    Ok(())
+}
 
-    stage.say("The line is mended. Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
-    line.breaks_for(0);
-    let pools = line.pools();
+async fn mended(stage: &Stage) -> Result<()> {
+    stage.set(&pool("builders", 3)).await?;
+    let line = Line::new(stage).await?;
+    let heard = Arc::new(Mutex::new(Vec::<Transition>::new()));
+    let hearing = Arc::clone(&heard);
+    let breaker = CircuitBreaker::with_listener(settings(OPEN_FOR)?, move |transition| {
+        hearing.lock().unwrap_or_else(PoisonError::into_inner).push(transition);
+    });
+    let (options, pools) = (options(&breaker, five_attempts()), line.pools());
+    line.breaks_for(FAILURES);
+    let told = "Another pool and a breaker that stays open for two seconds: the same five requests open it, and then the line is mended.";
+    let answer = stage.racing(told, goal(&pools, "builders", &options)).await;
+    stage.check("it gives up after five requests", is_given_up(&answer) && line.sent() == 5);
+    stage.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
     let outcome = eventually(PATIENCE, "the circuit closes", || async {
-        match goal(&pools, "workers", &options).await {
+        match goal(&pools, "builders", &options).await {
             Err(WriteError::Held { .. }) => Ok(None),
             answer => Ok(Some(answer?)),
         }

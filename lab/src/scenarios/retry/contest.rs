@@ -2,8 +2,9 @@
 //!
 //! No race: her PUT is held until his answer is there, so that the requests come in the same order in every run.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Result;
 use conflict_retry::{Decision, Outcome, Source, WriteError, WriteOptions, update};
@@ -12,6 +13,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::time::Instant;
 use tower::service_fn;
 
 use crate::pool::{Pool, pool};
@@ -37,7 +39,13 @@ impl Contest {
         stage.set(&pool(name, 3)).await?;
         let alice = stage.actor("alice").await?;
         let bob = stage.actor("bob").await?;
-        let rival = Rival { pools: bob.api(), name, coming: Arc::default(), writes: Arc::default() };
+        let rival = Rival {
+            pools: bob.api(),
+            name,
+            coming: Arc::default(),
+            writes: Arc::default(),
+            burst: Arc::default(),
+        };
         let client = behind(&rival, alice.client(), stage.namespace());
         Ok(Self { alice, name, namespace: stage.namespace().to_owned(), client, rival })
     }
@@ -45,6 +53,16 @@ impl Contest {
     /// Bob writes before each of Alice's next `times` PUTs to the pool.
     pub(super) fn interfere(&self, times: u32) {
         self.rival.coming.store(times, Ordering::SeqCst);
+    }
+
+    /// From his first write on Bob is busy for `lasts`, by his clock: he writes before each PUT that comes until then.
+    pub(super) fn keep_busy(&self, lasts: Duration) {
+        *self.rival.burst() = Some(Burst { lasts, until: None, outlasted: false });
+    }
+
+    /// Whether a PUT came when Bob's busy time was over.
+    pub(super) fn is_outlasted(&self) -> bool {
+        self.rival.burst().is_some_and(|burst| burst.outlasted)
     }
 
     /// How many of Bob's writes are still to come.
@@ -77,20 +95,50 @@ impl Contest {
     }
 }
 
+/// A busy time of Bob's.
+#[derive(Clone, Copy)]
+struct Burst {
+    lasts: Duration,
+    until: Option<Instant>,
+    outlasted: bool,
+}
+
+impl Burst {
+    /// Whether Bob is busy at `now`; it begins with the first question.
+    fn goes_on(&mut self, now: Instant) -> bool {
+        let until = *self.until.get_or_insert(now + self.lasts);
+        self.outlasted |= now >= until;
+        now < until
+    }
+}
+
 #[derive(Clone)]
 struct Rival {
     pools: Api<Pool>,
     name: &'static str,
     coming: Arc<AtomicU32>,
     writes: Arc<AtomicU32>,
+    burst: Arc<Mutex<Option<Burst>>>,
 }
 
 impl Rival {
+    fn burst(&self) -> MutexGuard<'_, Option<Burst>> {
+        self.burst.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is to write once more.
+    fn comes(&self) -> bool {
+        if let Some(burst) = self.burst().as_mut() {
+            return burst.goes_on(Instant::now());
+        }
+        let left = self.coming.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.is_ok()
+    }
+
     /// Writes a note, if it is to come once more.
     #[expect(clippy::disallowed_methods, reason = "somebody who does not look at versions")]
     async fn interfere(&self) -> Result<(), kube::Error> {
-        let left = self.coming.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        if left.is_err() {
+        if !self.comes() {
             return Ok(());
         }
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;

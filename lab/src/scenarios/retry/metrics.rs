@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use conflict_retry::metrics::Metrics;
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{Outcome, WriteError, WriteOptions, is_conflict};
-use prometheus::{Registry, TextEncoder};
+use prometheus::Registry;
 use tracing::instrument::WithSubscriber as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::contest::{Contest, goal};
 use super::logged::{Line, Log};
+use super::scrape::{Endpoint, Scrape};
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
@@ -66,9 +67,13 @@ fn sent(contest: &Contest) -> (usize, usize) {
 async fn counted(stage: &Stage) -> Result<()> {
     let registry = Registry::new();
     let metrics = Arc::new(Metrics::register(&registry, HashMap::new())?);
+    let endpoint = Endpoint::serve(registry).await?;
     let (workers, builders) = (Contest::new(stage, "workers").await?, Contest::new(stage, "builders").await?);
     workers.interfere(3);
     builders.interfere(2);
+    stage.say("Alice's program serves its metrics over HTTP, on a port of its machine. It is scraped before its first write, and after its last.");
+    let before = endpoint.get("/metrics").await?;
+    stage.check_eq("before the first write no request is counted", &requests(&before.body), &0);
     let options = WriteOptions::new("alice").with_observer(metrics);
     let two = std::num::NonZeroU32::MIN.saturating_add(1);
     let bounded = options.clone().with_policy(RetryPolicy::default().with_max_attempts(two));
@@ -87,14 +92,22 @@ async fn counted(stage: &Stage) -> Result<()> {
         &ends,
         &["written", "exhausted", "unchanged", "gone"],
     );
-    let text = TextEncoder::new().encode_to_string(&registry.gather()).context("no exposition")?;
+    let sent = sent(&workers).0 + sent(&builders).0;
+    scraped(stage, &endpoint.get("/metrics").await?, sent);
+    Ok(())
+}
+
+/// What came over the wire after `sent` requests to the API server.
+fn scraped(stage: &Stage, scrape: &Scrape, sent: usize) {
+    let Scrape { status, format, body } = scrape;
     let (live, same): (Vec<_>, Vec<_>) =
-        text.lines().filter(|line| !line.starts_with('#')).partition(|line| line.contains("_seconds"));
-    stage.say("What a scrape finds then (without the times, which are shown live):");
-    stage.quote(&same.join("\n"));
+        body.lines().filter(|line| !line.starts_with('#')).partition(|line| line.contains("_seconds"));
+    stage.say("What `GET /metrics` is answered then: status, format and series (the comments are left out; so are the times, which are shown live).");
+    stage.quote(&format!("{status}\n{format}\n\n{}", same.join("\n")));
     stage.live_quote(&live.join("\n"));
     let main = "resource=\"pools\",subresource=\"\"";
-    let value = |name: &str, labels: &str| value(&text, &format!("conflict_retry_{name}{{{labels}}}"));
+    let value = |name: &str, labels: &str| value(body, &format!("conflict_retry_{name}{{{labels}}}"));
+    stage.check("it is answered, in the text format that Prometheus reads", is_exposition(status, format));
     stage.check_eq(
         "five conflicts",
         &value("conflicts_total", &format!("cause=\"conflict\",{main},verb=\"put\"")),
@@ -105,9 +118,11 @@ async fn counted(stage: &Stage) -> Result<()> {
         &value("exhausted_total", &format!("{main},verb=\"put\"")),
         &Some(1),
     );
-    let sent = sent(&workers).0 + sent(&builders).0;
-    stage.check_eq("every request is counted once", &requests(&text), &sent);
-    Ok(())
+    stage.check_eq("every request is counted once", &requests(body), &sent);
+}
+
+fn is_exposition(status: &str, format: &str) -> bool {
+    status == "HTTP/1.1 200 OK" && format.starts_with("Content-Type: text/plain; version=0.0.4")
 }
 
 /// The value of one line of an exposition.

@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use kube::api::PostParams;
 
 use super::contest::{Contest, GOAL, owner_without_uid};
+use super::excerpt::Excerpt;
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
@@ -51,7 +52,10 @@ async fn silent_end(stage: &Stage) -> Result<()> {
     let contest = Contest::new(stage, "silent").await?;
     contest.interfere(10);
     let told = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
+    let excerpt = Excerpt::begin(stage);
     let answer = stage.racing(told, falls_out(&contest)).await;
+    stage.say("The first three attempts and the last:");
+    excerpt.show(stage);
     stage.check_eq("all ten attempts met a conflict", &contest.alice.counts(), &counts(20, 0, 10));
     stage.check("the loop reports success", answer.is_ok());
     stage.check("and nothing of Alice's is written", !contest.is_written(stage).await?);
@@ -181,7 +185,10 @@ async fn no_end(stage: &Stage) -> Result<()> {
     let contest = Contest::new(stage, "endless").await?;
     contest.interfere(u32::MAX);
     let told = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
+    let excerpt = Excerpt::begin(stage);
     let answer = stage.racing(told, without_end(&contest)).await?;
+    stage.say("The first three attempts and the last before it is stopped:");
+    excerpt.show(stage);
     stage.check("it was still trying when it was stopped", answer.is_none());
     stage.check_eq("40 requests, nothing written", &contest.alice.counts(), &counts(40, 0, 20));
 

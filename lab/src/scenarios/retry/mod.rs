@@ -4,7 +4,9 @@ mod circuit_breaker;
 mod contest;
 mod custom_backoff;
 mod default_retry;
+mod excerpt;
 mod hand_rolled;
+mod knobs;
 mod logged;
 mod metrics;
 mod mistakes;
@@ -15,6 +17,7 @@ mod notebook;
 mod race;
 mod rate_limiter;
 mod schedule;
+mod scrape;
 mod transient;
 mod whole_sync;
 

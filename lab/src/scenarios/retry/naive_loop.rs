@@ -1,15 +1,18 @@
 //! Five attempts without a pause.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
-use conflict_retry::{Outcome, WriteOptions, is_conflict};
+use conflict_retry::{Class, WriteError, WriteOptions, is_conflict};
 
 use super::contest::Contest;
 use super::notebook::Notebook;
 use super::race::{self, Finish, WRITERS};
-use super::schedule::listed;
+use super::schedule::{listed, millis};
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
@@ -20,17 +23,19 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Five attempts without a pause are over while the others still write",
     rows: &["3a", "3m"],
     refutes: &[],
-    lesson: "Without a pause five attempts last as long as ten requests, and writers that start together stay together.\nPauses by chance let one after the other through; a bound in attempts and in time ends what does not end.",
+    lesson: "Without a pause five attempts last as long as ten requests: who is busy for longer wins all five.\nThe same five with growing pauses outlast him; in a crowd the number of attempts decides who gives up.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
 
+/// As many attempts as there are writers in the crowd.
+const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// How often the naive loop tries.
 const ATTEMPTS: u32 = 5;
 
 async fn run(stage: &Stage) -> Result<()> {
     against_bob(stage).await?;
-    with_pauses(stage).await?;
+    same_bound(stage).await?;
     in_a_crowd(stage).await
 }
 
@@ -55,56 +60,167 @@ async fn against_bob(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-async fn with_pauses(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "builders").await?;
-    stage.say("The same Bob, five times again, and Alice calls `update` with the default policy: up to 64 attempts in 10 s, and after each conflict a pause that chance picks within a window that grows.");
-    contest.interfere(ATTEMPTS);
-    let notebook = Arc::new(Notebook::default());
-    let options = WriteOptions::new("alice").with_observer(notebook.clone());
-    let written = contest.update(&options).await?;
-    stage.check("the sixth attempt is written", matches!(written, Outcome::Written(_)));
-    stage.check(
-        "with Alice's 5 replicas, and Bob's last note is still there",
-        contest.is_written(stage).await? && noted(&written),
-    );
-    let pauses = notebook.pauses();
-    stage.check_eq("there was one pause after each conflict", &pauses.len(), &5);
-    stage.live_quote(&format!("pauses: {}", listed(&pauses)));
-    Ok(())
+/// How long Bob is busy.
+const BUSY: Duration = Duration::from_millis(150);
+/// The first of the pauses that outlast him: 40, 80, 160 and 320 ms are four times as long as he is busy.
+const FIRST: Duration = Duration::from_millis(40);
+/// A pool for each side, for a Bob who is busy for twice as long each time.
+const BUSY_POOLS: [[&str; 3]; 6] = [
+    ["by-hand", "at-once", "paced"],
+    ["by-hand-2", "at-once-2", "paced-2"],
+    ["by-hand-4", "at-once-4", "paced-4"],
+    ["by-hand-8", "at-once-8", "paced-8"],
+    ["by-hand-16", "at-once-16", "paced-16"],
+    ["by-hand-32", "at-once-32", "paced-32"],
+];
+
+/// How five attempts ended.
+struct End {
+    is_written: bool,
+    gave_up: bool,
+    attempts: usize,
+    pauses: Vec<Duration>,
 }
 
-fn noted(outcome: &Outcome<Pool>) -> bool {
-    matches!(outcome, Outcome::Written(pool) if pool.spec.note.as_deref() == Some("bob's 5"))
+/// The same five attempts against a Bob who is busy for the same time: by hand, by `update` without and with pauses.
+struct Ends {
+    busy: Duration,
+    by_hand: End,
+    at_once: End,
+    paced: End,
 }
 
-async fn in_a_crowd(stage: &Stage) -> Result<()> {
-    let told = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose.";
-    let rounds = race::in_step(stage, "in-step", ATTEMPTS as usize);
-    let naive = stage.racing(told, rounds).await?;
-    let told = "The same ten with the default policy, each at its own pace. A PUT is refused only after somebody else's was granted, so nobody can meet more than nine conflicts.";
-    let patient = RetryPolicy::default().with_deadline(Some(PATIENCE));
-    let paced = stage.racing(told, race::run(stage, "at-chance", &patient)).await?;
-
-    let mut table = Table::new(&["ten writers", "wrote", "gave up"]);
-    let mut live = Table::new(&["ten writers", "requests", "of them 409", "requests for each write", "took"]);
-    for (what, race) in [("five attempts, no pause, in step", naive), ("the default policy", paced)] {
-        table.row(&[&what, &race.written, &(WRITERS - race.written)]);
-        live.row(&[
-            &what,
-            &race.requests,
-            &race.conflicts,
-            &each(&race),
-            &format!("{} ms", race.took.as_millis()),
-        ]);
+async fn same_bound(stage: &Stage) -> Result<()> {
+    let told = "Now Bob is busy for 150 ms by his own clock: from his first write until then he writes before each PUT of Alice's. She may try five times, whatever she does between: the loop by hand; `update` without a pause; `update` with pauses of 40, 80, 160 and 320 ms. (On a machine where five attempts without a pause last longer than 150 ms, that time and the pauses are doubled until they do not.)";
+    let Ends { busy, by_hand, at_once, paced } = stage.racing(told, against_busy_bob(stage)).await?;
+    let mut table = Table::new(&["five attempts", "pauses", "end"]);
+    let mut live = Table::new(&["Bob is busy for", "attempts made", "pauses made", "end"]);
+    let rows = [
+        ("by hand", "none", &by_hand),
+        ("update, pauses of 0 ms", "none", &at_once),
+        ("update, growing pauses", "at most 600 ms", &paced),
+    ];
+    for (what, pauses, end) in rows {
+        let told = if end.is_written { "written" } else { "given up" };
+        table.row(&[&what, &pauses, &told]);
+        let made = if end.pauses.is_empty() { "none".to_owned() } else { listed(&end.pauses) };
+        live.row(&[&millis(busy), &end.attempts, &made, &told]);
     }
     stage.table(table);
     stage.live_table(live);
+    stage.check(
+        "without a pause all five attempts fall into the time when Bob is busy, and nothing is written",
+        [&by_hand, &at_once].iter().all(|end| end.gave_up && !end.is_written && end.attempts == 5),
+    );
+    stage.check(
+        "with growing pauses one of five comes after it, and is written",
+        paced.is_written && !paced.gave_up && paced.attempts <= 5,
+    );
+    Ok(())
+}
+
+/// All three, where five attempts without a pause are over before Bob is.
+async fn against_busy_bob(stage: &Stage) -> Result<Ends> {
+    for (pools, doubled) in BUSY_POOLS.into_iter().zip(0..) {
+        let times = 2_u32.pow(doubled);
+        let busy = BUSY * times;
+        let [first, second, third] = pools;
+        let (contest, by_hand) = five_by_hand(stage, first, busy).await?;
+        let (other, at_once) = five_by_update(stage, second, busy, Duration::ZERO).await?;
+        if contest.is_outlasted() || other.is_outlasted() {
+            continue;
+        }
+        let (_, paced) = five_by_update(stage, third, busy, FIRST * times).await?;
+        return Ok(Ends { busy, by_hand, at_once, paced });
+    }
+    bail!("five attempts without a pause take longer than {} s", (BUSY * 32).as_secs())
+}
+
+async fn five_by_hand(stage: &Stage, name: &'static str, busy: Duration) -> Result<(Contest, End)> {
+    let contest = Contest::new(stage, name).await?;
+    contest.keep_busy(busy);
+    let answer = naive(&contest).await;
+    let end = End {
+        is_written: contest.is_written(stage).await?,
+        gave_up: answer.is_err_and(|error| is_conflict(&error)),
+        attempts: contest.alice.requests().len() / 2,
+        pauses: Vec::new(),
+    };
+    Ok((contest, end))
+}
+
+async fn five_by_update(
+    stage: &Stage,
+    name: &'static str,
+    busy: Duration,
+    first: Duration,
+) -> Result<(Contest, End)> {
+    let contest = Contest::new(stage, name).await?;
+    contest.keep_busy(busy);
+    let notebook = Arc::new(Notebook::default());
+    let steps = i32::try_from(ATTEMPTS)?;
+    let policy = RetryPolicy::from_backoff(Backoff::new(steps, first, 2.0, 0.0, Duration::ZERO)?)?;
+    let options = WriteOptions::new("alice").with_policy(policy).with_observer(notebook.clone());
+    let answer = contest.update(&options).await;
+    let end = End {
+        is_written: contest.is_written(stage).await?,
+        gave_up: matches!(answer, Err(WriteError::Exhausted { class: Class::Conflict, .. })),
+        attempts: contest.alice.requests().len() / 2,
+        pauses: notebook.pauses(),
+    };
+    Ok((contest, end))
+}
+
+async fn in_a_crowd(stage: &Stage) -> Result<()> {
+    let told = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
+    let steps = async {
+        Ok::<_, anyhow::Error>((
+            race::in_step(stage, "in-step-5", 5).await?,
+            race::in_step(stage, "in-step-10", 10).await?,
+        ))
+    };
+    let (five, ten) = stage.racing(told, steps).await?;
+    let told = "The same ten with ten attempts and the pauses of the default policy, each at its own pace. A write refuses each of the others once at most, so nobody meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
+    let patient = RetryPolicy::default().with_max_attempts(TEN).with_deadline(Some(PATIENCE));
+    let paced = stage.racing(told, race::run(stage, "at-chance", &patient)).await?;
+
+    let mut table = Table::new(&["ten writers", "attempts", "wrote", "gave up"]);
+    let mut live = Table::new(&[
+        "ten writers",
+        "attempts",
+        "requests",
+        "of them 409",
+        "requests for each write",
+        "took",
+    ]);
+    let rows = [
+        ("no pause, in step", 5, five),
+        ("no pause, in step", 10, ten),
+        ("the default policy's pauses", 10, paced),
+    ];
+    for (what, attempts, race) in rows {
+        table.row(&[&what, &attempts, &race.written, &(WRITERS - race.written)]);
+        let took = format!("{} ms", race.took.as_millis());
+        live.row(&[&what, &attempts, &race.requests, &race.conflicts, &each(&race), &took]);
+    }
+    stage.table(table);
+    stage.live_table(live);
+    let found = [five, ten].map(|race| (race.written, race.requests, race.conflicts));
     stage.check_eq(
         "in step, five rounds let five of ten write, after 80 requests, 35 of them refused",
-        &(naive.written, naive.requests, naive.conflicts),
+        &found[0],
         &(5, 80, 35),
     );
-    stage.check_eq("with pauses all ten write", &paced.written, &WRITERS);
+    stage.check_eq(
+        "ten rounds let all ten write, after 110 requests, 45 of them refused",
+        &found[1],
+        &(10, 110, 45),
+    );
+    stage.check_eq("with pauses and ten attempts all ten write as well", &paced.written, &WRITERS);
+    stage.check(
+        "and never with more refusals: in step is the worst case, so a crowd's attempts decide who gives up, its pauses only how many requests that costs",
+        paced.conflicts <= ten.conflicts && paced.requests <= ten.requests,
+    );
     Ok(())
 }
 

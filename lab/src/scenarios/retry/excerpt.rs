@@ -1,0 +1,45 @@
+//! A long row of requests that are alike: its first and its last, as a table.
+
+use crate::event::{Request, Table, What, version};
+use crate::stage::Stage;
+
+/// Requests of one attempt that Bob gets ahead of: Alice's read, his write, her write.
+const EACH: usize = 3;
+
+/// Where a row of requests begins.
+pub(super) struct Excerpt(usize);
+
+impl Excerpt {
+    /// It begins with what comes next.
+    pub(super) fn begin(stage: &Stage) -> Self {
+        Self(stage.events().len())
+    }
+
+    /// The first three attempts so far, and the last.
+    pub(super) fn show(self, stage: &Stage) {
+        let requests: Vec<Request> = stage
+            .events()
+            .into_iter()
+            .skip(self.0)
+            .filter_map(|event| if let What::Request(request) = event.what { Some(*request) } else { None })
+            .collect();
+        let mut table = Table::new(&["attempt", "who", "sends", "to", "from", "answer"]);
+        for (place, request) in requests.iter().enumerate() {
+            let attempt = place / EACH + 1;
+            if attempt <= 3 || place + EACH >= requests.len() {
+                row(&mut table, attempt, request);
+            } else if attempt == 4 && place % EACH == 0 {
+                table.row(&[&"…"]);
+            }
+        }
+        stage.table(table);
+    }
+}
+
+fn row(table: &mut Table, attempt: usize, request: &Request) {
+    let Request { actor, verb, target, from, code, reason, version: stored, .. } = request;
+    let from = from.as_deref().map(version).unwrap_or_default();
+    let stored = stored.as_deref().map(version).unwrap_or_default();
+    let answer = format!("{code} {reason}{stored}");
+    table.row(&[&attempt, actor, verb, target, &from, &answer]);
+}
