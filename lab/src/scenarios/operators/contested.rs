@@ -1,9 +1,14 @@
 //! A person and the Autoscaler both set the number of nodes: what the server lets happen, and what ends the quarrel.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use conflict_retry::{Outcome, Source, Subresource, WriteOptions, merge_patch};
+use e2e::audit::Event;
 use e2e::objects;
 use e2e::wait::eventually;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use shared_crds::names::AUTOSCALER_OPERATOR;
 use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus};
@@ -24,6 +29,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |stage| Box::pin(run(stage)),
 };
 
+/// Seconds for which nothing may need a node until it goes.
+const IDLE_SECONDS: i32 = 1;
+/// More than that.
+const LONGER_THAN_IDLE: Duration = Duration::from_millis(1500);
+
 async fn run(stage: &Stage) -> Result<()> {
     let tandem = Tandem::begin(stage, "guarded").await?;
     let played = play(&tandem).await;
@@ -39,7 +49,7 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     stage.set(&pool).await?;
     stage.set(&objects::deployment("web", "workers", 4, "2")).await?;
     tandem.pods_run(4).await?;
-    stage.set(&objects::autoscaler("all", 1)).await?;
+    stage.set(&objects::autoscaler("all", IDLE_SECONDS)).await?;
     condition(stage, "ValidPoolFound").await?;
     overwritten(tandem).await?;
     own_field(tandem, &alice).await?;
@@ -94,12 +104,13 @@ async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
         &(pool.spec.replicas, last_writer(&pool)?.as_deref()),
         &(Some(5), Some(AUTOSCALER_OPERATOR)),
     );
-    let pool = reported(stage, |own| own.unneeded_nodes.len() == 3).await?;
-    stage.check_eq(
-        "and leaves it there, though it knows that 3 nodes are idle",
-        &pool.spec.replicas,
-        &Some(5),
-    );
+    let before = scale_writes(tandem).await?;
+    reported(stage, |own| own.unneeded_nodes.len() == 3).await?;
+    stage.say("It reports that 3 nodes are idle. Somebody raises the upper bound three times, each time after more than the second that idle nodes are given, and the Autoscaler decides anew each time.");
+    let pool = decided_anew(stage, "ValidPoolFound").await?;
+    stage.check_eq("the pool is still at 5", &pool.spec.replicas, &Some(5));
+    let after = scale_writes(tandem).await?;
+    stage.check_eq("and the audit log has no further write of it to /scale", &after, &before);
     Ok(())
 }
 
@@ -114,10 +125,19 @@ async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
             lower_bound(alice, 0).await
         })
         .await?;
+    let before = scale_writes(tandem).await?;
     scale(tandem, &["--replicas=6"]).await?;
     tandem.settles("workers", 6).await?;
+    stage.say("The upper bound is raised three times more.");
+    decided_anew(stage, "RecommendOnly").await?;
     let pool = reported(stage, |own| own.desired_replicas == Some(2)).await?;
-    stage.check_eq("the Autoscaler would have 2, and the pool stays at her 6", &pool.spec.replicas, &Some(6));
+    stage.check_eq(
+        "the Autoscaler would have 2, and the pool is still at her 6",
+        &pool.spec.replicas,
+        &Some(6),
+    );
+    let after = scale_writes(tandem).await?;
+    stage.check_eq("the audit log has no write of it to /scale since before hers", &after, &before);
     stage.check_eq(
         "the book says that the 6 is by kubectl",
         &last_writer(&pool)?.as_deref(),
@@ -186,6 +206,33 @@ async fn condition(stage: &Stage, reason: &str) -> Result<NodePool> {
         if is_so { Ok(Some(pool)) } else { bail!("{found:?}") }
     })
     .await
+}
+
+/// Makes the Autoscaler decide three times more, each time later than idle nodes may stay by its `NodePoolAutoscaler`, and
+/// waits for each decision: what it was going to do has had its time.
+#[expect(clippy::disallowed_methods, reason = "a person changes a bound that nobody else writes")]
+async fn decided_anew(stage: &Stage, reason: &str) -> Result<NodePool> {
+    let pools = Api::<NodePool>::namespaced(stage.backstage().await?, stage.namespace());
+    let mut pool = condition(stage, reason).await?;
+    for _ in 0..3 {
+        tokio::time::sleep(LONGER_THAN_IDLE).await;
+        let bound = json!({"spec": {"maxReplicas": pool.spec.max_replicas + 1}});
+        pools.patch("workers", &PatchParams::default(), &Patch::Merge(bound)).await?;
+        pool = condition(stage, reason).await?;
+    }
+    Ok(pool)
+}
+
+/// How many writes to `/scale` of the pool the Autoscaler has sent.
+async fn scale_writes(tandem: &Tandem<'_>) -> Result<usize> {
+    let (key, events) = (tandem.key("workers"), tandem.events("workers").await?);
+    let of_it = |event: &&Event| {
+        event.object.as_ref() == Some(&key)
+            && event.subresource == "scale"
+            && event.is_write()
+            && account::operator(event) == Some(AUTOSCALER_OPERATOR)
+    };
+    Ok(events.iter().filter(of_it).count())
 }
 
 /// Waits until the Autoscaler's own part of the status is as `wanted`.

@@ -4,6 +4,7 @@ mod account;
 mod contested;
 mod many_controllers;
 mod one_command;
+mod race;
 mod strategies;
 mod tandem;
 mod two_operators;
@@ -14,6 +15,7 @@ use crate::scenario::Scenario;
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         two_operators::SCENARIO,
+        race::SCENARIO,
         strategies::SCENARIO,
         many_controllers::SCENARIO,
         contested::SCENARIO,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::cluster::{Cluster, Options};
+use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::trial::is_ready;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -43,7 +44,7 @@ async fn run(stage: &Stage) -> Result<()> {
 
 /// What was started.
 fn programs(stage: &Stage) -> Result<()> {
-    stage.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one that was started just so:");
+    stage.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one of the same programs:");
     let mut running: Vec<String> = stage.cluster.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
     let mut table = Table::new(&["program", "what for"]);
@@ -71,7 +72,11 @@ async fn kubectl(stage: &Stage) -> Result<()> {
     let (client, server) = (of("clientVersion"), of("serverVersion"));
     stage.act("kubectl", &format!("version → client {client}, server {server}"));
     stage.check_eq("it is ready", &ready.as_str(), &"ok");
-    stage.check_eq("kubectl and the API server are of one version, the pinned one", &client, &server);
+    stage.check_eq(
+        "kubectl and the API server are both of the version that the lab pins",
+        &(client.as_str(), server.as_str()),
+        &(KUBERNETES_VERSION, KUBERNETES_VERSION),
+    );
     Ok(())
 }
 
@@ -143,7 +148,7 @@ async fn another(stage: &Stage) -> Result<()> {
         here.is_ok() && there.is_err(),
     );
 
-    stage.say("What a scenario or a test starts ends with it, even when it is killed. Here the second one is told to end.");
+    stage.say("Then the second one is told to end.");
     let (root, pids): (PathBuf, Vec<u32>) =
         (second.root().to_owned(), second.pids().into_iter().map(|(_, pid)| pid).collect());
     second.stop().await?;

@@ -41,7 +41,8 @@ const STRATEGIES: [(&str, &str, &str); 4] = [
 ];
 /// Writes a second by somebody else.
 const STORM: u64 = 10;
-/// How often load comes and goes at most, until `lazy` has met its first conflict. Once is nearly always enough.
+/// How often load comes and goes at most, until `lazy` has met its first conflict. Once is enough by its making: under `lazy`
+/// the Autoscaler writes the replicas and then its report from the same copy, which its own first write has made old.
 const ROUNDS: usize = 10;
 
 /// What one strategy cost.
@@ -87,9 +88,10 @@ fn compare(stage: &Stage, costs: &[Cost]) {
         match *strategy {
             "lazy" => {
                 stage.check("lazy: it met at least one 409", bill.conflicts > 0);
+                // Not one for each 409: a pass may write the pool twice from one copy, and be refused both times.
                 stage.check(
-                    "lazy: each 409 threw a whole pass away, as the operators' own metrics count",
-                    *thrown >= count(bill.conflicts),
+                    "lazy: for that, whole passes were thrown away; the operators' own metrics count their result, conflict",
+                    *thrown >= 1.0,
                 );
             }
             "retry" => stage.check("retry: it paid a read for each of its PUTs", bill.reads >= shared),
@@ -122,7 +124,7 @@ fn price(costs: &[Cost]) -> Table {
         "422",
         "requests per granted write",
         "passes",
-        "thrown away",
+        "ended in conflict",
     ]);
     for Cost { strategy, seconds, rounds, bill, passes, thrown } in costs {
         let per_write = count(bill.reads + bill.writes) / count(bill.granted.max(1));
@@ -180,8 +182,8 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
             && told(stage, &Effects::of(&events, &key).check_owned()),
     );
     let bill = account::bill(&events, &key);
-    // Only `lazy` gives up at a conflict; the others try again within the pass.
-    let expected = if strategy == "lazy" { bill.conflicts } else { 0 };
+    // A pass ends with `conflict` at its first 409 under `lazy` alone; the others try again within the pass.
+    let expected = usize::from(strategy == "lazy" && bill.conflicts > 0);
     let (passes, thrown) = passes(tandem, expected).await?;
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
     Ok((
@@ -213,13 +215,13 @@ fn forms(events: &[&Event], subresource: &str) -> String {
 /// a pass that met a conflict may still be on its way to its end.
 async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
     let counted = eventually(PATIENCE, "the passes are counted", || async {
-        let thrown = ended(tandem, "conflict").await? + ended(tandem, "error").await?;
+        let thrown = ended(tandem, "conflict").await?;
         if thrown >= count(expected) { Ok(Some(())) } else { bail!("{thrown} of {expected}") }
     });
     if let Err(error) = counted.await {
         tandem.stage.live_quote(&format!("{error:#}"));
     }
-    let thrown = ended(tandem, "conflict").await? + ended(tandem, "error").await?;
+    let thrown = ended(tandem, "conflict").await?;
     Ok((ended(tandem, "").await?, thrown))
 }
 

@@ -1,0 +1,312 @@
+//! One race of two operators, step by step, twice: given back to the work queue, and retried. The order is forced, so that
+//! the timeline and the bill are the same in every run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Result, bail};
+use conflict_retry::{
+    Decision, Outcome, ScaleDecision, ScaleView, Source, Subresource, WriteOptions, put_once, scale_put,
+    scale_put_once, update_status,
+};
+use kube::client::Body;
+use kube::{Api, Client, ResourceExt as _};
+use tokio::sync::Notify;
+use tower::service_fn;
+
+use crate::cache::Cache;
+use crate::event::Table;
+use crate::pool::{Pool, pool};
+use crate::scenario::{Needs, Scenario};
+use crate::stage::{Actor, Stage};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "race",
+    title: "Two operators race: the pass again, or the write again",
+    rows: &["2e", "2f", "2g"],
+    refutes: &[],
+    lesson: "Lazy throws a pass away for each 409 and sends few requests; the retry keeps the pass, and pays a read for each attempt.\nBoth are right, because both decide again from what is there: neither sends its old decision a second time.",
+    needs: Needs::ApiServer,
+    run: |stage| Box::pin(run(stage)),
+};
+
+/// How many nodes the pool is made with.
+const FIRST: i32 = 2;
+/// How many nodes are ready and how many the load needs, race by race.
+const RACES: [(i32, i32); 3] = [(2, 3), (3, 4), (4, 5)];
+
+/// How an operator writes, as in Tandem's own door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy {
+    /// The copy in the cache, once; at a conflict the pass is given back.
+    Lazy,
+    /// A live read, the decision, a PUT, and again until it is through.
+    Retry,
+}
+
+impl Strategy {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lazy => "lazy",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// What a strategy cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bill {
+    passes: usize,
+    thrown: usize,
+    requests: usize,
+    granted: usize,
+    conflicts: usize,
+}
+
+async fn run(stage: &Stage) -> Result<()> {
+    stage.say("Two operators write one pool. The Autoscaler sets spec.replicas through /scale, as many as the load needs. The NodePool operator reports in the status how many are wanted and how many are ready. Three times a node has become ready and the load has risen, so both begin a pass, and the Autoscaler's write is first.");
+    stage.say("The lazy way: a pass decides from the operator's cache, which costs no request, and PUTs that copy with the change. At a 409 it ends, and the work queue starts it from the beginning when the cache has heard of the other write.");
+    let lazy = races(stage, Strategy::Lazy).await?;
+    stage.say("The same races with a retry: a pass reads live, decides and PUTs. At a 409 it pauses (backoff with jitter), reads again and decides again from that, by conflict-retry's update_status and scale_put.");
+    let retry = races(stage, Strategy::Retry).await?;
+    stage.say("The bill, the caches' own list and watch apart:");
+    stage.table(table(&[(Strategy::Lazy, lazy), (Strategy::Retry, retry)]));
+    let races = RACES.len();
+    stage.check_eq("lazy: each race threw one pass of three away", &(lazy.passes, lazy.thrown), &(9, races));
+    stage.check_eq("retry: none was thrown away", &(retry.passes, retry.thrown), &(6, 0));
+    stage.check_eq("both met the same 409s", &(lazy.conflicts, retry.conflicts), &(races, races));
+    stage.check_eq(
+        "both had the same writes granted, and the retry sent twice as many requests for them",
+        &(lazy.granted, retry.granted, retry.requests),
+        &(6, 6, 2 * lazy.requests),
+    );
+    Ok(())
+}
+
+fn table(bills: &[(Strategy, Bill)]) -> Table {
+    let mut table = Table::new(&[
+        "",
+        "passes",
+        "thrown away",
+        "requests",
+        "granted writes",
+        "requests per granted write",
+    ]);
+    for (strategy, bill) in bills {
+        let hundredths = bill.requests * 100 / bill.granted.max(1);
+        let per_write = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        table.row(&[&strategy.name(), &bill.passes, &bill.thrown, &bill.requests, &bill.granted, &per_write]);
+    }
+    table
+}
+
+/// All races under one strategy.
+async fn races(stage: &Stage, strategy: Strategy) -> Result<Bill> {
+    let name = strategy.name();
+    stage.set(&pool(name, FIRST)).await?;
+    let told = format!(
+        "The pool `{name}` is made with {FIRST} replicas. Each operator lists and watches pools for its cache."
+    );
+    let (scaler, reporter) = stage
+        .racing(&told, async {
+            let scaler = Operator::new(stage, "autoscaler", strategy).await?;
+            let reporter = Operator::new(stage, "nodepool", strategy).await?;
+            synced(stage, &scaler, &reporter).await?;
+            anyhow::Ok((scaler, reporter))
+        })
+        .await?;
+    let before = (scaler.actor.counts(), reporter.actor.counts());
+    for (ready, load) in RACES {
+        stage.say(&format!("{ready} nodes are ready, and the load needs {load}."));
+        race(&scaler, &reporter, ready, load).await?;
+        let stored = stage.stored::<Pool>(name).await?;
+        let status = stored.status.unwrap_or_default();
+        stage.check_eq(
+            &format!("{load} are set, and the report says {load} wanted, {ready} ready"),
+            &(stored.spec.replicas, status.replicas, status.ready),
+            &(Some(load), Some(load), Some(ready)),
+        );
+        synced(stage, &scaler, &reporter).await?;
+    }
+    let mut bill = Bill { passes: 0, thrown: 0, requests: 0, granted: 0, conflicts: 0 };
+    for (operator, before) in [(&scaler, before.0), (&reporter, before.1)] {
+        let after = operator.actor.counts();
+        bill.passes += operator.passes.load(Ordering::SeqCst);
+        bill.thrown += operator.thrown.load(Ordering::SeqCst);
+        bill.requests += after.requests - before.requests;
+        bill.granted += after.written - before.written;
+        bill.conflicts += after.conflicts - before.conflicts;
+    }
+    Ok(bill)
+}
+
+/// Waits until both caches hold what the API server holds.
+async fn synced(stage: &Stage, scaler: &Operator<'_>, reporter: &Operator<'_>) -> Result<()> {
+    let name = scaler.strategy.name();
+    let version = stage.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
+    scaler.cache.holds(name, &version).await?;
+    reporter.cache.holds(name, &version).await
+}
+
+/// Both make a pass; the reporter's first PUT is held until the scaler's pass is over.
+async fn race(scaler: &Operator<'_>, reporter: &Operator<'_>, ready: i32, load: i32) -> Result<()> {
+    reporter.gate.is_shut.store(true, Ordering::SeqCst);
+    let reports = async {
+        let done = reporter.report(ready).await;
+        if reporter.gate.is_shut.swap(false, Ordering::SeqCst) {
+            // It never came to a PUT, and the other one must not wait for it.
+            reporter.gate.reached.notify_one();
+        }
+        done
+    };
+    let ahead = async {
+        reporter.gate.reached.notified().await;
+        let done = scaler.scale(load).await;
+        reporter.gate.open.notify_one();
+        done
+    };
+    futures::future::try_join(reports, ahead).await.map(drop)
+}
+
+/// Holds one PUT.
+#[derive(Default)]
+struct Gate {
+    is_shut: AtomicBool,
+    reached: Notify,
+    open: Notify,
+}
+
+/// `client`, whose next PUT waits when the gate is shut.
+fn behind(gate: &Arc<Gate>, client: Client, namespace: &str) -> Client {
+    let gate = Arc::clone(gate);
+    let service = service_fn(move |request: http::Request<Body>| {
+        let (client, gate) = (client.clone(), Arc::clone(&gate));
+        async move {
+            if request.method() == http::Method::PUT && gate.is_shut.swap(false, Ordering::SeqCst) {
+                gate.reached.notify_one();
+                gate.open.notified().await;
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, namespace)
+}
+
+/// One operator at its one task.
+struct Operator<'a> {
+    stage: &'a Stage,
+    actor: Actor,
+    strategy: Strategy,
+    cache: Cache<Pool>,
+    gate: Arc<Gate>,
+    pools: Api<Pool>,
+    options: WriteOptions,
+    passes: AtomicUsize,
+    thrown: AtomicUsize,
+}
+
+impl<'a> Operator<'a> {
+    async fn new(stage: &'a Stage, name: &str, strategy: Strategy) -> Result<Self> {
+        let actor = stage.actor(name).await?;
+        let cache = Cache::start(&actor, Box::new(|_| {})).await?;
+        let gate = Arc::<Gate>::default();
+        let client = behind(&gate, actor.client(), stage.namespace());
+        let pools = Api::namespaced(client, stage.namespace());
+        let options = WriteOptions::new(name);
+        let (passes, thrown) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { stage, actor, strategy, cache, gate, pools, options, passes, thrown })
+    }
+
+    /// A pass of the Autoscaler, again until one is through.
+    async fn scale(&self, load: i32) -> Result<()> {
+        loop {
+            let name = self.begins();
+            let decided = |view: &ScaleView| {
+                self.act(&format!("decides: {} are set, {load} are needed", told(view.replicas)));
+            };
+            let outcome = match self.strategy {
+                Strategy::Lazy => {
+                    let copy = self.cache.copy(name)?;
+                    let view = ScaleView::of(&copy, copy.spec.replicas, None);
+                    decided(&view);
+                    scale_put_once(&self.pools, name, &self.options, &view, load).await?
+                }
+                Strategy::Retry => {
+                    scale_put(&self.pools, name, &self.options, Source::Live, |view| {
+                        decided(view);
+                        ScaleDecision::Set(load)
+                    })
+                    .await?
+                }
+            };
+            if self.is_through(outcome).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A pass of the `NodePool` operator, again until one is through.
+    async fn report(&self, ready: i32) -> Result<()> {
+        loop {
+            let name = self.begins();
+            let decide = |pool: &mut Pool| {
+                let wanted = pool.spec.replicas;
+                self.act(&format!("decides: the report is {} wanted, {ready} ready", told(wanted)));
+                let status = pool.status.get_or_insert_default();
+                (status.replicas, status.ready) = (wanted, Some(ready));
+            };
+            let outcome = match self.strategy {
+                Strategy::Lazy => {
+                    let mut copy = self.cache.copy(name)?;
+                    decide(&mut copy);
+                    put_once(&self.pools, name, Subresource::Status, &self.options, &copy).await?
+                }
+                Strategy::Retry => {
+                    update_status(&self.pools, name, &self.options, Source::Live, |pool| {
+                        decide(pool);
+                        Decision::Write
+                    })
+                    .await?
+                }
+            };
+            if self.is_through(outcome).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Counts and tells a pass; returns the pool's name.
+    fn begins(&self) -> &'static str {
+        let number = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
+        self.act(&format!("pass {number} begins"));
+        self.strategy.name()
+    }
+
+    /// Whether the pass wrote. When it is to be made again, waits until the cache has what the server has.
+    async fn is_through<T>(&self, outcome: Outcome<T>) -> Result<bool> {
+        let number = self.passes.load(Ordering::SeqCst);
+        match outcome {
+            Outcome::Written(_) => {
+                self.act(&format!("pass {number} is done"));
+                Ok(true)
+            }
+            Outcome::Conflict(_) => {
+                self.thrown.fetch_add(1, Ordering::SeqCst);
+                self.act(&format!("pass {number} is thrown away, and queued again"));
+                let name = self.strategy.name();
+                let version = self.stage.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
+                self.cache.holds(name, &version).await?;
+                Ok(false)
+            }
+            other => bail!("the write ended as {}", other.label()),
+        }
+    }
+
+    fn act(&self, text: &str) {
+        self.stage.act(self.actor.name(), text);
+    }
+}
+
+fn told(replicas: Option<i32>) -> String {
+    replicas.map_or_else(|| "none".to_owned(), |replicas| replicas.to_string())
+}
