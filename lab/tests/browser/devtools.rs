@@ -45,6 +45,8 @@ impl Page {
             ])
             .args(["--remote-debugging-pipe", "about:blank"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
+            // Its socket's directory is kept here too, where it goes with the profile.
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

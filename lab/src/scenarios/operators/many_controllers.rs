@@ -167,7 +167,7 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
         both.iter().all(|name| pool.contains(&("nodepools/status".to_owned(), (*name).to_owned()))),
     );
 
-    stage.say("A controller of Kubernetes itself may meet a conflict too, and then makes its pass again. That differs from run to run; in a terminal they are listed.");
+    stage.say("Writes that were answered 409, if there were any, are listed in a terminal: how many differs from run to run.");
     stage.live_table(refusals(&events));
     let ours = events.iter().filter(|event| account::operator(event).is_some() && is_contested(event));
     stage.check_eq(

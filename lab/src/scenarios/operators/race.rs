@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tower::service_fn;
 
 use crate::cache::Cache;
-use crate::event::Table;
+use crate::event::{Request, Table};
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
 use crate::stage::{Actor, Stage};
@@ -128,6 +128,13 @@ async fn races(stage: &Stage, strategy: Strategy) -> Result<Bill> {
         );
         synced(stage, &scaler, &reporter).await?;
     }
+    let ahead: Vec<_> = granted(&scaler).map(|put| put.from).collect();
+    let refused = reporter.actor.requests().into_iter().filter(|request| request.code == 409);
+    stage.check_eq(
+        "each 409 is a PUT from the very version that the Autoscaler's write had replaced",
+        &refused.map(|put| put.from).collect(),
+        &ahead,
+    );
     let mut bill = Bill { passes: 0, thrown: 0, requests: 0, granted: 0, conflicts: 0 };
     for (operator, before) in [(&scaler, before.0), (&reporter, before.1)] {
         let after = operator.actor.counts();
@@ -138,6 +145,11 @@ async fn races(stage: &Stage, strategy: Strategy) -> Result<Bill> {
         bill.conflicts += after.conflicts - before.conflicts;
     }
     Ok(bill)
+}
+
+/// The writes of an operator that went through.
+fn granted(operator: &Operator<'_>) -> impl Iterator<Item = Request> {
+    operator.actor.requests().into_iter().filter(|request| request.is_write() && request.succeeded())
 }
 
 /// Waits until both caches hold what the API server holds.
