@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Fate, Observed, Plan,
+    Fate, Observed, Plan, PoolDecision,
     fixtures::{Read, World},
     plan,
 };
@@ -168,9 +168,13 @@ proptest! {
     }
 
     #[test]
-    fn a_bound_limits_a_pool_only_when_the_pool_would_grow_further_without_it(observed in world()) {
+    fn a_bound_limits_a_pool_only_when_it_leaves_a_pod_out_or_the_pool_would_grow_further_without_it(observed in world()) {
         let bounded = plan(&observed);
         for (at, decision) in bounded.pools.iter().enumerate().filter(|(_, d)| d.limited) {
+            // Without the bound another pool may have the better offer, and take that pod too.
+            if leaves_out(&bounded, decision) {
+                continue;
+            }
             let mut free = observed.clone();
             let pool = free.pools.iter_mut().find(|p| p.metadata.name == decision.object.metadata.name).unwrap();
             let mut object = (**pool).clone();
@@ -215,6 +219,19 @@ proptest! {
         let moving: Vec<_> = last.pools.iter().map(|d| (d.current, d.desired, d.message.clone())).collect();
         prop_assert!(false, "still moving: {:?}", moving);
     }
+}
+
+/// Whether a pod finds no place because of the pool's upper bound.
+fn leaves_out(plan: &Plan, decision: &PoolDecision) -> bool {
+    let (namespace, name) = super::observed::key(&decision.object.metadata);
+    let id = format!("{namespace}/{name}");
+    let bound = |fate: &Fate| match fate {
+        Fate::Unschedulable { reasons } => {
+            reasons.iter().any(|r| r.pool == id && r.reason == "MaxReplicasReached")
+        }
+        Fate::Fits { .. } | Fate::TriggersScaleUp { .. } => false,
+    };
+    plan.pods.iter().any(|pod| bound(&pod.fate))
 }
 
 /// Does what the operators would do: replicas are set, victims and other surplus nodes go, missing nodes come and are
