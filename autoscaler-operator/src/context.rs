@@ -1,6 +1,13 @@
 //! Everything a pass needs from outside, in one place: caches, the write door, the clock. It decides nothing.
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::{
+    apps::v1::DaemonSet,
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    policy::v1::PodDisruptionBudget,
+    storage::v1::StorageClass,
+};
 use kube::runtime::reflector::Store;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
@@ -10,6 +17,7 @@ use shared_runtime::{
 
 use crate::{
     metrics::AutoscalerMetrics,
+    plan::Planner,
     report::{Told, Unreported},
 };
 
@@ -27,6 +35,18 @@ pub struct Caches {
     pub nodes: Store<Node>,
     /// Every pod that is not finished.
     pub pods: Store<Pod>,
+    /// Every `DaemonSet`.
+    pub daemon_sets: Store<DaemonSet>,
+    /// Every budget.
+    pub budgets: Store<PodDisruptionBudget>,
+    /// Every persistent volume.
+    pub volumes: Store<PersistentVolume>,
+    /// Every claim.
+    pub claims: Store<PersistentVolumeClaim>,
+    /// Every storage class.
+    pub storage_classes: Store<StorageClass>,
+    /// Every namespace.
+    pub namespaces: Store<Namespace>,
 }
 
 /// What a pass needs from outside.
@@ -43,6 +63,8 @@ pub struct Context {
     pub metrics: AutoscalerMetrics,
     /// What the watches keep.
     pub caches: Caches,
+    /// Plans, and remembers what it has read.
+    pub planner: Arc<Mutex<Planner>>,
     /// What pods have been told in events.
     pub told: Told,
     /// What was done and is in no status yet.
@@ -59,6 +81,7 @@ impl Context {
             clock: operator.clock.clone(),
             metrics: AutoscalerMetrics::new(&operator.metrics)?,
             caches,
+            planner: Arc::default(),
             told: Told::default(),
             unreported: Unreported::default(),
         })

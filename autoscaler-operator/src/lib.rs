@@ -9,6 +9,7 @@
 pub mod apply;
 pub mod context;
 pub mod error;
+pub mod explain;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
@@ -16,11 +17,15 @@ pub mod prune;
 pub mod reconcile;
 pub mod report;
 pub mod simulate;
+mod triggers;
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
-use futures::{Stream, StreamExt as _, stream};
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
 use kube::{Api, runtime::watcher};
 use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
 use shared_runtime::{
@@ -33,6 +38,7 @@ use shared_runtime::{
 use crate::{
     context::{Caches, Cluster, Context},
     error::Error,
+    explain::{ExplainArgs, ExplainError},
     simulate::{SimulateArgs, SimulateError},
 };
 
@@ -54,24 +60,40 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::doc_markdown, reason = "it is help text for a terminal")]
 enum Command {
     /// Run the operator until SIGTERM or SIGINT
     Run(RunArgs),
     /// Print the custom resource definitions as YAML: `autoscaler-operator crd | kubectl apply -f -`
     Crd,
-    /// Print what the operator would decide about the objects in some files, without a cluster
+    /// Print what the operator would decide, and what it would decide if something were different. Writes nothing
     ///
-    /// Takes NodePools, NodePoolAutoscalers, Nodes and Pods, as `kubectl get -o yaml` prints them:
+    /// On a cluster:
     ///
-    ///   kubectl get nodepools,nodepoolautoscalers,pods -A -o yaml > a.yaml
-    ///   kubectl get nodes -o yaml > b.yaml
+    ///   autoscaler-operator simulate --live
+    ///   autoscaler-operator simulate --live --remove-node worker-3
+    ///   autoscaler-operator simulate --live --add-pods deployment.yaml --count 50
+    ///   autoscaler-operator simulate --live --pool demo/small=5
+    ///
+    /// Without one, on what `kubectl get -o yaml` prints:
+    ///
+    ///   kubectl get nodepools,nodepoolautoscalers,pods,daemonsets,pdb,pvc -A -o yaml > a.yaml
+    ///   kubectl get nodes,pv,storageclasses,priorityclasses,namespaces -o yaml > b.yaml
     ///   autoscaler-operator simulate -f a.yaml -f b.yaml -o table
     ///
-    /// Objects of other kinds, and constraints this version does not plan with, are named on standard error.
-    /// Exit code 0: planned; 1: the objects cannot be read; 2: wrong usage.
+    /// Objects of other kinds, fields and constraints that this version does not plan with, and what was changed, are
+    /// named on standard error. Exit code 0: planned; 1: the objects cannot be had or changed; 2: wrong usage.
     #[command(verbatim_doc_comment)]
     Simulate(SimulateArgs),
+    /// Say why a pod waits, why a node stays or goes, or why a pool has as many nodes as it has. Writes nothing
+    ///
+    ///   autoscaler-operator explain pod default/web-7c9d
+    ///   autoscaler-operator explain node worker-3 -o json
+    ///   autoscaler-operator explain pool demo/small -f objects.yaml
+    ///
+    /// Reads the cluster; with -f, files as `simulate` takes them. Exit code 0: explained; 1: there is no such object, or
+    /// the objects cannot be had; 2: wrong usage.
+    #[command(verbatim_doc_comment)]
+    Explain(ExplainArgs),
 }
 
 #[derive(Args, Debug)]
@@ -92,6 +114,9 @@ pub enum Failure {
     /// Nothing could be simulated.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
+    /// Nothing could be explained.
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
     /// Standard output is closed or full.
     #[error("cannot write to standard output")]
     Output(#[from] std::io::Error),
@@ -102,7 +127,8 @@ pub async fn main() -> Result<(), Failure> {
     match Cli::parse().command {
         Command::Run(args) => Ok(bootstrap::run_operator(SPEC, args.common, start).await?),
         Command::Crd => Ok(std::io::stdout().write_all(shared_crds::yaml()?.as_bytes())?),
-        Command::Simulate(args) => Ok(simulate::run(&args, Clock::system().now())?),
+        Command::Simulate(args) => Ok(simulate::run(&args, Clock::system().now()).await?),
+        Command::Explain(args) => Ok(explain::run(&args, Clock::system().now()).await?),
     }
 }
 
@@ -123,11 +149,40 @@ async fn start(operator: Operator) -> Result<(), Error> {
     let unfinished = all().fields(UNFINISHED);
     let (pods, pod_changes) = operator.reflect(Api::all(operator.client.clone()), unfinished, prune::pod);
 
-    let triggers = stream::select(
-        stream::select(whole(pool_changes), whole(autoscaler_changes)),
-        stream::select(whole(node_changes), whole(pod_changes)),
-    );
-    let ctx = Arc::new(Context::new(&operator, Caches { pools, autoscalers, nodes, pods })?);
+    let client = || operator.client.clone();
+    let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), all(), prune::daemon_set);
+    let (budgets, budget_changes) = operator.reflect(Api::all(client()), all(), prune::budget);
+    let (volumes, volume_changes) = operator.reflect(Api::all(client()), all(), prune::volume);
+    let (claims, claim_changes) = operator.reflect(Api::all(client()), all(), prune::claim);
+    let (storage_classes, storage_class_changes) =
+        operator.reflect(Api::all(client()), all(), prune::storage_class);
+    let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), all(), prune::namespace);
+
+    let triggers = stream::select_all([
+        whole(pool_changes),
+        whole(autoscaler_changes),
+        whole(node_changes),
+        whole(pod_changes),
+        whole(triggers::of_specs(daemon_set_changes)),
+        whole(budget_changes),
+        whole(volume_changes),
+        whole(claim_changes),
+        whole(storage_class_changes),
+        whole(namespace_changes),
+    ]);
+    let caches = Caches {
+        pools,
+        autoscalers,
+        nodes,
+        pods,
+        daemon_sets,
+        budgets,
+        volumes,
+        claims,
+        storage_classes,
+        namespaces,
+    };
+    let ctx = Arc::new(Context::new(&operator, caches)?);
     let config = operator.controller("autoscaler").debounce(DEBOUNCE);
     let reconcile = move |Cluster| reconcile::reconcile(Arc::clone(&ctx));
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;
@@ -135,6 +190,6 @@ async fn start(operator: Operator) -> Result<(), Error> {
 }
 
 /// Every change is a reason to look at everything: a pod of any namespace may go to a node of any pool.
-fn whole<T>(changes: impl Stream<Item = T> + Send + 'static) -> impl Stream<Item = Cluster> + Send + 'static {
-    changes.map(|_| Cluster)
+fn whole<T>(changes: impl Stream<Item = T> + Send + 'static) -> BoxStream<'static, Cluster> {
+    changes.map(|_| Cluster).boxed()
 }

@@ -15,10 +15,18 @@ pub fn observe(ctx: &Context) -> Option<Observed> {
         || autoscalers.iter().any(|autoscaler| ctx.floors.check(&**autoscaler) == Freshness::Stale);
     (!behind).then(|| Observed {
         now: ctx.clock.now(),
+        unreported: ctx.unreported.missing_in(&pools),
         pools,
         autoscalers,
         nodes: ctx.caches.nodes.state(),
         pods: ctx.caches.pods.state(),
+        daemon_sets: ctx.caches.daemon_sets.state(),
+        budgets: ctx.caches.budgets.state(),
+        volumes: ctx.caches.volumes.state(),
+        claims: ctx.caches.claims.state(),
+        storage_classes: ctx.caches.storage_classes.state(),
+        namespaces: ctx.caches.namespaces.state(),
         recommendations: Recommendations::Include,
+        ..Observed::default()
     })
 }

@@ -1,13 +1,17 @@
 //! What the caches keep of nodes and pods: only what the planner reads, because these are the many objects of a cluster.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod};
+mod others;
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Node, Pod, Volume};
 use kube::ResourceExt as _;
+
+pub use others::{budget, claim, daemon_set, namespace, storage_class, volume};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =
     ["tandem.dev/", "kubernetes.io/config.mirror", "cluster-autoscaler.kubernetes.io/", "karpenter.sh/"];
 /// Conditions of pods that somebody reads.
-const READ_CONDITIONS: [&str; 2] = ["PodScheduled", "PodResizePending"];
+const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
 
 /// Drops what the planner does not read of a node; on a real one the list of images is most of the object.
 pub fn node(node: &mut Node) {
@@ -29,9 +33,7 @@ pub fn pod(pod: &mut Pod) {
         spec.containers.iter_mut().for_each(container);
         spec.init_containers.iter_mut().flatten().for_each(container);
         spec.ephemeral_containers = None;
-        spec.volumes
-            .iter_mut()
-            .for_each(|v| v.retain(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some()));
+        spec.volumes.iter_mut().for_each(|volumes| volumes.retain(is_read_volume));
         spec.security_context = None;
         spec.image_pull_secrets = None;
         spec.host_aliases = None;
@@ -54,6 +56,14 @@ pub fn pod(pod: &mut Pod) {
 
 fn is_read(annotation: &str) -> bool {
     READ_ANNOTATIONS.iter().any(|prefix| annotation.starts_with(prefix))
+}
+
+/// Claims say where a pod can run; the other two keep data on the node, which decides whether the pod may leave it.
+fn is_read_volume(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.is_some()
+        || volume.ephemeral.is_some()
+        || volume.host_path.is_some()
+        || volume.empty_dir.is_some()
 }
 
 fn container(container: &mut Container) {
@@ -87,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{pods, requests, resources::Names};
+    use crate::plan::{budgets, drainability, pods, requests, resources::Names};
 
     #[test]
     fn the_planner_reads_the_same_from_a_pruned_pod() {
@@ -96,7 +106,8 @@ mod tests {
             "spec": {
                 "priority": 7, "terminationGracePeriodSeconds": 60, "nodeSelector": { "zone": "a" }, "overhead": { "cpu": "1" },
                 "tolerations": [{ "key": "k", "operator": "Exists" }],
-                "volumes": [{ "name": "v", "emptyDir": {} }, { "name": "w", "persistentVolumeClaim": { "claimName": "c" } }],
+                "volumes": [{ "name": "v", "emptyDir": {} }, { "name": "w", "persistentVolumeClaim": { "claimName": "c" } },
+                            { "name": "x", "configMap": { "name": "m" } }],
                 "initContainers": [{ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": "2" } } }],
                 "containers": [{ "name": "c", "image": "i", "env": [{ "name": "E", "value": "v" }],
                                  "resources": { "requests": { "cpu": "1", "memory": "1Gi" } }, "ports": [{ "containerPort": 1, "hostPort": 1 }] }]
@@ -126,6 +137,61 @@ mod tests {
         };
         assert_eq!(going(pruned.clone()), Some("1970-01-01T00:01:30Z".parse().unwrap()));
         assert!(pruned.spec.unwrap().containers[0].image.is_none());
+    }
+
+    #[test]
+    fn a_pruned_pod_blocks_its_node_as_the_whole_one_does() {
+        let owned = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }]);
+        let annotated =
+            |key: &str, value: &str| json!({ "ownerReferences": owned, "annotations": { key: value } });
+        let volumes = json!([{ "name": "c", "configMap": { "name": "m" } }, { "name": "v", "hostPath": { "path": "/x" } }]);
+        let unready = json!([{ "type": "Ready", "status": "False" }]);
+        for (metadata, volumes, conditions, rule) in [
+            (json!({}), json!([]), json!([]), Some("NotReplicated")),
+            (json!({ "ownerReferences": owned }), json!([]), json!([]), Some("NotEnoughPdb")),
+            (json!({ "ownerReferences": owned }), json!([]), unready, None),
+            (json!({ "ownerReferences": owned }), volumes, json!([]), Some("LocalStorageRequested")),
+            (
+                json!({ "ownerReferences": owned }),
+                json!([{ "name": "v", "emptyDir": {} }]),
+                json!([]),
+                Some("LocalStorageRequested"),
+            ),
+            (
+                annotated("karpenter.sh/do-not-disrupt", "2h"),
+                json!([]),
+                json!([]),
+                Some("DoNotDisruptAnnotation"),
+            ),
+            (annotated("karpenter.sh/do-not-disrupt", "30m"), json!([]), json!([]), Some("NotEnoughPdb")),
+            (
+                annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+                json!([]),
+                json!([]),
+                Some("NotSafeToEvictAnnotation"),
+            ),
+        ] {
+            let whole: Pod = serde_json::from_value(json!({ "metadata": metadata, "spec": { "containers": [], "volumes": volumes },
+                "status": { "phase": "Running", "startTime": "1970-01-01T00:00:00Z", "conditions": conditions } }))
+            .unwrap();
+            let budget = json!({ "spec": { "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow" }, "status": { "disruptionsAllowed": 0 } });
+            let budgets =
+                budgets::Budgets::of(&[std::sync::Arc::new(serde_json::from_value(budget).unwrap())]);
+            let mut pruned = whole.clone();
+            pod(&mut pruned);
+            let now = "1970-01-01T01:00:00Z".parse().unwrap();
+            for pod in [&whole, &pruned] {
+                let blocker = drainability::blocker(pod, &budgets, now);
+                assert_eq!(blocker.map(|blocker| blocker.rule.as_str()), rule, "{metadata}");
+            }
+            assert!(
+                pruned
+                    .spec
+                    .unwrap()
+                    .volumes
+                    .is_none_or(|volumes| volumes.iter().all(|v| v.config_map.is_none()))
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! One pass over the cluster: observe, plan, apply, report.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 use shared_runtime::controller::Step;
@@ -11,7 +14,6 @@ use crate::{
     context::Context,
     error::Error,
     observe::observe,
-    plan::plan_for_cluster,
     report::report,
 };
 
@@ -24,8 +26,11 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let now = observed.now;
     let started = ctx.clock.monotonic();
     // A large cluster takes a while to plan; watches and the lease must not wait for it.
+    let planner = Arc::clone(&ctx.planner);
     let (observed, plan) = tokio::task::spawn_blocking(move || {
-        let plan = plan_for_cluster(&observed);
+        // A pass that was cut off leaves nothing behind but readings, which are right by themselves.
+        let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = planner.plan_for_cluster(&observed);
         (observed, plan)
     })
     .await?;

@@ -3,22 +3,23 @@
 
 pub mod autoscaler_status;
 pub mod events;
+pub mod pod_events;
 pub mod pool_status;
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::{NodePool, NodePoolAutoscaler, v1alpha1::AutoscalingStatus};
 use shared_runtime::{
     error::chain,
     write::{OwnedStatus, WriteError, Written},
 };
 
-pub use self::events::Told;
+pub use self::pod_events::Told;
 use self::pool_status::{Scaled, Standing};
 use crate::{
     apply::Outcome,
@@ -47,6 +48,17 @@ impl Unreported {
 
     fn forget(&self, decision: &PoolDecision) {
         self.with(|known| known.remove(&uid(decision)));
+    }
+
+    /// What the status of `pools` does not say yet, by UID.
+    pub fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
+        let status = |pool: &Arc<NodePool>| {
+            let uid = pool.metadata.uid.clone()?;
+            let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
+            let status = self.with(|known| known.get(&uid).map(|scaled| scaled.recorded_in(&before)))?;
+            Some((uid, status))
+        };
+        pools.iter().filter_map(status).collect()
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Scaled>) -> T) -> T {

@@ -1,9 +1,11 @@
-//! Measures what Tandem promises in numbers, on a real API server. `cargo xtask bench` runs it, in release mode.
+//! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters.
+//! `cargo xtask bench` runs it, in release mode.
 
 mod client_go;
 mod conflict;
 mod counter;
 mod load;
+mod planner;
 mod plot;
 mod policy;
 mod row;
@@ -19,6 +21,7 @@ use clap::Parser;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 enum Bench {
     Conflict(conflict::Args),
+    Planner(planner::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -26,6 +29,8 @@ fn main() -> anyhow::Result<()> {
     if e2e::lifeline::serve_if_asked()? {
         return Ok(());
     }
-    let Bench::Conflict(args) = Bench::parse();
-    tokio::runtime::Runtime::new()?.block_on(conflict::run(args))
+    match Bench::parse() {
+        Bench::Conflict(args) => tokio::runtime::Runtime::new()?.block_on(conflict::run(args)),
+        Bench::Planner(args) => planner::run(&args),
+    }
 }

@@ -25,26 +25,26 @@ const MEASURES: [Measure; 2] = [
 ];
 
 /// A logarithmic axis: values from `low` to `high` over `length` pixels.
-struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     length: f64,
 }
 
 impl Axis {
-    fn over(values: impl Iterator<Item = f64> + Clone, length: f64) -> Self {
+    pub(crate) fn over(values: impl Iterator<Item = f64> + Clone, length: f64) -> Self {
         let low = values.clone().fold(f64::INFINITY, f64::min);
         let high = values.fold(f64::NEG_INFINITY, f64::max);
         Self { low: low / 1.15, high: high * 1.15, length }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         (value / self.low).ln() / (self.high / self.low).ln() * self.length
     }
 
     /// 1, 2 and 5 times the powers of ten that lie on the axis.
-    fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
-        let powers = (-3..7).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
+    pub(crate) fn ticks(&self) -> impl Iterator<Item = f64> + '_ {
+        let powers = (-3..8).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
         powers.filter(|tick| (self.low..=self.high).contains(tick))
     }
 }

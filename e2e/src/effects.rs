@@ -176,7 +176,7 @@ fn may_write(event: &Event, field: &str) -> bool {
 fn ownership_of_condition(rest: &str) -> Option<Owner> {
     let type_ = rest.split('.').next()?;
     let known = shared_crds::conditions::ConditionType::ALL.iter().find(|known| known.as_str() == type_)?;
-    Some(known.owner_on_node_pool())
+    known.owner_on_node_pool()
 }
 
 /// Kept by the API server itself; they move with every write, whoever makes it.

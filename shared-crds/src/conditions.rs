@@ -50,22 +50,29 @@ api_names! {
         AbleToScale,
         /// The Autoscaler plans this pool: exactly one autoscaler in mode `Auto` or `Recommend` selects it.
         ScalingActive,
-        /// A bound cut the number of nodes that pods asked for.
+        /// A bound or a policy of `spec.behavior` keeps the pool from the number of nodes that is wanted.
         ScalingLimited,
+        /// Somebody else has written `spec.replicas` since the Autoscaler did.
+        ReplicasContested,
+        /// On a `NodePoolAutoscaler`: every schedule can be read and is followed as it stands.
+        SchedulesValid,
     }
 }
 
 impl ConditionType {
-    /// The one writer of this condition on a `NodePool`.
-    pub const fn owner_on_node_pool(self) -> Owner {
+    /// The one writer of this condition on a `NodePool`; none for a condition that a `NodePool` does not have.
+    pub const fn owner_on_node_pool(self) -> Option<Owner> {
         match self {
             Self::Ready
             | Self::Reconciling
             | Self::Stalled
             | Self::NodesReady
             | Self::ProvisioningHealthy
-            | Self::ReplicasClamped => Owner::NodepoolOperator,
-            Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited => Owner::AutoscalerOperator,
+            | Self::ReplicasClamped => Some(Owner::NodepoolOperator),
+            Self::AbleToScale | Self::ScalingActive | Self::ScalingLimited | Self::ReplicasContested => {
+                Some(Owner::AutoscalerOperator)
+            }
+            Self::SchedulesValid => None,
         }
     }
 }
@@ -132,6 +139,28 @@ api_names! {
         TooFewReplicas,
         /// The number of nodes is what pods ask for.
         DesiredWithinRange,
+        /// A policy of `spec.behavior.scaleUp` allows fewer nodes for now.
+        ScaleUpLimit,
+        /// A policy of `spec.behavior.scaleDown` asks for more nodes for now.
+        ScaleDownLimit,
+        /// Fewer nodes were wanted within the stabilisation window of `spec.behavior.scaleUp`.
+        ScaleUpStabilized,
+        /// More nodes were wanted within the stabilisation window of `spec.behavior.scaleDown`.
+        ScaleDownStabilized,
+        /// Somebody else's number of nodes is kept for now.
+        Yielded,
+        /// Somebody else's number of nodes was written over.
+        Reclaimed,
+        /// Nobody but the Autoscaler has written `spec.replicas` of late.
+        NotContested,
+        /// Every schedule can be read and is followed as it stands.
+        SchedulesRead,
+        /// A schedule cannot be read, and plays no part.
+        InvalidSchedule,
+        /// Active schedules ask for a lower bound above the upper one; the lower one holds.
+        SchedulesCross,
+        /// An active schedule asks for bounds beyond those of a pool's own spec, which every writer has to keep.
+        BeyondPoolBounds,
         /// The object's spec cannot be acted on.
         InvalidSpec,
         /// The selector matches no pool.

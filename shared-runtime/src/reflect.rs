@@ -7,6 +7,7 @@
 use std::{collections::HashMap, fmt::Debug, sync::Arc};
 
 use futures::{Stream, StreamExt as _, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{
     Api, Resource, ResourceExt as _,
     runtime::{
@@ -16,6 +17,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use tracing::{info, warn};
 
 use crate::{
@@ -54,8 +56,8 @@ impl<K> Change<K> {
     }
 }
 
-/// Watches `api` and keeps a cache. `prune` drops what nobody reads before an object is kept; `managedFields` always go,
-/// they are about half of an object's metadata.
+/// Watches `api` and keeps a cache. `prune` drops what nobody reads before an object is kept; `managedFields` go as well,
+/// they are about half of an object's metadata. Only who wrote `spec.replicas` stays of them.
 ///
 /// The stream drives the cache: whoever stops polling it stops the cache. It never ends; failed lists and watches are
 /// repeated with kube's default backoff (0.8 s to 30 s, jittered), counted, and logged when their nature changes.
@@ -74,6 +76,17 @@ where
         .default_backoff()
         .flat_map(move |event| stream::iter(mirror.take(event)));
     (store, changes)
+}
+
+/// Leaves of `entries` those that own `spec.replicas`, and of those nothing but that.
+fn replicas_writers(entries: &mut Vec<ManagedFieldsEntry>) {
+    let owns = |e: &ManagedFieldsEntry| {
+        e.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+    };
+    entries.retain(owns);
+    for entry in entries {
+        entry.fields_v1 = Some(FieldsV1(json!({ "f:spec": { "f:replicas": {} } })));
+    }
 }
 
 /// The cache and everybody who hears of its events.
@@ -120,7 +133,7 @@ where
             info!(resource = %K::plural(&()), "watch works again");
         }
         let event = event.modify(|object| {
-            object.managed_fields_mut().clear();
+            replicas_writers(object.managed_fields_mut());
             (self.prune)(object);
         });
         let changes = self.apply(&event);

@@ -1,5 +1,5 @@
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
+use k8s_openapi::api::core::v1::Node;
 use kube::core::{ObjectMeta, Status};
 
 use super::*;
@@ -74,6 +74,22 @@ fn what_nobody_reads_is_not_kept() {
     let kept = store.get(&ObjectRef::new("a")).unwrap();
     assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));
     assert!(kept.spec.is_none());
+}
+
+#[test]
+fn of_managed_fields_only_who_wrote_replicas_is_kept() {
+    let entry = |manager: &str, fields: serde_json::Value| ManagedFieldsEntry {
+        manager: Some(manager.to_owned()),
+        fields_v1: Some(FieldsV1(fields)),
+        ..ManagedFieldsEntry::default()
+    };
+    let mut entries = vec![
+        entry("helm", json!({ "f:spec": { "f:template": {} } })),
+        entry("kubectl", json!({ "f:spec": { "f:replicas": {} }, "f:metadata": {} })),
+        ManagedFieldsEntry::default(),
+    ];
+    replicas_writers(&mut entries);
+    assert_eq!(entries, [entry("kubectl", json!({ "f:spec": { "f:replicas": {} } }))]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace;
 
-/// What write conflicts cost, beside client-go; `cargo xtask bench conflict --help` lists the flags
+/// What write conflicts cost (`conflict`), how quick the planner is (`planner`); `cargo xtask bench NAME --help` lists the flags
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

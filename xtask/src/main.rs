@@ -6,6 +6,7 @@ mod chart;
 mod crds;
 mod demo;
 mod dev;
+mod guide;
 mod package;
 mod tidy;
 mod workspace;
@@ -42,6 +43,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write the transcripts of docs/guides.
+    Guide {
+        /// Write nothing; fail when a transcript is not what would be written.
+        #[arg(long)]
+        check: bool,
+    },
     /// What CI checks beside the tests: generated files, sizes, purity of the planners, the chart.
     Check,
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
@@ -75,10 +82,13 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Crds { check } => crds::run(check),
         Task::Chart { check } => chart::run(check).await,
         Task::Table { check } => tidy::table(check),
+        Task::Guide { check } => guide::run(check),
         Task::Check => {
             crds::run(true)?;
             tidy::table(true)?;
             println!("generated files are what the sources generate");
+            guide::run(true)?;
+            println!("the guides' transcripts are what is printed");
             tidy::run()?;
             println!("sizes, planners and dependencies are as the house style has them");
             chart::run(true).await?;

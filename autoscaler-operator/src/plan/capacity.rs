@@ -1,104 +1,119 @@
-//! The nodes that are there or on their way, and what is free on each: where pending pods are tried before any pool
-//! grows.
+//! The nodes that are there or on their way, and what is free on each before pending pods are placed: what the pass's
+//! [`World`] is made of.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 use super::{
-    constraints::Constraints,
+    daemons::{Daemon, Daemons},
+    kinds::{HostPort, KindId, TallyId},
     nodes,
     observed::Observed,
     pods,
     pools::{Pool, allocatable},
-    predicates,
     profile::Profile,
-    requests,
     resources::{Amounts, Names},
+    workload::Workload,
+    world::{NodeSetup, Place, Setup, TemplateSetup, World},
 };
-
-/// A node, there or on its way, that can take pods.
-#[derive(Clone, Debug)]
-pub struct Bin {
-    /// Which one.
-    pub place: Place,
-    /// Index into [`Capacity::families`].
-    pub family: usize,
-    /// What is free.
-    pub free: Amounts,
-}
-
-/// Which node a [`Bin`] is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// An existing node, by its index in the pass.
-    Node(usize),
-    /// A node of that pool that was asked for and does not exist yet.
-    Upcoming(usize),
-}
-
-/// All of them: existing nodes by name first, then upcoming ones by pool.
-#[derive(Clone, Debug, Default)]
-pub struct Capacity {
-    /// The nodes.
-    pub bins: Vec<Bin>,
-    /// Their profiles, cut down to what the pending pods' constraints can tell apart, so that alike nodes are one
-    /// family.
-    pub families: Vec<Profile>,
-}
 
 /// What cannot be read, for people.
 pub type Warnings = Vec<String>;
 
-impl Capacity {
-    /// The capacity of a pass. `all_nodes` and `all_pods` are in the order of names.
-    pub fn of(
-        observed: &Observed,
-        all_nodes: &[Arc<Node>],
-        all_pods: &[Arc<Pod>],
-        pools: &[Pool],
-        classes: &[Constraints],
-        names: &mut Names,
-        warnings: &mut Warnings,
-    ) -> Self {
-        let usage = usage(all_nodes, all_pods, names, warnings);
-        let owners = owners(pools, all_nodes.len());
-        let mut families = Families::new(classes);
-        let mut bins = Vec::with_capacity(all_nodes.len());
-        for (index, node) in all_nodes.iter().enumerate() {
-            let pool = match owners[index] {
-                Owner::Leaving => continue,
-                Owner::Pool(pool) => Some(&pools[pool]),
-                Owner::Nobody if nodes::is_leaving(node) => continue,
-                Owner::Nobody => None,
-            };
-            let Some((profile, mut free)) = offer(observed, node, pool, names, warnings) else { continue };
-            for request in &usage[index] {
-                free.take(request, 1);
-            }
-            bins.push(Bin { place: Place::Node(index), family: families.of(profile), free });
-        }
-        for (index, pool) in pools.iter().enumerate() {
-            if let (Ok(template), true) = (&pool.template, pool.missing() > 0) {
-                let family = families.of(template.profile.clone());
-                let free = template.allocatable.clone();
-                bins.extend((0..pool.missing()).map(|_| Bin {
-                    place: Place::Upcoming(index),
-                    family,
-                    free: free.clone(),
-                }));
-            }
-        }
-        Self { bins, families: families.profiles }
-    }
+/// What capacity is read from. Nodes and pods are in the order of names.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The objects of the pass.
+    pub observed: &'a Observed,
+    /// Its nodes.
+    pub nodes: &'a [Arc<Node>],
+    /// Its pods.
+    pub pods: &'a [Arc<Pod>],
+    /// What its pods are like.
+    pub demand: &'a Workload,
+    /// What daemons take of each node.
+    pub daemons: &'a Daemons,
+}
 
-    /// Which families admit pods of `class`.
-    pub fn admitting(&self, class: &Constraints) -> Vec<bool> {
-        self.families.iter().map(|family| predicates::admits(class, family).is_ok()).collect()
+/// The world of a pass before pending pods are placed.
+pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &mut Warnings) -> World {
+    let Source { nodes: all_nodes, demand, daemons, .. } = source;
+    let templates: Vec<_> = pools.iter().map(|pool| template(pool, daemons, demand)).collect();
+    let mut nodes = Vec::with_capacity(all_nodes.len());
+    let owners = owners(pools, all_nodes.len());
+    let pods = pods_by_node(demand, all_nodes.len());
+    let running = running_daemons(source);
+    for (index, ((node, pods), running)) in all_nodes.iter().zip(pods).zip(running).enumerate() {
+        let pool = match owners[index] {
+            Owner::Pool(pool) => Some(&pools[pool]),
+            Owner::Leaving | Owner::Nobody => None,
+        };
+        let leaving = matches!(owners[index], Owner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
+        let offer = if leaving { None } else { offer(source, node, pool, &running, names, warnings) };
+        let open = offer.is_some();
+        let Offer { profile, free, ports, raises } =
+            offer.unwrap_or_else(|| Offer::of(Profile::of_node(node), Amounts::default()));
+        nodes.push(NodeSetup { place: Place::Node(index), profile, free, pods, ports, raises, open });
     }
+    for (index, (pool, template)) in pools.iter().zip(&templates).enumerate() {
+        let Some(TemplateSetup { profile, free, ports, raises }) = template else { continue };
+        nodes.extend((0..pool.missing()).map(|_| NodeSetup {
+            place: Place::Upcoming(index),
+            profile: profile.clone(),
+            free: free.clone(),
+            pods: Vec::new(),
+            ports: ports.clone(),
+            raises: raises.clone(),
+            open: true,
+        }));
+    }
+    let mut pending = vec![false; demand.classes.len()];
+    demand.groups.iter().for_each(|group| pending[demand.kinds[group.kind].class] = true);
+    World::new(Setup {
+        classes: &demand.classes,
+        kinds: &demand.kinds,
+        tallies: &demand.tallies,
+        pending: &pending,
+        nodes,
+        templates,
+    })
+}
+
+fn template(pool: &Pool, daemons: &Daemons, demand: &Workload) -> Option<TemplateSetup> {
+    let template = pool.template.as_ref().ok()?;
+    let mut offer = Offer::of(template.profile.clone(), template.allocatable.clone());
+    let profile = &template.profile;
+    daemons.on(profile).for_each(|daemon| offer.reserve(daemon, demand));
+    let Offer { profile, free, ports, raises } = offer;
+    Some(TemplateSetup { profile, free, ports, raises })
+}
+
+/// The pods on each node whose kind is known.
+fn pods_by_node(demand: &Workload, nodes: usize) -> Vec<Vec<(KindId, usize)>> {
+    let mut kinds = vec![Vec::new(); nodes];
+    for &(kind, node) in demand.placed.iter().flatten() {
+        kinds[node].push(kind);
+    }
+    let counted = |mut kinds: Vec<KindId>| {
+        kinds.sort_unstable();
+        kinds.chunk_by(PartialEq::eq).map(|like| (like[0], like.len())).collect()
+    };
+    kinds.into_iter().map(counted).collect()
+}
+
+/// The daemons, by namespace and name, that have a pod on each node already.
+fn running_daemons(source: Source<'_>) -> Vec<BTreeSet<(&str, &str)>> {
+    let mut running = vec![BTreeSet::new(); source.nodes.len()];
+    if source.daemons.is_empty() {
+        return running;
+    }
+    for (pod, placed) in source.pods.iter().zip(&source.demand.placed) {
+        if let (Some((_, node)), Some(daemon)) = (placed, pods::daemon_set(pod)) {
+            running[*node].insert(daemon);
+        }
+    }
+    running
 }
 
 /// Whose a node is.
@@ -118,86 +133,62 @@ fn owners(pools: &[Pool], nodes: usize) -> Vec<Owner> {
     owners
 }
 
-/// What a node offers before its pods: itself when it is up, its pool's template while it starts, nothing when it has
-/// been down for too long.
+/// What a node offers before its pods.
+struct Offer {
+    profile: Profile,
+    free: Amounts,
+    ports: Vec<HostPort>,
+    /// By daemons that are still to come.
+    raises: Vec<TallyId>,
+}
+
+impl Offer {
+    fn of(profile: Profile, free: Amounts) -> Self {
+        Self { profile, free, ports: Vec::new(), raises: Vec::new() }
+    }
+
+    /// Keeps a place for a pod of the daemon, which other pods see as they see any pod.
+    fn reserve(&mut self, daemon: &Daemon, demand: &Workload) {
+        self.free.take(&daemon.request, 1);
+        self.ports.extend(daemon.ports.iter().cloned());
+        let raised = demand.daemons.get(&(daemon.namespace.clone(), daemon.name.clone()));
+        self.raises.extend(raised.into_iter().flatten());
+    }
+}
+
+/// A node offers itself when it is up, its pool's template (less the daemons that are not there yet) while it starts,
+/// nothing when it has been down for too long.
 fn offer(
-    observed: &Observed,
+    source: Source<'_>,
     node: &Node,
     pool: Option<&Pool>,
+    running: &BTreeSet<(&str, &str)>,
     names: &mut Names,
     warnings: &mut Warnings,
-) -> Option<(Profile, Amounts)> {
+) -> Option<Offer> {
     let starting =
         pool.and_then(|pool| nodes::starting_until(node, &pool.object).zip(pool.template.as_ref().ok()));
-    if let Some((_, template)) = starting.filter(|(until, _)| *until > observed.now) {
-        return (!nodes::is_cordoned(node))
-            .then(|| (template.profile.worn_by(node), template.allocatable.clone()));
+    if let Some((_, template)) = starting.filter(|(until, _)| *until > source.observed.now) {
+        if nodes::is_cordoned(node) {
+            return None;
+        }
+        let profile = template.profile.worn_by(node);
+        let mut offer = Offer::of(profile.clone(), template.allocatable.clone());
+        let missing =
+            |daemon: &&Daemon| !running.contains(&(daemon.namespace.as_str(), daemon.name.as_str()));
+        let missing = source.daemons.on(&profile).filter(missing);
+        missing.for_each(|daemon| offer.reserve(daemon, source.demand));
+        return Some(offer);
     }
     if !nodes::is_ready(node) {
         return None;
     }
     match allocatable(node, names) {
-        Ok(free) => Some((Profile::of_node(node), free)),
+        Ok(free) => Some(Offer::of(Profile::of_node(node), free)),
         Err(problem) => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             warnings.push(format!("node {name} is left out: {problem} in status.allocatable"));
             None
         }
-    }
-}
-
-/// The requests of the pods on each node.
-fn usage(
-    all_nodes: &[Arc<Node>],
-    all_pods: &[Arc<Pod>],
-    names: &mut Names,
-    warnings: &mut Warnings,
-) -> Vec<Vec<Amounts>> {
-    let by_name: BTreeMap<&str, usize> =
-        all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
-    let mut usage = vec![Vec::new(); all_nodes.len()];
-    for pod in all_pods {
-        let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) else { continue };
-        match requests::of(pod, names) {
-            Ok(request) => usage[node].push(request),
-            Err(problem) => {
-                let (namespace, name) = super::observed::key(&pod.metadata);
-                warnings.push(format!(
-                    "pod {namespace}/{name} counts as asking for nothing: {problem} in its requests"
-                ));
-            }
-        }
-    }
-    usage
-}
-
-/// Interns profiles, reduced to the labels (and the name) that some constraint looks at.
-struct Families<'a> {
-    keys: BTreeSet<&'a str>,
-    by_name: bool,
-    ids: BTreeMap<Profile, usize>,
-    profiles: Vec<Profile>,
-}
-
-impl<'a> Families<'a> {
-    fn new(classes: &'a [Constraints]) -> Self {
-        let mut keys = BTreeSet::new();
-        for class in classes {
-            class.label_keys(&mut keys);
-        }
-        let by_name = classes.iter().any(Constraints::names_nodes);
-        Self { keys, by_name, ids: BTreeMap::new(), profiles: Vec::new() }
-    }
-
-    fn of(&mut self, profile: Profile) -> usize {
-        let Profile { name, mut labels, taints } = profile;
-        labels.retain(|key, _| self.keys.contains(key.as_str()));
-        let reduced = Profile { name: name.filter(|_| self.by_name), labels, taints };
-        let next = self.profiles.len();
-        let id = *self.ids.entry(reduced.clone()).or_insert(next);
-        if id == next {
-            self.profiles.push(reduced);
-        }
-        id
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{
+    NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
+};
 
 /// The label every node carries its own name in.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
@@ -13,7 +15,7 @@ pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
 pub const NAME_FIELD: &str = "metadata.name";
 
 /// What a pod says about nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Constraints {
     /// `spec.nodeSelector`, sorted.
     pub selector: Vec<(String, String)>,
@@ -21,10 +23,13 @@ pub struct Constraints {
     pub affinity: Option<Vec<Term>>,
     /// `spec.tolerations`, sorted.
     pub tolerations: Vec<Tolerated>,
+    /// Where the pod's volumes can be used: one of the terms of each must match. Sorted. Not read from the pod, but from
+    /// its claims.
+    pub volumes: Vec<Vec<Term>>,
 }
 
 /// One term of a required node affinity: all its rules must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     /// Rules over labels.
     pub labels: Vec<Rule>,
@@ -33,7 +38,7 @@ pub struct Term {
 }
 
 /// A rule over one label or field.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rule {
     /// Key of the label, or path of the field.
     pub key: String,
@@ -44,7 +49,7 @@ pub struct Rule {
 }
 
 /// The comparison of a [`Rule`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operator {
     /// One of the values.
     In,
@@ -63,7 +68,7 @@ pub enum Operator {
 }
 
 /// A toleration. `tolerationSeconds` plays no part in placing a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tolerated {
     /// Empty means every key.
     pub key: String,
@@ -88,20 +93,30 @@ impl Constraints {
             .as_ref()
             .and_then(|a| a.node_affinity.as_ref())
             .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-        let affinity = required.map(|r| sorted(r.node_selector_terms.iter().map(term)));
-        Self { selector, affinity, tolerations: sorted(spec.tolerations.iter().flatten().map(tolerated)) }
+        let affinity = required.map(terms);
+        let tolerations = sorted(spec.tolerations.iter().flatten().map(tolerated));
+        Self { selector, affinity, tolerations, volumes: Vec::new() }
     }
 
     /// Adds the label keys that decide whether a node satisfies these constraints.
     pub fn label_keys<'a>(&'a self, keys: &mut BTreeSet<&'a str>) {
         keys.extend(self.selector.iter().map(|(key, _)| key.as_str()));
-        keys.extend(self.affinity.iter().flatten().flat_map(|t| &t.labels).map(|rule| rule.key.as_str()));
+        keys.extend(self.terms().flat_map(|t| &t.labels).map(|rule| rule.key.as_str()));
     }
 
     /// Whether a node's name plays a part.
     pub fn names_nodes(&self) -> bool {
-        self.affinity.iter().flatten().any(|term| !term.fields.is_empty())
+        self.terms().any(|term| !term.fields.is_empty())
     }
+
+    fn terms(&self) -> impl Iterator<Item = &Term> {
+        self.affinity.iter().flatten().chain(self.volumes.iter().flatten())
+    }
+}
+
+/// The alternatives of a node selector, sorted.
+pub fn terms(selector: &NodeSelector) -> Vec<Term> {
+    sorted(selector.node_selector_terms.iter().map(Term::of))
 }
 
 fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
@@ -111,10 +126,18 @@ fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
     items
 }
 
-fn term(term: &NodeSelectorTerm) -> Term {
-    Term {
-        labels: sorted(term.match_expressions.iter().flatten().map(rule)),
-        fields: sorted(term.match_fields.iter().flatten().map(rule)),
+impl Term {
+    /// Reads a term.
+    pub fn of(term: &NodeSelectorTerm) -> Self {
+        Self {
+            labels: sorted(term.match_expressions.iter().flatten().map(rule)),
+            fields: sorted(term.match_fields.iter().flatten().map(rule)),
+        }
+    }
+
+    /// Whether it has no rules, so that no node matches it.
+    pub const fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
     }
 }
 
@@ -177,6 +200,17 @@ mod tests {
         let mut keys = BTreeSet::new();
         constraints.label_keys(&mut keys);
         assert_eq!(keys, BTreeSet::from(["size", "zone"]));
+        assert!(constraints.names_nodes());
+    }
+
+    #[test]
+    fn what_volumes_ask_for_decides_too() {
+        let rule = |key: &str| Rule { key: key.to_owned(), operator: Operator::Exists, values: vec![] };
+        let volumes = vec![vec![Term { labels: vec![rule("rack")], fields: vec![rule(NAME_FIELD)] }]];
+        let constraints = Constraints { volumes, ..Constraints::default() };
+        let mut keys = BTreeSet::new();
+        constraints.label_keys(&mut keys);
+        assert_eq!(keys, BTreeSet::from(["rack"]));
         assert!(constraints.names_nodes());
     }
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::{NodePool, v1alpha1::UnneededNode};
 
-use super::reasons::{NodeReason, PoolReason};
+use super::{
+    behavior::{Limit, Limits},
+    bounds::Clash,
+    reasons::{NodeReason, PoolReason},
+};
 
 /// What a pass decided. Lists are in the order of namespaces and names.
 #[derive(Clone, Debug)]
@@ -41,10 +45,21 @@ pub struct PoolDecision {
     pub reason: PoolReason,
     /// Why, for people.
     pub message: String,
-    /// Whether a bound cut the number of nodes that pods asked for.
+    /// Whether a bound or a rate policy cut the number of nodes that pods asked for.
     pub limited: bool,
+    /// How many nodes it would have without the limits that time lifts.
+    pub wanted: i32,
+    /// The limit that keeps it from more nodes, or from fewer.
+    pub cut: Option<Limit>,
+    /// What of its schedules cannot be followed as it stands.
+    pub clash: Option<Clash>,
+    /// How far it may go in this pass, and what is remembered for the next ones.
+    pub limits: Limits,
     /// The nodes that go, in the order of names.
     pub victims: Vec<String>,
+    /// Nodes that a decision before has named, and that the `NodePool` operator has not marked yet: they are named again with
+    /// whatever number of nodes is decided now, or that operator would choose others in their stead.
+    pub condemned: Vec<String>,
     /// Nodes of the pool that are on their way out, whoever decided that.
     pub leaving: Vec<String>,
     /// Nodes that nothing needs, and since when.
@@ -65,6 +80,7 @@ impl PoolDecision {
     /// that follow.
     #[must_use]
     pub fn limited_to(mut self, limit: usize) -> Self {
+        let limit = limit.saturating_sub(self.condemned.len());
         let spared = self.victims.len().saturating_sub(limit);
         if spared > 0 {
             self.victims.truncate(limit);
@@ -134,6 +150,8 @@ pub struct NodeVerdict {
     pub name: String,
     /// Why, or why not.
     pub reason: NodeReason,
+    /// Why, for people.
+    pub message: String,
 }
 
 /// A decision's ID: a hash (64-bit FNV-1a, in hexadecimal digits) over what was decided and over the ID of the decision

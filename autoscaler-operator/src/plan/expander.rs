@@ -1,12 +1,22 @@
-//! Which pool grows when several could: the comparison that Cluster Autoscaler calls an expander.
+//! Which pool grows when several could: the comparisons that Cluster Autoscaler calls expanders.
 //!
-//! This version knows one, `LeastWaste`. Ties go to the pool whose namespace and name come first.
+//! Ties go to the offer that more pods would rather run on, then to the pool whose namespace and name come first.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
-/// What a pool would add, and for what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use shared_crds::v1alpha1::Expander;
+
+/// What a pool, or a set of like ones, would add, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
+    /// Nodes that would be added.
+    pub nodes: usize,
+    /// Pods that would find a place.
+    pub pods: usize,
+    /// Weight of the pool.
+    pub weight: i32,
+    /// How much the pods would rather run there: the sum of the weights of their preferred node affinities.
+    pub preferred: i64,
     /// Capacity in thousandths of a core of all nodes that would be added.
     pub cpu: i128,
     /// Capacity in bytes of all nodes that would be added.
@@ -15,6 +25,30 @@ pub struct Offer {
     pub requested_cpu: i128,
     /// Bytes that the pods on them ask for.
     pub requested_memory: i128,
+}
+
+/// Orders two offers, the better one first. `a` and `b` are each an offer and what `Random` draws for it.
+pub fn compare(expander: Expander, a: (&Offer, u64), b: (&Offer, u64)) -> Ordering {
+    let ((a, drawn_a), (b, drawn_b)) = (a, b);
+    let by_expander = match expander {
+        Expander::LeastWaste => least_waste(a, b),
+        Expander::Priority => Reverse(a.weight).cmp(&Reverse(b.weight)).then_with(|| least_waste(a, b)),
+        Expander::MostPods => Reverse(a.pods).cmp(&Reverse(b.pods)),
+        Expander::LeastNodes => a.nodes.cmp(&b.nodes),
+        Expander::Random => drawn_a.cmp(&drawn_b),
+    };
+    by_expander.then(Reverse(a.preferred).cmp(&Reverse(b.preferred)))
+}
+
+/// A number for `Random`: the same for the same seed, round and pool, whatever else there is.
+pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
+    // 64-bit FNV-1a, then the finaliser of SplitMix64, so that near names draw far numbers.
+    let hash = pool.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed ^ round.rotate_left(32), |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mixed = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// Orders offers by the share of cpu and of memory that pods would leave unused, the least first.
@@ -39,20 +73,53 @@ fn unused(available: i128, requested: i128) -> f64 {
 mod tests {
     use super::*;
 
+    fn offer(cpu: i128, memory: i128) -> Offer {
+        Offer { cpu, memory, requested_cpu: 2000, requested_memory: 8, ..Offer::default() }
+    }
+
     #[test]
     fn the_pool_that_leaves_less_unused_comes_first() {
-        let large = Offer { cpu: 16_000, memory: 64, requested_cpu: 2000, requested_memory: 8 };
-        let small = Offer { cpu: 4000, memory: 16, ..large };
+        let (large, small) = (offer(16_000, 64), offer(4000, 16));
         assert_eq!(least_waste(&small, &large), Ordering::Less);
         assert_eq!(least_waste(&small, &small), Ordering::Equal);
     }
 
     #[test]
     fn both_resources_count() {
-        let of_cpu = Offer { cpu: 2000, memory: 64, requested_cpu: 2000, requested_memory: 8 };
-        let balanced = Offer { cpu: 4000, memory: 16, ..of_cpu };
+        let (of_cpu, balanced) = (offer(2000, 64), offer(4000, 16));
         assert_eq!(least_waste(&of_cpu, &balanced), Ordering::Less);
-        let nothing = Offer { cpu: 0, memory: 0, ..of_cpu };
+        let nothing = offer(0, 0);
         assert_eq!(least_waste(&of_cpu, &nothing), Ordering::Less);
+    }
+
+    #[test]
+    fn each_expander_compares_what_its_name_says() {
+        let base = Offer { nodes: 2, pods: 4, weight: 1, ..offer(4000, 16) };
+        for (expander, better) in [
+            (Expander::LeastWaste, Offer { cpu: 3000, nodes: 9, pods: 1, ..base }),
+            (Expander::Priority, Offer { weight: 2, cpu: 9000, pods: 1, ..base }),
+            (Expander::Priority, Offer { cpu: 3000, ..base }),
+            (Expander::MostPods, Offer { pods: 5, nodes: 9, cpu: 9000, ..base }),
+            (Expander::LeastNodes, Offer { nodes: 1, pods: 1, cpu: 9000, ..base }),
+        ] {
+            assert_eq!(compare(expander, (&better, 2), (&base, 1)), Ordering::Less, "{expander:?}");
+            assert_eq!(compare(expander, (&base, 1), (&better, 2)), Ordering::Greater, "{expander:?}");
+        }
+        let liked = Offer { preferred: 1, ..base };
+        for expander in [Expander::LeastWaste, Expander::Priority, Expander::MostPods, Expander::LeastNodes] {
+            assert_eq!(compare(expander, (&liked, 0), (&base, 0)), Ordering::Less, "{expander:?}");
+        }
+        assert_eq!(compare(Expander::Random, (&liked, 2), (&base, 1)), Ordering::Greater);
+    }
+
+    #[test]
+    fn draws_differ_by_seed_round_and_pool_and_are_always_the_same() {
+        let drawn = draw(1, 0, "ns/a");
+        assert_eq!(drawn, draw(1, 0, "ns/a"));
+        for other in [draw(2, 0, "ns/a"), draw(1, 1, "ns/a"), draw(1, 0, "ns/b")] {
+            assert_ne!(drawn, other);
+        }
+        let first = (0..100).filter(|&seed| draw(seed, 0, "ns/a") < draw(seed, 0, "ns/b")).count();
+        assert!((30..=70).contains(&first), "both are drawn: {first}");
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-use super::{Fate, Observed, Plan, PoolDecision, Recommendations, plan};
+use super::{Fate, Observed, Plan, PoolDecision, plan};
 
 /// The time of every test.
 pub(crate) const NOW: &str = "2026-01-01T12:00:00Z";
@@ -31,22 +31,14 @@ fn merge(into: &mut Value, change: Value) {
 }
 
 /// A cluster under construction.
+#[derive(Debug)]
 pub(crate) struct World {
     pub(crate) observed: Observed,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self {
-            observed: Observed {
-                now: NOW.parse::<Timestamp>().unwrap(),
-                pools: vec![],
-                autoscalers: vec![],
-                nodes: vec![],
-                pods: vec![],
-                recommendations: Recommendations::Include,
-            },
-        }
+        Self { observed: Observed { now: NOW.parse::<Timestamp>().unwrap(), ..Observed::default() } }
     }
 
     /// A cluster with an autoscaler for every pool of namespace `ns` that acts at once.

@@ -1,4 +1,4 @@
-//! The pods on each node that are a reason to keep it, and until when they are.
+//! The pods on each node that are a reason to keep it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,19 +10,18 @@ use k8s_openapi::{
 use super::pods;
 
 /// The pods that keep one node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Keepers {
-    /// How many.
-    pub pods: usize,
-    /// The last moment at which one of them keeps the node; `None` when that is not known, because one of them is not
-    /// being deleted.
-    pub until: Option<Timestamp>,
+    /// Those that run on it, as indexes into the pass's pods.
+    pub pods: Vec<usize>,
+    /// How many wait for it: it is being cleared for them.
+    pub awaited: usize,
 }
 
 impl Keepers {
-    fn with(self, until: Option<Timestamp>) -> Self {
-        let both = || self.until.zip(until).map(|(one, other)| one.max(other));
-        Self { pods: self.pods + 1, until: if self.pods == 0 { until } else { both() } }
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.pods.len() + self.awaited
     }
 }
 
@@ -31,9 +30,13 @@ pub fn keepers(all_nodes: &[Arc<Node>], all_pods: &[Arc<Pod>], now: Timestamp) -
     let by_name: BTreeMap<&str, usize> =
         all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
     let mut keepers = vec![Keepers::default(); all_nodes.len()];
-    for pod in all_pods.iter().filter(|pod| pods::keeps_node(pod, now)) {
+    for (index, pod) in all_pods.iter().enumerate().filter(|(_, pod)| pods::keeps_node(pod, now)) {
         let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) else { continue };
-        keepers[node] = keepers[node].with(pods::keeps_until(pod));
+        if pods::bound_node(pod).is_some() {
+            keepers[node].pods.push(index);
+        } else {
+            keepers[node].awaited += 1;
+        }
     }
     keepers
 }

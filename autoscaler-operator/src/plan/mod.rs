@@ -3,20 +3,29 @@
 //! Pure. The same [`Observed`] always gives the same [`Plan`], in whatever order the objects come: there is no client in
 //! here, no clock, no randomness and no log. Whoever wants to know what the Autoscaler would do can ask [`plan`].
 //!
-//! One pass goes: nodes that bounds leave no place for → pending pods onto nodes that are there or on their way → new
-//! nodes over all pools for the pods that are left (where a pool would grow while it shrinks, it keeps nodes and the pods
-//! are placed anew) → empty nodes that nothing needs.
+//! One pass goes: nodes that bounds leave no place for → pending pods, then headroom, onto nodes that are there or on
+//! their way → new nodes over all pools for the pods that are left (where a pool would grow while it shrinks, it keeps
+//! nodes and the pods are placed anew) → nodes that nothing needs: empty ones, and ones whose pods have places elsewhere.
 
+pub mod backoff;
+pub mod balance;
+pub mod behavior;
 pub mod bounds;
+pub mod budgets;
 pub mod capacity;
 pub mod constraints;
+pub mod contested;
+pub mod daemons;
 pub mod decision;
-pub mod demand;
+pub mod drainability;
 pub mod expander;
+pub mod headroom;
 pub mod index;
 pub mod keepers;
+pub mod kinds;
 pub mod nodes;
 pub mod observed;
+pub mod order;
 pub mod packing;
 pub mod placement;
 pub mod pods;
@@ -24,133 +33,221 @@ pub mod pools;
 pub mod predicates;
 pub mod profile;
 pub mod reasons;
+pub mod rejections;
 pub mod requests;
 pub mod resources;
 pub mod scale_down;
 pub mod scale_up;
+pub mod schedules;
 pub mod selection;
+pub mod selectors;
 pub mod summary;
 pub mod surplus;
 pub mod unplanned;
+pub mod workload;
+pub mod world;
 
 #[cfg(test)]
+mod extras_tests;
+#[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod growth_properties;
+#[cfg(test)]
+mod growth_tests;
+#[cfg(test)]
+mod mixes;
+#[cfg(test)]
+mod oscillation_tests;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod together_tests;
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 pub use decision::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
-pub use observed::{Observed, Recommendations};
+pub use observed::{Observed, Recommendations, ScheduledBounds};
 
-use capacity::{Capacity, Place, Warnings};
-use demand::Demand;
+use behavior::Stage;
+use budgets::Budgets;
+use capacity::{Source, Warnings};
+use daemons::Daemons;
+use kinds::KindId;
 use observed::key;
-use placement::Placement;
+use placement::Ask;
 use pools::Pool;
 use reasons::PoolReason;
 use resources::{Amounts, Names};
-use scale_down::Situation;
+use scale_down::{Situation, candidates, departures::Departures};
 use scale_up::Growth;
 use surplus::Surplus;
+use workload::{Memo, Workload};
+use world::{Place, World};
 
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;
 
+/// Plans pass after pass. It remembers what it has read of pods that have not changed since; the plans are the same without.
+#[derive(Debug, Default)]
+pub struct Planner {
+    memo: Memo,
+}
+
 /// Plans a pass.
 pub fn plan(observed: &Observed) -> Plan {
+    Planner::default().plan(observed)
+}
+
+/// Plans a pass of the operator itself: see [`Planner::plan_for_cluster`].
+pub fn plan_for_cluster(observed: &Observed) -> Plan {
+    Planner::default().plan_for_cluster(observed)
+}
+
+impl Planner {
+    /// Plans a pass: freely, and once more where that goes beyond what `spec.behavior` allows for now.
+    pub fn plan(&mut self, observed: &Observed) -> Plan {
+        let free = pass(observed, Stage::Wanted, &mut self.memo);
+        let mut plan = if behavior::keeps_within(&free) {
+            behavior::concluded(free, None, observed.now)
+        } else {
+            let limited = pass(observed, Stage::Limited, &mut self.memo);
+            behavior::concluded(limited, Some(&free), observed.now)
+        };
+        plan.warnings.extend(schedules::problems(observed));
+        plan
+    }
+
+    /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
+    /// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
+    pub fn plan_for_cluster(&mut self, observed: &Observed) -> Plan {
+        let scheduled = ScheduledBounds::WithinPool;
+        let mut with =
+            |recommendations| self.plan(&Observed { recommendations, scheduled, ..observed.clone() });
+        let mut acting = with(Recommendations::Exclude);
+        if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
+            let advice = with(Recommendations::Include);
+            acting.next = acting.next.into_iter().chain(advice.next).min();
+            for (decision, advised) in acting.pools.iter_mut().zip(advice.pools) {
+                if decision.reason == PoolReason::RecommendOnly {
+                    *decision = advised;
+                }
+            }
+        }
+        acting.pools =
+            acting.pools.into_iter().map(|decision| decision.limited_to(MAX_NAMED_NODES)).collect();
+        acting
+    }
+}
+
+fn pass(observed: &Observed, stage: Stage, memo: &mut Memo) -> Plan {
     let all_nodes = sorted(&observed.nodes, |node: &Node| &node.metadata);
     let all_pods = sorted(&observed.pods, |pod: &Pod| &pod.metadata);
     let mut names = Names::default();
 
-    let pools = pools::pools(observed, &all_nodes, &mut names);
+    let pools = behavior::in_force(pools::pools(observed, &all_nodes, &mut names), stage);
     let reference = largest(&pools, &all_nodes, &mut names);
-    let demand = Demand::of(&all_pods, &mut names, &reference);
+    let mut warnings = Warnings::new();
+    let mut demand = Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, memo);
+    warnings.append(&mut demand.warnings);
+    order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+    let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
+    let daemons = Daemons::of(observed, &mut names, &mut warnings);
+    let source = Source { observed, nodes: &all_nodes, pods: &all_pods, demand: &demand, daemons: &daemons };
     let keepers = keepers::keepers(&all_nodes, &all_pods, observed.now);
     let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
     let (pools, settled) = loop {
         let pools = surplus.applied_to(&pools);
-        let settled = settle(observed, &all_nodes, &all_pods, &pools, &demand, &mut names);
+        let settled = settle(source, &pools, &headroom, &mut names);
         if !surplus.keep_for(&settled.growth.added) {
             break (pools, settled);
         }
     };
-    let Settled { placement, fitting, growth, warnings } = settled;
+    let Settled { mut world, growth, warnings: of_nodes } = settled;
+    warnings.extend(of_nodes);
 
-    let planned = planned(&placement, all_nodes.len());
-    let growing: Vec<_> = growth.added.iter().map(|&added| added > 0).collect();
+    let planned = planned(&world, &growth, all_nodes.len());
+    // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
+    let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
+    let growing: Vec<_> =
+        growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
+    let usage = candidates::usage(&all_nodes, &all_pods, observed.now, &mut names);
+    let budgets = Budgets::of(&observed.budgets);
     let situation = Situation {
         now: observed.now,
         nodes: &all_nodes,
+        pods: &all_pods,
         keepers: &keepers,
+        budgets: &budgets,
+        usage: &usage,
         planned: &planned,
         growing: &growing,
     };
-    let removal = scale_down::scale_down(&situation, &pools);
+    let mark = world.mark();
+    close_to_moves(&mut world, &all_nodes);
+    let removal = scale_down::scale_down(&situation, &pools, |_| {
+        Departures::new(&mut world, &demand.kinds, &demand.placed)
+    });
+    // Pods are told where they go before nodes are taken away.
+    world.undo_to(mark);
 
-    let pass = Pass { nodes: &all_nodes, pods: &all_pods, pools: &pools, demand: &demand, names: &names };
+    let pass = Pass {
+        nodes: &all_nodes,
+        pods: &all_pods,
+        pools: &pools,
+        demand: &demand,
+        names: &names,
+        world: &world,
+    };
     Plan {
         pools: pass.pool_decisions(&growth, &removal, &surplus),
-        pods: pass.pod_outcomes(&placement, &fitting, &growth),
+        pods: pass.pod_outcomes(&growth),
         nodes: pass.node_verdicts(&removal, &surplus),
         warnings,
-        next: removal.next,
+        next: pools
+            .iter()
+            .filter_map(|pool| pool.health.next)
+            .chain(removal.next)
+            .chain(schedules::next(observed))
+            .min(),
+    }
+}
+
+/// Closes what is no place for a pod that runs: nodes that do not exist yet, or are not ready.
+fn close_to_moves(world: &mut World, all_nodes: &[Arc<Node>]) {
+    for node in 0..world.nodes() {
+        let is_up = match world.place_of(node) {
+            Place::Node(index) => nodes::is_ready(&all_nodes[index]),
+            Place::Upcoming(_) | Place::Planned(_) => false,
+        };
+        if !is_up {
+            world.close(node);
+        }
     }
 }
 
 /// Where the pending pods go.
 struct Settled {
-    placement: Placement,
-    /// For each group, how many pods went to which bin.
-    fitting: Vec<Vec<(usize, usize)>>,
+    /// The world with all of them in it that found a place.
+    world: World,
     growth: Growth,
     warnings: Warnings,
 }
 
-/// Places the pending pods: on what is there or on its way first, then on new nodes.
-fn settle(
-    observed: &Observed,
-    all_nodes: &[Arc<Node>],
-    all_pods: &[Arc<Pod>],
-    pools: &[Pool],
-    demand: &Demand,
-    names: &mut Names,
-) -> Settled {
+/// Places the pending pods: on what is there or on its way first, then on new nodes; the headroom after them.
+fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], names: &mut Names) -> Settled {
     let mut warnings = Warnings::new();
-    let capacity = Capacity::of(observed, all_nodes, all_pods, pools, &demand.classes, names, &mut warnings);
-    let mut placement = Placement::new(capacity, &demand.classes);
-    let fitting: Vec<_> =
-        demand.groups.iter().map(|g| placement.place(g.class, &g.request, g.pods.len())).collect();
-    let left: Vec<_> = demand
-        .groups
-        .iter()
-        .zip(&fitting)
-        .map(|(g, f)| g.pods.len() - f.iter().map(|p| p.1).sum::<usize>())
-        .collect();
-    let growth = scale_up::scale_up(pools, demand, &left);
-    Settled { placement, fitting, growth, warnings }
-}
-
-/// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
-/// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
-pub fn plan_for_cluster(observed: &Observed) -> Plan {
-    let with = |recommendations| plan(&Observed { recommendations, ..observed.clone() });
-    let mut acting = with(Recommendations::Exclude);
-    if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
-        let advice = with(Recommendations::Include);
-        acting.next = acting.next.into_iter().chain(advice.next).min();
-        for (decision, advised) in acting.pools.iter_mut().zip(advice.pools) {
-            if decision.reason == PoolReason::RecommendOnly {
-                *decision = advised;
-            }
-        }
-    }
-    acting.pools = acting.pools.into_iter().map(|decision| decision.limited_to(MAX_NAMED_NODES)).collect();
-    acting
+    let mut world = capacity::world(source, pools, names, &mut warnings);
+    let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
+    let asks: Vec<_> =
+        pending.chain(headroom.iter().copied()).map(|(kind, count)| Ask { kind, count }).collect();
+    let (kinds, seed) = (&source.demand.kinds, source.observed.seed);
+    let growth = scale_up::scale_up(&scale_up::Pass { pools, kinds, asks: &asks, seed }, &mut world);
+    Settled { world, growth, warnings }
 }
 
 /// What the summaries of a pass look things up in.
@@ -158,8 +255,9 @@ struct Pass<'a> {
     nodes: &'a [Arc<Node>],
     pods: &'a [Arc<Pod>],
     pools: &'a [Pool],
-    demand: &'a Demand,
+    demand: &'a Workload,
     names: &'a Names,
+    world: &'a World,
 }
 
 fn sorted<K>(
@@ -186,12 +284,12 @@ fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Names) -> Amount
     largest
 }
 
-/// How many pending pods this pass planned onto each existing node.
-fn planned(placement: &Placement, nodes: usize) -> Vec<usize> {
+/// How many pending pods, those of the headroom included, this pass planned onto each existing node.
+fn planned(world: &World, growth: &Growth, nodes: usize) -> Vec<usize> {
     let mut planned = vec![0; nodes];
-    for (bin, pods) in placement.planned() {
-        if let Place::Node(node) = bin.place {
-            planned[node] = pods;
+    for &(node, pods) in growth.placement.placed.iter().flatten() {
+        if let Place::Node(node) = world.place_of(node) {
+            planned[node] += pods;
         }
     }
     planned

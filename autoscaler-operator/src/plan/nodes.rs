@@ -23,6 +23,9 @@ const LIFECYCLE_TAINTS: [&str; 4] = [
     "node.cloudprovider.kubernetes.io/uninitialized",
 ];
 
+/// Cluster API's condition of a pool whose nodes are being replaced.
+const ROLLING_OUT: &str = "RollingOut";
+
 /// Namespace and name of the pool that the node says it belongs to.
 pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
     let labels = node.metadata.labels.as_ref()?;
@@ -48,6 +51,12 @@ pub fn is_leaving(node: &Node) -> bool {
 /// Whether an annotation says that the node stays.
 pub fn is_protected(node: &Node) -> bool {
     PROTECTING.iter().any(|(key, value)| annotation(node, key) == Some(value))
+}
+
+/// Whether the `NodePool` operator is replacing the pool's nodes, as its condition says.
+pub fn is_rolling_out(pool: &NodePool) -> bool {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == ROLLING_OUT && condition.status == "True")
 }
 
 /// When the node was made; unknown for objects that never were on an API server.

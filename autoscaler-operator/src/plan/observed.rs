@@ -1,16 +1,21 @@
 //! The planner's input: objects as the API server gave them, the time, and nothing else.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::{
-    api::core::v1::{Node, Pod},
+    api::{
+        apps::v1::DaemonSet,
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        policy::v1::PodDisruptionBudget,
+        storage::v1::StorageClass,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::Timestamp,
 };
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::{NodePool, NodePoolAutoscaler, v1alpha1::AutoscalingStatus};
 
 /// What a pass plans from. The order of the objects plays no part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// The time that every age and delay of this pass is measured at.
     pub now: Timestamp,
@@ -22,17 +27,54 @@ pub struct Observed {
     pub nodes: Vec<Arc<Node>>,
     /// Every pod that is not finished; finished ones do no harm.
     pub pods: Vec<Arc<Pod>>,
+    /// Every `DaemonSet`: their pods take their part of each new node.
+    pub daemon_sets: Vec<Arc<DaemonSet>>,
+    /// Every budget: they say how many of a workload's pods may be evicted.
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// Every persistent volume: they say where pods that use them can run.
+    pub volumes: Vec<Arc<PersistentVolume>>,
+    /// Every claim: they say which volumes pods use.
+    pub claims: Vec<Arc<PersistentVolumeClaim>>,
+    /// Every storage class: they say where volumes can be made.
+    pub storage_classes: Vec<Arc<StorageClass>>,
+    /// Every namespace, for selectors over their labels.
+    pub namespaces: Vec<Arc<Namespace>>,
+    /// What the status of some pools, by UID, does not say yet about writes of this operator.
+    pub unreported: BTreeMap<String, AutoscalingStatus>,
     /// What to do about autoscalers in mode `Recommend`.
     pub recommendations: Recommendations,
+    /// Whether the bounds of schedules may go beyond those of the pools.
+    pub scheduled: ScheduledBounds,
+    /// What the expander `Random` draws with.
+    pub seed: u64,
 }
 
 /// What becomes of pools whose autoscaler is in mode `Recommend`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recommendations {
     /// They are planned as if the mode were `Auto`.
+    #[default]
     Include,
     /// They are left as they are, so that no pod is planned onto a node that nobody will make.
     Exclude,
+}
+
+/// What becomes of a schedule that asks for bounds beyond those of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScheduledBounds {
+    /// It replaces them.
+    #[default]
+    Replace,
+    /// It goes as far as they do: the API server refuses replicas beyond them, whoever writes.
+    WithinPool,
+}
+
+impl Observed {
+    /// What is remembered of a pool: what its status says, or what it does not say yet.
+    pub fn remembered<'a>(&'a self, pool: &'a NodePool) -> Option<&'a AutoscalingStatus> {
+        let unreported = pool.metadata.uid.as_ref().and_then(|uid| self.unreported.get(uid));
+        unreported.or_else(|| pool.status.as_ref()?.autoscaling.as_ref())
+    }
 }
 
 /// Namespace and name of an object; the namespace is empty for objects of the cluster. Orders everything here.

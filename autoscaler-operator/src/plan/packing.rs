@@ -1,188 +1,148 @@
-//! How many new nodes of one pool a list of pods needs: first fit, in the order of the groups, on empty nodes of the
-//! pool's template.
+//! What one set of like pools can take of the pods that are left: first fit, in their order, onto nodes that are opened
+//! as they are needed.
 
 use super::{
-    demand::Group,
+    balance::{Next, Sizes, preference, weight},
     expander::Offer,
-    index::FitIndex,
-    pools::Template,
+    kinds::Kind,
+    placement::{Ask, Placement},
     resources::{Amounts, Basic, Resource},
+    world::{NodeIx, Scope, World},
 };
 
-/// New nodes of one pool with pods on them.
+/// What came of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// Nodes needed.
-    pub nodes: usize,
-    /// How many pods of which group go on them.
-    pub placed: Vec<(usize, usize)>,
-    /// Whether pods were left out only because there was no room for more nodes.
+    /// The pools of the nodes that were opened, in that order.
+    pub opened: Vec<usize>,
+    /// Where pods went, and how many are left of all.
+    pub placement: Placement,
+    /// Whether pods were left out only because pools were full.
     pub cut: bool,
     /// What expanders compare.
     pub offer: Offer,
 }
 
-/// Packs what is `left` of each group that the pool `hosts` onto at most `room` new nodes. `None` when nothing can be
-/// placed.
+/// Packs onto the world what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
+/// in the world and in `sizes`; `None` when no node was opened and no pod placed.
 pub fn pack(
-    template: &Template,
-    groups: &[Group],
+    world: &mut World,
+    kinds: &[Kind],
+    asks: &[Ask],
     left: &[usize],
-    hosts: &[bool],
-    room: usize,
+    set: &[usize],
+    sizes: &mut Sizes<'_>,
 ) -> Option<Packing> {
-    let mut open =
-        OpenNodes { template: &template.allocatable, room, free: Vec::new(), index: FitIndex::default() };
-    let (mut placed, mut cut) = (Vec::new(), false);
-    let (mut requested_cpu, mut requested_memory) = (0, 0);
-    for (at, group) in groups.iter().enumerate().filter(|&(at, group)| left[at] > 0 && hosts[group.class]) {
-        let per_node = template.allocatable.fits(&group.request, left[at]);
-        if per_node == 0 {
-            continue;
-        }
-        let count = open.place(&group.request, per_node, left[at]);
-        cut |= count < left[at];
-        if count > 0 {
-            placed.push((at, count));
-            requested_cpu += total(&group.request, Basic::Cpu, count);
-            requested_memory += total(&group.request, Basic::Memory, count);
+    let placement = Placement { placed: vec![Vec::new(); asks.len()], left: left.to_vec() };
+    let first = world.nodes();
+    let full = vec![false; asks.len()];
+    let mut packer = Packer { world, kinds, set, sizes, first, placement, opened: Vec::new(), full };
+    packer.run(asks);
+    let Packer { sizes, placement, opened, full, .. } = packer;
+    let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
+    let moved = placement.left != left;
+    let offer = offer(sizes, kinds, asks, &placement, &opened, first);
+    moved.then_some(Packing { opened, placement, cut, offer })
+}
+
+struct Packer<'w, 's, 'p> {
+    world: &'w mut World,
+    kinds: &'s [Kind],
+    set: &'s [usize],
+    sizes: &'s mut Sizes<'p>,
+    /// The first node that was not there before.
+    first: NodeIx,
+    placement: Placement,
+    opened: Vec<usize>,
+    /// For each ask, whether full pools would have taken more of its pods when they were last asked.
+    full: Vec<bool>,
+}
+
+impl Packer<'_, '_, '_> {
+    /// Pods that only others can make a place for are asked again until nothing moves.
+    fn run(&mut self, asks: &[Ask]) {
+        let mut again = false;
+        loop {
+            let mut moved = false;
+            for (at, ask) in asks.iter().enumerate() {
+                let waits = self.world.waits(ask.kind);
+                if self.placement.left[at] > 0 && (!again || waits) {
+                    moved |= self.ask(at, *ask, waits);
+                }
+            }
+            let waiting =
+                |(at, ask): (usize, &Ask)| self.placement.left[at] > 0 && self.world.waits(ask.kind);
+            if !moved || !asks.iter().enumerate().any(waiting) {
+                return;
+            }
+            again = true;
         }
     }
-    let nodes = open.free.len();
-    let offer = Offer {
-        cpu: total(&template.capacity, Basic::Cpu, nodes),
-        memory: total(&template.capacity, Basic::Memory, nodes),
-        requested_cpu,
-        requested_memory,
-    };
-    (nodes > 0).then_some(Packing { nodes, placed, cut, offer })
+
+    fn ask(&mut self, at: usize, ask: Ask, waits: bool) -> bool {
+        // Pods that need nothing but room have been tried on all older nodes.
+        let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
+        let placed = self.world.place(ask.kind, self.placement.left[at], scope);
+        let mut moved = self.placement.note(at, placed);
+        while self.placement.left[at] > 0 {
+            let next = self.sizes.next(self.world, self.set, ask.kind, &self.kinds[ask.kind]);
+            let Next::Pool(pool) = next else {
+                self.full[at] = next == Next::Full;
+                break;
+            };
+            let mark = self.world.mark();
+            let Some(node) = self.world.open(pool) else { break };
+            let count = self.world.place_on(node, ask.kind, self.placement.left[at]);
+            if count == 0 {
+                self.world.undo_to(mark);
+                break;
+            }
+            self.opened.push(pool);
+            self.sizes.opened(pool);
+            moved |= self.placement.note(at, vec![(node, count)]);
+            if waits && self.placement.left[at] > 0 {
+                let placed = self.world.place(ask.kind, self.placement.left[at], Scope::Anywhere);
+                self.placement.note(at, placed);
+            }
+        }
+        moved
+    }
+}
+
+fn offer(
+    sizes: &Sizes<'_>,
+    kinds: &[Kind],
+    asks: &[Ask],
+    placement: &Placement,
+    opened: &[usize],
+    first: NodeIx,
+) -> Offer {
+    let mut offer = Offer { nodes: opened.len(), ..Offer::default() };
+    for &pool in opened {
+        let pool = &sizes.pools[pool];
+        offer.weight = offer.weight.max(weight(pool));
+        if let Ok(template) = &pool.template {
+            offer.cpu += total(&template.capacity, Basic::Cpu, 1);
+            offer.memory += total(&template.capacity, Basic::Memory, 1);
+        }
+    }
+    for (ask, placed) in asks.iter().zip(&placement.placed) {
+        let kind = &kinds[ask.kind];
+        for &(node, count) in placed {
+            offer.pods += count;
+            let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };
+            offer.requested_cpu += total(&kind.request, Basic::Cpu, count);
+            offer.requested_memory += total(&kind.request, Basic::Memory, count);
+            if let (false, Ok(template)) = (kind.preferred.is_empty(), &sizes.pools[pool].template) {
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                offer.preferred =
+                    offer.preferred.saturating_add(preference(kind, template).saturating_mul(count));
+            }
+        }
+    }
+    offer
 }
 
 fn total(amounts: &Amounts, basic: Basic, times: usize) -> i128 {
     i128::from(amounts.get(Resource::Basic(basic))) * i128::try_from(times).unwrap_or(i128::MAX)
-}
-
-/// The new nodes so far.
-struct OpenNodes<'a> {
-    template: &'a Amounts,
-    room: usize,
-    free: Vec<Amounts>,
-    index: FitIndex,
-}
-
-impl OpenNodes<'_> {
-    /// Places up to `wanted` like pods, opening nodes as needed, and says how many found a place. An empty node takes
-    /// `per_node` of them.
-    fn place(&mut self, request: &Amounts, per_node: usize, wanted: usize) -> usize {
-        let (mut left, mut from) = (wanted, 0);
-        while left > 0 {
-            let Some(node) = self.index.first_from(from, request.basic()) else { break };
-            from = node + 1;
-            let fitting = self.free[node].fits(request, left);
-            if fitting > 0 {
-                self.free[node].take(request, fitting);
-                self.index.set(node, self.free[node].basic());
-                left -= fitting;
-            }
-        }
-        while left > 0 && self.free.len() < self.room {
-            let fitting = per_node.min(left);
-            let mut free = self.template.clone();
-            free.take(request, fitting);
-            self.index.push(free.basic());
-            self.free.push(free);
-            left -= fitting;
-        }
-        wanted - left
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::plan::profile::Profile;
-
-    fn amounts(cpu: i64, memory: i64, pods: i64) -> Amounts {
-        let mut amounts = Amounts::default();
-        amounts.set(Resource::Basic(Basic::Cpu), cpu);
-        amounts.set(Resource::Basic(Basic::Memory), memory);
-        amounts.set(Resource::Basic(Basic::Pods), pods);
-        amounts
-    }
-
-    fn template(cpu: i64, memory: i64, pods: i64) -> Template {
-        let allocatable = amounts(cpu, memory, pods);
-        Template { profile: Profile::default(), capacity: allocatable.clone(), allocatable }
-    }
-
-    fn group(cpu: i64, memory: i64, pods: usize) -> Group {
-        Group { class: 0, request: amounts(cpu, memory, 1), priority: 0, pods: (0..pods).collect() }
-    }
-
-    fn nodes(template: &Template, groups: &[Group], room: usize) -> (usize, usize, bool) {
-        let left: Vec<_> = groups.iter().map(|g| g.pods.len()).collect();
-        pack(template, groups, &left, &[true], room).map_or((0, 0, false), |packing| {
-            (packing.nodes, packing.placed.iter().map(|p| p.1).sum(), packing.cut)
-        })
-    }
-
-    #[test]
-    fn known_packings() {
-        for (what, template, groups, room, expected) in [
-            (
-                "ten pods of 350m and 1000 on nodes of 1000m and 2000",
-                template(1000, 2000, 10),
-                vec![group(350, 1000, 10)],
-                100,
-                (5, 10, false),
-            ),
-            ("the room ends first", template(1000, 2000, 10), vec![group(350, 1000, 10)], 3, (3, 6, true)),
-            (
-                "the number of pods ends first",
-                template(1000, 2000, 2),
-                vec![group(1, 1, 5)],
-                100,
-                (3, 5, false),
-            ),
-            ("too large for any node", template(1000, 2000, 10), vec![group(1001, 1, 5)], 100, (0, 0, false)),
-            (
-                "small pods fill the gaps of large ones",
-                template(1000, 2000, 10),
-                vec![group(600, 1, 3), group(200, 1, 6)],
-                100,
-                (3, 9, false),
-            ),
-            ("no room at all", template(1000, 2000, 10), vec![group(1, 1, 1)], 0, (0, 0, false)),
-        ] {
-            assert_eq!(nodes(&template, &groups, room), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn cluster_autoscalers_estimator_case_needs_exactly_2595_nodes() {
-        let groups = [group(95, 190, 1000), group(50, 100, 50_000)];
-        assert_eq!(nodes(&template(1000, 5000, 100), &groups, 3000), (2595, 51_000, false));
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_placed_fits_and_a_node_is_never_opened_in_vain(
-            sizes in prop::collection::vec((1_i64..1200, 0_i64..1200, 1_usize..20), 1..12),
-            room in 0_usize..30,
-        ) {
-            let template = template(1000, 1000, 8);
-            let groups: Vec<_> = sizes.iter().map(|&(cpu, memory, pods)| group(cpu, memory, pods)).collect();
-            let left: Vec<_> = groups.iter().map(|g| g.pods.len()).collect();
-            let Some(packing) = pack(&template, &groups, &left, &[true], room) else { return Ok(()) };
-            prop_assert!(packing.nodes <= room);
-            prop_assert!(packing.offer.requested_cpu <= packing.offer.cpu);
-            prop_assert!(packing.offer.requested_memory <= packing.offer.memory);
-            let placed: usize = packing.placed.iter().map(|p| p.1).sum();
-            prop_assert!(placed >= packing.nodes && placed <= packing.nodes * 8);
-            let fitting: usize = groups.iter().zip(&left).filter(|(g, _)| template.allocatable.fits(&g.request, 1) == 1).map(|(_, &n)| n).sum();
-            prop_assert_eq!(packing.cut, placed < fitting);
-        }
-    }
 }

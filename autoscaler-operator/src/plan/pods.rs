@@ -1,7 +1,8 @@
-//! Facts about one pod: does it wait for a node, does it sit on one, does it keep one.
+//! Facts about one pod: does it wait for a node, does it sit on one, does it keep one, who would make it again.
 
 use k8s_openapi::{
     api::core::v1::{Pod, PodSpec, PodStatus},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
     jiff::Timestamp,
 };
 
@@ -9,6 +10,9 @@ use super::nodes::later;
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Cluster Autoscaler's annotation (`true`) of a pod that is to count as a `DaemonSet`'s whoever owns it.
+const DAEMON_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 
 /// Seconds a pod has to end in when it does not say: `DefaultTerminationGracePeriodSeconds` of the core API.
 const DEFAULT_GRACE_SECONDS: i32 = 30;
@@ -37,7 +41,36 @@ pub fn occupied_node(pod: &Pod) -> Option<&str> {
     if is_finished(pod) {
         return None;
     }
-    pod.spec.as_ref().and_then(node_of).or_else(|| pod.status.as_ref().and_then(nominated))
+    bound_node(pod).or_else(|| pod.status.as_ref().and_then(nominated))
+}
+
+/// The node the pod is bound to.
+pub fn bound_node(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref().and_then(node_of)
+}
+
+/// The controller of the pod, which makes another one when this one is gone. Other owners do not.
+pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether a place has to be found for the pod, or the one that comes after it, when its node goes. For one that is
+/// being deleted already there is another by now, which is counted where it is; a `StatefulSet` makes it only after the
+/// old one is gone.
+pub fn needs_place(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none()
+        || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
+}
+
+/// Whether the kubelet says that the pod is not ready. One about which nothing is said counts as ready.
+pub fn is_unready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
+}
+
+/// Whether the pod has an annotation, and which value.
+pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods, finished pods
@@ -63,17 +96,30 @@ pub fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
 }
 
-fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+/// `status.phase`.
+pub fn phase(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.phase.as_deref()
 }
 
-fn is_daemon(pod: &Pod) -> bool {
+fn is_finished(pod: &Pod) -> bool {
+    matches!(phase(pod), Some("Succeeded" | "Failed"))
+}
+
+/// Whether a `DaemonSet` made the pod, or an annotation says to treat it as if one had.
+pub fn is_daemon(pod: &Pod) -> bool {
     pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
+        || annotation(pod, DAEMON_ANNOTATION) == Some("true")
+}
+
+/// Namespace and name of the `DaemonSet` that made the pod.
+pub fn daemon_set(pod: &Pod) -> Option<(&str, &str)> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.kind == "DaemonSet")?;
+    Some((pod.metadata.namespace.as_deref().unwrap_or_default(), owner.name.as_str()))
 }
 
 fn is_mirror(pod: &Pod) -> bool {
-    pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION))
+    annotation(pod, MIRROR_ANNOTATION).is_some()
 }
 
 fn node_of(spec: &PodSpec) -> Option<&str> {
@@ -159,6 +205,8 @@ mod tests {
         assert!(keeps(kind("ReplicaSet")));
         assert!(!keeps(kind("DaemonSet")));
         assert!(!keeps(json!({ "metadata": { "annotations": { MIRROR_ANNOTATION: "x" } } })));
+        assert!(!keeps(json!({ "metadata": { "annotations": { DAEMON_ANNOTATION: "true" } } })));
+        assert!(keeps(json!({ "metadata": { "annotations": { DAEMON_ANNOTATION: "false" } } })));
         assert!(!keeps(json!({ "status": { "phase": "Failed" } })));
     }
 
@@ -176,6 +224,39 @@ mod tests {
             let pod = pod(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
                 "spec": { "nodeName": "n", "terminationGracePeriodSeconds": grace } }));
             assert_eq!(keeps_node(&pod, now.parse().unwrap()), keeps, "{grace} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_needs_no_place_unless_its_successor_waits_for_its_end() {
+        let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        let owned = |kind: &str, controller: bool| {
+            json!({ "metadata": { "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": controller }] } })
+        };
+        for (kind, controller, going, needs) in [
+            ("ReplicaSet", true, false, true),
+            ("ReplicaSet", true, true, false),
+            ("StatefulSet", true, true, true),
+            ("StatefulSet", false, true, false),
+        ] {
+            let mut change = owned(kind, controller);
+            if going {
+                merge(&mut change, deleted.clone());
+            }
+            assert_eq!(needs_place(&pod(change)), needs, "{kind} {controller} {going}");
+        }
+    }
+
+    #[test]
+    fn only_a_pod_that_says_so_is_not_ready() {
+        for (conditions, unready) in [
+            (json!([]), false),
+            (json!([{ "type": "Ready", "status": "True" }]), false),
+            (json!([{ "type": "Ready", "status": "False" }]), true),
+            (json!([{ "type": "Ready", "status": "Unknown" }]), true),
+        ] {
+            assert_eq!(is_unready(&pod(json!({ "status": { "conditions": conditions } }))), unready);
         }
     }
 }

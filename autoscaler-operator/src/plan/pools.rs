@@ -7,18 +7,22 @@ use std::{
 
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::{
-    NodePool,
+    NodePool, NodePoolAutoscaler,
     quantity::Exact,
-    v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplateSpec, ScaleDownPlan},
+    v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec, ScaleDownPlan},
 };
 
 use super::{
+    backoff::{Backoff, Health, health},
+    behavior::Limits,
     bounds::{Bounds, count},
+    contested::Claim,
     nodes,
     observed::{Observed, key},
     profile::Profile,
     reasons::{PoolReason, Rejection},
     resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact},
+    schedules::{Schedules, Window},
     selection::{Standing, standing},
 };
 
@@ -37,8 +41,18 @@ pub struct Pool {
     pub staying: Vec<usize>,
     /// Its nodes that are on their way out.
     pub leaving: Vec<usize>,
+    /// Whether its provider makes the nodes it is asked for.
+    pub health: Health,
     /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
     pub spared: usize,
+    /// What its status remembers, or should by now.
+    pub remembered: Option<AutoscalingStatus>,
+    /// How far it may go for another reason than its bounds, and why no further.
+    pub limits: Limits,
+    /// The most nodes that this pass may grow it to; none without such a limit.
+    pub ceiling: Option<usize>,
+    /// The fewest nodes that this pass may shrink it to; none without such a limit.
+    pub floor: Option<usize>,
 }
 
 /// What a new node of a pool is like.
@@ -64,9 +78,10 @@ impl Pool {
         !self.object.spec.paused && self.object.metadata.deletion_timestamp.is_none()
     }
 
-    /// Nodes that were asked for and have no Node object yet.
+    /// Nodes that were asked for, have no Node object yet, and will come.
     pub fn missing(&self) -> usize {
-        if self.is_live() { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
+        let comes = self.is_live() && self.health.backoff.is_none();
+        if comes { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
     }
 
     /// From how many nodes the pool grows. Nodes that exist beyond what was asked for (the `NodePool` operator has not
@@ -75,9 +90,9 @@ impl Pool {
         self.bounds.base.max(self.staying.len())
     }
 
-    /// How many nodes may be added.
+    /// How many nodes may be added in this pass.
     pub fn room(&self) -> usize {
-        self.bounds.max.saturating_sub(self.grown_from())
+        self.bounds.max.min(self.ceiling.unwrap_or(usize::MAX)).saturating_sub(self.grown_from())
     }
 
     /// Whether pods are told why the pool does not take them: it is planned, or would be if one autoscaler alone selected
@@ -100,6 +115,9 @@ impl Pool {
         if self.object.spec.paused {
             return Some(Rejection::PoolPaused);
         }
+        if let Some(Backoff { reason, message, .. }) = &self.health.backoff {
+            return Some(Rejection::InBackoff { reason: reason.clone(), message: message.clone() });
+        }
         self.template.as_ref().err().map(|problem| Rejection::InvalidTemplate(problem.clone()))
     }
 
@@ -119,6 +137,9 @@ impl Pool {
 pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
     let mut autoscalers = observed.autoscalers.clone();
     autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let window = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).window;
+    let windows: BTreeMap<_, _> =
+        observed.autoscalers.iter().map(|a| (key(&a.metadata), window(a))).collect();
     let mut objects = observed.pools.clone();
     objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
@@ -132,17 +153,52 @@ pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) ->
         .map(|object| {
             let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
             let (leaving, staying) = split(&object, of_pool, all_nodes);
+            let standing = standing(&object, &autoscalers, observed.recommendations);
+            let (bounds, limits) = limits(observed, &windows, &object, &standing, staying.len());
             Pool {
-                standing: standing(&object, &autoscalers, observed.recommendations),
-                bounds: Bounds::of(&object),
+                standing,
+                health: health(
+                    &object,
+                    observed.remembered(&object),
+                    bounds.base.saturating_sub(staying.len()),
+                    observed.now,
+                ),
+                remembered: observed.remembered(&object).cloned(),
+                bounds,
+                limits,
                 template: template(&object, names).map_err(|problem| problem.to_string()),
                 staying,
                 leaving,
                 spared: 0,
+                ceiling: None,
+                floor: None,
                 object,
             }
         })
         .collect()
+}
+
+/// The bounds of a pool that has `nodes` nodes, and how far it may go for other reasons.
+fn limits(
+    observed: &Observed,
+    windows: &BTreeMap<(&str, &str), Window>,
+    pool: &NodePool,
+    standing: &Standing,
+    nodes: usize,
+) -> (Bounds, Limits) {
+    let Standing::Planned(autoscaler) = standing else { return (Bounds::of(pool), Limits::default()) };
+    let (now, status) = (observed.now, observed.remembered(pool));
+    let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
+    let claim = Claim::of(pool, status, standing, now);
+    let mut bounds = Bounds::within(pool, &window, observed.scheduled);
+    let reclaimed = claim.reclaimed();
+    if let Some(ours) = reclaimed {
+        bounds.reclaim(count(ours), nodes);
+    }
+    let current = reclaimed.or(pool.spec.replicas).map_or(bounds.base, count);
+    let behavior = autoscaler.spec.behavior.clone().unwrap_or_default();
+    let limits = Limits::of(status, &behavior, &bounds, (claim, window), current, now);
+    (bounds, limits)
 }
 
 /// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the

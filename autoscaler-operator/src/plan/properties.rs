@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A small cluster with everything in it that a plan depends on.
-fn world() -> impl Strategy<Value = Observed> {
+pub(super) fn world() -> impl Strategy<Value = Observed> {
     let pool =
         (prop::option::weighted(0.9, 0_i32..6), 0_i32..4, 0_i32..4, prop::option::of(Just("gpu")), 1_i32..9);
     let node = (0_usize..3, any::<bool>(), any::<bool>(), 0_i64..7200);
@@ -242,7 +242,7 @@ fn keeps_nodes(plan: &Plan) -> bool {
 
 /// Does what the operators would do: replicas are set, victims and other surplus nodes go, missing nodes come and are
 /// Ready. Pods stay pending.
-fn carry_out(plan: &Plan, observed: &mut Observed) {
+pub(super) fn carry_out(plan: &Plan, observed: &mut Observed) {
     let mut world = World { observed: observed.clone() };
     world.observed.pools.clear();
     let victims: Vec<_> = plan.pools.iter().flat_map(|d| d.victims.clone()).collect();

@@ -2,88 +2,9 @@
 //!
 //! Names that Cluster Autoscaler or the scheduler users know are kept. No decision is taken here.
 
-/// Why a pool cannot take a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// The pod's requests cannot be read.
-    InvalidRequests(String),
-    /// Two autoscalers select the pool; the names of all.
-    AmbiguousSelector(String),
-    /// The pool is being deleted.
-    PoolDeleting,
-    /// The pool is paused.
-    PoolPaused,
-    /// The pool's template cannot be read.
-    InvalidTemplate(String),
-    /// A taint the pod does not tolerate, as `key=value:effect`.
-    UntoleratedTaint(String),
-    /// A label of the pod's node selector that the nodes lack, as `key=value`.
-    NodeSelectorMismatch(String),
-    /// No term of the pod's required node affinity matches.
-    NodeAffinityMismatch,
-    /// Not even an empty node has enough of a resource.
-    Insufficient {
-        /// Reason name.
-        reason: &'static str,
-        /// Name of the resource.
-        resource: String,
-        /// What the pod asks for.
-        asked: String,
-        /// What an empty node offers.
-        offered: String,
-    },
-    /// The pool may not grow any further.
-    MaxReplicasReached {
-        /// The bound.
-        max: usize,
-    },
-}
+mod rejection;
 
-impl Rejection {
-    /// The reason's name.
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::InvalidRequests(_) => "InvalidRequests",
-            Self::AmbiguousSelector(_) => "AmbiguousSelector",
-            Self::PoolDeleting => "PoolDeleting",
-            Self::PoolPaused => "PoolPaused",
-            Self::InvalidTemplate(_) => "InvalidTemplate",
-            Self::UntoleratedTaint(_) => "UntoleratedTaint",
-            Self::NodeSelectorMismatch(_) => "NodeSelectorMismatch",
-            Self::NodeAffinityMismatch => "NodeAffinityMismatch",
-            Self::Insufficient { reason, .. } => reason,
-            Self::MaxReplicasReached { .. } => "MaxReplicasReached",
-        }
-    }
-
-    /// The reason in a sentence.
-    pub fn message(&self) -> String {
-        match self {
-            Self::InvalidRequests(problem) => format!("the pod's requests cannot be read: {problem}"),
-            Self::AmbiguousSelector(names) => {
-                format!("more than one NodePoolAutoscaler selects the pool ({names}), so none scales it")
-            }
-            Self::PoolDeleting => "the pool is being deleted".to_owned(),
-            Self::PoolPaused => "the pool is paused (spec.paused)".to_owned(),
-            Self::InvalidTemplate(problem) => format!("the pool's template cannot be read: {problem}"),
-            Self::UntoleratedTaint(taint) => {
-                format!("the pod does not tolerate the taint {taint} of the pool's nodes")
-            }
-            Self::NodeSelectorMismatch(label) => {
-                format!("the pod's nodeSelector asks for {label}, which the pool's nodes do not have")
-            }
-            Self::NodeAffinityMismatch => {
-                "no term of the pod's required node affinity matches the pool's nodes".to_owned()
-            }
-            Self::Insufficient { resource, asked, offered, .. } => {
-                format!("the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}")
-            }
-            Self::MaxReplicasReached { max } => {
-                format!("the pool would need more than spec.maxReplicas ({max}) nodes")
-            }
-        }
-    }
-}
+pub use rejection::Rejection;
 
 /// Why a pool is planned to have as many nodes as it is planned to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +23,18 @@ pub enum PoolReason {
     MaxReplicasReached,
     /// As many nodes as are needed.
     DesiredWithinRange,
+    /// A policy of `spec.behavior.scaleUp` allows fewer nodes for now.
+    ScaleUpLimit,
+    /// A policy of `spec.behavior.scaleDown` asks for more nodes for now.
+    ScaleDownLimit,
+    /// Fewer nodes were wanted within the stabilisation window of `spec.behavior.scaleUp`.
+    ScaleUpStabilized,
+    /// More nodes were wanted within the stabilisation window of `spec.behavior.scaleDown`.
+    ScaleDownStabilized,
+    /// Somebody else's number is kept for now.
+    ReplicasContested,
+    /// Somebody else's number is written over.
+    ReplicasReclaimed,
     /// No autoscaler selects the pool.
     NotSelected,
     /// The autoscaler that selects the pool is off.
@@ -129,6 +62,12 @@ impl PoolReason {
             Self::ReplicasUnset => "ReplicasUnset",
             Self::MaxReplicasReached => "MaxReplicasReached",
             Self::DesiredWithinRange => "DesiredWithinRange",
+            Self::ScaleUpLimit => "ScaleUpLimit",
+            Self::ScaleDownLimit => "ScaleDownLimit",
+            Self::ScaleUpStabilized => "ScaleUpStabilized",
+            Self::ScaleDownStabilized => "ScaleDownStabilized",
+            Self::ReplicasContested => "ReplicasContested",
+            Self::ReplicasReclaimed => "ReplicasReclaimed",
             Self::NotSelected => "NotSelected",
             Self::AutoscalerOff => "AutoscalerOff",
             Self::RecommendOnly => "RecommendOnly",
@@ -153,12 +92,18 @@ pub enum NodeReason {
     CurrentlyBeingDeleted,
     /// An annotation keeps it.
     ScaleDownDisabledAnnotation,
+    /// Pods that are pending now are planned onto it, or it is being cleared for one.
+    NeededByPendingPods,
     /// It is not ready yet.
     NotStartedYet,
-    /// Pods run on it that need a node.
-    HasPods,
-    /// Pods that are pending now are planned onto it.
-    NeededByPendingPods,
+    /// What it offers, or what its pods ask for, cannot be read.
+    UnexpectedError,
+    /// Its pods ask for too much of it.
+    NotUnderutilized,
+    /// A pod on it must not be evicted.
+    BlockedByPod,
+    /// A pod on it has no place elsewhere.
+    NoPlaceToMovePods,
     /// `scaleDown.unneededSeconds` have not passed.
     NotUnneededLongEnough,
     /// `scaleDown.delayAfterAddSeconds` have not passed.
@@ -168,14 +113,22 @@ pub enum NodeReason {
     /// The pool has more nodes than were asked for, and the `NodePool` operator has yet to say which of them go.
     /// The node itself could go.
     ScaleDownInProgress,
+    /// The nodes of the pool are being replaced. The node itself could go.
+    RolloutInProgress,
     /// The pool would fall below `spec.minReplicas`. The node itself could go.
     NodeGroupMinSizeReached,
+    /// The pool would shrink faster than `behavior.scaleDown` allows. The node itself could go.
+    ScaleDownLimit,
     /// `scaleDown.maxNodes` others go first. The node itself could go.
     NodeGroupMaxDeletionCountReached,
+    /// Others that go first use up a budget that a pod on it is under. The node itself could go.
+    BudgetUsedByOthers,
+    /// Others that go first take the places of its pods. The node itself could go.
+    PlacesTakenByOthers,
 }
 
 impl NodeReason {
-    /// The reason's name.
+    /// The reason's name. What others take from a node has the name that it has when nothing is left from the start.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unneeded => "Unneeded",
@@ -183,20 +136,52 @@ impl NodeReason {
             Self::NotAutoscaled => "NotAutoscaled",
             Self::CurrentlyBeingDeleted => "CurrentlyBeingDeleted",
             Self::ScaleDownDisabledAnnotation => "ScaleDownDisabledAnnotation",
-            Self::NotStartedYet => "NotStartedYet",
-            Self::HasPods => "HasPods",
             Self::NeededByPendingPods => "NeededByPendingPods",
+            Self::NotStartedYet => "NotStartedYet",
+            Self::UnexpectedError => "UnexpectedError",
+            Self::NotUnderutilized => "NotUnderutilized",
+            Self::BlockedByPod | Self::BudgetUsedByOthers => "BlockedByPod",
+            Self::NoPlaceToMovePods | Self::PlacesTakenByOthers => "NoPlaceToMovePods",
             Self::NotUnneededLongEnough => "NotUnneededLongEnough",
             Self::ScaleDownDelayAfterAdd => "ScaleDownDelayAfterAdd",
             Self::ScaleUpInProgress => "ScaleUpInProgress",
             Self::ScaleDownInProgress => "ScaleDownInProgress",
+            Self::RolloutInProgress => "RolloutInProgress",
             Self::NodeGroupMinSizeReached => "NodeGroupMinSizeReached",
+            Self::ScaleDownLimit => "ScaleDownLimit",
             Self::NodeGroupMaxDeletionCountReached => "NodeGroupMaxDeletionCountReached",
         }
     }
 
-    /// Whether the node could go on its own merits: a bound, a limit or a change of its pool that spares it is not one of
-    /// them.
+    /// The reason in a sentence, where nothing more precise is known.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Unneeded => "nothing needs the node",
+            Self::AboveMaxReplicas => "the pool has more nodes than its bounds allow",
+            Self::NotAutoscaled => "the node belongs to no pool that an autoscaler plans now",
+            Self::CurrentlyBeingDeleted => "the node is on its way out already",
+            Self::ScaleDownDisabledAnnotation => "an annotation of the node keeps it",
+            Self::NeededByPendingPods => "pods that are pending now are planned onto the node",
+            Self::NotStartedYet => "the node is not ready yet",
+            Self::UnexpectedError => "the node cannot be judged",
+            Self::NotUnderutilized => "the node's pods ask for too much of it",
+            Self::BlockedByPod => "a pod on the node must not be evicted",
+            Self::NoPlaceToMovePods => "a pod on the node has no place elsewhere",
+            Self::NotUnneededLongEnough => "the node has not been unneeded for scaleDown.unneededSeconds yet",
+            Self::ScaleDownDelayAfterAdd => "the pool grew less than scaleDown.delayAfterAddSeconds ago",
+            Self::ScaleUpInProgress => "the pool grows in this decision",
+            Self::ScaleDownInProgress => "the pool has more nodes than were asked for and shrinks already",
+            Self::RolloutInProgress => "the nodes of the pool are being replaced",
+            Self::NodeGroupMinSizeReached => "the pool would fall below its lower bound",
+            Self::ScaleDownLimit => "the pool would shrink faster than behavior.scaleDown allows",
+            Self::NodeGroupMaxDeletionCountReached => "scaleDown.maxNodes other nodes go first",
+            Self::BudgetUsedByOthers => "the pods of nodes that go first use up a PodDisruptionBudget",
+            Self::PlacesTakenByOthers => "the pods of nodes that go first take the places of the node's pods",
+        }
+    }
+
+    /// Whether the node could go on its own merits: a bound, a limit, a change of its pool or another node that spares it
+    /// is not one of them.
     pub const fn removable(self) -> bool {
         matches!(
             self,
@@ -204,8 +189,12 @@ impl NodeReason {
                 | Self::AboveMaxReplicas
                 | Self::ScaleUpInProgress
                 | Self::ScaleDownInProgress
+                | Self::RolloutInProgress
                 | Self::NodeGroupMinSizeReached
+                | Self::ScaleDownLimit
                 | Self::NodeGroupMaxDeletionCountReached
+                | Self::BudgetUsedByOthers
+                | Self::PlacesTakenByOthers
         )
     }
 }

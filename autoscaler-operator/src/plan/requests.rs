@@ -20,14 +20,28 @@ use super::resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resou
 ///
 /// For the first quantity that cannot be read or is below zero.
 pub fn of(pod: &Pod, names: &mut Names) -> Result<Amounts, InvalidAmount> {
+    Ok(rounded(&exact_of(pod)?, names))
+}
+
+/// What a pod asks for by name and before it is rounded, the place of one pod left out.
+///
+/// # Errors
+///
+/// As [`of`].
+pub fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
     let mut total = match &pod.spec {
         Some(spec) => pod_requests(pod, spec)?,
         None => ExactAmounts::new(),
     };
     total.remove("pods");
-    let mut amounts = counted(&total, names);
+    Ok(total)
+}
+
+/// What [`exact_of`] found as the scheduler counts it, the place of one pod included.
+pub fn rounded(exact: &ExactAmounts, names: &mut Names) -> Amounts {
+    let mut amounts = counted(exact, names);
     amounts.set(Resource::Basic(Basic::Pods), 1);
-    Ok(amounts)
+    amounts
 }
 
 fn pod_requests(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> {

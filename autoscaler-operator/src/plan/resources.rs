@@ -142,6 +142,18 @@ impl Amounts {
         }
     }
 
+    /// Gives `times` × `request` back: the reverse of [`Self::take`].
+    pub fn give(&mut self, request: &Self, times: usize) {
+        let times = i64::try_from(times).unwrap_or(i64::MAX);
+        for (mine, asked) in self.basic.iter_mut().zip(request.basic) {
+            *mine = mine.saturating_add(asked.saturating_mul(times));
+        }
+        for &(id, asked) in &request.scalars {
+            let resource = Resource::Scalar(id);
+            self.set(resource, self.get(resource).saturating_add(asked.saturating_mul(times)));
+        }
+    }
+
     /// How many pods that each ask for `request` fit into what is free here, at most `wanted`. As in the scheduler, a
     /// resource that the pod does not ask for cannot stand in its way, however overcommitted it is.
     pub fn fits(&self, request: &Self, wanted: usize) -> usize {

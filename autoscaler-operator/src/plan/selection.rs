@@ -11,6 +11,7 @@ use shared_crds::{
 use super::{
     observed::{Recommendations, key},
     reasons::PoolReason,
+    selectors::Selector,
 };
 
 /// Whether a pool is planned, and by whom.
@@ -78,22 +79,9 @@ pub fn selects(autoscaler: &NodePoolAutoscaler, pool: &NodePool) -> bool {
         && matches(&autoscaler.spec.node_pool_selector, pool.metadata.labels.as_ref())
 }
 
-/// A label selector; one with an operator that does not exist selects nothing.
-fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
-    let value = |key: &str| labels.and_then(|l| l.get(key));
-    let pairs = selector.match_labels.iter().flatten();
-    let rules = selector.match_expressions.iter().flatten();
-    pairs.into_iter().all(|(key, wanted)| value(key) == Some(wanted))
-        && rules.into_iter().all(|rule| {
-            let listed = |v: &String| rule.values.iter().flatten().any(|wanted| wanted == v);
-            match rule.operator.as_str() {
-                "In" => value(&rule.key).is_some_and(listed),
-                "NotIn" => !value(&rule.key).is_some_and(listed),
-                "Exists" => value(&rule.key).is_some(),
-                "DoesNotExist" => value(&rule.key).is_none(),
-                _ => false,
-            }
-        })
+/// A label selector; one that cannot be read selects nothing.
+pub fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
+    Selector::read(selector).is_ok_and(|selector| selector.matches(labels))
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
 //! Puts the results of a pass into words: a decision for each pool, an outcome for each pending pod, a verdict for each
 //! node. Nothing is decided here any more.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Pass,
     bounds::replicas,
-    capacity::Place,
     decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id},
+    nodes as facts,
     observed::key,
-    placement::Placement,
     pools::Pool,
     reasons::{NodeReason, PoolReason, Rejection},
-    scale_down::Removal,
-    scale_up::{Growth, rejections},
+    rejections::Asked,
+    scale_down::{Removal, Verdict},
+    scale_up::Growth,
     selection::Standing,
     surplus::Surplus,
+    world::{NodeIx, Place},
 };
 
 /// How a pool changes.
@@ -35,7 +36,12 @@ impl Pass<'_> {
         surplus: &Surplus,
     ) -> Vec<PoolDecision> {
         let mut triggering = vec![0; self.pools.len()];
-        growth.assigned.iter().flatten().for_each(|&(pool, count)| triggering[pool] += count);
+        let of_pods = growth.placement.placed.iter().take(self.demand.groups.len());
+        for &(node, count) in of_pods.flatten() {
+            if let Place::Planned(pool) = self.world.place_of(node) {
+                triggering[pool] += count;
+            }
+        }
         let decision = |(index, pool): (usize, &Pool)| {
             let change = Change {
                 added: growth.added[index],
@@ -60,8 +66,13 @@ impl Pass<'_> {
                 reason,
                 message,
                 limited: change.limited,
+                wanted: desired,
+                cut: None,
+                clash: pool.bounds.clash,
+                limits: pool.limits.clone(),
                 id: decision_id(&pool.object, desired, &victims),
                 victims,
+                condemned: self.condemned(pool, surplus.going(index)),
                 leaving: pool.leaving.iter().map(|&node| self.node_name(node)).collect(),
                 unneeded: removal.unneeded[index].clone(),
                 triggering_pods: change.pods,
@@ -70,37 +81,29 @@ impl Pass<'_> {
         self.pools.iter().enumerate().map(decision).collect()
     }
 
-    /// What becomes of each pending pod. `fitting` says, for each group, how many pods went to which bin; the first pods
-    /// of a group, by name, are those that fit.
-    pub(super) fn pod_outcomes(
-        &self,
-        placement: &Placement,
-        fitting: &[Vec<(usize, usize)>],
-        growth: &Growth,
-    ) -> Vec<PodOutcome> {
+    /// What becomes of each pending pod. The first pods of a group, by name, are those that fit.
+    pub(super) fn pod_outcomes(&self, growth: &Growth) -> Vec<PodOutcome> {
         let mut fates: Vec<(usize, Fate)> = Vec::new();
-        for (at, group) in self.demand.groups.iter().enumerate() {
+        let (demand, placement) = (self.demand, &growth.placement);
+        let asked = Asked { world: self.world, pools: self.pools, kinds: &demand.kinds, names: self.names };
+        for (at, group) in demand.groups.iter().enumerate() {
             let mut pods = group.pods.iter().copied();
-            for &(bin, count) in &fitting[at] {
-                let fate = self.fits(placement.bin(bin).place);
+            for (place, count) in self.by_place(&placement.placed[at]) {
+                let fate = self.fate(place);
                 fates.extend(pods.by_ref().take(count).map(|pod| (pod, fate.clone())));
             }
-            for &(pool, count) in &growth.assigned[at] {
-                let pool = self.pools[pool].id();
-                fates.extend(
-                    pods.by_ref().take(count).map(|pod| (pod, Fate::TriggersScaleUp { pool: pool.clone() })),
-                );
-            }
-            if growth.left[at] > 0 {
-                let class = &self.demand.classes[group.class];
-                let reasons = self.worded(rejections(self.pools, class, &group.request, self.names));
+            if placement.left[at] > 0 {
+                let reasons = self.worded(asked.rejections(group.kind));
                 fates.extend(pods.map(|pod| (pod, Fate::Unschedulable { reasons: Arc::clone(&reasons) })));
             }
         }
-        for (pod, problem) in &self.demand.unreadable {
+        let unreadable =
+            |(pod, problem): &(usize, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
+        let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
+        for (pod, rejection) in hopeless {
             let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
-            let rejections = selected.map(|(pool, _)| (pool, Rejection::InvalidRequests(problem.clone())));
-            fates.push((*pod, Fate::Unschedulable { reasons: self.worded(rejections.collect()) }));
+            let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
+            fates.push((pod, Fate::Unschedulable { reasons: self.worded(rejections) }));
         }
         fates.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, fate): (usize, Fate)| {
@@ -112,16 +115,28 @@ impl Pass<'_> {
 
     /// The verdict on each node.
     pub(super) fn node_verdicts(&self, removal: &Removal, surplus: &Surplus) -> Vec<NodeVerdict> {
-        let mut reasons: Vec<_> =
-            removal.verdicts.iter().map(|v| v.unwrap_or(NodeReason::NotAutoscaled)).collect();
+        let mut verdicts = removal.verdicts.clone();
         let going = (0..self.pools.len()).flat_map(|pool| surplus.going(pool));
-        going.for_each(|&node| reasons[node] = NodeReason::AboveMaxReplicas);
-        let verdict = |(node, reason)| NodeVerdict { name: self.node_name(node), reason };
-        reasons.into_iter().enumerate().map(verdict).collect()
+        going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
+        let verdict = |(node, verdict): (usize, Option<Verdict>)| {
+            let Verdict { reason, message } = verdict.unwrap_or_else(|| NodeReason::NotAutoscaled.into());
+            NodeVerdict { name: self.node_name(node), reason, message }
+        };
+        verdicts.into_iter().enumerate().map(verdict).collect()
     }
 
-    fn fits(&self, place: Place) -> Fate {
+    /// How many pods went where; nodes that do not exist yet are told apart by their pools only.
+    fn by_place(&self, placed: &[(NodeIx, usize)]) -> BTreeMap<Place, usize> {
+        let mut counts = BTreeMap::new();
+        for &(node, count) in placed {
+            *counts.entry(self.world.place_of(node)).or_default() += count;
+        }
+        counts
+    }
+
+    fn fate(&self, place: Place) -> Fate {
         match place {
+            Place::Planned(pool) => Fate::TriggersScaleUp { pool: self.pools[pool].id() },
             Place::Upcoming(pool) => Fate::Fits { pool: self.pools[pool].id(), node: String::new() },
             Place::Node(node) => {
                 let pool = self.pools.iter().find(|pool| pool.staying.binary_search(&node).is_ok());
@@ -137,6 +152,15 @@ impl Pass<'_> {
             message: rejection.message(),
         };
         rejections.into_iter().map(worded).collect()
+    }
+
+    /// The nodes of a pool that status has named and that are not marked yet. `going` are those that go only now.
+    fn condemned(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
+        let unmarked = |node: &&usize| !facts::is_leaving(&self.nodes[**node]) && !going.contains(node);
+        let mut names: Vec<_> =
+            pool.leaving.iter().filter(unmarked).map(|&node| self.node_name(node)).collect();
+        names.sort_unstable();
+        names
     }
 
     fn node_name(&self, node: usize) -> String {
@@ -161,7 +185,8 @@ fn conclusion(pool: &Pool, change: &Change) -> (i32, PoolReason, String) {
         bounds.base.saturating_sub(change.removed)
     });
     let (reason, message) = if change.added > 0 {
-        (PoolReason::ScaleUp, format!("{} for {}", nodes(change.added), pods(change.pods)))
+        let what = if change.pods > 0 { pods(change.pods) } else { "headroom".to_owned() };
+        (PoolReason::ScaleUp, format!("{} for {what}", nodes(change.added)))
     } else if let Some(correction) = bounds.correction {
         (correction, corrected(correction, pool))
     } else if change.removed > 0 {

@@ -82,7 +82,13 @@ fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[Keepers]) -> Vec<usize> 
     let mut candidates = pool.staying.clone();
     candidates.sort_by_key(|&n| {
         let node = &nodes[n];
-        (nodes::is_protected(node), nodes::is_ready(node), keepers[n].pods, Reverse(nodes::created(node)), n)
+        (
+            nodes::is_protected(node),
+            nodes::is_ready(node),
+            keepers[n].count(),
+            Reverse(nodes::created(node)),
+            n,
+        )
     });
     candidates.truncate(excess);
     candidates

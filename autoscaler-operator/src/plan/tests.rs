@@ -48,12 +48,13 @@ fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
 
 #[test]
 fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them() {
+    // A label tells the pools apart: like ones would be balanced.
     let world = |max_of_a: i32, max_of_b: i32| {
         World::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": max_of_a } }))
             .node("a", "n1", none())
             .running("r", "n1", "4", none())
-            .pool("b", json!({ "spec": { "maxReplicas": max_of_b } }))
+            .pool("b", json!({ "spec": { "maxReplicas": max_of_b, "template": { "metadata": { "labels": { "l": "b" } } } } }))
             .pending("p", 1, "1", &none())
             .plan()
     };
@@ -243,12 +244,12 @@ fn empty_nodes_go_and_daemon_mirror_and_finished_pods_do_not_keep_them() {
         .running("d", "n1", "1", owned("DaemonSet"))
         .running("m", "n2", "1", json!({ "metadata": { "annotations": { "kubernetes.io/config.mirror": "x" } } }))
         .running("f", "n3", "1", json!({ "status": { "phase": "Succeeded" } }))
-        .running("w", "n4", "1", owned("ReplicaSet"))
+        .running("w", "n4", "3", owned("ReplicaSet"))
         .running("n", "n5", "1", json!({ "spec": { "nodeName": null }, "status": { "phase": "Pending", "nominatedNodeName": "n5" } }))
         .plan();
     assert_eq!(plan.pool("a").victims, ["n1", "n2", "n3"]);
     assert_eq!(plan.desired("a"), 2);
-    assert_eq!((plan.verdict("n4"), plan.verdict("n5")), ("HasPods", "HasPods"));
+    assert_eq!((plan.verdict("n4"), plan.verdict("n5")), ("NotUnderutilized", "NeededByPendingPods"));
 }
 
 #[test]
@@ -521,15 +522,15 @@ fn pods_that_should_have_ended_long_ago_do_not_keep_a_node_and_the_moment_is_wai
         World::eager()
             .pool("a", json!({ "spec": { "replicas": 1 } }))
             .node("a", "n1", none())
-            .running("d", "n1", "1", deleted("2026-01-01T11:58:40Z"))
-            .running("e", "n1", "1", deleted(time))
+            .running("d", "n1", "500m", deleted("2026-01-01T11:58:40Z"))
+            .running("e", "n1", "500m", deleted(time))
     };
     let plan = world("2026-01-01T11:58:29Z").plan();
-    assert_eq!((plan.verdict("n1"), plan.desired("a")), ("HasPods", 1), "one of them is still young");
+    assert_eq!((plan.verdict("n1"), plan.desired("a")), ("BlockedByPod", 1), "one of them is still young");
     assert_eq!(plan.next, Some("2026-01-01T12:00:10.001Z".parse().unwrap()));
     let plan = world("2026-01-01T11:59:00Z").plan();
     assert_eq!(plan.next, Some("2026-01-01T12:00:30.001Z".parse().unwrap()), "the last of them counts");
-    let plan = world("2026-01-01T11:59:00Z").running("r", "n1", "1", none()).plan();
+    let plan = world("2026-01-01T11:59:00Z").running("r", "n1", "500m", none()).plan();
     assert_eq!(plan.next, None, "another pod keeps the node");
     let mut world = world("2026-01-01T11:59:00Z");
     world.observed.now = "2026-01-01T12:00:30.001Z".parse().unwrap();
@@ -585,7 +586,7 @@ fn a_pool_that_has_to_shrink_and_to_grow_keeps_nodes_and_pods_are_planned_onto_t
     let plan = world("1", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (1, vec!["fits n2".to_owned()]));
     assert_eq!(plan.pool("a").victims, ["n1"]);
-    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("AboveMaxReplicas", "HasPods"));
+    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("AboveMaxReplicas", "NeededByPendingPods"));
     assert_eq!(
         plan.pool("a").message,
         "spec.replicas is not set, spec.minReplicas is 0; 1 node kept for pending pods"
@@ -594,9 +595,32 @@ fn a_pool_that_has_to_shrink_and_to_grow_keeps_nodes_and_pods_are_planned_onto_t
     let plan = world("3", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && plan.pool("a").limited);
-    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("HasPods", "HasPods"));
+    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("NotUnderutilized", "NotUnderutilized"));
     // No node has a place, and a third may come.
     let plan = world("3", 3);
     assert_eq!((plan.desired("a"), plan.fates()), (3, vec!["grows ns/a".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").limited);
+}
+
+#[test]
+fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
+    let failing = |since: &str| {
+        json!({ "spec": { "replicas": 2 }, "status": { "conditions": [{ "type": "ProvisioningHealthy", "status": "False",
+            "reason": "QuotaExceeded", "message": "quota is 1", "lastTransitionTime": since }] } })
+    };
+    let world = |a: Value| {
+        World::eager().pool("a", a).node("a", "n1", none()).running("r", "n1", "4", none()).pending(
+            "p",
+            1,
+            "1",
+            &none(),
+        )
+    };
+    let alone = world(failing("2026-01-01T11:59:00Z")).plan();
+    assert_eq!(alone.fates(), ["no InBackoff"]);
+    assert_eq!(alone.desired("a"), 2, "what was asked for stays asked for");
+    let both = world(failing("2026-01-01T11:59:00Z")).pool("b", none()).plan();
+    assert_eq!((both.fates(), both.desired("b")), (vec!["grows ns/b".to_owned()], 1));
+    let recovered = world(json!({ "spec": { "replicas": 2 } })).pool("b", none()).plan();
+    assert_eq!((recovered.fates(), recovered.desired("b")), (vec!["fits upcoming ns/a".to_owned()], 0));
 }

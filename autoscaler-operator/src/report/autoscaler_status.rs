@@ -10,7 +10,12 @@ use shared_crds::{
 use crate::{
     apply::Outcome,
     plan::{
-        Fate, Plan, PoolDecision, bounds::replicas, observed::key, reasons::PoolReason, selection::selects,
+        Fate, Plan, PoolDecision,
+        bounds::{Clash, replicas},
+        observed::key,
+        reasons::PoolReason,
+        schedules::Schedules,
+        selection::selects,
     },
 };
 
@@ -38,7 +43,14 @@ pub fn status(
         desired_replicas: decision.desired.max(0),
         reason: decision.reason.as_str().to_owned(),
     };
-    let statements = statements(autoscaler, &selected);
+    let schedules = Schedules::of(&autoscaler.spec.schedules, now.0);
+    let mut statements = statements(autoscaler, &selected);
+    if !schedules.problems.is_empty() {
+        statements = invalid(statements, &schedules.problems);
+    }
+    if !autoscaler.spec.schedules.is_empty() {
+        statements.push(followed(&schedules, &selected));
+    }
     NodePoolAutoscalerStatus {
         conditions: statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect(),
         observed_generation: generation,
@@ -120,6 +132,52 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
     vec![ready, settled(), moving()]
 }
 
+/// Schedules that cannot be read wait for a person, while everything else goes on. What waits for one already is not
+/// said over.
+fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
+    use ConditionType::{Ready, Stalled};
+    let message = format!("{}; it plays no part until then", problems.join("; "));
+    let stalled = statements.iter().any(|s| s.type_ == Stalled && s.status == Some(true));
+    let over = |statement: Statement| match statement.type_ {
+        Ready if !stalled => Statement::new(Ready, false, Reason::InvalidSchedule, message.clone()),
+        Stalled if !stalled => Statement::new(Stalled, true, Reason::InvalidSchedule, message.clone()),
+        _ => statement,
+    };
+    statements.into_iter().map(over).collect()
+}
+
+/// Whether all schedules are followed as they stand.
+fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> Statement {
+    let say =
+        |status, reason, message| Statement::new(ConditionType::SchedulesValid, status, reason, message);
+    let pools = |clash| {
+        let of = selected.iter().filter(move |(decision, _)| decision.clash == Some(clash));
+        of.map(|(decision, _)| key(&decision.object.metadata).1).collect::<Vec<_>>().join(", ")
+    };
+    let names = schedules.window.names.join(", ");
+    let (crossing, beyond) = (pools(Clash::Cross), pools(Clash::BeyondPool));
+    if !schedules.problems.is_empty() {
+        say(false, Reason::InvalidSchedule, schedules.problems.join("; "))
+    } else if schedules.window.crosses() {
+        let message = format!(
+            "schedules {names} are active together and ask for a lower bound above the upper one; the lower one holds, make their times or bounds apart"
+        );
+        say(false, Reason::SchedulesCross, message)
+    } else if !crossing.is_empty() {
+        let message = format!(
+            "schedule {names} sets one bound beyond the other one of {crossing}; the lower one holds, let the schedule set both"
+        );
+        say(false, Reason::SchedulesCross, message)
+    } else if beyond.is_empty() {
+        say(true, Reason::SchedulesRead, "every schedule is followed as it stands".to_owned())
+    } else {
+        let message = format!(
+            "schedule {names} goes beyond spec.minReplicas or spec.maxReplicas of {beyond}, which hold for every writer; widen those of the pools"
+        );
+        say(false, Reason::BeyondPoolBounds, message)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -148,6 +206,79 @@ mod tests {
                 conditions.into_iter().find(|c| c.type_ == "Ready").unwrap().reason
             };
             assert_eq!(world.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn schedules_that_cannot_be_followed_as_they_stand_are_named_in_a_condition() {
+        let schedule = |name: &str, change: serde_json::Value| {
+            let base = json!({ "name": name, "schedule": "0 0 * * *", "durationSeconds": 86_400 });
+            crate::plan::fixtures::merged(base, change)
+        };
+        for (schedules, ready, followed, said) in [
+            (json!([]), "True/Planning", None, ""),
+            (
+                json!([schedule("a", json!({ "minReplicas": 2 }))]),
+                "True/Planning",
+                Some("True/SchedulesRead"),
+                "",
+            ),
+            (
+                json!([schedule("a", json!({ "minReplicas": 2, "timeZone": "Mars/Base" }))]),
+                "False/InvalidSchedule",
+                Some("False/InvalidSchedule"),
+                "schedule a: \"Mars/Base\" is no time zone",
+            ),
+            (
+                json!([
+                    schedule("a", json!({ "minReplicas": 4 })),
+                    schedule("b", json!({ "maxReplicas": 3 }))
+                ]),
+                "True/Planning",
+                Some("False/SchedulesCross"),
+                "schedules a, b are active together",
+            ),
+            (
+                json!([schedule("a", json!({ "minReplicas": 7 }))]),
+                "True/Planning",
+                Some("False/SchedulesCross"),
+                "schedule a sets one bound beyond the other one of p",
+            ),
+            (
+                json!([schedule("a", json!({ "minReplicas": 2, "maxReplicas": 9 }))]),
+                "True/Planning",
+                Some("False/BeyondPoolBounds"),
+                "schedule a goes beyond spec.minReplicas or spec.maxReplicas of p",
+            ),
+            (
+                json!([schedule(
+                    "a",
+                    json!({ "schedule": "0 0 1 2 *", "minReplicas": 7, "maxReplicas": 6 })
+                )]),
+                "True/Planning",
+                Some("True/SchedulesRead"),
+                "",
+            ),
+        ] {
+            let world = World::new()
+                .autoscaler("x", json!({ "schedules": schedules }))
+                .pool("p", json!({ "spec": { "replicas": 2, "minReplicas": 1, "maxReplicas": 5 } }));
+            let plan = plan_for_cluster(&world.observed);
+            let now = Time(world.observed.now);
+            let conditions =
+                status(&world.observed.autoscalers[0], &plan, &[Outcome::Settled], &now).conditions;
+            let find = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
+            let short = |type_: &str| find(type_).map(|c| format!("{}/{}", c.status, c.reason));
+            assert_eq!(short("Ready").as_deref(), Some(ready), "{schedules}");
+            assert_eq!(short("SchedulesValid").as_deref(), followed, "{schedules}");
+            assert_eq!(
+                short("Stalled").is_some_and(|s| s.starts_with("True")),
+                ready.starts_with("False"),
+                "{schedules}"
+            );
+            if let Some(condition) = find("SchedulesValid") {
+                assert!(condition.message.contains(said), "{}", condition.message);
+            }
         }
     }
 }

@@ -6,11 +6,15 @@ use shared_crds::{
     NodePool,
     conditions::{self, ConditionType, Reason, Statement},
     ownership::{self, Owner},
-    v1alpha1::{AutoscalingStatus, Decision, ScaleDownPlan, UnneededNode},
+    v1alpha1::{AutoscalingStatus, ContestedReplicas, Decision, ScaleDownPlan, ScaleEvent, UnneededNode},
 };
 use shared_runtime::write::OwnedStatus;
 
-use crate::plan::{MAX_NAMED_NODES, PoolDecision, reasons::PoolReason};
+use crate::plan::{
+    MAX_NAMED_NODES, PoolDecision,
+    contested::{Contest, Course},
+    reasons::PoolReason,
+};
 
 /// `maxLength` of a decision's message.
 const MAX_MESSAGE_CHARS: usize = 1024;
@@ -35,21 +39,51 @@ pub struct Scaled {
     pub decision: Decision,
     /// The nodes that go.
     pub victims: Option<ScaleDownPlan>,
+    /// The changes there were, this one included, as far as policies ask for them.
+    pub events: Vec<ScaleEvent>,
+    /// Whose number was written over.
+    pub contested: Option<ContestedReplicas>,
 }
 
 impl Scaled {
     /// The record of a decision written at `time`.
     pub fn of(decision: &PoolDecision, time: &Time) -> Self {
-        Self { decision: record(decision, time), victims: victims(decision) }
+        let limits = &decision.limits;
+        let reclaimed = limits.claim.contest.as_ref().filter(|contest| contest.course != Course::Yield);
+        Self {
+            decision: record(decision, time),
+            victims: victims(decision),
+            events: limits.events_after(decision.current, decision.desired, time.0),
+            contested: reclaimed.map(|contest| contest.record.clone()),
+        }
+    }
+
+    /// `before`, with what has been done since.
+    pub fn recorded_in(&self, before: &AutoscalingStatus) -> AutoscalingStatus {
+        AutoscalingStatus {
+            written_replicas: Some(self.decision.to_replicas),
+            contested: self.contested.clone(),
+            scale_events: self.events.clone(),
+            last_decision: Some(self.decision.clone()),
+            last_scale_up_time: if self.decision.to_replicas > self.decision.from_replicas {
+                Some(self.decision.time.clone())
+            } else {
+                before.last_scale_up_time.clone()
+            },
+            ..before.clone()
+        }
     }
 }
 
-/// The nodes that go with a decision, if any do.
+/// The nodes that go with a decision, if any do: its own, and those of decisions before it that are not marked yet.
 pub fn victims(decision: &PoolDecision) -> Option<ScaleDownPlan> {
-    (!decision.victims.is_empty()).then(|| ScaleDownPlan {
+    let mut nodes: Vec<_> = decision.condemned.iter().chain(&decision.victims).cloned().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (!nodes.is_empty()).then(|| ScaleDownPlan {
         decision_id: decision.id.clone(),
         target_replicas: decision.desired,
-        nodes: decision.victims.clone(),
+        nodes,
     })
 }
 
@@ -99,10 +133,13 @@ fn autoscaling(
 ) -> Option<AutoscalingStatus> {
     let autoscaler = decision.autoscaler.clone()?;
     let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
-    let scaled = match standing {
-        Standing::Scaled(scaled) => Some(&scaled.decision),
+    let written = match standing {
+        Standing::Scaled(scaled) => Some(scaled),
         Standing::Settled | Standing::Announced(_) | Standing::Failed(_) => None,
     };
+    let scaled = written.map(|written| &written.decision);
+    let limits = &decision.limits;
+    let contested = || limits.claim.contest.as_ref().map(|contest| contest.record.clone());
     let grown = scaled.filter(|last| last.to_replicas > last.from_replicas);
     Some(AutoscalingStatus {
         autoscaler: Some(autoscaler),
@@ -111,6 +148,10 @@ fn autoscaling(
         last_decision: scaled.cloned().or_else(|| last_decision(&before, decision, now)),
         scale_down: scale_down(pool, &before, decision, standing),
         unneeded_nodes: remembered(decision.unneeded.clone()),
+        written_replicas: scaled.map(|last| last.to_replicas).or(limits.claim.written),
+        contested: written.map_or_else(contested, |written| written.contested.clone()),
+        recommendations: limits.memory.recommendations.clone(),
+        scale_events: written.map_or(&limits.memory.events, |written| &written.events).clone(),
     })
 }
 
@@ -182,12 +223,18 @@ fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standi
         | PoolReason::ReplicasUnset
         | PoolReason::MaxReplicasReached
         | PoolReason::DesiredWithinRange
+        | PoolReason::ScaleUpLimit
+        | PoolReason::ScaleDownLimit
+        | PoolReason::ScaleUpStabilized
+        | PoolReason::ScaleDownStabilized
+        | PoolReason::ReplicasContested
+        | PoolReason::ReplicasReclaimed
         | PoolReason::InvalidTemplate => {}
     }
-    vec![able(existing, standing), active(decision), limited(decision)]
+    vec![able(existing, decision, standing), active(decision), limited(decision), contested(decision)]
 }
 
-fn able(existing: &[Condition], standing: &Standing) -> Statement {
+fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Statement {
     let say =
         |status, reason, message: String| Statement::new(ConditionType::AbleToScale, status, reason, message);
     match standing {
@@ -197,6 +244,14 @@ fn able(existing: &[Condition], standing: &Standing) -> Statement {
         }
         Standing::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
         Standing::Announced(_) | Standing::Settled => {
+            let stabilized = decision.cut.as_ref().and_then(|limit| match limit.reason {
+                PoolReason::ScaleUpStabilized => Some(Reason::ScaleUpStabilized),
+                PoolReason::ScaleDownStabilized => Some(Reason::ScaleDownStabilized),
+                _ => None,
+            });
+            if let Some(stabilized) = stabilized {
+                return say(true, stabilized, decision.message.clone());
+            }
             // What was said about the last decision stays true until the next one.
             let last = existing
                 .iter()
@@ -237,16 +292,57 @@ fn recommendation(decision: &PoolDecision) -> String {
 }
 
 fn limited(decision: &PoolDecision) -> Statement {
-    let max = decision.object.spec.max_replicas;
-    if decision.limited {
-        let message = format!("pending pods ask for more than spec.maxReplicas ({max}) nodes");
-        Statement::new(ConditionType::ScalingLimited, true, Reason::TooManyReplicas, message)
-    } else {
-        let message = "the number of nodes is what pods ask for, or what the lower bound does";
-        Statement::new(ConditionType::ScalingLimited, false, Reason::DesiredWithinRange, message)
+    let say = |status, reason, message: &str| {
+        Statement::new(ConditionType::ScalingLimited, status, reason, message)
+    };
+    match decision.cut.as_ref().map(|limit| limit.reason) {
+        Some(PoolReason::ScaleUpLimit) => say(true, Reason::ScaleUpLimit, &decision.message),
+        Some(PoolReason::ScaleDownLimit) => say(true, Reason::ScaleDownLimit, &decision.message),
+        _ if decision.limited => {
+            let max = decision.limits.max;
+            let message = format!("pending pods ask for more than the upper bound of {max} nodes");
+            say(true, Reason::TooManyReplicas, &message)
+        }
+        _ => {
+            let message = "the number of nodes is what pods ask for, or what the lower bound does";
+            say(false, Reason::DesiredWithinRange, message)
+        }
+    }
+}
+
+/// Whether somebody else wrote the replicas, and what becomes of their number.
+fn contested(decision: &PoolDecision) -> Statement {
+    let say =
+        |status, reason, message| Statement::new(ConditionType::ReplicasContested, status, reason, message);
+    let claim = &decision.limits.claim;
+    let Some(contest) = &claim.contest else {
+        let message = "nobody but the Autoscaler has written spec.replicas of late".to_owned();
+        return say(false, Reason::NotContested, message);
+    };
+    let (theirs, since) = (contest.record.replicas, contest.record.since_time.0);
+    let (writer, until) = (contest.writer(), Contest::until(contest));
+    let said = format!("{writer} set spec.replicas to {theirs} (seen {since})");
+    let ours = claim.written.unwrap_or_default();
+    match contest.course {
+        Course::Yield => {
+            let message = format!(
+                "{said}; it was {ours} as the Autoscaler wrote it. Their number is kept until {until} as far as bounds allow, then the pool is planned again from it; spec.onContested: Reclaim would not wait"
+            );
+            say(true, Reason::Yielded, message)
+        }
+        Course::Reclaim | Course::Reclaimed => {
+            let message = format!(
+                "{said}; the Autoscaler wrote over it, since spec.onContested is Reclaim. Have {writer} stop writing spec.replicas (removing the field that is set scales the pool to its minimum), or set spec.onContested: Yield"
+            );
+            say(true, Reason::Reclaimed, message)
+        }
     }
 }
 
 #[cfg(test)]
 #[path = "pool_status_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "restart_tests.rs"]
+mod restart_tests;

@@ -58,7 +58,8 @@ fn a_written_scale_up_is_recorded_with_its_time_and_names_no_victims() {
         [
             "AbleToScale=True/SucceededRescale",
             "ScalingActive=True/ValidPoolFound",
-            "ScalingLimited=False/DesiredWithinRange"
+            "ScalingLimited=False/DesiredWithinRange",
+            "ReplicasContested=False/NotContested"
         ]
     );
 }
@@ -157,7 +158,8 @@ fn a_failed_write_and_a_bound_are_said_in_conditions() {
         [
             "AbleToScale=False/FailedUpdateScale",
             "ScalingActive=True/ValidPoolFound",
-            "ScalingLimited=True/TooManyReplicas"
+            "ScalingLimited=True/TooManyReplicas",
+            "ReplicasContested=False/NotContested"
         ]
     );
 }
@@ -197,4 +199,90 @@ fn a_decision_that_could_not_be_reported_is_reported_by_the_next_pass() {
     let last = autoscaling.unwrap().last_decision.unwrap();
     assert_eq!((last.from_replicas, last.to_replicas), (0, 1));
     assert_eq!(short(&conditions)[0], "AbleToScale=True/SucceededRescale");
+}
+
+fn contested(conditions: &[Condition]) -> (&str, &str, &str) {
+    let condition = conditions.iter().find(|c| c.type_ == "ReplicasContested").unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+#[test]
+fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
+    let fields = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
+    let world = |policy: &str, replicas: i32, status: Value| {
+        World::new().autoscaler("x", json!({ "onContested": policy })).pool(
+            "a",
+            json!({ "metadata": { "managedFields": fields }, "spec": { "replicas": replicas }, "status": { "autoscaling": status } }),
+        )
+    };
+    let noon = at("2026-01-01T12:00:00Z");
+    let report = |world: &World, standing: &dyn Fn(&PoolDecision) -> Standing| {
+        let decision = plan_for_cluster(&world.observed).pool("a").clone();
+        let owned = owned(&decision.object, &decision, &standing(&decision), &noon);
+        let autoscaling: AutoscalingStatus =
+            serde_json::from_value(owned.fields["autoscaling"].clone()).unwrap();
+        (autoscaling, owned.conditions)
+    };
+    let settled = |_: &PoolDecision| Standing::Settled;
+    let scaled = |decision: &PoolDecision| Standing::Scaled(Scaled::of(decision, &noon));
+
+    let (first, conditions) = report(&world("Yield", 3, json!({})), &settled);
+    assert_eq!(
+        (first.written_replicas, first.contested.is_none()),
+        (Some(3), true),
+        "the first number is taken over"
+    );
+    assert_eq!(contested(&conditions).1, "NotContested");
+
+    let (kept, conditions) = report(&world("Yield", 7, serde_json::to_value(&first).unwrap()), &settled);
+    assert_eq!(kept.written_replicas, Some(3));
+    let record = kept.contested.clone().unwrap();
+    assert_eq!((record.replicas, record.writer.as_str(), record.since_time), (7, "kubectl", noon.clone()));
+    let (status, reason, message) = contested(&conditions);
+    assert_eq!((status, reason), ("True", "Yielded"));
+    assert!(
+        message.starts_with("kubectl set spec.replicas to 7 (seen 2026-01-01T12:00:00Z); it was 3 "),
+        "{message}"
+    );
+    assert!(message.contains("kept until 2026-01-01T12:10:00Z"), "{message}");
+
+    let mut later = world("Yield", 7, serde_json::to_value(&kept).unwrap());
+    later.observed.now = "2026-01-01T12:09:00Z".parse().unwrap();
+    assert_eq!(report(&later, &settled).0, kept, "nothing is written while it is kept");
+    later.observed.now = "2026-01-01T12:10:00Z".parse().unwrap();
+    let (over, conditions) = report(&later, &settled);
+    assert_eq!((over.written_replicas, over.contested), (Some(7), None), "accepted");
+    assert_eq!(contested(&conditions).1, "NotContested");
+
+    let reclaim = world("Reclaim", 7, serde_json::to_value(&first).unwrap());
+    let (done, conditions) = report(&reclaim, &scaled);
+    assert_eq!((done.written_replicas, done.contested.map(|record| record.replicas)), (Some(3), Some(7)));
+    assert_eq!(contested(&conditions).1, "Reclaimed");
+    assert_eq!(done.last_decision.unwrap().reason, "ReplicasReclaimed");
+    let (failed, _) = report(&reclaim, &|_| Standing::Failed("forbidden".to_owned()));
+    assert_eq!((failed.written_replicas, failed.contested.map(|record| record.replicas)), (Some(3), Some(7)));
+}
+
+#[test]
+fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does() {
+    let up = |rules: Value| json!({ "scaleUp": rules });
+    let policy = json!([{ "type": "Nodes", "value": 1, "periodSeconds": 60 }]);
+    for (behavior, able, limited) in [
+        (json!({}), "True/ReadyForNewScale", "False/DesiredWithinRange"),
+        (up(json!({ "policies": policy })), "True/ReadyForNewScale", "True/ScaleUpLimit"),
+        (up(json!({ "selectPolicy": "Disabled" })), "True/ReadyForNewScale", "True/ScaleUpLimit"),
+        (
+            up(json!({ "stabilizationWindowSeconds": 60 })),
+            "True/ScaleUpStabilized",
+            "False/DesiredWithinRange",
+        ),
+    ] {
+        let world = World::new()
+            .autoscaler("x", json!({ "behavior": behavior }))
+            .pool("a", json!({}))
+            .pending("p", 3, "4", &json!({}));
+        let conditions = short(&reported(&world, &Standing::Settled).2);
+        assert_eq!(conditions[0], format!("AbleToScale={able}"), "{behavior}");
+        assert_eq!(conditions[2], format!("ScalingLimited={limited}"), "{behavior}");
+    }
 }

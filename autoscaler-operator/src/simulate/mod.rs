@@ -1,41 +1,47 @@
-//! `simulate`: what the Autoscaler would decide about the objects in some files, without a cluster.
+//! `simulate`: what the Autoscaler would decide about the objects of some files or of a live cluster, also after changes:
+//! "what happens if".
 //!
-//! Reads files and prints; the decision is [`crate::plan`]'s, the same that runs in the cluster.
+//! Reads and prints; the decision is [`crate::plan`]'s, the same that runs in the cluster.
 
-mod input;
-mod output;
+pub(crate) mod edits;
+pub(crate) mod input;
+mod live;
+pub(crate) mod nearest;
+pub(crate) mod output;
+mod priorities;
+pub(crate) mod source;
+pub(crate) mod standing;
+mod warnings;
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::{self, IsTerminal as _, Write},
-    path::PathBuf,
-};
+use std::io::{self, IsTerminal as _, Write};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Error as JsonError;
 
+pub use edits::EditError;
 pub use input::InputError;
-use input::Objects;
+pub use live::LiveError;
+pub use source::SourceError;
 
-use crate::plan::{Recommendations, plan, pods, unplanned};
+use self::{edits::EditArgs, input::Input, source::SourceArgs};
+use crate::plan::{Observed, plan};
 
-/// Pods that a warning names before it only counts.
-const NAMED_PODS: usize = 10;
+/// Objects that a message names before it only counts.
+const MOST_NAMED: usize = 10;
 
 /// What `simulate` takes.
 #[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("source").args(["files", "live"]).required(true).multiple(true)))]
 pub struct SimulateArgs {
-    /// Objects to plan from: YAML or JSON, one or many documents, or a List as `kubectl get -o yaml` prints it; `-` is
-    /// standard input. Give it as often as you like
-    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
 
-    /// The time to plan at (RFC 3339); without it, the time it is
-    #[arg(long, value_name = "TIME")]
-    now: Option<Timestamp>,
+    #[command(flatten)]
+    edits: EditArgs,
 
     /// How to print; without it, a table on a terminal and JSON elsewhere
     #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT")]
@@ -54,9 +60,12 @@ enum Format {
 /// Why nothing could be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// A file cannot be used.
+    /// The objects cannot be had.
     #[error(transparent)]
-    Input(#[from] InputError),
+    Source(#[from] SourceError),
+    /// A change cannot be made.
+    #[error(transparent)]
+    Edit(#[from] EditError),
     /// The plan cannot be written as JSON.
     #[error("cannot write the plan as JSON")]
     Json(#[from] JsonError),
@@ -66,59 +75,65 @@ pub enum SimulateError {
 }
 
 /// Plans and prints. `now` is the time to use where the flags name none.
-pub fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
-    let objects = input::read(&args.files)?;
+pub async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
+    let input = args.source.read(now).await?;
     let format = args.output.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
-    let mut printed = Vec::new();
-    let warnings = print(objects, args.now.unwrap_or(now), format, &mut printed)?;
+    let (printed, said) = simulated(input, &args.edits, format)?;
     // Before the plan, so that a pager or a `head` on the plan does not hide them.
-    for warning in &warnings {
-        eprintln!("warning: {warning}");
+    said.print();
+    print(&printed).map_err(SimulateError::Output)
+}
+
+/// What has to be said beside the answer, on standard error.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// What was changed.
+    pub(crate) notes: Vec<String>,
+    /// What was left aside.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Said {
+    pub(crate) fn print(&self) {
+        self.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        self.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
     }
-    match io::stdout().lock().write_all(&printed) {
+}
+
+/// Writes `text` to standard output.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads has seen enough.
         Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(SimulateError::Output),
+        other => other,
     }
 }
 
-/// Writes the plan for `objects` to `out` and gives back what has to be said about it.
-fn print(
-    objects: Objects,
-    now: Timestamp,
-    format: Format,
-    out: &mut impl Write,
-) -> Result<Vec<String>, SimulateError> {
-    let Objects { mut observed, mut warnings } = objects;
-    observed.now = now;
-    observed.recommendations = Recommendations::Include;
-    warnings.extend(unplanned_constraints(&observed.pods));
+/// What is planned from, after the changes.
+pub(crate) fn prepared(input: Input, edits: &EditArgs) -> Result<(Observed, Said), EditError> {
+    let Input { mut observed, priority_classes, mut warnings } = input;
+    let notes = edits::apply(edits, &mut observed)?;
+    warnings.extend(priorities::resolve(&mut observed.pods, &priority_classes));
+    warnings.extend(warnings::about_pods(&observed.pods));
+    Ok((observed, Said { notes, warnings }))
+}
+
+fn simulated(input: Input, edits: &EditArgs, format: Format) -> Result<(String, Said), SimulateError> {
+    let (observed, mut said) = prepared(input, edits)?;
     let plan = plan(&observed);
-    warnings.extend(plan.warnings.iter().cloned());
-    match format {
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &output::Report::of(&plan))?;
-            writeln!(out).map_err(SimulateError::Output)?;
-        }
-        Format::Table => out.write_all(output::table(&plan).as_bytes()).map_err(SimulateError::Output)?,
-    }
-    Ok(warnings)
+    said.warnings.extend(plan.warnings.iter().cloned());
+    let printed = match format {
+        Format::Json => serde_json::to_string_pretty(&output::Report::of(&plan))? + "\n",
+        Format::Table => output::table(&plan),
+    };
+    Ok((printed, said))
 }
 
-/// One line for each constraint of pending pods that this version does not plan with.
-fn unplanned_constraints(all_pods: &[std::sync::Arc<k8s_openapi::api::core::v1::Pod>]) -> Vec<String> {
-    let mut pods_by_constraint = std::collections::BTreeMap::<&str, Vec<String>>::new();
-    for pod in all_pods.iter().filter(|pod| pods::is_pending(pod)) {
-        let (namespace, name) = crate::plan::observed::key(&pod.metadata);
-        for constraint in unplanned::constraints(pod) {
-            pods_by_constraint.entry(constraint).or_default().push(format!("{namespace}/{name}"));
-        }
+/// The first names, and how many more there are.
+pub(crate) fn named(names: &[String]) -> String {
+    let first = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
-    let line = |(constraint, pods): (&str, Vec<String>)| {
-        let named = pods.iter().take(NAMED_PODS).cloned().collect::<Vec<_>>().join(", ");
-        let more = pods.len().saturating_sub(NAMED_PODS);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("this version does not plan with {constraint}; planned as if they had none: {named}{more}")
-    };
-    pods_by_constraint.into_iter().map(line).collect()
 }

@@ -143,12 +143,12 @@ pub(super) fn table(plan: &Plan) -> String {
     [aligned(&pools), aligned(&pods), aligned(&nodes)].join("\n")
 }
 
-fn yes_or_no(value: bool) -> String {
+pub(crate) fn yes_or_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
 /// Rows with columns padded to the widest cell. A table without rows says so.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

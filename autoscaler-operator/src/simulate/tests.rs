@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Format, input, print};
+use super::{Format, edits::EditArgs, input::Objects};
 
 const CLUSTER: &str = r"
 apiVersion: tandem.dev/v1alpha1
@@ -52,13 +52,14 @@ fn pod(name: &str, cpu: &str) -> String {
 
 fn simulated(text: &str, format: Format) -> (String, Vec<String>) {
     let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-    let mut out = Vec::new();
-    let warnings = print(input::read_text(text).unwrap(), now, format, &mut out).unwrap();
-    (String::from_utf8(out).unwrap(), warnings)
+    let input = Objects::text(text).unwrap().finish(now);
+    let (printed, said) = super::simulated(input, &EditArgs::default(), format).unwrap();
+    assert_eq!(said.notes, Vec::<String>::new());
+    (printed, said.warnings)
 }
 
 fn refused(text: &str) -> String {
-    input::read_text(text).unwrap_err().to_string()
+    Objects::text(text).unwrap_err().to_string()
 }
 
 #[test]
@@ -103,16 +104,17 @@ n1     yes         Unneeded
 #[test]
 fn json_lists_of_items_without_a_kind_are_read() {
     let list = json!({ "apiVersion": "v1", "kind": "NodeList", "items": [{ "metadata": { "name": "n1" } }] });
-    let objects = input::read_text(&format!("{list}\n{list}")).unwrap();
-    assert_eq!(objects.observed.nodes.len(), 1);
+    let objects = Objects::text(&format!("{list}\n{list}")).unwrap();
+    assert_eq!(objects.nodes.len(), 1);
     assert_eq!(objects.warnings, ["test.yaml, document 2: Node n1 was given before; this one counts"]);
 }
 
 #[test]
 fn what_plays_no_part_is_named() {
     let text = format!(
-        "{CLUSTER}---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {{ name: d }}\n{}",
-        pod("a", "1").replace("containers:", "hostNetwork: false, topologySpreadConstraints: [{ maxSkew: 1, topologyKey: z, whenUnsatisfiable: DoNotSchedule }], containers:")
+        "{CLUSTER}---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {{ name: d }}\n{}",
+        pod("a", "1")
+            .replace("containers:", "hostNetwork: false, resourceClaims: [{ name: r }], containers:")
     )
     .replace("maxReplicas: 3", "maxReplicas: 3\n  wieght: 10");
     let (_, warnings) = simulated(&text, Format::Json);
@@ -120,8 +122,8 @@ fn what_plays_no_part_is_named() {
         warnings,
         [
             "test.yaml, document 1: NodePool small: spec.wieght is not a field of this version and plays no part",
-            "apps/v1 DaemonSet plays no part in this version's plan: 1 object left aside",
-            "this version does not plan with topology spread (DoNotSchedule); planned as if they had none: default/a",
+            "apps/v1 Deployment plays no part in this version's plan: 1 object left aside",
+            "this version does not plan with resource claims; planned as if they had none: default/a",
         ]
     );
 }
@@ -165,4 +167,82 @@ fn a_quantity_that_means_nothing_is_a_reason_and_not_a_crash() {
         report["pods"][0]["reasons"][0]["message"],
         "the pool's template cannot be read: cpu \"-4\" is below zero"
     );
+}
+
+#[test]
+fn typing_errors_in_kinds_of_kubernetes_are_named_once_with_how_many_have_them() {
+    let wrong = |name: &str| pod(name, "1").replace("spec: {", "spec: { nodeSelctor: { disk: ssd },");
+    let text = format!("{CLUSTER}{}{}{}", wrong("a"), wrong("b"), wrong("c"));
+    let (_, warnings) = simulated(&text, Format::Json);
+    assert_eq!(
+        warnings,
+        ["test.yaml, document 4: Pod a: spec.nodeSelctor is not a field of this version and plays no part \
+          (2 more objects have it)"]
+    );
+}
+
+#[test]
+fn the_status_of_a_newer_kubernetes_is_nobodys_typing_error() {
+    let text = format!("{CLUSTER}{}", pod("a", "1").replace("status: {", "status: { fieldOfTheFuture: 1,"));
+    assert_eq!(simulated(&text, Format::Json).1, Vec::<String>::new());
+}
+
+#[test]
+fn every_kind_that_a_plan_is_made_from_is_taken() {
+    let of = |version: &str, kind: &str, rest: &str| {
+        format!("---\napiVersion: {version}\nkind: {kind}\nmetadata: {{ name: x }}\n{rest}\n")
+    };
+    let text = [
+        of("apps/v1", "DaemonSet", "spec: { selector: {}, template: { spec: { containers: [] } } }"),
+        of("policy/v1", "PodDisruptionBudget", "spec: { selector: {} }"),
+        of("v1", "PersistentVolume", "spec: { capacity: { storage: 1Gi } }"),
+        of("v1", "PersistentVolumeClaim", "spec: { volumeName: x }"),
+        of("storage.k8s.io/v1", "StorageClass", "provisioner: p"),
+        of("v1", "Namespace", ""),
+        of("scheduling.k8s.io/v1", "PriorityClass", "value: 5"),
+    ]
+    .concat();
+    let input = Objects::text(&text).unwrap().finish(Timestamp::UNIX_EPOCH);
+    assert_eq!(input.warnings, Vec::<String>::new());
+    assert_eq!(input.priority_classes.len(), 1);
+    let observed = &input.observed;
+    let counts = [
+        observed.daemon_sets.len(),
+        observed.budgets.len(),
+        observed.volumes.len(),
+        observed.claims.len(),
+        observed.storage_classes.len(),
+        observed.namespaces.len(),
+    ];
+    assert_eq!(counts, [1; 6]);
+    assert_eq!(observed.daemon_sets[0].metadata.namespace.as_deref(), Some("default"));
+    assert_eq!(observed.volumes[0].metadata.namespace, None);
+}
+
+#[test]
+fn pods_that_the_scheduler_has_not_given_up_on_are_left_out_and_counted() {
+    let unmarked = pod("a", "1").replace("Unschedulable", "SchedulerError");
+    let (json, warnings) = simulated(&format!("{CLUSTER}{unmarked}"), Format::Json);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["pods"], json!([]));
+    assert_eq!(
+        warnings,
+        ["1 pod without a node is left out, because the scheduler has not marked it PodScheduled=False, \
+          Unschedulable: default/a"]
+    );
+}
+
+#[test]
+fn the_class_of_a_pod_gives_it_its_priority() {
+    let class =
+        "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: { name: high }\nvalue: 9\n";
+    let high = pod("z", "3").replace("spec: {", "spec: { priorityClassName: high,");
+    let fates = |text: &str| {
+        let report: Value = serde_json::from_str(&simulated(text, Format::Json).0).unwrap();
+        (report["pods"][0]["outcome"].clone(), report["pods"][1]["outcome"].clone())
+    };
+    // One node is there: the pod with the class takes it, although the other comes first by name.
+    let text = format!("{CLUSTER}{}{high}", pod("a", "3"));
+    assert_eq!(fates(&format!("{text}{class}")), (json!("TriggersScaleUp"), json!("Fits")));
+    assert_eq!(fates(&text), (json!("Fits"), json!("TriggersScaleUp")));
 }

@@ -6,6 +6,7 @@
 mod hold;
 mod killed;
 mod leaders;
+mod several;
 mod startup;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use shared_crds::conditions::ConditionType;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 /// A lease that is lost and taken within seconds.
@@ -127,7 +129,8 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
         assert!(table.contains(word), "{word} is missing in\n{table}");
     }
     let status = pool.status.unwrap();
-    for type_ in shared_crds::conditions::ConditionType::ALL {
+    let of_pools = |type_: &&ConditionType| type_.owner_on_node_pool().is_some();
+    for type_ in ConditionType::ALL.iter().filter(of_pools) {
         assert!(
             status.conditions.iter().any(|c| c.type_ == type_.as_str()),
             "{type_} is missing: {:?}",

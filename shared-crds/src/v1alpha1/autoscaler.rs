@@ -1,8 +1,14 @@
 //! `NodePoolAutoscaler`: which pools the Autoscaler operator plans, and how carefully it takes nodes away.
 
 #![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
+#![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::{
+    api::resource::Quantity,
+    apis::meta::v1::{Condition, LabelSelector},
+};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,9 +78,173 @@ pub struct NodePoolAutoscalerSpec {
     #[serde(default)]
     #[schemars(default)]
     pub mode: AutoscalerMode,
+    /// onContested says what happens when somebody else has written a pool's replicas since the autoscaler last did.
+    #[serde(default)]
+    #[schemars(default)]
+    pub on_contested: OnContested,
+    /// expander says which pool grows when several could.
+    #[serde(default)]
+    #[schemars(default)]
+    pub expander: Expander,
+    /// headroom is capacity kept free: pods that do not exist are planned after all others, and nodes they need stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
+    pub headroom: Vec<Headroom>,
+    /// behavior limits how quickly pools grow and shrink, as that of a HorizontalPodAutoscaler does. An absent direction
+    /// is not limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behavior: Option<ScalingBehavior>,
     /// scaleDown says when nodes go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDownSpec>,
+    /// schedules replace the bounds of every selected pool for some time. Where they overlap, the highest minimum and the
+    /// lowest maximum hold; where those cross, the minimum does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub schedules: Vec<Schedule>,
+}
+
+/// What happens to a pool whose replicas somebody else has written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum OnContested {
+    /// The pool keeps the number they set for ten minutes from when the autoscaler saw it; bounds are still enforced.
+    /// Then the pool is planned again, from that number. A further change by them begins another ten minutes.
+    #[default]
+    Yield,
+    /// The autoscaler goes on from the number that it wrote itself, and says whom it overruled.
+    Reclaim,
+}
+
+/// Which pool grows when several could. The names are those of Cluster Autoscaler's expanders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Expander {
+    /// The pool whose new nodes would have the least cpu and memory left unused.
+    #[default]
+    LeastWaste,
+    /// The pool with the highest spec.weight.
+    Priority,
+    /// The pool whose new nodes take the most pods.
+    MostPods,
+    /// The pool that needs the fewest new nodes.
+    LeastNodes,
+    /// Any of them.
+    Random,
+}
+
+/// Capacity kept free, as pods that do not exist.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Headroom {
+    /// count of pods that room is kept for.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub count: i32,
+    /// requests of one of them, by resource name.
+    #[schemars(schema_with = "schema::resources")]
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+/// How quickly pools grow and shrink.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalingBehavior {
+    /// scaleUp limits how quickly pools grow; absent means not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_up: Option<ScalingRules>,
+    /// scaleDown limits how quickly pools shrink; absent means not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_down: Option<ScalingRules>,
+}
+
+/// The limits of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalingRules {
+    /// stabilizationWindowSeconds is how far back decisions are looked at: a pool grows to the lowest and shrinks to the
+    /// highest number of nodes that was wanted in that time. 0 or absent means no stabilisation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
+    pub stabilization_window_seconds: Option<i32>,
+    /// selectPolicy says which of the policies holds when there are several; Max, the most change, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub select_policy: Option<SelectPolicy>,
+    /// policies limit the change within a period. Without any, the change is not limited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub policies: Vec<ScalingPolicy>,
+}
+
+/// Which of several policies holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum SelectPolicy {
+    /// The one that allows the most change.
+    #[default]
+    Max,
+    /// The one that allows the least change.
+    Min,
+    /// None: the pool does not change in this direction. Bounds are still enforced.
+    Disabled,
+}
+
+/// A limit of the change within a period.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScalingPolicy {
+    /// type says what value counts.
+    #[serde(rename = "type")]
+    pub kind: ScalingPolicyType,
+    /// value is the number of nodes, or the percentage of the pool's nodes at the beginning of the period.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub value: i32,
+    /// periodSeconds is how long the limit looks back.
+    #[schemars(range(min = 1, max = 3600))]
+    pub period_seconds: i32,
+}
+
+/// What the value of a policy counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum ScalingPolicyType {
+    /// Nodes.
+    Nodes,
+    /// Percent of the pool's nodes at the beginning of the period.
+    Percent,
+}
+
+/// Other bounds for some time, again and again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "has(self.minReplicas) || has(self.maxReplicas)",
+        "message": "a schedule must set minReplicas, maxReplicas, or both"
+    },
+    {
+        "rule": "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+        "message": "minReplicas must not be above maxReplicas: lower the one or raise the other",
+        "fieldPath": ".minReplicas"
+    }
+]))]
+pub struct Schedule {
+    /// name of the schedule, for messages.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// schedule says when the bounds begin to hold: minute, hour, day of month, month, day of week, as in cron.
+    #[schemars(length(min = 9, max = 256))]
+    pub schedule: String,
+    /// timeZone that schedule is read in, a name of the IANA database such as Europe/Berlin; UTC when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub time_zone: Option<String>,
+    /// durationSeconds is how long they hold, measured in elapsed time also where clocks are put forward or back.
+    #[schemars(range(min = 1, max = 2_678_400))]
+    pub duration_seconds: i32,
+    /// minReplicas replaces that of every selected pool; absent leaves theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min_replicas: Option<i32>,
+    /// maxReplicas replaces that of every selected pool; absent leaves theirs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max_replicas: Option<i32>,
 }
 
 /// What becomes of decisions.
@@ -93,6 +263,11 @@ pub enum AutoscalerMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDownSpec {
+    /// utilizationThresholdPercent is the share of a node's cpu, and of its memory, below which the node goes when its
+    /// pods find a place elsewhere; pods of a DaemonSet count. 0 means that only nodes that no pod asks anything of go.
+    #[serde(default = "half")]
+    #[schemars(range(min = 0, max = 100))]
+    pub utilization_threshold_percent: i32,
     /// unneededSeconds is how long a node must have been unneeded before it goes; 0 means at once.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0, max = 604_800))]
@@ -112,9 +287,19 @@ const fn ten_minutes() -> i32 {
     600
 }
 
+/// Cluster Autoscaler's `--scale-down-utilization-threshold`.
+const fn half() -> i32 {
+    50
+}
+
 impl Default for ScaleDownSpec {
     fn default() -> Self {
-        Self { unneeded_seconds: ten_minutes(), delay_after_add_seconds: ten_minutes(), max_nodes: None }
+        Self {
+            utilization_threshold_percent: half(),
+            unneeded_seconds: ten_minutes(),
+            delay_after_add_seconds: ten_minutes(),
+            max_nodes: None,
+        }
     }
 }
 

@@ -6,12 +6,13 @@ mod status;
 mod template;
 
 pub use autoscaler::{
-    AutoscalerMode, NodePoolAutoscaler, NodePoolAutoscalerSpec, NodePoolAutoscalerStatus, PoolSummary,
-    ScaleDownSpec,
+    AutoscalerMode, Expander, Headroom, NodePoolAutoscaler, NodePoolAutoscalerSpec, NodePoolAutoscalerStatus,
+    OnContested, PoolSummary, ScaleDownSpec, ScalingBehavior, ScalingPolicy, ScalingPolicyType, ScalingRules,
+    Schedule, SelectPolicy,
 };
 pub use node_pool::{DrainSpec, NodePool, NodePoolSpec, ProviderSpec, SimulatedProvider};
 pub use status::{
-    ASSUMED_POD_CAPACITY, AutoscalingStatus, Decision, NodePoolStatus, NodesSummary, ScaleDownPlan,
-    UnneededNode,
+    ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, NodesSummary,
+    Recommendation, ScaleDownPlan, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};

@@ -119,6 +119,10 @@ pub struct NodePoolSpec {
     /// maxReplicas is the upper bound for every writer of replicas.
     #[schemars(range(min = 0, max = 100_000))]
     pub max_replicas: i32,
+    /// weight of the pool for autoscalers whose expander is Priority: the highest grows first. 1 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub weight: Option<i32>,
     /// template says what one node of the pool looks like.
     pub template: NodeTemplate,
     /// provider says who makes the nodes.

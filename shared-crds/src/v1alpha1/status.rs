@@ -95,6 +95,14 @@ pub struct AutoscalingStatus {
     /// lastDecision is the last change of replicas that the Autoscaler decided on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_decision: Option<Decision>,
+    /// writtenReplicas is spec.replicas as the Autoscaler last wrote or accepted it. Another number in spec.replicas is
+    /// somebody else's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub written_replicas: Option<i32>,
+    /// contested is who wrote spec.replicas since the Autoscaler did, and what; it is kept for ten minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contested: Option<ContestedReplicas>,
     /// scaleDown names the nodes that go when replicas equals its targetReplicas. The NodePool operator removes no
     /// other node while the counts match, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,6 +111,53 @@ pub struct AutoscalingStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub unneeded_nodes: Vec<UnneededNode>,
+    /// recommendations are the numbers of nodes that were wanted within the stabilisation windows, the oldest first; they
+    /// survive a restart of the Autoscaler here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub recommendations: Vec<Recommendation>,
+    /// scaleEvents are the changes of replicas within the periods of the policies, the oldest first; they survive a
+    /// restart of the Autoscaler here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
+    pub scale_events: Vec<ScaleEvent>,
+}
+
+/// A number of nodes that somebody else asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContestedReplicas {
+    /// replicas is what they wrote.
+    #[schemars(range(min = 0))]
+    pub replicas: i32,
+    /// writer is the field manager that wrote it; empty where the API server does not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 128))]
+    pub writer: String,
+    /// sinceTime is when the Autoscaler first saw it.
+    pub since_time: Time,
+}
+
+/// A number of nodes that was wanted from some time on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Recommendation {
+    /// replicas is the number that was wanted.
+    #[schemars(range(min = 0))]
+    pub replicas: i32,
+    /// time from which on it was wanted; until that of the next recommendation.
+    pub time: Time,
+}
+
+/// A change of replicas that the Autoscaler made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleEvent {
+    /// change is how many nodes were added; negative when they were taken away.
+    #[schemars(range(min = -100_000, max = 100_000))]
+    pub change: i32,
+    /// time of the change.
+    pub time: Time,
 }
 
 /// A change of replicas that the Autoscaler decided on.

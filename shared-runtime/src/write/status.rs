@@ -161,6 +161,8 @@ impl<K: StatusObject> Target<K> {
         cached: &K,
     ) -> Result<Written<K>, WriteError> {
         let mut object = cached.clone();
+        // The cache keeps some entries of them at most, and what is sent would be taken for all of them.
+        object.meta_mut().managed_fields = None;
         with_status(&mut object, plan.wanted)?;
         let status = Subresource::Status;
         Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?.into())

@@ -4,6 +4,7 @@
 pub mod node_affinity;
 pub mod selector;
 pub mod taints;
+pub mod volumes;
 
 use super::{constraints::Constraints, profile::Profile, reasons::Rejection};
 
@@ -15,5 +16,6 @@ use super::{constraints::Constraints, profile::Profile, reasons::Rejection};
 pub fn admits(constraints: &Constraints, node: &Profile) -> Result<(), Rejection> {
     taints::tolerated(&constraints.tolerations, &node.taints)?;
     selector::matches(&constraints.selector, &node.labels)?;
-    node_affinity::matches(constraints.affinity.as_deref(), node)
+    node_affinity::matches(constraints.affinity.as_deref(), node)?;
+    volumes::usable(&constraints.volumes, node)
 }

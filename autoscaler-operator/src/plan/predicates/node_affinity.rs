@@ -24,7 +24,7 @@ pub fn matches(terms: Option<&[Term]>, node: &Profile) -> Result<(), Rejection> 
 
 fn term_matches(term: &Term, node: &Profile) -> bool {
     let Term { labels, fields } = term;
-    (!labels.is_empty() || !fields.is_empty())
+    !term.is_empty()
         && labels.iter().all(|rule| label_matches(rule, &node.labels))
         && fields.iter().all(|rule| field_matches(rule, node.name.as_deref()))
 }

@@ -9,9 +9,9 @@ use e2e::objects;
 use e2e::wait::eventually;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use shared_crds::names::AUTOSCALER_OPERATOR;
-use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus};
+use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use super::account;
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A person scales a pool that the Autoscaler scales",
     rows: &["0f", "2c"],
     refutes: &["both-intentions"],
-    lesson: "One field with two writers has the value of whoever wrote last: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
+    lesson: "One field with two writers has the value of whoever wrote last, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
     needs: Needs::Operators,
     run: |stage| Box::pin(run(stage)),
 };
@@ -51,17 +51,43 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     tandem.pods_run(4).await?;
     stage.set(&objects::autoscaler("all", IDLE_SECONDS)).await?;
     condition(stage, "ValidPoolFound").await?;
+    kept(tandem, &alice).await?;
     overwritten(tandem).await?;
     own_field(tandem, &alice).await?;
     taken_over(tandem, &alice).await?;
     nobodys(tandem).await
 }
 
+/// The Autoscaler sees that the number is not its own, says so, and leaves it for a while; or does not, if so told.
+async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
+    let stage = tandem.stage;
+    stage.say("Alice wants 5, and says so with kubectl.");
+    let before = scale_writes(tandem).await?;
+    scale(tandem, &["--replicas=5"]).await?;
+    tandem.settles("workers", 5).await?;
+    let pool = contested(stage).await?;
+    stage.check_eq(
+        "the pool stays at 5, and the Autoscaler says that kubectl set it",
+        &pool.spec.replicas,
+        &Some(5),
+    );
+    stage.say("Three nodes are idle for longer than the second that they are given. Somebody raises the upper bound three times, each time later than that, and the Autoscaler decides anew each time.");
+    decided_anew(stage, "ValidPoolFound").await?;
+    let after = scale_writes(tandem).await?;
+    stage.check_eq(
+        "the audit log has no write of it to /scale: her number is kept, for ten minutes",
+        &after,
+        &before,
+    );
+    stage.say("That is onContested: Yield, the default. An autoscaler with onContested: Reclaim writes its own number over hers, and says so.");
+    stage
+        .racing("The NodePoolAutoscaler is set to Reclaim.", set(alice, json!({"onContested": "Reclaim"})))
+        .await
+}
+
 /// The last write wins, whatever guards it.
 async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
     let stage = tandem.stage;
-    stage.say("Alice wants 5, and says so with kubectl.");
-    scale(tandem, &["--replicas=5"]).await?;
     let pool = tandem.settles("workers", 2).await?;
     stage.check_eq("a moment later the pool is at 2 again", &pool.spec.replicas, &Some(2));
     stage.check_eq(
@@ -179,12 +205,28 @@ async fn lower_bound(alice: &Actor, min: i32) -> Result<()> {
 }
 
 async fn recommend(alice: &Actor) -> Result<()> {
-    let wanted = |object: &NodePoolAutoscaler| {
-        (object.spec.mode != AutoscalerMode::Recommend).then(|| json!({"spec": {"mode": "Recommend"}}))
-    };
+    set(alice, json!({"mode": "Recommend"})).await
+}
+
+/// Changes the spec of the `NodePoolAutoscaler`, which only people write.
+async fn set(alice: &Actor, spec: Value) -> Result<()> {
+    let change = Some(json!({"spec": spec}));
     let options = WriteOptions::new("alice");
     let autoscalers = alice.api::<NodePoolAutoscaler>();
+    let wanted = |_: &NodePoolAutoscaler| change.clone();
     is_written(&merge_patch(&autoscalers, "all", Subresource::Main, &options, Source::Live, wanted).await?)
+}
+
+/// Waits until the Autoscaler says that kubectl has set the number.
+async fn contested(stage: &Stage) -> Result<NodePool> {
+    eventually(PATIENCE, "the Autoscaler reports ReplicasContested", || async {
+        let pool = stage.stored::<NodePool>("workers").await?;
+        let status = pool.status.clone().unwrap_or_default();
+        let found = status.conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
+        let is_so = found.as_ref().is_some_and(|c| c.status == "True" && c.message.contains("kubectl"));
+        if is_so { Ok(Some(pool)) } else { bail!("{found:?}") }
+    })
+    .await
 }
 
 fn is_written<K>(outcome: &Outcome<K>) -> Result<()> {

@@ -1,0 +1,93 @@
+//! What the explanations look things up in: the objects, the plan of the operator, and where some pools only get
+//! recommendations, the plan as it would be if those were carried out.
+
+use shared_crds::{NodePoolAutoscaler, v1alpha1::AutoscalerMode};
+
+use super::ExplainError;
+use crate::{
+    plan::{Fate, Observed, Plan, PoolDecision, observed::key, plan, plan_for_cluster},
+    simulate::nearest,
+};
+
+/// The cluster and what is decided about it.
+pub(super) struct Picture<'a> {
+    pub(super) observed: &'a Observed,
+    /// What the operator decides.
+    pub(super) plan: Plan,
+    /// What it would decide if recommendations were carried out; where there are any.
+    pub(super) advice: Option<Plan>,
+}
+
+impl<'a> Picture<'a> {
+    pub(super) fn of(observed: &'a Observed) -> Self {
+        let decided = plan_for_cluster(observed);
+        let recommends = decided.pools.iter().any(|decision| decision.is_planned() && !decision.acts);
+        Self { observed, plan: decided, advice: recommends.then(|| plan(observed)) }
+    }
+
+    /// The decision about a pool, by `namespace/name`.
+    pub(super) fn decision(&self, pool: &str) -> Option<&PoolDecision> {
+        self.plan.pools.iter().find(|decision| id(decision) == pool)
+    }
+
+    /// The autoscaler that plans a pool.
+    pub(super) fn autoscaler(&self, decision: &PoolDecision) -> Option<&NodePoolAutoscaler> {
+        let wanted = (key(&decision.object.metadata).0, decision.autoscaler.as_deref()?);
+        self.observed
+            .autoscalers
+            .iter()
+            .find(|object| key(&object.metadata) == wanted)
+            .map(|object| &**object)
+    }
+
+    /// Whether the pool only gets recommendations.
+    pub(super) fn only_recommends(&self, decision: &PoolDecision) -> bool {
+        self.autoscaler(decision).is_some_and(|object| object.spec.mode == AutoscalerMode::Recommend)
+    }
+
+    /// What becomes of a pending pod.
+    pub(super) fn fate(&self, pod: (&str, &str)) -> Option<&Fate> {
+        fate(&self.plan, pod)
+    }
+}
+
+/// What becomes of a pending pod in `plan`.
+pub(super) fn fate<'p>(plan: &'p Plan, (namespace, name): (&str, &str)) -> Option<&'p Fate> {
+    plan.pods.iter().find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| &pod.fate)
+}
+
+/// A decision's pool as `namespace/name`.
+pub(super) fn id(decision: &PoolDecision) -> String {
+    joined(key(&decision.object.metadata))
+}
+
+/// `namespace/name`.
+pub(super) fn joined((namespace, name): (&str, &str)) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
+/// Which of `known` is meant by `NAME` or `NAMESPACE/NAME`: the name alone will do where only one namespace has it.
+pub(super) fn find<'a>(
+    kind: &'static str,
+    wanted: &str,
+    known: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<(&'a str, &'a str), ExplainError> {
+    let known: Vec<_> = known.collect();
+    let exact = wanted.split_once('/');
+    let found: Vec<_> =
+        known.iter().filter(|id| exact.map_or(id.1 == wanted, |exact| **id == exact)).collect();
+    match found.as_slice() {
+        [id] => Ok(**id),
+        [] => {
+            let full: Vec<_> =
+                known.iter().map(|id| if exact.is_some() { joined(*id) } else { id.1.to_owned() }).collect();
+            let hint = nearest::hint(wanted, full.iter().map(String::as_str));
+            Err(ExplainError::NoSuch { kind, name: wanted.to_owned(), hint })
+        }
+        several => {
+            let mut known: Vec<_> = several.iter().map(|id| joined(**id)).collect();
+            known.sort();
+            Err(ExplainError::Several { known: known.join(", ") })
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Where the input is constant, no pool grows after it has shrunk, or shrinks after it has grown, however much time
+//! passes: the pods stay as they are, decisions are carried out, clocks go on.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use k8s_openapi::{api::core::v1::Taint, jiff::SignedDuration};
+use proptest::prelude::*;
+
+use super::{
+    Observed, Plan, plan,
+    properties::{carry_out, world},
+};
+
+/// Which way each pool goes.
+fn directions(plan: &Plan) -> Vec<Ordering> {
+    plan.pools.iter().map(|decision| decision.desired.cmp(&decision.current)).collect()
+}
+
+/// Whether a pool's replicas were within its bounds. A correction of what somebody else wrote is the input's, not the
+/// planner's.
+fn was_within(plan: &Plan, at: usize) -> bool {
+    let spec = &plan.pools[at].object.spec;
+    spec.replicas == Some(spec.effective_replicas())
+}
+
+/// `observed`, with every node Ready, open to pods and as its pool's template has it. One that is not goes to make room
+/// for one that is where the pool may not grow: one down and one up, and no oscillation, as the other property shows.
+fn like_new(mut observed: Observed) -> Observed {
+    let pools = observed.pools.clone();
+    for node in &mut observed.nodes {
+        let node = Arc::make_mut(node);
+        let of = super::nodes::pool_of(node).map(|(_, name)| name.to_owned());
+        let pool = pools.iter().find(|pool| pool.metadata.name == of);
+        let template = pool.map(|pool| pool.spec.template.spec.clone()).unwrap_or_default();
+        let spec = node.spec.get_or_insert_default();
+        spec.unschedulable = None;
+        spec.taints = Some(template.taints.iter().map(Taint::from).collect());
+        let status = node.status.get_or_insert_default();
+        status.allocatable = Some(template.capacity);
+        status.conditions.iter_mut().flatten().for_each(|condition| condition.status = "True".to_owned());
+    }
+    observed
+}
+
+fn after(observed: &mut Observed, seconds: i64) {
+    observed.now = observed.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_pool_goes_one_way_only_while_the_input_is_constant(
+        observed in world().prop_map(like_new),
+        steps in prop::collection::vec(0_i64..900, 1..12),
+    ) {
+        let mut observed = observed;
+        let mut last = plan(&observed);
+        let counts = |(at, direction)| if was_within(&last, at) { direction } else { Ordering::Equal };
+        let mut gone: Vec<_> = directions(&last).into_iter().enumerate().map(counts).collect();
+        carry_out(&last, &mut observed);
+        for step in steps {
+            after(&mut observed, step);
+            last = plan(&observed);
+            for (at, direction) in directions(&last).into_iter().enumerate().filter(|(_, d)| d.is_ne()) {
+                let decision = &last.pools[at];
+                prop_assert!(
+                    gone[at].is_eq() || gone[at] == direction,
+                    "{} to {} after {:?}: {}", decision.current, decision.desired, gone[at], decision.message
+                );
+                gone[at] = direction;
+            }
+            carry_out(&last, &mut observed);
+        }
+    }
+
+    #[test]
+    fn every_cluster_comes_to_rest_and_stays_at_rest_however_much_time_passes(
+        observed in world(),
+        steps in prop::collection::vec(0_i64..900, 40),
+    ) {
+        let mut observed = observed;
+        for (at, step) in steps.into_iter().enumerate() {
+            let plan = plan(&observed);
+            let moving = directions(&plan).into_iter().any(Ordering::is_ne);
+            prop_assert!(at < 30 || !moving, "still moving in pass {}", at);
+            carry_out(&plan, &mut observed);
+            after(&mut observed, step);
+        }
+    }
+}

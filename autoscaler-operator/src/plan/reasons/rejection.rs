@@ -1,0 +1,207 @@
+//! Why a pool cannot take a pod, with the name machines read and the sentence people read.
+
+/// Why a pool cannot take a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The pod's requests cannot be read.
+    InvalidRequests(String),
+    /// Two autoscalers select the pool; the names of all.
+    AmbiguousSelector(String),
+    /// The pool is being deleted.
+    PoolDeleting,
+    /// The pool is paused.
+    PoolPaused,
+    /// The pool's provider does not make the nodes it was asked for.
+    InBackoff {
+        /// Why, as the pool's condition says it.
+        reason: String,
+        /// The condition's message.
+        message: String,
+    },
+    /// The pool's template cannot be read.
+    InvalidTemplate(String),
+    /// A taint the pod does not tolerate, as `key=value:effect`.
+    UntoleratedTaint(String),
+    /// A label of the pod's node selector that the nodes lack, as `key=value`.
+    NodeSelectorMismatch(String),
+    /// No term of the pod's required node affinity matches.
+    NodeAffinityMismatch,
+    /// No pods that the pod's required affinity asks for would be in the domain of the node.
+    PodAffinityMismatch,
+    /// A pod that the pod's required anti-affinity keeps away from would be in the domain of the node.
+    PodAntiAffinityConflict,
+    /// The required anti-affinity of a pod in the domain of the node keeps the pod away.
+    ExistingPodsAntiAffinity,
+    /// A spread constraint would be broken; its topology key.
+    TopologySpreadConflict(String),
+    /// The nodes lack a label that the pod spreads over, or has its affinity over; the key.
+    TopologyKeyMissing(String),
+    /// A host port is taken, as `port/protocol`.
+    HostPortConflict(String),
+    /// A volume of the pod cannot be used on the nodes.
+    VolumeNodeAffinityConflict,
+    /// A claim of the pod does not exist; its name.
+    ClaimNotFound(String),
+    /// A claim of the pod is being deleted; its name.
+    ClaimBeingDeleted(String),
+    /// A claim of the pod may be used by one pod only, and another one uses it; its name.
+    ClaimInUse(String),
+    /// The volume of a claim of the pod is gone; the claim's name.
+    ClaimLost(String),
+    /// A claim that is bound without regard to pods has no volume yet; its name.
+    UnboundImmediateClaim(String),
+    /// The volume that a claim of the pod is bound to does not exist; the volume's name.
+    VolumeNotFound(String),
+    /// The storage class of a claim of the pod does not exist; the class's name.
+    StorageClassNotFound(String),
+    /// No volume is there for a claim whose class makes none; the claim's name.
+    NoVolumeAvailable(String),
+    /// Not even an empty node has enough of a resource.
+    Insufficient {
+        /// Reason name.
+        reason: &'static str,
+        /// Name of the resource.
+        resource: String,
+        /// What the pod asks for.
+        asked: String,
+        /// What an empty node offers.
+        offered: String,
+    },
+    /// The pool may not grow any further.
+    MaxReplicasReached {
+        /// The bound.
+        max: usize,
+    },
+    /// The pool was not wanted to be that large all through the stabilisation window.
+    ScaleUpStabilized {
+        /// To how many nodes it may grow.
+        ceiling: usize,
+    },
+    /// Somebody else has set the number of nodes, and it is kept.
+    ReplicasContested {
+        /// Their number.
+        ceiling: usize,
+    },
+    /// The pool may not grow any further in this pass.
+    ScaleUpLimit {
+        /// To how many nodes it may grow.
+        ceiling: usize,
+    },
+}
+
+impl Rejection {
+    /// The reason's name.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidRequests(_) => "InvalidRequests",
+            Self::AmbiguousSelector(_) => "AmbiguousSelector",
+            Self::PoolDeleting => "PoolDeleting",
+            Self::PoolPaused => "PoolPaused",
+            Self::InBackoff { .. } => "InBackoff",
+            Self::InvalidTemplate(_) => "InvalidTemplate",
+            Self::UntoleratedTaint(_) => "UntoleratedTaint",
+            Self::NodeSelectorMismatch(_) => "NodeSelectorMismatch",
+            Self::NodeAffinityMismatch => "NodeAffinityMismatch",
+            Self::PodAffinityMismatch => "PodAffinityMismatch",
+            Self::PodAntiAffinityConflict => "PodAntiAffinityConflict",
+            Self::ExistingPodsAntiAffinity => "ExistingPodsAntiAffinity",
+            Self::TopologySpreadConflict(_) => "TopologySpreadConflict",
+            Self::TopologyKeyMissing(_) => "TopologyKeyMissing",
+            Self::HostPortConflict(_) => "HostPortConflict",
+            Self::VolumeNodeAffinityConflict => "VolumeNodeAffinityConflict",
+            Self::ClaimNotFound(_) => "ClaimNotFound",
+            Self::ClaimBeingDeleted(_) => "ClaimBeingDeleted",
+            Self::ClaimInUse(_) => "ClaimInUse",
+            Self::ClaimLost(_) => "ClaimLost",
+            Self::UnboundImmediateClaim(_) => "UnboundImmediateClaim",
+            Self::VolumeNotFound(_) => "VolumeNotFound",
+            Self::StorageClassNotFound(_) => "StorageClassNotFound",
+            Self::NoVolumeAvailable(_) => "NoVolumeAvailable",
+            Self::Insufficient { reason, .. } => reason,
+            Self::MaxReplicasReached { .. } => "MaxReplicasReached",
+            Self::ScaleUpStabilized { .. } => "ScaleUpStabilized",
+            Self::ReplicasContested { .. } => "ReplicasContested",
+            Self::ScaleUpLimit { .. } => "ScaleUpLimit",
+        }
+    }
+
+    /// The reason in a sentence.
+    pub fn message(&self) -> String {
+        match self {
+            Self::InvalidRequests(problem) => format!("the pod's requests cannot be read: {problem}"),
+            Self::AmbiguousSelector(names) => {
+                format!("more than one NodePoolAutoscaler selects the pool ({names}), so none scales it")
+            }
+            Self::PoolDeleting => "the pool is being deleted".to_owned(),
+            Self::PoolPaused => "the pool is paused (spec.paused)".to_owned(),
+            Self::InBackoff { reason, message } => {
+                format!("the pool's provider fails ({reason}: {message}), so other pools are used for now")
+            }
+            Self::InvalidTemplate(problem) => format!("the pool's template cannot be read: {problem}"),
+            Self::UntoleratedTaint(taint) => {
+                format!("the pod does not tolerate the taint {taint} of the pool's nodes")
+            }
+            Self::NodeSelectorMismatch(label) => {
+                format!("the pod's nodeSelector asks for {label}, which the pool's nodes do not have")
+            }
+            Self::NodeAffinityMismatch => {
+                "no term of the pod's required node affinity matches the pool's nodes".to_owned()
+            }
+            Self::PodAffinityMismatch => {
+                "no pod that the pod's required affinity asks for is where the pool's nodes are".to_owned()
+            }
+            Self::PodAntiAffinityConflict => {
+                "the pod's required anti-affinity keeps it away from where the pool's nodes are".to_owned()
+            }
+            Self::ExistingPodsAntiAffinity => {
+                "the required anti-affinity of other pods keeps the pod away from where the pool's nodes are"
+                    .to_owned()
+            }
+            Self::TopologySpreadConflict(key) => {
+                format!("on the pool's nodes the pod would break its spread over {key}")
+            }
+            Self::TopologyKeyMissing(key) => {
+                format!("the pool's nodes do not have the label {key}, which the pod's placing depends on")
+            }
+            Self::HostPortConflict(port) => {
+                format!("the host port {port} is taken on every node of the pool, also on a new one")
+            }
+            Self::VolumeNodeAffinityConflict => {
+                "a volume of the pod cannot be used where the pool's nodes are".to_owned()
+            }
+            Self::ClaimNotFound(claim) => format!("the PersistentVolumeClaim {claim} does not exist"),
+            Self::ClaimBeingDeleted(claim) => format!("the PersistentVolumeClaim {claim} is being deleted"),
+            Self::ClaimInUse(claim) => {
+                format!(
+                    "the PersistentVolumeClaim {claim} may be used by one pod only, and another one uses it"
+                )
+            }
+            Self::ClaimLost(claim) => format!("the PersistentVolumeClaim {claim} has lost its volume"),
+            Self::UnboundImmediateClaim(claim) => {
+                format!("the PersistentVolumeClaim {claim} waits for its volume, and new nodes bring it none")
+            }
+            Self::VolumeNotFound(volume) => format!("the PersistentVolume {volume} does not exist"),
+            Self::StorageClassNotFound(class) => format!("the StorageClass {class} does not exist"),
+            Self::NoVolumeAvailable(claim) => {
+                format!(
+                    "no PersistentVolume is free for the PersistentVolumeClaim {claim}, and its class makes none"
+                )
+            }
+            Self::Insufficient { resource, asked, offered, .. } => {
+                format!("the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}")
+            }
+            Self::MaxReplicasReached { max } => {
+                format!("the pool would need more than spec.maxReplicas ({max}) nodes")
+            }
+            Self::ScaleUpStabilized { ceiling } => {
+                format!("no more than {ceiling} nodes were wanted all through the window of behavior.scaleUp")
+            }
+            Self::ReplicasContested { ceiling } => {
+                format!("somebody else has set the pool to {ceiling} nodes, which is kept for a while")
+            }
+            Self::ScaleUpLimit { ceiling } => {
+                format!("behavior.scaleUp allows the pool no more than {ceiling} nodes for now")
+            }
+        }
+    }
+}

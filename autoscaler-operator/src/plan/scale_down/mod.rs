@@ -1,0 +1,160 @@
+//! Which nodes go because nothing has needed them for long enough: empty ones, and ones whose pods all have a place
+//! elsewhere at the same time. Those that a bound leaves no place for are not decided about here.
+//!
+//! Victims are always named together with the number of nodes that remains, so both operators mean the same nodes.
+//!
+//! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`Elsewhere`])
+//! → for how long that has been so ([`timing`]) → which of them go together ([`choose`]).
+
+pub mod candidates;
+mod choose;
+pub mod departures;
+mod elsewhere;
+mod timing;
+pub mod utilization;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::Timestamp,
+};
+use shared_crds::v1alpha1::UnneededNode;
+
+pub use elsewhere::Elsewhere;
+
+use super::{
+    budgets::Budgets, keepers::Keepers, nodes, observed::key, pods, pools::Pool, reasons::NodeReason,
+};
+use candidates::Candidate;
+
+/// What a pass knows of the nodes when it decides which go.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// All nodes, by name.
+    pub nodes: &'a [Arc<Node>],
+    /// All pods, by namespace and name.
+    pub pods: &'a [Arc<Pod>],
+    /// What keeps each node.
+    pub keepers: &'a [Keepers],
+    /// All budgets.
+    pub budgets: &'a Budgets,
+    /// How much of each node its pods ask for, or why that cannot be said.
+    pub usage: &'a [candidates::Usage],
+    /// Pending pods that this pass planned onto each node.
+    pub planned: &'a [usize],
+    /// Whether each pool grows in this pass.
+    pub growing: &'a [bool],
+}
+
+/// A reason, and what it is in this case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The reason.
+    pub reason: NodeReason,
+    /// For people.
+    pub message: String,
+}
+
+impl From<NodeReason> for Verdict {
+    fn from(reason: NodeReason) -> Self {
+        Self { reason, message: reason.sentence().to_owned() }
+    }
+}
+
+/// What becomes of the nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Removal {
+    /// The verdict on each node.
+    pub verdicts: Vec<Option<Verdict>>,
+    /// The nodes of each pool that go.
+    pub victims: Vec<Vec<usize>>,
+    /// The nodes of each pool that nothing needs, and since when.
+    pub unneeded: Vec<Vec<UnneededNode>>,
+    /// When the next node may go, or stops counting as starting, if nothing else happens.
+    pub next: Option<Timestamp>,
+}
+
+/// Nodes that may go, and pods that may have to move: what an [`Elsewhere`] is made for.
+#[derive(Clone, Debug, Default)]
+pub struct Movers {
+    /// The nodes, in the order in which they go. Pods had better not move to these, above all not to the first.
+    pub nodes: Vec<usize>,
+    /// Every pod that will be asked about, sorted.
+    pub pods: Vec<usize>,
+}
+
+/// Decides about every node. `pools` have had their surplus taken out. `elsewhere` makes what answers whether pods have
+/// places, from the cluster with this pass's pending pods placed.
+pub fn scale_down<E: Elsewhere>(
+    situation: &Situation<'_>,
+    pools: &[Pool],
+    elsewhere: impl FnOnce(&Movers) -> E,
+) -> Removal {
+    let mut removal = Removal {
+        verdicts: vec![None; situation.nodes.len()],
+        victims: vec![Vec::new(); pools.len()],
+        unneeded: vec![Vec::new(); pools.len()],
+        next: None,
+    };
+    let leaving = leaving(situation, pools);
+    for &node in &leaving {
+        removal.verdicts[node] = Some(NodeReason::CurrentlyBeingDeleted.into());
+    }
+    let candidates = candidates::find(situation, pools, &mut removal);
+    let mut elsewhere = elsewhere(&movers(situation, &candidates, &leaving));
+    // The pods of nodes that go already will take their places first.
+    for &node in &leaving {
+        elsewhere.abandon(node, &moving(situation, node));
+    }
+    let mut unneeded = Vec::with_capacity(candidates.len());
+    for candidate in candidates {
+        match elsewhere.could_leave(candidate.node, &candidate.pods) {
+            Ok(()) => unneeded.push(candidate),
+            Err(pod) => {
+                let message = format!("no other node has a place for pod {}", pod_name(situation, pod));
+                removal.verdicts[candidate.node] =
+                    Some(Verdict { reason: NodeReason::NoPlaceToMovePods, message });
+                timing::when_pods_end(situation, candidate.node, &mut removal.next);
+            }
+        }
+    }
+    let ripe = timing::ripe(situation, pools, unneeded, &mut removal);
+    choose::choose(situation, &ripe, pools, &mut elsewhere, &mut removal);
+    removal
+}
+
+/// Nodes that go whatever is decided here: their pools say so, or they belong to nobody and are being deleted.
+fn leaving(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
+    let of_pools = pools.iter().flat_map(|pool| pool.leaving.iter().copied());
+    let mut leaving: Vec<_> = of_pools.collect();
+    leaving.extend((0..situation.nodes.len()).filter(|&n| nodes::is_leaving(&situation.nodes[n])));
+    leaving.sort_unstable();
+    leaving.dedup();
+    leaving
+}
+
+fn movers(situation: &Situation<'_>, candidates: &[Candidate], leaving: &[usize]) -> Movers {
+    let of_leaving = leaving.iter().flat_map(|&node| moving(situation, node));
+    let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
+    pods.sort_unstable();
+    Movers { nodes: candidates.iter().map(|c| c.node).collect(), pods }
+}
+
+/// The pods of a node that need a place when it goes.
+fn moving(situation: &Situation<'_>, node: usize) -> Vec<usize> {
+    let keepers = situation.keepers[node].pods.iter().copied();
+    keepers.filter(|&pod| pods::needs_place(&situation.pods[pod])).collect()
+}
+
+fn pod_name(situation: &Situation<'_>, pod: usize) -> String {
+    let (namespace, name) = key(&situation.pods[pod].metadata);
+    format!("{namespace}/{name}")
+}

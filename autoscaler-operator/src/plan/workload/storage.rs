@@ -1,0 +1,244 @@
+//! Where a pod's claims let it run: every claim is either a set of alternatives that a node must satisfy one of, or a reason
+//! why no node can take the pod for now.
+//!
+//! Each claim is looked at by itself. Two claims without a volume that could only take the same existing volume are not told
+//! apart; nor is how much storage a place has left.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod},
+    storage::v1::StorageClass,
+};
+
+use super::volumes::{self, Terms};
+use crate::plan::{
+    constraints::{NAME_FIELD, Operator, Rule, Term},
+    observed::{Observed, key},
+    reasons::Rejection,
+};
+
+/// Marks a claim whose binding is complete.
+const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Names the node that the scheduler has chosen for a claim whose volume is being made.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The class of a claim, in older objects; it counts before `spec.storageClassName`.
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+/// Marks the storage class of claims that name none.
+const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// The provisioner that makes no volumes.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// The access mode of volumes that only one pod may use.
+const ONE_POD: &str = "ReadWriteOncePod";
+
+/// The claims, volumes and classes of a pass.
+pub(super) struct Storage<'a> {
+    claims: HashMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
+    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
+    classes: BTreeMap<&'a str, &'a StorageClass>,
+    default_class: Option<&'a StorageClass>,
+    /// Volumes that are nobody's, by class and in the order of names.
+    free: HashMap<&'a str, Vec<&'a PersistentVolume>>,
+    /// Volumes that are meant for a claim.
+    reserved: HashMap<(&'a str, &'a str), Vec<&'a PersistentVolume>>,
+}
+
+impl<'a> Storage<'a> {
+    pub(super) fn of(observed: &'a Observed) -> Self {
+        let classes: BTreeMap<_, _> = by_name(&observed.storage_classes, |class| key(&class.metadata).1);
+        let volumes = by_name(&observed.volumes, |volume| key(&volume.metadata).1);
+        let mut free: HashMap<_, Vec<_>> = HashMap::new();
+        let mut reserved: HashMap<_, Vec<_>> = HashMap::new();
+        for &volume in volumes.values() {
+            match volumes::meant_for(volume) {
+                Some(claim) => reserved.entry(claim).or_default().push(volume),
+                None => free.entry(volumes::class_of(volume)).or_default().push(volume),
+            }
+        }
+        Self {
+            claims: observed.claims.iter().map(|claim| (key(&claim.metadata), claim.as_ref())).collect(),
+            volumes,
+            default_class: default_class(&classes),
+            classes,
+            free,
+            reserved,
+        }
+    }
+
+    /// Where the volumes of a pod can be used, sorted: one of the terms of each must match a node.
+    ///
+    /// # Errors
+    ///
+    /// The first claim that no node can help.
+    pub(super) fn places(&self, pod: &Pod) -> Result<Vec<Terms>, Rejection> {
+        let namespace = key(&pod.metadata).0;
+        let mut places = Vec::new();
+        for wanted in wanted(pod) {
+            places.extend(self.claim(namespace, &wanted.name, wanted.template)?);
+        }
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// As [`Self::places`], for a pod that does not have a node yet.
+    ///
+    /// # Errors
+    ///
+    /// Also for a claim that only one pod may use, if it is among those that are `taken`.
+    pub(super) fn places_unless_taken(
+        &self,
+        pod: &Pod,
+        taken: &HashSet<(&str, &str)>,
+    ) -> Result<Vec<Terms>, Rejection> {
+        let places = self.places(pod)?;
+        match self.exclusive(pod).find(|claim| taken.contains(&key(&claim.metadata))) {
+            Some(claim) => Err(Rejection::ClaimInUse(key(&claim.metadata).1.to_owned())),
+            None => Ok(places),
+        }
+    }
+
+    /// The claims that only one pod may use, and that one of `pods` uses.
+    pub(super) fn taken<'p>(&self, pods: impl Iterator<Item = &'p Arc<Pod>>) -> HashSet<(&'a str, &'a str)> {
+        if !self.claims.values().any(|claim| is_exclusive(claim)) {
+            return HashSet::new();
+        }
+        pods.flat_map(|pod| self.exclusive(pod)).map(|claim| key(&claim.metadata)).collect()
+    }
+
+    fn exclusive<'p>(
+        &self,
+        pod: &'p Pod,
+    ) -> impl Iterator<Item = &'a PersistentVolumeClaim> + use<'_, 'a, 'p> {
+        let namespace = key(&pod.metadata).0;
+        let claims = wanted(pod).filter_map(move |w| self.claims.get(&(namespace, w.name.as_str())).copied());
+        claims.filter(|claim| is_exclusive(claim))
+    }
+
+    fn claim(
+        &self,
+        namespace: &str,
+        name: &str,
+        template: Option<&PersistentVolumeClaimSpec>,
+    ) -> Result<Vec<Terms>, Rejection> {
+        let Some(&claim) = self.claims.get(&(namespace, name)) else {
+            // The claim of an ephemeral volume is made a moment after the pod, from the template.
+            let template = template.ok_or_else(|| Rejection::ClaimNotFound(name.to_owned()))?;
+            return self.unbound(&PersistentVolumeClaim {
+                metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                    name: Some(name.to_owned()),
+                    namespace: Some(namespace.to_owned()),
+                    ..Default::default()
+                },
+                spec: Some(template.clone()),
+                status: None,
+            });
+        };
+        let phase = claim.status.as_ref().and_then(|s| s.phase.as_deref());
+        if phase == Some("Lost") {
+            return Err(Rejection::ClaimLost(name.to_owned()));
+        }
+        if claim.metadata.deletion_timestamp.is_some() {
+            return Err(Rejection::ClaimBeingDeleted(name.to_owned()));
+        }
+        let volume = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).filter(|v| !v.is_empty());
+        let Some(volume) = volume else { return self.unbound(claim) };
+        // Without a status (in objects that no API server has seen) the name of a volume is all there is to go by.
+        if phase.is_some_and(|phase| phase != "Bound")
+            && annotation(&claim.metadata, BIND_COMPLETED).is_none()
+        {
+            return Err(Rejection::UnboundImmediateClaim(name.to_owned()));
+        }
+        let volume = self.volumes.get(volume).ok_or_else(|| Rejection::VolumeNotFound(volume.to_owned()))?;
+        Ok(volumes::of_bound(volume))
+    }
+
+    /// A claim that has no volume yet: its class must wait for pods, and have volumes or make them.
+    fn unbound(&self, claim: &PersistentVolumeClaim) -> Result<Vec<Terms>, Rejection> {
+        let name = key(&claim.metadata).1;
+        let asked = annotation(&claim.metadata, CLASS_ANNOTATION)
+            .or_else(|| claim.spec.as_ref().and_then(|s| s.storage_class_name.as_deref()));
+        let class = match asked {
+            None => self.default_class,
+            Some("") => None,
+            Some(asked) => {
+                let class = self.classes.get(asked).copied();
+                Some(class.ok_or_else(|| Rejection::StorageClassNotFound(asked.to_owned()))?)
+            }
+        };
+        let waiting = |c: &&StorageClass| c.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+        let Some(class) = class.filter(waiting) else {
+            return Err(Rejection::UnboundImmediateClaim(name.to_owned()));
+        };
+        let made = class.provisioner != NO_PROVISIONER && !class.provisioner.is_empty();
+        let topologies = volumes::allowed_topologies(class);
+        if let Some(node) = annotation(&claim.metadata, SELECTED_NODE) {
+            return Ok(topologies.into_iter().chain([only_on(node)]).collect());
+        }
+        let class = key(&class.metadata).1;
+        let reserved = self.reserved.get(&key(&claim.metadata)).map_or(&[][..], Vec::as_slice);
+        let free = self.free.get(class).map_or(&[][..], Vec::as_slice);
+        let free = volumes::free_for(claim, reserved, free);
+        match (free, made) {
+            (Some(free), _) if free.reserved => Ok(free.places.into_iter().collect()),
+            // What exists can be used where it is, and more is made where the class allows.
+            (Some(free), true) => Ok(topologies
+                .and_then(|made| free.places.map(|there| volumes::either(made, there)))
+                .into_iter()
+                .collect()),
+            (Some(free), false) => Ok(free.places.into_iter().collect()),
+            (None, true) => Ok(topologies.into_iter().collect()),
+            (None, false) => Err(Rejection::NoVolumeAvailable(name.to_owned())),
+        }
+    }
+}
+
+fn is_exclusive(claim: &PersistentVolumeClaim) -> bool {
+    claim.spec.iter().flat_map(|s| s.access_modes.iter().flatten()).any(|mode| mode == ONE_POD)
+}
+
+/// A claim that a pod names, or that is made for it.
+struct Wanted<'p> {
+    name: String,
+    template: Option<&'p PersistentVolumeClaimSpec>,
+}
+
+fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
+    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+    volumes.filter_map(|volume| {
+        if let Some(named) = &volume.persistent_volume_claim {
+            return Some(Wanted { name: named.claim_name.clone(), template: None });
+        }
+        let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
+        let name = format!("{}-{}", key(&pod.metadata).1, volume.name);
+        Some(Wanted { name, template: Some(&template.spec) })
+    })
+}
+
+fn annotation<'a>(
+    metadata: &'a k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    name: &str,
+) -> Option<&'a str> {
+    metadata.annotations.as_ref().and_then(|a| a.get(name)).map(String::as_str)
+}
+
+fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTreeMap<&'a str, &'a K> {
+    objects.iter().map(|object| (name(object), object.as_ref())).collect()
+}
+
+/// The youngest of the classes that are marked, as the API server has it; of equals the first by name.
+fn default_class<'a>(classes: &BTreeMap<&'a str, &'a StorageClass>) -> Option<&'a StorageClass> {
+    let marked = classes.values().filter(|c| annotation(&c.metadata, DEFAULT_CLASS) == Some("true"));
+    marked.copied().reduce(|best, other| {
+        let age = |c: &StorageClass| c.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        if age(other) > age(best) { other } else { best }
+    })
+}
+
+fn only_on(node: &str) -> Terms {
+    let rule = Rule { key: NAME_FIELD.to_owned(), operator: Operator::In, values: vec![node.to_owned()] };
+    vec![Term { labels: vec![], fields: vec![rule] }]
+}

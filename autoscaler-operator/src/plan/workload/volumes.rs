@@ -1,0 +1,157 @@
+//! Where volumes can be used, those that exist and those that a class would make, as alternatives that a node must satisfy
+//! one of.
+
+use k8s_openapi::api::{
+    core::v1::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm},
+    storage::v1::StorageClass,
+};
+use shared_crds::quantity::Exact;
+
+use crate::plan::{
+    constraints::{self, Operator, Rule, Term},
+    selectors::Selector,
+};
+
+/// Alternatives: one of them must match.
+pub(super) type Terms = Vec<Term>;
+
+/// The labels of a volume that say where it is, in their order of age, each with the one that replaced it.
+const ZONE_LABELS: [(&str, Option<&str>); 4] = [
+    ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
+    ("failure-domain.beta.kubernetes.io/region", Some("topology.kubernetes.io/region")),
+    ("topology.kubernetes.io/zone", None),
+    ("topology.kubernetes.io/region", None),
+];
+/// Between the zones of a volume's label.
+const ZONE_SEPARATOR: &str = "__";
+
+/// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
+pub(super) fn of_bound(volume: &PersistentVolume) -> Vec<Terms> {
+    let labels = volume.metadata.labels.as_ref();
+    let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
+        let value = labels.and_then(|l| l.get(label))?;
+        Some(in_zones(label, newer, value))
+    });
+    affinity(volume).into_iter().chain(zones).collect()
+}
+
+/// `None` is everywhere.
+fn affinity(volume: &PersistentVolume) -> Option<Terms> {
+    let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+    Some(constraints::terms(required))
+}
+
+/// A node that says nothing of zones and regions is in all of them.
+fn in_zones(label: &str, newer: Option<&str>, value: &str) -> Terms {
+    let rule = |key: &str, operator, values: Vec<String>| Rule { key: key.to_owned(), operator, values };
+    let zones: Vec<_> = value.split(ZONE_SEPARATOR).map(str::to_owned).collect();
+    let mut unlabelled: Vec<_> =
+        ZONE_LABELS.map(|(key, _)| rule(key, Operator::DoesNotExist, vec![])).into_iter().collect();
+    unlabelled.sort_unstable();
+    let mut alternatives = vec![vec![rule(label, Operator::In, zones.clone())], unlabelled];
+    if let Some(newer) = newer {
+        alternatives
+            .push(vec![rule(label, Operator::DoesNotExist, vec![]), rule(newer, Operator::In, zones)]);
+    }
+    let mut terms: Vec<_> = alternatives.into_iter().map(|labels| Term { labels, fields: vec![] }).collect();
+    terms.sort_unstable();
+    terms
+}
+
+/// Where a class makes volumes; `None` is everywhere.
+pub(super) fn allowed_topologies(class: &StorageClass) -> Option<Terms> {
+    let terms = class.allowed_topologies.as_ref().filter(|terms| !terms.is_empty())?;
+    let mut terms: Vec<_> = terms.iter().map(topology).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    Some(terms)
+}
+
+fn topology(term: &TopologySelectorTerm) -> Term {
+    let rules = term.match_label_expressions.iter().flatten();
+    let rules =
+        rules.map(|rule| Rule { key: rule.key.clone(), operator: Operator::In, values: rule.values.clone() });
+    let mut labels: Vec<_> = rules.collect();
+    labels.sort_unstable();
+    Term { labels, fields: vec![] }
+}
+
+/// Volumes that a claim could be bound to.
+pub(super) struct Free {
+    /// Whether the claim must take the one that is meant for it.
+    pub(super) reserved: bool,
+    /// Where they can be used; `None` is everywhere.
+    pub(super) places: Option<Terms>,
+}
+
+/// Those of the volumes that could be bound to `claim`: of the ones that are `reserved` for a claim of its name, else of the
+/// ones of its class that are `free`; `None` when there are none.
+pub(super) fn free_for(
+    claim: &PersistentVolumeClaim,
+    reserved: &[&PersistentVolume],
+    free: &[&PersistentVolume],
+) -> Option<Free> {
+    if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
+        return Some(Free { reserved: true, places: affinity(volume) });
+    }
+    let suitable = free.iter().filter(|volume| is_free(claim, volume) && holds(claim, volume));
+    let places: Vec<_> = suitable.map(|volume| affinity(volume)).collect();
+    if places.is_empty() {
+        return None;
+    }
+    // Somewhere among them; one that can be used everywhere is enough.
+    let somewhere: Option<Vec<Terms>> = places.into_iter().collect();
+    Some(Free { reserved: false, places: somewhere.map(|places| either(places.concat(), Terms::new())) })
+}
+
+/// Namespace and name of the claim that a volume is meant for.
+pub(super) fn meant_for(volume: &PersistentVolume) -> Option<(&str, &str)> {
+    let meant = volume.spec.as_ref()?.claim_ref.as_ref()?;
+    Some((meant.namespace.as_deref().unwrap_or_default(), meant.name.as_deref().unwrap_or_default()))
+}
+
+/// The storage class of a volume.
+pub(super) fn class_of(volume: &PersistentVolume) -> &str {
+    volume.spec.as_ref().and_then(|s| s.storage_class_name.as_deref()).unwrap_or_default()
+}
+
+/// Large enough, of the right mode, and there to stay.
+fn holds(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let (Some(asked), Some(offered)) = (&claim.spec, &volume.spec) else { return false };
+    let size = |q: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
+        q.and_then(|q| Exact::parse(&q.0).ok()).unwrap_or(Exact::ZERO)
+    };
+    let wanted = asked.resources.as_ref().and_then(|r| r.requests.as_ref());
+    let wanted = size(wanted.and_then(|r| r.get("storage")));
+    let mode = |mode: Option<&String>| mode.map_or("Filesystem", String::as_str).to_owned();
+    size(offered.capacity.as_ref().and_then(|c| c.get("storage"))) >= wanted
+        && mode(asked.volume_mode.as_ref()) == mode(offered.volume_mode.as_ref())
+        && volume.metadata.deletion_timestamp.is_none()
+}
+
+/// A claim that was deleted and made anew is not the one that a volume was meant for.
+fn is_same(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let meant = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).and_then(|meant| meant.uid.as_ref());
+    meant.is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_ref())
+}
+
+/// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
+fn is_free(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
+    let (Some(asked), Some(offered)) = (&claim.spec, &volume.spec) else { return false };
+    let phase = volume.status.as_ref().and_then(|s| s.phase.as_deref());
+    let selected = asked.selector.as_ref().is_none_or(|selector| {
+        Selector::read(selector).is_ok_and(|s| s.matches(volume.metadata.labels.as_ref()))
+    });
+    let modes = offered.access_modes.as_deref().unwrap_or_default();
+    phase.is_none_or(|phase| phase == "Available")
+        && selected
+        && asked.access_modes.iter().flatten().all(|mode| modes.contains(mode))
+}
+
+/// Where one or the other can be used.
+pub(super) fn either(a: Terms, b: Terms) -> Terms {
+    let mut terms = [a, b].concat();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}

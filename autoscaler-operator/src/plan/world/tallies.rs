@@ -1,0 +1,107 @@
+//! How many pods each tally counts in each domain, and what the least of them is.
+
+use std::collections::BTreeMap;
+
+use super::rules::Ground;
+
+/// The counts of one tally. Those over the host name are kept on the nodes; their levels and total are here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) ground: Ground,
+    /// Pods in each domain.
+    pub(super) pods: Vec<u32>,
+    /// Nodes that count, in each domain; known only where some spread looks at the tally.
+    pub(super) nodes: Vec<u32>,
+    /// Pods in all domains.
+    pub(super) total: u64,
+    /// Known only where some spread looks at the tally.
+    pub(super) levels: Option<Levels>,
+}
+
+/// How many domains there are with which count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Levels {
+    /// Domains there are.
+    domains: usize,
+    /// Domains with pods.
+    filled: usize,
+    /// How many of those have which count.
+    by_count: BTreeMap<u32, usize>,
+}
+
+impl Counts {
+    pub(super) fn new(ground: Ground, domains: usize, spread: bool) -> Self {
+        Self {
+            ground,
+            pods: vec![0; domains],
+            nodes: vec![0; domains],
+            total: 0,
+            levels: spread.then(Levels::default),
+        }
+    }
+
+    /// The count of a domain went from `before` to `after`.
+    pub(super) fn moved(&mut self, before: u32, after: u32) {
+        self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
+        if let Some(levels) = &mut self.levels {
+            levels.moved(before, after);
+        }
+    }
+
+    /// A node that counts has come.
+    pub(super) fn joined(&mut self, domain: Option<usize>) {
+        let Some(levels) = &mut self.levels else { return };
+        let first = domain.is_none_or(|domain| {
+            self.nodes[domain] += 1;
+            self.nodes[domain] == 1
+        });
+        levels.domains += usize::from(first);
+    }
+
+    /// A node that counted has gone; its pods went before.
+    pub(super) fn left(&mut self, domain: Option<usize>) {
+        let Some(levels) = &mut self.levels else { return };
+        let last = domain.is_none_or(|domain| {
+            self.nodes[domain] = self.nodes[domain].saturating_sub(1);
+            self.nodes[domain] == 0
+        });
+        levels.domains = levels.domains.saturating_sub(usize::from(last));
+    }
+
+    /// The least count of a domain; zero while there are fewer domains than `min_domains`.
+    pub(super) fn least(&self, min_domains: u32) -> u32 {
+        self.levels.as_ref().map_or(0, |levels| levels.least(min_domains))
+    }
+
+    /// How many domains some spread sees.
+    pub(super) fn domains(&self) -> usize {
+        self.levels.as_ref().map_or(0, |levels| levels.domains)
+    }
+}
+
+impl Levels {
+    fn moved(&mut self, before: u32, after: u32) {
+        if before > 0 {
+            self.filled = self.filled.saturating_sub(1);
+            if let Some(domains) = self.by_count.get_mut(&before) {
+                *domains -= 1;
+                if *domains == 0 {
+                    self.by_count.remove(&before);
+                }
+            }
+        }
+        if after > 0 {
+            self.filled += 1;
+            *self.by_count.entry(after).or_default() += 1;
+        }
+    }
+
+    fn least(&self, min_domains: u32) -> u32 {
+        let few = u32::try_from(self.domains).is_ok_and(|domains| domains < min_domains);
+        if few || self.domains > self.filled {
+            0
+        } else {
+            self.by_count.first_key_value().map_or(0, |(&count, _)| count)
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A node that is gone, and what becomes of the pods it ran.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
+
+use super::{EditError, find_pool};
+use crate::{
+    plan::{Observed, nodes, observed::key, pods},
+    simulate::{named, nearest},
+};
+
+/// The annotation of a pod that the kubelet runs from a file.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// What became of the pods of a node that is gone. Pods are `namespace/name`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removal {
+    node: String,
+    /// The pool the node belonged to, where there is one.
+    pool: Option<String>,
+    /// Pods that their controller makes again; they are pending now.
+    pub(crate) displaced: Vec<String>,
+    /// Pods that nobody makes again.
+    pub(crate) lost: Vec<String>,
+    /// Pods that belong to the node, or were ending already.
+    pub(crate) gone: Vec<String>,
+}
+
+impl Removal {
+    /// The same for people.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let Self { node, pool, displaced, lost, gone } = self;
+        let mut notes = vec![match displaced.as_slice() {
+            [] => format!("what if {node} is gone: none of its pods becomes pending"),
+            pods => format!("what if {node} is gone: pending now: {}", named(pods)),
+        }];
+        if !lost.is_empty() {
+            notes.push(format!(
+                "what if {node} is gone: no controller makes these pods again: {}",
+                named(lost)
+            ));
+        }
+        if !gone.is_empty() {
+            let pods = named(gone);
+            notes.push(format!(
+                "what if {node} is gone: of a DaemonSet or the node itself, or ending, so gone too: {pods}"
+            ));
+        }
+        if let Some(pool) = pool {
+            notes.push(format!(
+                "what if {node} is gone: spec.replicas of NodePool {pool} stays, so a node in its place is on its way; \
+                 lower it with --pool to see the pool without"
+            ));
+        }
+        notes
+    }
+}
+
+/// Takes the node away. Its pods become pending where a controller makes them again, under their old names.
+pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal, EditError> {
+    let at = observed.nodes.iter().position(|node| key(&node.metadata).1 == name);
+    let Some(at) = at else {
+        let known = observed.nodes.iter().map(|node| key(&node.metadata).1);
+        return Err(EditError::NoNode { name: name.to_owned(), hint: nearest::hint(name, known) });
+    };
+    let node = observed.nodes.remove(at);
+    let pool = nodes::pool_of(&node)
+        .filter(|id| observed.pools.iter().any(|pool| key(&pool.metadata) == *id))
+        .map(|(namespace, pool)| format!("{namespace}/{pool}"));
+    let mut removal = Removal { node: name.to_owned(), pool, ..Removal::default() };
+    let mut kept = Vec::with_capacity(observed.pods.len());
+    for mut pod in std::mem::take(&mut observed.pods) {
+        if pods::occupied_node(&pod) != Some(name) {
+            kept.push(pod);
+            continue;
+        }
+        let (namespace, pod_name) = key(&pod.metadata);
+        let id = format!("{namespace}/{pod_name}");
+        match fate(&pod) {
+            Fate::Displaced => {
+                removal.displaced.push(id);
+                make_pending(Arc::make_mut(&mut pod));
+                kept.push(pod);
+            }
+            Fate::Lost => removal.lost.push(id),
+            Fate::Gone => removal.gone.push(id),
+        }
+    }
+    observed.pods = kept;
+    Ok(removal)
+}
+
+/// As [`remove_node`], and the node's pool does not make another in its place.
+pub(crate) fn keep_without(observed: &mut Observed, name: &str) -> Result<Removal, EditError> {
+    let removal = remove_node(observed, name)?;
+    if let Some(at) = removal.pool.as_deref().and_then(|pool| find_pool(observed, pool).ok()) {
+        let pool = Arc::make_mut(&mut observed.pools[at]);
+        let fewer = pool.spec.replicas.unwrap_or(pool.spec.min_replicas).saturating_sub(1).max(0);
+        pool.spec.replicas = Some(fewer);
+        pool.spec.min_replicas = pool.spec.min_replicas.min(fewer);
+    }
+    Ok(removal)
+}
+
+/// What becomes of a pod whose node is gone.
+enum Fate {
+    Displaced,
+    Lost,
+    Gone,
+}
+
+fn fate(pod: &Pod) -> Fate {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    let is_mirror = pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION));
+    if is_mirror || owners.iter().any(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node")) {
+        return Fate::Gone;
+    }
+    let Some(controller) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        return Fate::Lost;
+    };
+    // Of a pod that is ending the next one exists already, except for a StatefulSet's, which waits for the end.
+    if pod.metadata.deletion_timestamp.is_some() && controller.kind != "StatefulSet" {
+        return Fate::Gone;
+    }
+    Fate::Displaced
+}
+
+/// Makes a pod one that waits for a node, as the scheduler leaves it.
+pub(super) fn make_pending(pod: &mut Pod) {
+    pod.metadata.deletion_timestamp = None;
+    if let Some(spec) = pod.spec.as_mut() {
+        spec.node_name = None;
+    }
+    let unschedulable = PodCondition {
+        type_: "PodScheduled".to_owned(),
+        status: "False".to_owned(),
+        reason: Some("Unschedulable".to_owned()),
+        ..PodCondition::default()
+    };
+    pod.status = Some(PodStatus {
+        phase: Some("Pending".to_owned()),
+        conditions: Some(vec![unschedulable]),
+        ..PodStatus::default()
+    });
+}

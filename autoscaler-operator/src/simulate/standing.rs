@@ -1,0 +1,115 @@
+//! Why a pod is planned, or is not: does it wait for a node, and is the planner asked.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::plan::pods;
+
+/// Where a pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing<'a> {
+    /// The scheduler found no node for it: it is planned.
+    Pending,
+    /// It runs, or is about to, on this node.
+    Bound(&'a str),
+    /// A node is being cleared for it.
+    Nominated(&'a str),
+    /// It has run to its end.
+    Finished,
+    /// It is being deleted.
+    Ending,
+    /// It has scheduling gates.
+    Gated,
+    /// It waits for the one node that its `DaemonSet` made it for.
+    OfDaemonSet,
+    /// The scheduler has not said that it finds no node.
+    Unmarked,
+}
+
+impl Standing<'_> {
+    /// Its name, for machines.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Bound(_) => "Bound",
+            Self::Nominated(_) => "Nominated",
+            Self::Finished => "Finished",
+            Self::Ending => "Ending",
+            Self::Gated => "Gated",
+            Self::OfDaemonSet => "OfDaemonSet",
+            Self::Unmarked => "NotMarkedUnschedulable",
+        }
+    }
+}
+
+/// Where `pod` stands.
+pub(crate) fn standing(pod: &Pod) -> Standing<'_> {
+    if pods::is_pending(pod) {
+        return Standing::Pending;
+    }
+    let status = pod.status.as_ref();
+    if status.and_then(|s| s.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")) {
+        return Standing::Finished;
+    }
+    let spec = pod.spec.as_ref();
+    if let Some(node) = spec.and_then(|s| s.node_name.as_deref()).filter(|node| !node.is_empty()) {
+        return Standing::Bound(node);
+    }
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Standing::Ending;
+    }
+    if let Some(node) = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
+    {
+        return Standing::Nominated(node);
+    }
+    if spec.and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
+        return Standing::Gated;
+    }
+    if pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet") {
+        return Standing::OfDaemonSet;
+    }
+    Standing::Unmarked
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_is_not_planned_has_a_reason() {
+        let unschedulable = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }]);
+        let daemon = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u" }]);
+        let time = "2026-01-01T00:00:00Z";
+        for (meta, spec, status, expected) in [
+            (json!({}), json!({}), json!({ "conditions": unschedulable }), Standing::Pending),
+            (json!({}), json!({}), json!({}), Standing::Unmarked),
+            (json!({}), json!({ "nodeName": "n" }), json!({}), Standing::Bound("n")),
+            (json!({}), json!({ "nodeName": "n" }), json!({ "phase": "Failed" }), Standing::Finished),
+            (
+                json!({}),
+                json!({}),
+                json!({ "nominatedNodeName": "n", "conditions": unschedulable }),
+                Standing::Nominated("n"),
+            ),
+            (json!({}), json!({ "schedulingGates": [{ "name": "g" }] }), json!({}), Standing::Gated),
+            (
+                json!({ "deletionTimestamp": time }),
+                json!({}),
+                json!({ "conditions": unschedulable }),
+                Standing::Ending,
+            ),
+            (
+                json!({ "ownerReferences": daemon }),
+                json!({}),
+                json!({ "conditions": unschedulable }),
+                Standing::OfDaemonSet,
+            ),
+        ] {
+            let mut pod: Value = json!({ "metadata": meta, "spec": spec, "status": status });
+            pod["spec"]["containers"] = json!([]);
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            assert_eq!(standing(&pod), expected);
+        }
+    }
+}

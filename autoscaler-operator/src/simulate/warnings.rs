@@ -1,0 +1,48 @@
+//! What has to be said about pods that are planned otherwise than somebody may expect.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{
+    named,
+    standing::{Standing, standing},
+};
+use crate::plan::{observed::key, unplanned};
+
+/// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
+/// node and are not planned.
+pub(super) fn about_pods(all_pods: &[Arc<Pod>]) -> Vec<String> {
+    let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
+    let mut unmarked = Vec::new();
+    for pod in all_pods {
+        let id = || {
+            let (namespace, name) = key(&pod.metadata);
+            format!("{namespace}/{name}")
+        };
+        match standing(pod) {
+            Standing::Pending => {
+                for constraint in unplanned::constraints(pod) {
+                    by_constraint.entry(constraint).or_default().push(id());
+                }
+            }
+            Standing::Unmarked => unmarked.push(id()),
+            _ => {}
+        }
+    }
+    let line = |(constraint, pods): (&str, Vec<String>)| {
+        format!("this version does not plan with {constraint}; planned as if they had none: {}", named(&pods))
+    };
+    let mut lines: Vec<_> = by_constraint.into_iter().map(line).collect();
+    if !unmarked.is_empty() {
+        let (pods, them) = match unmarked.len() {
+            1 => ("1 pod without a node is".to_owned(), "it"),
+            many => (format!("{many} pods without a node are"), "them"),
+        };
+        lines.push(format!(
+            "{pods} left out, because the scheduler has not marked {them} PodScheduled=False, Unschedulable: {}",
+            named(&unmarked)
+        ));
+    }
+    lines
+}

@@ -1,0 +1,70 @@
+//! Which changes of a cache are worth a pass. Only what cannot change a plan is held back.
+
+use std::collections::HashMap;
+
+use futures::{Stream, StreamExt as _, future};
+use kube::{Resource, ResourceExt as _};
+use shared_runtime::reflect::Change;
+
+/// Changes of what is written in `spec`: the API server counts those in `metadata.generation`. The status of a
+/// `DaemonSet` moves with each of its pods, which are watched themselves.
+pub(crate) fn of_specs<K>(
+    changes: impl Stream<Item = Change<K>> + Send + 'static,
+) -> impl Stream<Item = Change<K>> + Send + 'static
+where
+    K: Resource + Send + Sync + 'static,
+{
+    let mut generations = HashMap::new();
+    changes.filter(move |change| {
+        let object = change.object();
+        let uid = object.uid().unwrap_or_default();
+        let is_new = match change {
+            Change::Applied(_) => {
+                let generation = object.meta().generation;
+                generations.insert(uid, generation) != Some(generation)
+            }
+            Change::Deleted(_) => {
+                generations.remove(&uid);
+                true
+            }
+        };
+        future::ready(is_new)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::{executor::block_on, stream};
+    use k8s_openapi::api::apps::v1::DaemonSet;
+
+    use super::*;
+
+    #[test]
+    fn changes_of_status_are_held_back_and_changes_of_spec_and_deletions_are_not() {
+        let set = |generation| {
+            let mut set = DaemonSet::default();
+            set.metadata.uid = Some("u".to_owned());
+            set.metadata.generation = Some(generation);
+            Arc::new(set)
+        };
+        let changes = [
+            Change::Applied(set(1)),
+            Change::Applied(set(1)),
+            Change::Applied(set(2)),
+            Change::Deleted(set(2)),
+            Change::Applied(set(2)),
+        ];
+        let through: Vec<_> = block_on(of_specs(stream::iter(changes)).collect());
+        assert_eq!(
+            through,
+            [
+                Change::Applied(set(1)),
+                Change::Applied(set(2)),
+                Change::Deleted(set(2)),
+                Change::Applied(set(2))
+            ]
+        );
+    }
+}

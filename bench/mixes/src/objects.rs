@@ -1,0 +1,279 @@
+//! The objects that the mixes are made of, with the fields that the operator's caches keep.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity, PodAffinityTerm,
+        PodAntiAffinity, PodCondition, PodSpec, PodStatus, ResourceRequirements, Toleration,
+        TopologySpreadConstraint,
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
+    },
+    jiff::{SignedDuration, Timestamp},
+};
+use shared_crds::{
+    NodePool, NodePoolAutoscaler,
+    names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL},
+    v1alpha1::{
+        Expander, NodePoolAutoscalerSpec, NodePoolSpec, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec,
+        ProviderSpec, ScaleDownSpec, SimulatedProvider,
+    },
+};
+
+use crate::Mix;
+
+/// Namespace of the pools, and of the pods.
+pub const NAMESPACE: &str = "bench";
+/// The label that spread constraints count by. The labels have the names they have in Karpenter's benchmark.
+pub const SPREAD_LABEL: &str = "my-label";
+/// The label of pods that want to be in one zone.
+pub const AFFINITY_LABEL: &str = "my-affinity";
+/// The label of pods that want to be alone on a host.
+pub const ANTI_AFFINITY_LABEL: &str = "app";
+/// The topology key of zones.
+pub const ZONE_KEY: &str = "topology.kubernetes.io/zone";
+/// The topology key of hosts.
+pub(crate) const HOST_KEY: &str = "kubernetes.io/hostname";
+/// The zones of every mix that has several.
+pub(crate) const ZONES: [&str; 3] = ["zone-a", "zone-b", "zone-c"];
+
+/// The time of every pass: 2026-01-01T12:00:00Z.
+const NOW: i64 = 1_767_268_800;
+
+/// The time of every pass.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(NOW).unwrap_or_default()
+}
+
+/// Nodes and pods that run are an hour old.
+fn an_hour_ago() -> Time {
+    Time(now().checked_sub(SignedDuration::from_hours(1)).unwrap_or_default())
+}
+
+/// Amounts of cpu (in thousandths of a core) and memory (in bytes).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) cpu: u64,
+    pub(crate) memory: u64,
+}
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+fn quantities(size: Size) -> BTreeMap<String, Quantity> {
+    let memory = match size.memory {
+        bytes if bytes.is_multiple_of(MIB) => format!("{}Mi", bytes / MIB),
+        bytes => bytes.to_string(),
+    };
+    [("cpu", format!("{}m", size.cpu)), ("memory", memory)]
+        .map(|(name, amount)| (name.to_owned(), Quantity(amount)))
+        .into()
+}
+
+/// What a node has.
+pub(crate) fn capacity(size: Size, pods: u64) -> BTreeMap<String, Quantity> {
+    let mut capacity = quantities(size);
+    capacity.insert("pods".to_owned(), Quantity(pods.to_string()));
+    capacity
+}
+
+pub(crate) fn labels<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+/// A pool without nodes.
+pub(crate) fn pool(name: &str, zone: Option<&str>, capacity: &BTreeMap<String, Quantity>) -> NodePool {
+    let labels = zone.map(|zone| labels([(ZONE_KEY, zone)])).unwrap_or_default();
+    let metadata = NodeTemplateMetadata { labels, ..NodeTemplateMetadata::default() };
+    let spec = NodePoolSpec {
+        replicas: Some(0),
+        max_replicas: 100_000,
+        template: NodeTemplate {
+            metadata: Some(metadata),
+            spec: NodeTemplateSpec { capacity: capacity.clone(), ..NodeTemplateSpec::default() },
+        },
+        provider: ProviderSpec { simulated: Some(SimulatedProvider::default()) },
+        provisioning_timeout_seconds: 900,
+        ..NodePoolSpec::default()
+    };
+    NodePool { metadata: metadata_of(NAMESPACE, name), spec, status: None }
+}
+
+/// The autoscaler of every pool, as it is by default but for `expander`.
+pub(crate) fn autoscaler(expander: Expander, scale_down: Option<ScaleDownSpec>) -> Arc<NodePoolAutoscaler> {
+    let spec = NodePoolAutoscalerSpec { expander, scale_down, ..NodePoolAutoscalerSpec::default() };
+    Arc::new(NodePoolAutoscaler { metadata: metadata_of(NAMESPACE, "all"), spec, status: None })
+}
+
+fn metadata_of(namespace: &str, name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()).filter(|n| !n.is_empty()),
+        uid: Some(format!("uid-of-{name}")),
+        resource_version: Some("1".to_owned()),
+        creation_timestamp: Some(an_hour_ago()),
+        ..ObjectMeta::default()
+    }
+}
+
+/// A Ready node of `pool` that looks as its template says.
+pub(crate) fn node(pool: &NodePool, name: &str) -> Node {
+    let template = &pool.spec.template;
+    let mut labels = template.metadata.as_ref().map(|m| m.labels.clone()).unwrap_or_default();
+    labels.insert(HOST_KEY.to_owned(), name.to_owned());
+    labels.insert(NODEPOOL_LABEL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
+    labels.insert(NODEPOOL_NAMESPACE_LABEL.to_owned(), NAMESPACE.to_owned());
+    let ready = NodeCondition {
+        type_: "Ready".to_owned(),
+        status: "True".to_owned(),
+        reason: Some("KubeletReady".to_owned()),
+        last_transition_time: Some(an_hour_ago()),
+        ..NodeCondition::default()
+    };
+    Node {
+        metadata: ObjectMeta { labels: Some(labels), ..metadata_of("", name) },
+        spec: Some(NodeSpec { provider_id: Some(format!("kwok://{name}")), ..NodeSpec::default() }),
+        status: Some(NodeStatus {
+            capacity: Some(template.spec.capacity.clone()),
+            allocatable: Some(template.spec.capacity.clone()),
+            conditions: Some(vec![ready]),
+            ..NodeStatus::default()
+        }),
+    }
+}
+
+/// A pending pod of a `ReplicaSet`, as the API server's defaults leave it.
+pub(crate) fn pod(name: &str, owner: &str, labels: BTreeMap<String, String>, request: Size) -> Pod {
+    let owner = OwnerReference {
+        api_version: "apps/v1".to_owned(),
+        kind: "ReplicaSet".to_owned(),
+        name: owner.to_owned(),
+        uid: format!("uid-of-{owner}"),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let requests =
+        ResourceRequirements { requests: Some(quantities(request)), ..ResourceRequirements::default() };
+    let tolerations =
+        ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"].map(|key| Toleration {
+            key: Some(key.to_owned()),
+            operator: Some("Exists".to_owned()),
+            effect: Some("NoExecute".to_owned()),
+            toleration_seconds: Some(300),
+            ..Toleration::default()
+        });
+    Pod {
+        metadata: ObjectMeta {
+            labels: Some(labels),
+            owner_references: Some(vec![owner]),
+            ..metadata_of(NAMESPACE, name)
+        },
+        spec: Some(PodSpec {
+            containers: vec![Container {
+                name: "app".to_owned(),
+                resources: Some(requests),
+                ..Container::default()
+            }],
+            priority: Some(0),
+            restart_policy: Some("Always".to_owned()),
+            scheduler_name: Some("default-scheduler".to_owned()),
+            service_account_name: Some("default".to_owned()),
+            termination_grace_period_seconds: Some(30),
+            tolerations: Some(tolerations.into()),
+            ..PodSpec::default()
+        }),
+        status: Some(PodStatus {
+            phase: Some("Pending".to_owned()),
+            conditions: Some(vec![scheduled(false)]),
+            ..PodStatus::default()
+        }),
+    }
+}
+
+fn scheduled(yes: bool) -> PodCondition {
+    PodCondition {
+        type_: "PodScheduled".to_owned(),
+        status: if yes { "True" } else { "False" }.to_owned(),
+        reason: (!yes).then(|| "Unschedulable".to_owned()),
+        last_transition_time: Some(an_hour_ago()),
+        ..PodCondition::default()
+    }
+}
+
+/// The same pod, running on `node`.
+pub(crate) fn on(mut pod: Pod, node: &str) -> Pod {
+    if let Some(spec) = &mut pod.spec {
+        spec.node_name = Some(node.to_owned());
+    }
+    pod.status = Some(PodStatus {
+        phase: Some("Running".to_owned()),
+        start_time: Some(an_hour_ago()),
+        conditions: Some(vec![scheduled(true)]),
+        ..PodStatus::default()
+    });
+    pod
+}
+
+fn selector(labels: BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels), match_expressions: None }
+}
+
+/// Spreads the pod over the domains of `key` among pods with `labels`, by one at most.
+pub(crate) fn spread(mut pod: Pod, key: &str, labels: BTreeMap<String, String>) -> Pod {
+    if let Some(spec) = &mut pod.spec {
+        spec.topology_spread_constraints = Some(vec![TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: key.to_owned(),
+            when_unsatisfiable: "DoNotSchedule".to_owned(),
+            label_selector: Some(selector(labels)),
+            ..TopologySpreadConstraint::default()
+        }]);
+    }
+    pod
+}
+
+fn term(key: &str, pod: &Pod) -> Vec<PodAffinityTerm> {
+    vec![PodAffinityTerm {
+        label_selector: Some(selector(pod.metadata.labels.clone().unwrap_or_default())),
+        topology_key: key.to_owned(),
+        ..PodAffinityTerm::default()
+    }]
+}
+
+/// Wants the pod where pods with its own labels are.
+pub(crate) fn near_its_like(mut pod: Pod, key: &str) -> Pod {
+    let near = PodAffinity {
+        required_during_scheduling_ignored_during_execution: Some(term(key, &pod)),
+        ..PodAffinity::default()
+    };
+    if let Some(spec) = &mut pod.spec {
+        spec.affinity = Some(Affinity { pod_affinity: Some(near), ..Affinity::default() });
+    }
+    pod
+}
+
+/// Keeps the pod away from pods with its own labels.
+pub(crate) fn apart_from_its_like(mut pod: Pod, key: &str) -> Pod {
+    let apart = PodAntiAffinity {
+        required_during_scheduling_ignored_during_execution: Some(term(key, &pod)),
+        ..PodAntiAffinity::default()
+    };
+    if let Some(spec) = &mut pod.spec {
+        spec.affinity = Some(Affinity { pod_anti_affinity: Some(apart), ..Affinity::default() });
+    }
+    pod
+}
+
+/// A mix without nodes. The pods are shared as they are made: collected bare first, the vector of pointers would keep the
+/// memory of the pods' own vector, and the mix would look larger than it is.
+pub(crate) fn from_zero(pools: Vec<NodePool>, expander: Expander, pods: impl Iterator<Item = Pod>) -> Mix {
+    Mix {
+        now: now(),
+        pools: pools.into_iter().map(Arc::new).collect(),
+        autoscalers: vec![autoscaler(expander, None)],
+        nodes: Vec::new(),
+        pods: pods.map(Arc::new).collect(),
+    }
+}

@@ -1,0 +1,179 @@
+//! Whether a plan is what it should be: counts that the peers assert too, and what must hold of every plan of Karpenter's
+//! mix, computed without the planner's code.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use autoscaler_operator::plan::{Fate, Observed, Plan};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::api::resource::Quantity};
+use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
+use shared_crds::quantity::Exact;
+
+use super::{
+    case::{Case, Mix},
+    measure::Counts,
+    witness,
+};
+
+/// Up to this many pods of Karpenter's mix are placed again one by one: that takes pods × nodes.
+const WITNESSED: usize = 10_000;
+
+/// What is wrong with the plan of a row.
+pub(crate) fn check(case: Case, observed: &Observed, plan: &Plan) -> Vec<String> {
+    let Counts { added, removed, placed } = Counts::of(plan);
+    let pending = plan.pods.len();
+    let mut complaints = Vec::new();
+    let mut must = |holds: bool, what: String| {
+        if !holds {
+            complaints.push(what);
+        }
+    };
+    must(placed == pending, format!("{placed} of {pending} pods have a place"));
+    match case.mix {
+        Mix::Karpenter => {
+            must(pending == case.pods, format!("{pending} of {} pods were planned", case.pods));
+            let bound = case.pods.div_ceil(5);
+            must(added <= bound, format!("{added} nodes, {bound} are the most"));
+            complaints.extend(constraints(observed, plan));
+            if case.pods <= WITNESSED {
+                let found = witness::placed(observed, plan);
+                if found < pending {
+                    complaints.push(format!(
+                        "a scheduler that takes pods one by one finds a place for {found} of {pending} on the planned nodes"
+                    ));
+                }
+            }
+        }
+        Mix::ClusterAutoscaler => {
+            let exactly = planner_mixes::estimator_nodes(case.percent());
+            must(added == exactly, format!("{added} nodes, not {exactly}"));
+        }
+        Mix::RunOnceUp => must(added == case.pods / 50, format!("{added} nodes, not {}", case.pods / 50)),
+        Mix::RunOnceDown => {
+            let exactly = case.nodes * 3 / 5;
+            must(removed == exactly, format!("{removed} nodes go, not {exactly}"));
+            must(added == 0, format!("{added} nodes are added"));
+        }
+        Mix::Replan => {}
+    }
+    complaints
+}
+
+/// What is wrong with what the plan says of the one new pod.
+pub(crate) fn newcomer(verdict: Verdict, plan: &Plan, pass: usize) -> Option<String> {
+    let [pod] = &plan.pods[..] else { return Some(format!("{} pods were planned, not 1", plan.pods.len())) };
+    let right = match (verdict, &pod.fate) {
+        (Verdict::Fits, Fate::Fits { node, .. }) => !node.is_empty(),
+        (Verdict::NewNode, Fate::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
+        _ => false,
+    };
+    (!right).then(|| format!("new pod of kind {}: not {verdict:?} but {:?}", pass % 5, pod.fate))
+}
+
+/// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its
+/// new nodes have, no more pods that want a host each than hosts, and pods that want to be near their like in one zone.
+fn constraints(observed: &Observed, plan: &Plan) -> Vec<String> {
+    let pods: BTreeMap<&str, &Pod> = observed.pods.iter().map(|pod| (name(pod), &**pod)).collect();
+    let mut asked: BTreeMap<&str, Asked> = BTreeMap::new();
+    let mut zones: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let pools = pools(plan);
+    let mut complaints = Vec::new();
+    for outcome in &plan.pods {
+        let Fate::TriggersScaleUp { pool } = &outcome.fate else { continue };
+        let Some(pod) = pods.get(outcome.name.as_str()) else {
+            complaints.push(format!("there is no pod {}", outcome.name));
+            continue;
+        };
+        let sum = asked.entry(pool).or_default();
+        let requests = requests(pod);
+        sum.cpu += amount(requests, "cpu").milli();
+        sum.memory += amount(requests, "memory").units();
+        sum.pods += 1;
+        sum.alone += i64::from(label(pod, ANTI_AFFINITY_LABEL).is_some());
+        if let (Some(value), Some(offer)) = (label(pod, AFFINITY_LABEL), pools.get(pool.as_str())) {
+            zones.entry(value).or_default().insert(offer.zone);
+        }
+    }
+    for (pool, asked) in asked {
+        let Some(has) = pools.get(pool) else {
+            complaints.push(format!("there is no pool {pool}"));
+            continue;
+        };
+        let nodes = i64::try_from(has.nodes).unwrap_or(i64::MAX);
+        let too_much = [
+            ("cpu", asked.cpu, has.cpu * nodes),
+            ("memory", asked.memory, has.memory * nodes),
+            ("places for pods", asked.pods, has.pods * nodes),
+            ("hosts of their own", asked.alone, nodes),
+        ];
+        for (what, asked, has) in too_much.into_iter().filter(|(_, asked, has)| asked > has) {
+            complaints.push(format!("the pods of {pool} want {asked} {what}, its new nodes have {has}"));
+        }
+    }
+    for (value, zones) in zones.iter().filter(|(_, zones)| zones.len() > 1) {
+        complaints.push(format!("pods that want to be near {value} are in {} zones", zones.len()));
+    }
+    complaints
+}
+
+#[derive(Default)]
+struct Asked {
+    cpu: i64,
+    memory: i64,
+    pods: i64,
+    alone: i64,
+}
+
+/// New nodes of a pool, and what one of them has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer<'a> {
+    pub(crate) zone: &'a str,
+    pub(crate) nodes: usize,
+    pub(crate) cpu: i64,
+    pub(crate) memory: i64,
+    pub(crate) pods: i64,
+}
+
+/// Every pool of a plan, by `namespace/name`.
+pub(crate) fn pools(plan: &Plan) -> BTreeMap<String, Offer<'_>> {
+    let offers = plan.pools.iter().map(|decision| {
+        let metadata = &decision.object.metadata;
+        let part = |part: &Option<String>| part.clone().unwrap_or_default();
+        let id = format!("{}/{}", part(&metadata.namespace), part(&metadata.name));
+        let nodes = usize::try_from(decision.desired - decision.current).unwrap_or(0);
+        let template = &decision.object.spec.template;
+        let labels = template.metadata.as_ref().map(|m| &m.labels);
+        let zone = labels.and_then(|l| l.get(ZONE_KEY)).map(String::as_str).unwrap_or_default();
+        let capacity = Some(&template.spec.capacity);
+        let offer = Offer {
+            zone,
+            nodes,
+            cpu: amount(capacity, "cpu").milli(),
+            memory: amount(capacity, "memory").units(),
+            pods: amount(capacity, "pods").units(),
+        };
+        (id, offer)
+    });
+    offers.collect()
+}
+
+pub(crate) fn name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(crate) fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Requests of a pod of the mixes: it has one container.
+pub(crate) fn requests(pod: &Pod) -> Option<&BTreeMap<String, Quantity>> {
+    pod.spec.as_ref()?.containers.first()?.resources.as_ref()?.requests.as_ref()
+}
+
+pub(crate) fn amount(amounts: Option<&BTreeMap<String, Quantity>>, name: &str) -> Exact {
+    let text = amounts.and_then(|a| a.get(name)).map_or("0", |quantity| &quantity.0);
+    Exact::parse(text).unwrap_or(Exact::ZERO)
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! How the cost of a pass grows with the size of the cluster: as a power of it, between neighbouring sizes and over all.
+
+use std::fmt::Write as _;
+
+use super::{
+    case::{Case, Mix},
+    measure::Measured,
+};
+
+/// How far the exponent over all sizes of a mix may be above that of n log n. Two cores that do other things too do not
+/// measure more finely; a cost that is quadratic in anything is above it by half at least.
+pub(crate) const MARGIN: f64 = 0.25;
+
+/// The growth of one mix.
+#[derive(Debug)]
+pub(crate) struct Growth {
+    pub(crate) mix: Mix,
+    /// Sizes, and the exponent from each to the next.
+    steps: Vec<(usize, usize, f64)>,
+    /// The exponent over all sizes: the slope of the line through the points, both axes logarithmic.
+    pub(crate) exponent: f64,
+    /// What it would be if the cost were n log n.
+    bound: f64,
+}
+
+/// The growth of every mix that was measured in more than one size.
+pub(crate) fn of(rows: &[(Case, Measured)]) -> Vec<Growth> {
+    let of_mix = |mix: Mix| {
+        let points: Vec<_> = rows
+            .iter()
+            .filter(|(case, _)| case.mix == mix)
+            .map(|(case, measured)| (case.size(), measured.cost_ms()))
+            .collect();
+        growth(mix, &points)
+    };
+    Mix::ALL.into_iter().filter_map(of_mix).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+fn growth(mix: Mix, points: &[(usize, f64)]) -> Option<Growth> {
+    let logs: Vec<_> = points.iter().map(|&(size, time)| ((size as f64).ln(), time.max(1e-6).ln())).collect();
+    let exponent = slope(&logs)?;
+    // ln(n ln n) = ln n + ln ln n.
+    let n_log_n: Vec<_> = logs.iter().map(|&(x, _)| (x, x + x.ln())).collect();
+    let steps = points
+        .windows(2)
+        .zip(logs.windows(2))
+        .map(|(points, logs)| (points[0].0, points[1].0, (logs[1].1 - logs[0].1) / (logs[1].0 - logs[0].0)));
+    Some(Growth { mix, steps: steps.collect(), exponent, bound: slope(&n_log_n)? })
+}
+
+/// The slope of the line with the least squares of distances; none for fewer than two places.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "a handful of points")]
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let over: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    let under: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    (under > 0.0).then(|| over / under)
+}
+
+impl Growth {
+    /// What is wrong with it.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let most = self.bound + MARGIN;
+        (self.exponent > most).then(|| {
+            format!(
+                "{}: the cost grows as n^{:.2}, n log n is n^{:.2} here and n^{most:.2} the most",
+                self.mix.name(),
+                self.exponent,
+                self.bound
+            )
+        })
+    }
+}
+
+/// For people.
+pub(crate) fn text(growth: &[Growth]) -> String {
+    let mut text = format!(
+        "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects; fails above n log n + {MARGIN}"
+    );
+    for Growth { mix, steps, exponent, bound } in growth {
+        // Writing into a string does not fail.
+        let _ = write!(text, "\n{:<20} n^{exponent:.2} (n log n: n^{bound:.2})", mix.name());
+        for (from, to, exponent) in steps {
+            let _ = write!(text, "  {from}→{to}: {exponent:.2}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    fn grown(cost: impl Fn(f64) -> f64) -> Growth {
+        let points: Vec<_> =
+            [1000, 2000, 5000, 10_000, 100_000].map(|size: usize| (size, cost(size as f64))).into();
+        growth(Mix::Karpenter, &points).unwrap()
+    }
+
+    #[test]
+    fn linear_and_n_log_n_costs_pass_and_steeper_ones_do_not() {
+        type Cost = fn(f64) -> f64;
+        let cases: [(&str, Cost, bool); 5] = [
+            ("constant", |_| 3.0, true),
+            ("linear", |n| n, true),
+            ("n log n", |n| n * n.ln(), true),
+            ("n^1.5", |n| n.powf(1.5), false),
+            ("quadratic", |n| 1e-6 * n * n, false),
+        ];
+        for (name, cost, passes) in cases {
+            let growth = grown(cost);
+            assert_eq!(growth.complaint().is_none(), passes, "{name}: {growth:?}");
+        }
+    }
+
+    #[test]
+    fn the_exponent_is_that_of_the_power() {
+        let growth = grown(|n| n.powf(1.3));
+        assert!((growth.exponent - 1.3).abs() < 1e-9);
+        assert!(growth.steps.iter().all(|(_, _, step)| (step - 1.3).abs() < 1e-9));
+    }
+
+    #[test]
+    fn one_size_has_no_growth() {
+        assert!(growth(Mix::Replan, &[(10, 1.0)]).is_none());
+        assert!(growth(Mix::Replan, &[]).is_none());
+    }
+}

@@ -1,0 +1,202 @@
+//! Measures one row, in this process: how long passes take, what memory they need, and whether the plan is right.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use autoscaler_operator::plan::{self, Fate, Observed, Plan};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    case::{self, Case, Mix, Work},
+    check,
+};
+
+/// Passes of a row: the p99 of fewer than a hundred is the longest of them.
+const PASSES: usize = 200;
+/// Passes that are always made, however long they take.
+const LEAST: usize = 3;
+
+/// What was measured of a row.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Measured {
+    /// New nodes, nodes that go (where the mix is about those), or nodes that exist (where one pod comes).
+    pub(crate) nodes: usize,
+    /// Pods that run or have a place.
+    pub(crate) placed: usize,
+    /// Pods that were planned in one pass.
+    pub(crate) planned: usize,
+    pub(crate) passes: usize,
+    pub(crate) median_ms: f64,
+    pub(crate) p99_ms: f64,
+    /// How much of a core this process had while it planned; below one, times are of a machine that was busy.
+    pub(crate) core: f64,
+    /// Resident memory before the first pass: the objects, as the operator's caches hold them.
+    pub(crate) objects_mib: f64,
+    /// Most resident memory at any time, objects included.
+    pub(crate) peak_mib: f64,
+    /// What is wrong with the plan.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// Measures a row: at least [`LEAST`] passes, then more until there are [`PASSES`] or `budget` is used up. That of
+/// [`Mix::Replan`] is twenty times as long, because its p99 is a promise.
+pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> {
+    let mut work = case.work();
+    let objects_mib = memory("VmRSS")?;
+    let mut taken = Vec::new();
+    let mut complaints = Vec::new();
+    let mut seen: Option<Counts> = None;
+    let budget = if case.mix == Mix::Replan { budget * 20 } else { budget };
+    let start = Instant::now();
+    let before = on_core()?;
+    while taken.len() < LEAST || (taken.len() < PASSES && start.elapsed() < budget) {
+        let (observed, verdict) = match &mut work {
+            Work::Still(observed) => (&**observed, None),
+            Work::Stream(observed, replan) => {
+                let verdict = case::arrive(observed, replan, taken.len());
+                (&**observed, Some(verdict))
+            }
+        };
+        let (plan, time) = timed(case, observed);
+        taken.push(time.as_secs_f64() * 1000.0);
+        let counts = Counts::of(&plan);
+        match verdict {
+            Some(verdict) => complaints.extend(check::newcomer(verdict, &plan, taken.len() - 1)),
+            None if seen.is_some_and(|before| before != counts) => {
+                complaints.push("two passes over the same objects came to different plans".to_owned());
+            }
+            None => {}
+        }
+        seen = Some(counts);
+    }
+    let core = on_core()?.saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
+    // Before the checks, whose memory is not the planner's. The kernel's counters are not exact to the page.
+    let peak_mib = memory("VmHWM")?.max(objects_mib);
+    let Some(counts) = seen else { anyhow::bail!("no pass was made") };
+    let running = if let Work::Still(observed) = &work {
+        let plan = pass(case, observed);
+        complaints.extend(check::check(case, observed, &plan));
+        observed.pods.len() - plan.pods.len()
+    } else {
+        case.pods - 1
+    };
+    // One sentence for each kind of trouble is enough.
+    complaints.sort();
+    complaints.dedup();
+    complaints.truncate(10);
+    taken.sort_by(f64::total_cmp);
+    Ok(Measured {
+        nodes: match case.mix {
+            Mix::Karpenter | Mix::ClusterAutoscaler | Mix::RunOnceUp => counts.added,
+            Mix::RunOnceDown => counts.removed,
+            Mix::Replan => case.nodes,
+        },
+        placed: running + counts.placed,
+        planned: if case.mix == Mix::RunOnceDown { case.pods } else { case.pods - running },
+        passes: taken.len(),
+        median_ms: percentile(&taken, 0.5),
+        p99_ms: percentile(&taken, 0.99),
+        core: core.clamp(0.0, 1.0),
+        objects_mib,
+        peak_mib,
+        complaints,
+    })
+}
+
+fn timed(case: Case, observed: &Observed) -> (Plan, Duration) {
+    let start = Instant::now();
+    let plan = pass(case, observed);
+    (plan, start.elapsed())
+}
+
+/// The operator's whole planning call; only where more nodes go than one status can name, the plan as `simulate` prints
+/// it, or most of the decision would be left for the passes that follow.
+fn pass(case: Case, observed: &Observed) -> Plan {
+    if case.mix == Mix::RunOnceDown { plan::plan(observed) } else { plan::plan_for_cluster(observed) }
+}
+
+/// What a plan comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) added: usize,
+    pub(crate) removed: usize,
+    /// Pending pods that have a place.
+    pub(crate) placed: usize,
+}
+
+impl Measured {
+    /// Milliseconds on a core that a pass took, by its median: what growth is measured by, so that a busy machine does not
+    /// look like a steep cost.
+    pub(crate) fn cost_ms(&self) -> f64 {
+        self.median_ms * self.core
+    }
+}
+
+impl Counts {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let growth = |p: &plan::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
+        let has_place = |p: &&plan::PodOutcome| !matches!(p.fate, Fate::Unschedulable { .. });
+        Self {
+            added: plan.pools.iter().map(growth).sum(),
+            removed: plan.pools.iter().map(|p| p.victims.len()).sum(),
+            placed: plan.pods.iter().filter(has_place).count(),
+        }
+    }
+}
+
+/// Nearest rank; of fewer than a hundred values the 99th percentile is the greatest.
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a few hundred values"
+    )]
+    let rank = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// For how long this thread, which is the one that plans, has been on a core.
+fn on_core() -> anyhow::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .context("time on a core is measured on Linux only")?;
+    let first = text.split_whitespace().next().context("/proc/thread-self/schedstat is empty")?;
+    Ok(Duration::from_nanos(first.parse()?))
+}
+
+/// A line of `/proc/self/status`, in MiB: `VmRSS` is what is resident now, `VmHWM` the most that ever was.
+fn memory(field: &str) -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;
+    let kib: f64 = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
+        .with_context(|| format!("/proc/self/status has no {field}"))?;
+    Ok(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_p99_of_a_few_passes_is_the_longest_and_of_two_hundred_the_third_longest() {
+        let times = |count: u32| (1..=count).map(f64::from).collect::<Vec<_>>();
+        for (count, p99) in [(1, 1.0), (3, 3.0), (99, 99.0), (100, 99.0), (200, 198.0)] {
+            assert!((percentile(&times(count), 0.99) - p99).abs() < 1e-9, "{count}");
+        }
+        assert!((percentile(&times(4), 0.5) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_small_row_is_measured_and_its_memory_includes_the_objects() {
+        let case: Case = "cluster-autoscaler/0/5100".parse().unwrap();
+        let measured = measure(case, Duration::ZERO).unwrap();
+        assert_eq!((measured.nodes, measured.placed, measured.planned), (260, 5100, 5100));
+        assert_eq!(measured.passes, LEAST);
+        assert!(measured.complaints.is_empty(), "{:?}", measured.complaints);
+        assert!(measured.peak_mib >= measured.objects_mib && measured.objects_mib > 1.0);
+        assert!(measured.core > 0.0 && measured.core <= 1.0);
+        assert!(measured.median_ms > 0.0 && measured.p99_ms >= measured.median_ms);
+    }
+}

@@ -1,0 +1,177 @@
+//! Several pools under one autoscaler: they grow together, half-empty nodes are cleared, schedules hold, and a person's
+//! `kubectl scale` is respected or written over, as the autoscaler says.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use e2e::objects;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+use super::scale;
+
+/// A pool of the group `shop` in a zone; two of them are alike but for their names and zones.
+fn pool_in(zone: &str) -> NodePool {
+    let mut pool = objects::pool(&format!("shop-{zone}"), 0, 5);
+    pool.spec.template.metadata.as_mut().unwrap().labels = [
+        ("group".to_owned(), "shop".to_owned()),
+        ("topology.kubernetes.io/zone".to_owned(), zone.to_owned()),
+    ]
+    .into();
+    pool
+}
+
+/// A Deployment that runs on nodes of the group, with something more in its pods' spec.
+fn of_the_group(name: &str, replicas: i32, cpu: &str, more: &Value) -> Deployment {
+    let mut deployment = serde_json::to_value(objects::deployment(name, "any", replicas, cpu)).unwrap();
+    let spec = deployment.pointer_mut("/spec/template/spec").unwrap();
+    spec["nodeSelector"] = json!({"group": "shop"});
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    serde_json::from_value(deployment).unwrap()
+}
+
+/// How many pods of a Deployment run in each zone.
+async fn running_in(trial: &Trial, app: &str, zone: &str) -> anyhow::Result<usize> {
+    let nodes = trial.nodes(&format!("shop-{zone}")).await?;
+    let names: Vec<_> = nodes.into_iter().filter_map(|node| node.metadata.name).collect();
+    let pods = trial.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await?;
+    let there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    Ok(pods.items.iter().filter(|pod| there(pod).is_some_and(|node| names.contains(&node))).count())
+}
+
+async fn change(trial: &Trial, autoscaler: &str, spec: Value) {
+    let autoscalers = trial.api::<NodePoolAutoscaler>();
+    autoscalers
+        .patch(autoscaler, &PatchParams::default(), &Patch::Merge(json!({"spec": spec})))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
+    let trial = Trial::begin("several", &[]).await.unwrap();
+    for zone in ["east", "west"] {
+        trial.create(&pool_in(zone)).await.unwrap();
+    }
+    let mut autoscaler = objects::autoscaler("all", 1);
+    autoscaler.spec.scale_down.as_mut().unwrap().utilization_threshold_percent = 80;
+    trial.create(&autoscaler).await.unwrap();
+
+    // Two of them fill a node, and no zone may have more than one more than the other: three each, on two nodes each.
+    let spread = json!({"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }]});
+    trial.create(&of_the_group("web", 6, "1500m", &spread)).await.unwrap();
+    trial.pods_run(6).await.unwrap();
+    for zone in ["east", "west"] {
+        trial.settles(&format!("shop-{zone}"), 2).await.unwrap();
+        assert_eq!(running_in(&trial, "web", zone).await.unwrap(), 3, "{zone}");
+    }
+    trial.kubectl(&["delete", "deployment/web"]).await.unwrap();
+    for zone in ["east", "west"] {
+        trial.settles(&format!("shop-{zone}"), 0).await.unwrap();
+    }
+
+    // Four fill a node. Half of them go, from both nodes alike, and those of one node move to the other one.
+    trial.create(&of_the_group("api", 8, "1", &json!({}))).await.unwrap();
+    trial.pods_run(8).await.unwrap();
+    let budget: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "api"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "api"}}},
+    }))
+    .unwrap();
+    trial.create(&budget).await.unwrap();
+    scale(&trial, "deployment/api", 4).await;
+    eventually(PATIENCE, "one node is left for four pods", async || {
+        let east = trial.pool("shop-east").await?.spec.replicas;
+        let west = trial.pool("shop-west").await?.spec.replicas;
+        let nodes = trial.nodes("shop-east").await?.len() + trial.nodes("shop-west").await?.len();
+        match (east, west) {
+            (Some(east), Some(west)) if east + west == 1 && nodes == 1 => Ok(Some(())),
+            counts => bail!("{counts:?} are set, {nodes} nodes are there"),
+        }
+    })
+    .await
+    .unwrap();
+    trial.pods_run(4).await.unwrap();
+    let evicted = trial.events().unwrap().into_iter().filter(|event| {
+        event.subresource == "eviction" && event.succeeded() && event.user.contains("nodepool-operator")
+    });
+    assert!(evicted.count() >= 1, "a node that was not empty was cleared");
+    trial.end().await.unwrap();
+}
+
+/// The condition `ReplicasContested` of a pool: status and message.
+async fn contested(trial: &Trial, pool: &str) -> anyhow::Result<(String, String)> {
+    let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
+    let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
+    Ok(found.map(|condition| (condition.status, condition.message)).unwrap_or_default())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
+    let trial = Trial::begin("contested", &[]).await.unwrap();
+    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
+    trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
+    trial.pods_run(2).await.unwrap();
+    trial.settles("workers", 1).await.unwrap();
+    assert_eq!(contested(&trial, "workers").await.unwrap().0, "False");
+
+    scale(&trial, "npool/workers", 3).await;
+    eventually(PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
+        let (status, message) = contested(&trial, "workers").await?;
+        if status == "True" && message.contains('3') { Ok(Some(())) } else { bail!("{status}: {message}") }
+    })
+    .await
+    .unwrap();
+    trial.settles("workers", 3).await.unwrap();
+    // Two of the nodes are empty and old enough to go. This is the time in which nothing may happen to them.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(trial.pool("workers").await.unwrap().spec.replicas, Some(3), "a person's number is kept");
+
+    change(&trial, "all", json!({"onContested": "Reclaim"})).await;
+    trial.settles("workers", 1).await.unwrap();
+    let reasons = trial.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
+    for reason in ["ReplicasContested", "ReplicasReclaimed"] {
+        assert!(reasons.contains(reason), "{reason} is missing in {reasons}");
+    }
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_holds_nodes_and_lets_them_go() {
+    let trial = Trial::begin("schedule", &[]).await.unwrap();
+    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
+    trial.settles("workers", 0).await.unwrap();
+    // It begins every minute and holds for an hour, so it holds whenever the test runs.
+    let schedule = json!([{"name": "always", "schedule": "* * * * *", "timeZone": "Europe/Berlin",
+        "durationSeconds": 3600, "minReplicas": 2}]);
+    change(&trial, "all", json!({"schedules": schedule})).await;
+    trial.settles("workers", 2).await.unwrap();
+
+    change(&trial, "all", json!({"schedules": [{"name": "odd", "schedule": "0 25 * * *", "durationSeconds": 60, "minReplicas": 2}]})).await;
+    trial.settles("workers", 0).await.unwrap();
+    let message = eventually(PATIENCE, "the autoscaler says what is wrong with the schedule", async || {
+        let status = trial.api::<NodePoolAutoscaler>().get("all").await?.status.unwrap_or_default();
+        let valid = status.conditions.into_iter().find(|condition| condition.type_ == "SchedulesValid");
+        match valid {
+            Some(condition) if condition.status == "False" => Ok(Some(condition.message)),
+            other => bail!("{other:?}"),
+        }
+    })
+    .await
+    .unwrap();
+    assert!(message.contains("odd") && message.contains("25"), "{message}");
+    trial.end().await.unwrap();
+}

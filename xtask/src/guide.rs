@@ -1,0 +1,26 @@
+//! `cargo xtask guide`: the transcripts of the guides, printed anew. What they are is known to the test that compares them.
+
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use crate::workspace;
+
+/// Runs the test so that it writes, or compares.
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
+    let mut command = Command::new("cargo");
+    command.current_dir(workspace::root()).args([
+        "test",
+        "--quiet",
+        "--package",
+        "autoscaler-operator",
+        "--test",
+        "guide",
+    ]);
+    if !check {
+        command.env("TANDEM_WRITE_GUIDES", "1");
+    }
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "the guides are not what this version prints; run cargo xtask guide");
+    Ok(())
+}
