@@ -2,8 +2,8 @@
 //! conflict lab and the demo.
 //!
 //! [`cluster`] gives a cluster, [`operators`] runs the operators against it, [`audit`] reads what the API server wrote
-//! down, [`ledger`] and [`chain`] judge it, and [`mod@wait`] waits without sleeping blindly. Whatever is started dies
-//! with the test, however the test dies: see [`lifeline`].
+//! down, [`ledger`] and [`chain`] judge it, [`truth`] compares the planner with kube-scheduler, and [`mod@wait`] waits
+//! without sleeping blindly. Whatever is started dies with the test, however the test dies: see [`lifeline`].
 
 pub mod audit;
 pub mod chain;
@@ -20,4 +20,5 @@ pub mod operators;
 pub mod rival;
 pub mod tandem;
 pub mod trial;
+pub mod truth;
 pub mod wait;

@@ -1,0 +1,206 @@
+//! Many pods at once: the planner packs them in one pass, the scheduler takes them as they come and prefers nodes by its
+//! own taste. Here the two may differ, and the differences are counted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::dice::Dice;
+use super::planner::{Fate, Key, Planner};
+use super::pods;
+use super::question::waiting;
+use super::rules::CLASSES;
+use super::stage::{Stage, Verdict, key};
+use super::world::World;
+
+/// Priority classes of [`Stage::create_priority`] that batches use, highest first; pods of none come last.
+pub const PRIORITIES: [(&str, i32); 2] = [("high", 200), ("middle", 100)];
+
+/// Passes of planner and scheduler that a batch may take. Each places at least one pod or is the last.
+const PASSES: usize = 12;
+
+/// What became of a batch.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Pods in it.
+    pub pods: usize,
+    /// Of those, placed by the scheduler in the first pass.
+    pub placed: usize,
+    /// Nodes that the planner asked for in the first pass.
+    pub nodes: usize,
+    /// Passes until nothing moved: the planner promises nothing more, and all that is left waits.
+    pub passes: usize,
+    /// Where the two differ after the first pass because the scheduler prefers other nodes than the planner counted on.
+    pub detours: Vec<Dispute>,
+    /// Where they differ about one and the same cluster.
+    pub defects: Vec<Dispute>,
+}
+
+/// A pod that the two differ about.
+#[derive(Debug)]
+pub struct Dispute {
+    /// The pod.
+    pub pod: Value,
+    /// What it is about.
+    pub classes: BTreeSet<&'static str>,
+    /// What the planner said.
+    pub fate: Fate,
+    /// What the scheduler did.
+    pub verdict: Verdict,
+}
+
+#[derive(Clone)]
+struct Member {
+    pod: Value,
+    classes: BTreeSet<&'static str>,
+    fate: Fate,
+    verdict: Verdict,
+}
+
+impl Member {
+    fn is_placed(&self) -> bool {
+        matches!(self.verdict, Verdict::Placed(_))
+    }
+
+    /// Whether the planner promised it a place.
+    fn has_promise(&self) -> bool {
+        !matches!(self.fate, Fate::Unschedulable(_))
+    }
+
+    fn dispute(&self) -> Dispute {
+        let Self { pod, classes, fate, verdict } = self.clone();
+        Dispute { pod, classes, fate, verdict }
+    }
+}
+
+/// Asks about a batch of random pods, and leaves what was placed in `world`.
+///
+/// After the first pass the two may differ, because the scheduler prefers nodes by a taste that the planner does not
+/// share. But a further pass starts from where the pods really are, and then the pod that the planner places first has
+/// its place whatever the scheduler prefers: a pass that promises something and places nothing is a defect.
+///
+/// # Errors
+/// When the API server, the scheduler or the planner fails to answer.
+pub async fn run(
+    stage: &mut Stage,
+    planner: &Planner,
+    world: &mut World,
+    dice: &mut Dice,
+) -> Result<Outcome> {
+    let mut waiting = recruit(dice, &world.namespaces);
+    let mut outcome = Outcome { pods: waiting.len(), ..Outcome::default() };
+    while outcome.passes < PASSES && !waiting.is_empty() {
+        outcome.passes += 1;
+        let nodes = pass(stage, planner, world, &mut waiting).await?;
+        let (placed, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(Member::is_placed);
+        for member in &placed {
+            if !member.has_promise() && !had_room(stage, planner, world, member).await? {
+                outcome.defects.push(member.dispute());
+            }
+        }
+        let promised = left.iter().filter(|member| member.has_promise());
+        if outcome.passes == 1 {
+            (outcome.placed, outcome.nodes) = (placed.len(), nodes);
+            outcome.detours.extend(promised.map(Member::dispute));
+            outcome.detours.extend(placed.iter().filter(|member| !member.has_promise()).map(Member::dispute));
+        } else if placed.is_empty() {
+            outcome.defects.extend(promised.map(Member::dispute));
+        }
+        waiting = left;
+        if placed.is_empty() {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// The planner plans what waits, its nodes are made, and the scheduler is asked. Returns how many nodes that were.
+async fn pass(
+    stage: &mut Stage,
+    planner: &Planner,
+    world: &mut World,
+    members: &mut [Member],
+) -> Result<usize> {
+    let mut objects = world.objects();
+    for member in members.iter() {
+        objects.push(Arc::new(waiting(stage.complete_pod(&member.pod).await?)));
+    }
+    let answer = planner.ask(&objects).await?;
+    for member in members.iter_mut() {
+        let id: Key = key(&member.pod);
+        let fate = answer.pods.get(&id).with_context(|| format!("the planner says nothing of {id:?}"))?;
+        member.fate = fate.clone();
+    }
+    let nodes = world.grow(stage, &answer).await?;
+    for member in members.iter() {
+        stage.create_pod(&member.pod).await?;
+    }
+    settle(stage, members).await?;
+    for member in members.iter() {
+        if member.is_placed() {
+            world.add_pod(stage.pod(&key(&member.pod))?);
+        } else {
+            stage.remove_pod(&key(&member.pod)).await?;
+        }
+    }
+    Ok(nodes)
+}
+
+/// Whether the planner, which had no place for it, sees that there is one now that all others are where they are.
+async fn had_room(stage: &Stage, planner: &Planner, world: &World, member: &Member) -> Result<bool> {
+    let id = key(&member.pod);
+    let mut objects = world.objects();
+    objects.retain(|object| object["kind"] != "Pod" || key(object) != id);
+    let mut pod = stage.pod(&id)?;
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeName");
+    }
+    objects.push(Arc::new(waiting(pod)));
+    Ok(planner.ask(&objects).await?.pods.get(&id) == Some(&Fate::Fits))
+}
+
+/// Waits for every verdict, then asks about those that wait once more, until that places none: a pod may have waited for
+/// one that came after it. They are made anew for that, because the scheduler lets a refused pod wait for its next turn.
+async fn settle(stage: &Stage, members: &mut [Member]) -> Result<()> {
+    let mut first = true;
+    let mut left: Vec<&mut Member> = members.iter_mut().collect();
+    loop {
+        let asked = left.len();
+        for member in &mut left {
+            member.verdict = stage.verdict(&key(&member.pod)).await?;
+        }
+        left.retain(|member| matches!(member.verdict, Verdict::Waits(_)));
+        if left.is_empty() || (!first && left.len() == asked) {
+            return Ok(());
+        }
+        first = false;
+        for member in &mut left {
+            stage.remove_pod(&key(&member.pod)).await?;
+            stage.create_pod(&member.pod).await?;
+        }
+    }
+}
+
+/// Some kinds of pods, several of each, those of the highest priority first as in the scheduler's queue.
+fn recruit(dice: &mut Dice, namespaces: &[String]) -> Vec<Member> {
+    let mut ranked = Vec::new();
+    for kind in 0..8 {
+        let namespace = dice.pick(namespaces).clone();
+        let about = *dice.pick(&CLASSES);
+        let made = pods::pending(dice, &namespace, "", about);
+        let rank = dice.below(PRIORITIES.len() + 1);
+        for number in 0..=dice.below(6) {
+            let mut pod = made.pod.clone();
+            pod["metadata"]["name"] = json!(format!("kind-{kind}-{number}"));
+            if let Some((name, _)) = PRIORITIES.get(rank) {
+                pod["spec"]["priorityClassName"] = json!(name);
+            }
+            let (fate, verdict) = (Fate::Unschedulable(String::new()), Verdict::Waits(String::new()));
+            ranked.push((rank, Member { pod, classes: made.classes.clone(), fate, verdict }));
+        }
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, member)| member).collect()
+}

@@ -1,0 +1,142 @@
+//! Asks the planner, by running `autoscaler-operator simulate` on the objects.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use crate::operators::Operator;
+
+/// Names a binary to ask instead of this workspace's own: an earlier release, or one that was changed on purpose.
+pub const PLANNER_VARIABLE: &str = "TANDEM_PLANNER";
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// What the planner says of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// There is room on a node that exists.
+    Fits,
+    /// A new node of this pool (`namespace/name`) takes it.
+    TriggersScaleUp(String),
+    /// No node takes it and no pool helps, for these reasons.
+    Unschedulable(String),
+}
+
+/// What the planner says.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Of each pending pod.
+    pub pods: BTreeMap<Key, Fate>,
+    /// How many nodes each pool should have, by its name.
+    pub replicas: BTreeMap<String, i64>,
+    /// The warnings on standard error.
+    pub warnings: String,
+}
+
+/// Runs the binary that users get.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    binary: PathBuf,
+}
+
+impl Planner {
+    /// Builds the binary, unless [`PLANNER_VARIABLE`] names one.
+    ///
+    /// # Errors
+    /// When Cargo cannot build it.
+    pub async fn build() -> Result<Self> {
+        let binary = match std::env::var_os(PLANNER_VARIABLE) {
+            Some(named) => named.into(),
+            None => Operator::Autoscaler.binary().await?,
+        };
+        Ok(Self { binary })
+    }
+
+    /// Asks about `objects`.
+    ///
+    /// # Errors
+    /// When the program fails, or answers in a form that is not the documented one.
+    pub async fn ask(&self, objects: &[Arc<Value>]) -> Result<Answer> {
+        let list = serde_json::to_vec(&list(objects))?;
+        let mut child = Command::new(&self.binary)
+            .args(["simulate", "-f", "-", "-o", "json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot run {}", self.binary.display()))?;
+        let mut stdin = child.stdin.take().context("no standard input")?;
+        let feed = async {
+            // A program that does not read its input closes it early; its exit code says what matters.
+            stdin.write_all(&list).await.ok();
+            drop(stdin);
+        };
+        let ((), output) = tokio::join!(feed, child.wait_with_output());
+        let output = output?;
+        let warnings = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            bail!("simulate failed: {warnings}");
+        }
+        read(&serde_json::from_slice(&output.stdout)?, warnings)
+    }
+}
+
+/// The objects as a file that `simulate` reads: what is written down of a disagreement.
+pub fn list(objects: &[Arc<Value>]) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects.iter().map(|object| (**object).clone()).collect::<Vec<Value>>()})
+}
+
+fn read(report: &Value, warnings: String) -> Result<Answer> {
+    let mut answer = Answer { warnings, ..Answer::default() };
+    for pool in report["pools"].as_array().context("no pools in the answer")? {
+        let desired = pool["desiredReplicas"].as_i64().context("no desiredReplicas in the answer")?;
+        answer.replicas.insert(text(pool, "name"), desired);
+    }
+    for pod in report["pods"].as_array().context("no pods in the answer")? {
+        let fate = match text(pod, "outcome").as_str() {
+            "Fits" => Fate::Fits,
+            "TriggersScaleUp" => Fate::TriggersScaleUp(text(pod, "nodePool")),
+            "Unschedulable" => Fate::Unschedulable(pod["reasons"].to_string()),
+            other => bail!("an unknown outcome: {other}"),
+        };
+        answer.pods.insert((text(pod, "namespace"), text(pod, "name")), fate);
+    }
+    Ok(answer)
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value[field].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_as_it_is_documented_and_nothing_else_is() {
+        let pod = |outcome: &str| json!({"namespace": "a", "name": "p", "outcome": outcome, "nodePool": "b/c", "node": "", "reasons": []});
+        let report = |outcome: &str| {
+            let pool = json!({"namespace": "b", "name": "c", "desiredReplicas": 3});
+            read(&json!({"pools": [pool], "pods": [pod(outcome)], "nodes": []}), String::new())
+        };
+        for (outcome, fate) in [
+            ("Fits", Fate::Fits),
+            ("TriggersScaleUp", Fate::TriggersScaleUp("b/c".into())),
+            ("Unschedulable", Fate::Unschedulable("[]".into())),
+        ] {
+            let answer = report(outcome).unwrap();
+            assert_eq!(answer.pods[&("a".into(), "p".into())], fate);
+            assert_eq!(answer.replicas["c"], 3);
+        }
+        report("Perhaps").unwrap_err();
+        read(&json!({}), String::new()).unwrap_err();
+    }
+}

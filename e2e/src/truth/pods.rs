@@ -1,0 +1,68 @@
+//! Random pods: labels, a small request, and constraints of one to three classes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::dice::Dice;
+use super::rules::{self, CLASSES};
+
+/// A pod and what it is about.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The pod.
+    pub pod: Value,
+    /// Its classes.
+    pub classes: BTreeSet<&'static str>,
+}
+
+/// A pod that asks for a place. It always asks for some cpu, so that no pod fits on a node that offers none.
+pub fn pending(dice: &mut Dice, namespace: &str, name: &str, about: &'static str) -> Made {
+    let mut pod = plain(dice, namespace, name);
+    let mut classes = BTreeSet::from([about]);
+    while dice.one_in(3) {
+        classes.insert(*dice.pick(&CLASSES));
+    }
+    if classes.contains("podResources") {
+        // The API server wants the whole to be no less than its parts.
+        classes.retain(|class| !["resources", "initContainers"].contains(class));
+    }
+    for class in &classes {
+        rules::put(dice, class, &mut pod);
+    }
+    rules::noise(dice, &mut pod["spec"]);
+    Made { pod, classes }
+}
+
+/// A pod that is on `node` already, whatever the scheduler would have said.
+pub fn placed(dice: &mut Dice, namespace: &str, name: &str, node: &str) -> Value {
+    let mut pod = plain(dice, namespace, name);
+    match dice.below(6) {
+        0 => rules::put(dice, "podAntiAffinity", &mut pod),
+        1 | 2 => rules::put(dice, "hostPort", &mut pod),
+        3 => rules::put(dice, "resources", &mut pod),
+        _ => {}
+    }
+    pod["spec"]["nodeName"] = json!(node);
+    pod
+}
+
+fn plain(dice: &mut Dice, namespace: &str, name: &str) -> Value {
+    let mut labels = json!({"app": dice.pick(&["red", "green", "blue"]), "version": dice.pick(&["1", "2"])});
+    if !dice.one_in(3) {
+        labels["tier"] = json!(dice.pick(&["web", "db"]));
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name, "labels": labels},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "affinity": {},
+            "containers": [{
+                "name": "app", "image": "none",
+                "resources": {"requests": {"cpu": dice.pick(&["10m", "50m", "200m"]), "memory": "64Mi"}},
+            }],
+        },
+    })
+}

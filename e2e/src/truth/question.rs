@@ -1,0 +1,186 @@
+//! One pod at a time: the planner and the scheduler are asked about the very same cluster, so their answers must be the
+//! same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::dice::Dice;
+use super::planner::{Fate, Planner};
+use super::pods::{self, Made};
+use super::stage::{Stage, Verdict, key};
+use super::world::World;
+
+/// What came to light about one pod: which words of the planner would be true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truth {
+    /// The scheduler placed it on a node that was there.
+    Fits,
+    /// It waited, and was placed when the nodes that the planner asked for were there.
+    NeedsNodes,
+    /// It waited; where a pool is named, it went on waiting with one more node of that pool.
+    Stays(Option<String>),
+}
+
+impl Truth {
+    /// Whether `fate` says otherwise. A pool that was not tried counts as well: a planner that promised a node of it would
+    /// have been taken at its word.
+    pub fn contradicts(&self, fate: &Fate) -> bool {
+        !matches!(
+            (self, fate),
+            (Self::Fits, Fate::Fits)
+                | (Self::NeedsNodes, Fate::TriggersScaleUp(_))
+                | (Self::Stays(_), Fate::Unschedulable(_))
+        )
+    }
+}
+
+/// A question, with both answers.
+pub struct Record {
+    /// What the pod is about.
+    pub classes: BTreeSet<&'static str>,
+    /// The pod, as the API server completed it, waiting.
+    pub pod: Value,
+    /// Everything else there was.
+    pub state: Vec<Arc<Value>>,
+    /// What the planner said.
+    pub fate: Fate,
+    /// What the planner warned of.
+    pub warnings: String,
+    /// What the scheduler did.
+    pub truth: Truth,
+    /// The scheduler's words.
+    pub said: String,
+    /// How the two differ, if they do.
+    pub disagreement: Option<String>,
+}
+
+/// Asks about a random pod, mostly about `about`, called `name`. A pod that is placed stays: the next question is about
+/// a cluster that is a little fuller.
+///
+/// # Errors
+/// When the API server, the scheduler or the planner fails to answer.
+pub async fn ask(
+    stage: &mut Stage,
+    planner: &Planner,
+    world: &mut World,
+    dice: &mut Dice,
+    name: &str,
+    about: &'static str,
+) -> Result<Record> {
+    let namespace = dice.pick(&world.namespaces).clone();
+    let Made { pod, classes } = pods::pending(dice, &namespace, name, about);
+    let created = stage.create_pod(&pod).await?;
+    let id = key(&created);
+    let waiting = waiting(created);
+    let around = world.objects();
+    let mut objects = around.clone();
+    objects.push(Arc::new(waiting.clone()));
+    let (answer, verdict) = tokio::join!(planner.ask(&objects), stage.verdict(&id));
+    let (answer, verdict) = (answer?, verdict?);
+    let fate =
+        answer.pods.get(&id).cloned().with_context(|| format!("the planner says nothing of {id:?}"))?;
+    let mut disagreement = None;
+    let mut said = String::new();
+    let truth = match verdict {
+        Verdict::Placed(node) => {
+            said = format!("placed on {node}");
+            world.add_pod(stage.pod(&id)?);
+            if fate != Fate::Fits {
+                disagreement = Some(format!("the scheduler placed it on {node}, the planner said {fate:?}"));
+            }
+            Truth::Fits
+        }
+        Verdict::Waits(why) => {
+            stage.remove_pod(&id).await?;
+            said.push_str(&why);
+            match &fate {
+                Fate::Fits => {
+                    disagreement = Some(format!("the planner said it fits, the scheduler: {why}"));
+                    Truth::Stays(None)
+                }
+                Fate::TriggersScaleUp(pool) => {
+                    let grown = world.grow(stage, &answer).await?;
+                    match again(stage, world, &pod).await? {
+                        Verdict::Placed(_) => Truth::NeedsNodes,
+                        Verdict::Waits(why) => {
+                            disagreement =
+                                Some(format!("with {grown} new nodes, for {pool}, it still waits: {why}"));
+                            Truth::Stays(None)
+                        }
+                    }
+                }
+                // A node of a pool that the planner says is of no use must be of none.
+                Fate::Unschedulable(_) if !dice.one_in(3) => match world.grow_anyhow(stage, dice).await? {
+                    None => Truth::Stays(None),
+                    Some(pool) => match again(stage, world, &pod).await? {
+                        Verdict::Waits(_) => Truth::Stays(Some(pool)),
+                        Verdict::Placed(node) => {
+                            disagreement =
+                                Some(format!("one node of {pool} was enough: it is on {node} now"));
+                            Truth::NeedsNodes
+                        }
+                    },
+                },
+                Fate::Unschedulable(_) => Truth::Stays(None),
+            }
+        }
+    };
+    Ok(Record {
+        classes,
+        pod: waiting,
+        state: around,
+        fate,
+        warnings: answer.warnings,
+        truth,
+        said,
+        disagreement,
+    })
+}
+
+/// Asks the scheduler about the same pod under another name, because one that was refused waits for its next turn.
+async fn again(stage: &Stage, world: &mut World, pod: &Value) -> Result<Verdict> {
+    let mut pod = pod.clone();
+    let name = format!("{}-again", key(&pod).1);
+    pod["metadata"]["name"] = json!(name);
+    stage.create_pod(&pod).await?;
+    let verdict = stage.verdict(&key(&pod)).await?;
+    match verdict {
+        Verdict::Placed(_) => world.add_pod(stage.pod(&key(&pod))?),
+        Verdict::Waits(_) => stage.remove_pod(&key(&pod)).await?,
+    }
+    Ok(verdict)
+}
+
+/// The pod as it is once the scheduler has found no node for it.
+pub fn waiting(mut pod: Value) -> Value {
+    pod["status"]["conditions"] =
+        json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+    pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_has_one_answer_that_is_true() {
+        let grows = |pool: &str| Fate::TriggersScaleUp(pool.to_owned());
+        let nothing = Fate::Unschedulable(String::new());
+        for (truth, fate, contradicts) in [
+            (Truth::Fits, Fate::Fits, false),
+            (Truth::Fits, grows("a"), true),
+            (Truth::Fits, nothing.clone(), true),
+            (Truth::NeedsNodes, grows("a"), false),
+            (Truth::NeedsNodes, Fate::Fits, true),
+            (Truth::NeedsNodes, nothing.clone(), true),
+            (Truth::Stays(None), nothing.clone(), false),
+            (Truth::Stays(None), Fate::Fits, true),
+            (Truth::Stays(Some("a".into())), grows("b"), true),
+        ] {
+            assert_eq!(truth.contradicts(&fate), contradicts, "{truth:?} {fate:?}");
+        }
+    }
+}

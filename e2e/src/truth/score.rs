@@ -1,0 +1,67 @@
+//! Counts questions and answers by what they were about.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::question::{Record, Truth};
+
+/// The results by class.
+#[derive(Clone, Debug, Default)]
+pub struct Score {
+    rows: BTreeMap<String, Row>,
+}
+
+/// What became of the questions of one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// How many there were.
+    pub asked: usize,
+    /// Placed on what was there.
+    pub fits: usize,
+    /// Placed once the planned nodes were there.
+    pub needs_nodes: usize,
+    /// Not placed.
+    pub stays: usize,
+    /// Not placed, and not with one more node of some pool either.
+    pub probed: usize,
+    /// The planner said otherwise.
+    pub disagreed: usize,
+}
+
+impl Score {
+    /// Adds a question, under each of its classes and under `all`.
+    pub fn add(&mut self, record: &Record) {
+        for class in record.classes.iter().copied().chain(["all"]) {
+            let row = self.rows.entry(class.to_owned()).or_default();
+            row.asked += 1;
+            row.disagreed += usize::from(record.disagreement.is_some());
+            match &record.truth {
+                Truth::Fits => row.fits += 1,
+                Truth::NeedsNodes => row.needs_nodes += 1,
+                Truth::Stays(probe) => {
+                    row.stays += 1;
+                    row.probed += usize::from(probe.is_some());
+                }
+            }
+        }
+    }
+
+    /// The results of `class`, or of all questions under `all`.
+    pub fn row(&self, class: &str) -> Row {
+        self.rows.get(class).copied().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "class             asked  fits  needs nodes  stays  (tried)  disagreed")?;
+        for (class, row) in &self.rows {
+            let Row { asked, fits, needs_nodes, stays, probed, disagreed } = row;
+            writeln!(
+                f,
+                "{class:<17} {asked:>5} {fits:>5} {needs_nodes:>12} {stays:>6} {probed:>8} {disagreed:>10}"
+            )?;
+        }
+        Ok(())
+    }
+}

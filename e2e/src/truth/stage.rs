@@ -1,0 +1,373 @@
+//! The real control plane with the real scheduler, and nobody else: no controllers, no kubelets. What is on it is what
+//! this test put there, so that the scheduler and the planner are asked about the same objects.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::planner::Key;
+use super::rules::HEAVY;
+use crate::cluster::{Cluster, Options};
+
+/// How long the scheduler may take for one pod: a second when it is busy, this when the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Where nothing that counts runs; see [`Stage::settle`].
+pub const HARBOUR: &str = "harbour";
+/// The label of the harbour by which the scheduler shows how far it has read.
+const BEACON: &str = "beacon";
+
+/// What the scheduler says of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is bound to this node.
+    Placed(String),
+    /// It found no node, and said why.
+    Waits(String),
+}
+
+/// A cluster whose scheduler can be asked.
+pub struct Stage {
+    cluster: Cluster,
+    client: Client,
+    seen: Seen,
+    beacon: u64,
+    watching: JoinHandle<()>,
+}
+
+/// The pods as the watch has brought them, and a signal for each change.
+#[derive(Clone)]
+struct Seen {
+    pods: Arc<Mutex<HashMap<Key, Pod>>>,
+    changed: watch::Sender<()>,
+}
+
+impl Stage {
+    /// Starts the control plane.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub async fn start() -> Result<Self> {
+        let flags = [
+            // Nobody would take the taint `not-ready` off again, and nobody makes service accounts.
+            "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount".to_owned(),
+        ];
+        let options = Options {
+            controller_manager: false,
+            kwok: false,
+            api_server_flags: flags.to_vec(),
+            ..Options::private()
+        };
+        let cluster = Cluster::start(options).await?;
+        let client = cluster.client().await?;
+        let seen = Seen { pods: Arc::default(), changed: watch::Sender::new(()) };
+        let watching = tokio::spawn(seen.clone().follow(Api::all(client.clone())));
+        let stage = Self { cluster, client, seen, beacon: 0, watching };
+        for (name, cpu) in HEAVY {
+            let class = json!({
+                "metadata": {"name": name}, "handler": name, "overhead": {"podFixed": {"cpu": cpu}},
+            });
+            create::<RuntimeClass>(&Api::all(stage.client.clone()), &class, "RuntimeClass").await?;
+        }
+        stage.create_namespace(HARBOUR, &json!({})).await?;
+        stage
+            .create_node(&json!({
+                "metadata": {"name": HARBOUR},
+                "spec": {"taints": [{"key": HARBOUR, "effect": "NoSchedule"}]},
+                "status": {
+                    "allocatable": {"cpu": "0", "memory": "0", "pods": "1000"},
+                    "capacity": {"cpu": "0", "memory": "0", "pods": "1000"},
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            }))
+            .await?;
+        Ok(stage)
+    }
+
+    /// The cluster, for what this cannot do.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The harbour: a node that the planner must know of as well.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn harbour(&self) -> Result<Value> {
+        tidy(&Api::<Node>::all(self.client.clone()).get(HARBOUR).await?, "Node")
+    }
+
+    /// Makes a namespace.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_namespace(&self, name: &str, labels: &Value) -> Result<Value> {
+        let object = json!({"metadata": {"name": name, "labels": labels}});
+        create::<Namespace>(&Api::all(self.client.clone()), &object, "Namespace").await
+    }
+
+    /// Makes a priority whose pods evict nobody.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_priority(&self, name: &str, value: i32) -> Result<()> {
+        let object = json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"});
+        create::<PriorityClass>(&Api::all(self.client.clone()), &object, "PriorityClass").await.map(|_| ())
+    }
+
+    /// Makes a node.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_node(&self, node: &Value) -> Result<Value> {
+        create::<Node>(&Api::all(self.client.clone()), node, "Node").await
+    }
+
+    /// Makes a claim that is bound to a volume of its own, which `affinity` says the place of. Returns both.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_volume(&self, namespace: &str, name: &str, affinity: &Value) -> Result<[Value; 2]> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        let volume = format!("{namespace}-{name}");
+        let claim = self.create_claim(namespace, name, Some(&volume)).await?;
+        let mut object = json!({
+            "metadata": {"name": volume},
+            "spec": {
+                "accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "none", "path": "/"},
+                "claimRef": {
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"],
+                },
+            },
+        });
+        if !affinity.is_null() {
+            object["spec"]["nodeAffinity"] = affinity.clone();
+        }
+        create::<PersistentVolume>(&volumes, &object, "PersistentVolume").await?;
+        let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
+        let claim = claims.patch_status(name, &PatchParams::default(), &bound).await?;
+        let object = volumes.patch_status(&volume, &PatchParams::default(), &bound).await?;
+        Ok([tidy(&claim, "PersistentVolumeClaim")?, tidy(&object, "PersistentVolume")?])
+    }
+
+    /// Makes a claim, bound to `volume` where that is named.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_claim(&self, namespace: &str, name: &str, volume: Option<&str>) -> Result<Value> {
+        let mut claim = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}},
+                "storageClassName": "",
+            },
+        });
+        if let Some(volume) = volume {
+            claim["spec"]["volumeName"] = json!(volume);
+            // Who binds claims says so in this annotation, and the scheduler believes nobody else.
+            claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
+        }
+        let claims = Api::namespaced(self.client.clone(), namespace);
+        create::<PersistentVolumeClaim>(&claims, &claim, "PersistentVolumeClaim").await
+    }
+
+    /// Makes a pod, and returns it as the API server completed it.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn create_pod(&self, pod: &Value) -> Result<Value> {
+        create::<Pod>(&self.pods(&key(pod).0), pod, "Pod").await
+    }
+
+    /// What the API server would make of a pod.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn complete_pod(&self, pod: &Value) -> Result<Value> {
+        let typed: Pod = serde_json::from_value(pod.clone())?;
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let made = self.pods(&key(pod).0).create(&dry, &typed).await;
+        tidy(&made.with_context(|| format!("the API server refuses {pod}"))?, "Pod")
+    }
+
+    /// Takes a pod away at once, as if it had never been.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn remove_pod(&self, (namespace, name): &Key) -> Result<()> {
+        let at_once = DeleteParams::default().grace_period(0);
+        self.pods(namespace).delete(name, &at_once).await?;
+        Ok(())
+    }
+
+    /// A pod as it is now.
+    ///
+    /// # Errors
+    /// When it is unknown.
+    pub fn pod(&self, key: &Key) -> Result<Value> {
+        let pods = self.seen.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        tidy(pods.get(key).with_context(|| format!("pod {key:?} was never seen"))?, "Pod")
+    }
+
+    /// Waits for the scheduler's word on a pod.
+    ///
+    /// # Errors
+    /// When it says none in time, or fails.
+    pub async fn verdict(&self, key: &Key) -> Result<Verdict> {
+        let mut changed = self.seen.changed.subscribe();
+        let waiting = async {
+            loop {
+                if let Some(verdict) = self.seen.verdict(key) {
+                    return Ok(verdict);
+                }
+                changed.changed().await?;
+            }
+        };
+        if let Ok(verdict) = tokio::time::timeout(PATIENCE, waiting).await {
+            return verdict;
+        }
+        self.cluster.check_alive()?;
+        bail!("the scheduler has said nothing of {key:?} within {PATIENCE:?}")
+    }
+
+    /// Waits until the scheduler knows every node that was made before.
+    ///
+    /// It reads the changes of pods in their order and those of nodes in theirs, but the two are not in step: a pod may be
+    /// judged before a node that is older. So the harbour, a node, is changed last, and pods that only go where it has
+    /// changed are sent until one arrives.
+    ///
+    /// # Errors
+    /// When none arrives in time.
+    pub async fn settle(&mut self) -> Result<()> {
+        self.beacon += 1;
+        let beacon = self.beacon.to_string();
+        let patch = Patch::Merge(json!({"metadata": {"labels": {BEACON: beacon}}}));
+        Api::<Node>::all(self.client.clone()).patch(HARBOUR, &PatchParams::default(), &patch).await?;
+        for attempt in 0..1000 {
+            let probe = json!({
+                "metadata": {"namespace": HARBOUR, "name": format!("probe-{beacon}-{attempt}")},
+                "spec": {
+                    "nodeSelector": {BEACON: beacon},
+                    "tolerations": [{"key": HARBOUR, "operator": "Exists"}],
+                    "containers": [{"name": "probe", "image": "none"}],
+                },
+            });
+            self.create_pod(&probe).await?;
+            let verdict = self.verdict(&key(&probe)).await?;
+            self.remove_pod(&key(&probe)).await?;
+            if matches!(verdict, Verdict::Placed(_)) {
+                return Ok(());
+            }
+        }
+        bail!("the scheduler does not see what has become of its nodes")
+    }
+
+    /// Removes all nodes but the harbour, and all pods of `namespaces`.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn clear(&self, namespaces: &[String]) -> Result<()> {
+        let at_once = DeleteParams::default().grace_period(0);
+        for namespace in namespaces {
+            self.pods(namespace).delete_collection(&at_once, &ListParams::default()).await?;
+        }
+        let nodes = Api::<Node>::all(self.client.clone());
+        let others = ListParams::default().labels(&format!("!{BEACON}"));
+        nodes.delete_collection(&at_once, &others).await?;
+        Ok(())
+    }
+
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.watching.abort();
+    }
+}
+
+impl Seen {
+    fn verdict(&self, key: &Key) -> Option<Verdict> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.get(key).and_then(verdict_of)
+    }
+
+    async fn follow(self, pods: Api<Pod>) {
+        let events = watcher(pods, watcher::Config::default());
+        let take = |event| {
+            let mut known = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+            match event {
+                watcher::Event::Apply(pod) | watcher::Event::InitApply(pod) => {
+                    known.insert(key_of(&pod), pod);
+                }
+                watcher::Event::Delete(pod) => {
+                    known.remove(&key_of(&pod));
+                }
+                watcher::Event::Init | watcher::Event::InitDone => {}
+            }
+            drop(known);
+            self.changed.send_replace(());
+            std::future::ready(Ok(()))
+        };
+        // A watch that breaks for good shows as a verdict that never comes.
+        events.try_for_each(take).await.ok();
+    }
+}
+
+/// The scheduler's word, once there is one.
+fn verdict_of(pod: &Pod) -> Option<Verdict> {
+    if let Some(node) = pod.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty()) {
+        return Some(Verdict::Placed(node));
+    }
+    let conditions = pod.status.as_ref()?.conditions.iter().flatten();
+    let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
+    (scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable"))
+        .then(|| Verdict::Waits(scheduled.message.clone().unwrap_or_default()))
+}
+
+/// Namespace and name of a pod.
+pub fn key(pod: &Value) -> Key {
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+fn key_of(pod: &Pod) -> Key {
+    (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
+}
+
+async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Value>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let typed: K = serde_json::from_value(object.clone()).with_context(|| format!("no {kind}: {object}"))?;
+    let made = api.create(&PostParams::default(), &typed).await;
+    tidy(&made.with_context(|| format!("the API server refuses the {kind} {object}"))?, kind)
+}
+
+/// An object as `kubectl get -o yaml` shows it.
+fn tidy(object: &impl Serialize, kind: &str) -> Result<Value> {
+    let mut object = serde_json::to_value(object)?;
+    object["kind"] = json!(kind);
+    object["apiVersion"] = json!("v1");
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    Ok(object)
+}

@@ -1,0 +1,192 @@
+//! Random nodes and pools: zones, racks, sizes, labels, taints; some nodes lack what most have.
+
+use serde_json::{Value, json};
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+
+use super::dice::Dice;
+
+/// The label of a node's zone.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+/// The label of a node's own name.
+pub const HOST: &str = "kubernetes.io/hostname";
+/// A domain that Kubernetes knows nothing of.
+pub const RACK: &str = "example.com/rack";
+/// The taint of a cordoned node.
+pub const CORDON: &str = "node.kubernetes.io/unschedulable";
+/// A resource that Kubernetes knows nothing of.
+pub const GPU: &str = "example.com/gpu";
+/// Every key that a constraint over domains may name.
+pub const KEYS: [&str; 3] = [ZONE, HOST, RACK];
+/// The zones there are.
+pub const ZONES: [&str; 3] = ["za", "zb", "zc"];
+/// The label that pools carry so that the autoscaler selects them.
+pub const SELECTED: (&str, &str) = ("truth", "yes");
+
+/// A node that belongs to no pool.
+pub fn node(dice: &mut Dice, name: &str) -> Value {
+    let mut labels = landscape(dice);
+    // One without its own name as a label is in no domain of that key.
+    if !dice.one_in(8) {
+        labels[HOST] = json!(name);
+    }
+    let mut node = ready(name, &labels, &capacity(dice), &taints(dice));
+    if dice.one_in(5) {
+        node["spec"]["unschedulable"] = json!(true);
+        // The node lifecycle controller, which does not run here, says the same by a taint. It matters to spread
+        // constraints that honour taints.
+        if let Some(taints) = node["spec"]["taints"].as_array_mut() {
+            taints.push(json!({"key": CORDON, "effect": "NoSchedule"}));
+        }
+    }
+    node
+}
+
+/// A node in a zone of its own, closed to nearly everybody: whether it counts as a place to spread over is a question of
+/// policy.
+pub fn frozen(name: &str) -> Value {
+    let capacity = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+    let taints = json!([{"key": "frozen", "effect": "NoSchedule"}]);
+    ready(name, &json!({ZONE: "zd", HOST: name}), &capacity, &taints)
+}
+
+/// A pool that has no nodes yet.
+pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
+    let taints = if dice.one_in(4) { taints(dice) } else { json!([]) };
+    let mut labels = landscape(dice);
+    labels["pool-size"] = json!(dice.pick(&["small", "large"]));
+    json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePool",
+        "metadata": {"namespace": namespace, "name": name, "labels": {SELECTED.0: SELECTED.1}},
+        "spec": {
+            "replicas": 0,
+            "minReplicas": 0,
+            "maxReplicas": 1 + dice.below(4),
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"capacity": capacity(dice), "taints": taints},
+            },
+            "provider": {"simulated": {}},
+        },
+    })
+}
+
+/// What runs on every node, whatever its taints.
+pub fn daemon_set(dice: &mut Dice, namespace: &str) -> Value {
+    let container = json!({
+        "name": "daemon", "image": "none",
+        "resources": {"requests": {"cpu": dice.pick(&["100m", "300m"]), "memory": "128Mi"}},
+        "ports": [{"containerPort": 8080, "hostPort": 8080, "protocol": "TCP"}],
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"namespace": namespace, "name": "daemon", "uid": "daemon"},
+        "spec": {
+            "selector": {"matchLabels": {"daemon": "yes"}},
+            "template": {
+                "metadata": {"labels": {"daemon": "yes"}},
+                "spec": {
+                    "containers": [container], "tolerations": [{"operator": "Exists"}],
+                    "terminationGracePeriodSeconds": 0,
+                },
+            },
+        },
+    })
+}
+
+/// The pod of a `DaemonSet` on `node`.
+pub fn daemon(set: &Value, node: &str) -> Value {
+    let template = &set["spec"]["template"];
+    let mut pod = json!({"metadata": template["metadata"], "spec": template["spec"]});
+    pod["metadata"]["namespace"] = set["metadata"]["namespace"].clone();
+    pod["metadata"]["name"] = json!(format!("daemon-{node}"));
+    pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "daemon", "uid": "daemon", "controller": true}]);
+    pod["spec"]["nodeName"] = json!(node);
+    pod
+}
+
+/// What plans the pools, and removes nothing while the test lasts.
+pub fn autoscaler(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "tandem.dev/v1alpha1",
+        "kind": "NodePoolAutoscaler",
+        "metadata": {"namespace": namespace, "name": "truth"},
+        "spec": {
+            "nodePoolSelector": {"matchLabels": {SELECTED.0: SELECTED.1}},
+            "mode": "Auto",
+            "scaleDown": {"unneededSeconds": 86_400, "delayAfterAddSeconds": 86_400},
+        },
+    })
+}
+
+/// A node of `pool`, as the simulated provider makes them.
+pub fn machine(pool: &Value, name: &str) -> Value {
+    let template = &pool["spec"]["template"];
+    let mut labels = template["metadata"]["labels"].clone();
+    labels["kubernetes.io/os"] = json!("linux");
+    labels["kubernetes.io/arch"] = json!("amd64");
+    labels["kwok.x-k8s.io/node"] = json!("fake");
+    labels[HOST] = json!(name);
+    labels[NODEPOOL_LABEL] = pool["metadata"]["name"].clone();
+    labels[NODEPOOL_NAMESPACE_LABEL] = pool["metadata"]["namespace"].clone();
+    ready(name, &labels, &template["spec"]["capacity"], &template["spec"]["taints"])
+}
+
+fn ready(name: &str, labels: &Value, capacity: &Value, taints: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints},
+        "status": {
+            "capacity": capacity,
+            "allocatable": capacity,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    })
+}
+
+fn landscape(dice: &mut Dice) -> Value {
+    let mut labels = json!({});
+    let mut maybe = |absent: usize, key: &str, values: &[&str]| {
+        if !dice.one_in(absent) {
+            labels[key] = json!(dice.pick(values));
+        }
+    };
+    maybe(7, ZONE, &ZONES);
+    maybe(4, RACK, &["r1", "r2", "r3", "r4"]);
+    maybe(3, "disk", &["ssd", "hdd"]);
+    // Numbers for `Gt` and `Lt`, and one that is none.
+    maybe(4, "generation", &["1", "2", "3", "x"]);
+    labels
+}
+
+fn capacity(dice: &mut Dice) -> Value {
+    let mut capacity = json!({
+        "cpu": dice.pick(&["1", "2", "4"]),
+        "memory": dice.pick(&["2Gi", "4Gi", "8Gi"]),
+        "ephemeral-storage": dice.pick(&["10Gi", "20Gi"]),
+        "pods": dice.pick(&["3", "5", "110"]),
+    });
+    if dice.one_in(4) {
+        capacity[GPU] = json!(dice.pick(&["1", "2"]));
+    }
+    capacity
+}
+
+fn taints(dice: &mut Dice) -> Value {
+    let mut taints = Vec::new();
+    if dice.one_in(4) {
+        taints
+            .push(json!({"key": "dedicated", "value": dice.pick(&["red", "blue"]), "effect": "NoSchedule"}));
+    }
+    if dice.one_in(5) {
+        taints.push(json!({"key": "maintenance", "effect": "NoExecute"}));
+    }
+    // Keeps nobody away.
+    if dice.one_in(5) {
+        taints.push(json!({"key": "crowded", "effect": "PreferNoSchedule"}));
+    }
+    Value::Array(taints)
+}
