@@ -4,7 +4,7 @@
 //! Victims are always named together with the number of nodes that remains, so both operators mean the same nodes.
 //!
 //! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`Elsewhere`])
-//! → for how long that has been so ([`timing`]) → which of them go together ([`choose`]).
+//! → for how long that has been so (`timing`) → which of them go together (`choose`).
 
 pub mod candidates;
 mod choose;
