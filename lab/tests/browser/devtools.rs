@@ -26,7 +26,7 @@ pub(crate) struct Page {
     number: u64,
     /// Exceptions, errors on the console, and requests to the network.
     complaints: Vec<String>,
-    _profile: tempfile::TempDir,
+    profile: tempfile::TempDir,
 }
 
 impl Page {
@@ -65,15 +65,8 @@ impl Page {
                 message.clear();
             }
         });
-        let mut page = Self {
-            browser,
-            sends,
-            hears,
-            session: None,
-            number: 0,
-            complaints: Vec::new(),
-            _profile: profile,
-        };
+        let mut page =
+            Self { browser, sends, hears, session: None, number: 0, complaints: Vec::new(), profile };
         let target = page.call("Target.createTarget", &json!({"url": "about:blank"}))?["targetId"].clone();
         let attached = page.call("Target.attachToTarget", &json!({"targetId": target, "flatten": true}))?;
         page.session = attached["sessionId"].as_str().map(str::to_owned);
@@ -194,6 +187,15 @@ impl Drop for Page {
         // It may have ended by itself.
         self.browser.kill().ok();
         self.browser.wait().ok();
+        // Its children end a moment later, and write into the profile until then.
+        let emptied =
+            || std::fs::remove_dir_all(self.profile.path()).is_ok() || !self.profile.path().exists();
+        for _ in 0..100 {
+            if emptied() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
