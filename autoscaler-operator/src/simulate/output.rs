@@ -51,6 +51,7 @@ struct Node<'a> {
     name: &'a str,
     removable: bool,
     reason: &'static str,
+    message: &'a str,
 }
 
 impl<'a> Report<'a> {
@@ -102,7 +103,8 @@ impl<'a> Pod<'a> {
 
 impl<'a> Node<'a> {
     fn of(node: &'a NodeVerdict) -> Self {
-        Self { name: &node.name, removable: node.reason.removable(), reason: node.reason.as_str() }
+        let NodeVerdict { name, reason, message } = node;
+        Self { name, removable: reason.removable(), reason: reason.as_str(), message }
     }
 }
 
@@ -136,9 +138,12 @@ pub(super) fn table(plan: &Plan) -> String {
             [String::new(), String::new(), r.node_pool.to_owned(), String::new(), reason]
         }));
     }
-    let mut nodes = vec![["NODE", "REMOVABLE", "REASON"].map(str::to_owned)];
+    let mut nodes = vec![["NODE", "REMOVABLE", "REASON", "MESSAGE"].map(str::to_owned)];
     nodes.extend(
-        report.nodes.iter().map(|n| [n.name.to_owned(), yes_or_no(n.removable), n.reason.to_owned()]),
+        report
+            .nodes
+            .iter()
+            .map(|n| [n.name.to_owned(), yes_or_no(n.removable), n.reason.to_owned(), n.message.to_owned()]),
     );
     [aligned(&pools), aligned(&pods), aligned(&nodes)].join("\n")
 }

@@ -80,7 +80,8 @@ fn the_json_has_exactly_the_documented_fields() {
                 pod("b", "TriggersScaleUp", "demo/small", "", json!([])),
                 pod("c", "Unschedulable", "", "", too_large),
             ],
-            "nodes": [{ "name": "n1", "removable": false, "reason": "NeededByPendingPods" }]
+            "nodes": [{ "name": "n1", "removable": false, "reason": "NeededByPendingPods",
+                        "message": "pods that are pending now are planned onto the node" }]
         })
     );
 }
@@ -95,8 +96,8 @@ demo/small   1         0         no        ScaleDown   nothing needs 1 node; goi
 PENDING POD   OUTCOME   POOL   NODE   REASON
 (none)
 
-NODE   REMOVABLE   REASON
-n1     yes         Unneeded
+NODE   REMOVABLE   REASON     MESSAGE
+n1     yes         Unneeded   nothing needs the node
 ";
     assert_eq!(table, expected);
 }
