@@ -39,7 +39,7 @@ impl Asked<'_> {
             Some(Obstacle::Closed) => Rejection::PoolPaused,
             None => match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
-                _ => Rejection::MaxReplicasReached { max: pool.bounds.max },
+                _ => reached(pool),
             },
         }
     }
@@ -53,6 +53,13 @@ impl Asked<'_> {
             offered: display(resource, offered),
         }
     }
+}
+
+/// The upper bound of the pool, or of the schedules that stand in its place.
+fn reached(pool: &Pool) -> Rejection {
+    let window = &pool.limits.window;
+    let schedules = if window.max.is_some() { window.names.join(", ") } else { String::new() };
+    Rejection::MaxReplicasReached { max: pool.bounds.max, schedules }
 }
 
 /// What keeps the pool from growing beyond `ceiling` in this pass.

@@ -165,3 +165,25 @@ fn a_number_of_nodes_beyond_the_schema_is_cut() {
         World::eager().pool("a", json!({ "spec": { "replicas": i32::MAX, "maxReplicas": i32::MAX } })).plan();
     assert_eq!(plan.desired("a"), 100_000);
 }
+
+#[test]
+fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
+    let world = |schedules: Value| {
+        let rules = json!({ "schedules": schedules });
+        let world = World::new().autoscaler("x", rules).pool("a", json!({ "spec": { "replicas": 0 } }));
+        world.pending("p", 2, "4", &json!({})).plan()
+    };
+    let message = |plan: &super::Plan| {
+        let reasons = plan.pods.iter().find_map(|pod| match &pod.fate {
+            super::Fate::Unschedulable { reasons } => Some(reasons[0].message.clone()),
+            super::Fate::Fits { .. } | super::Fate::TriggersScaleUp { .. } => None,
+        });
+        reasons.unwrap_or_default()
+    };
+    let night =
+        json!([{ "name": "night", "schedule": "0 0 * * *", "durationSeconds": 86400, "maxReplicas": 1 }]);
+    let plan = world(night);
+    assert_eq!((plan.desired("a"), plan.fates()[1].as_str()), (1, "no MaxReplicasReached"));
+    assert_eq!(message(&plan), "the pool would need more than 1 nodes, the bound that schedule night sets");
+    assert_eq!(message(&world(json!([]))), "", "without it both find a place");
+}

@@ -28,10 +28,8 @@ pub enum Rejection {
     NodeAffinityMismatch,
     /// No pods that the pod's required affinity asks for would be in the domain of the node.
     PodAffinityMismatch,
-    /// A pod that the pod's required anti-affinity keeps away from would be in the domain of the node.
+    /// A pod would be in the domain of the node that required anti-affinity keeps apart from this one, whichever has it.
     PodAntiAffinityConflict,
-    /// The required anti-affinity of a pod in the domain of the node keeps the pod away.
-    ExistingPodsAntiAffinity,
     /// A spread constraint would be broken; its topology key.
     TopologySpreadConflict(String),
     /// The nodes lack a label that the pod spreads over, or has its affinity over; the key.
@@ -71,6 +69,8 @@ pub enum Rejection {
     MaxReplicasReached {
         /// The bound.
         max: usize,
+        /// The schedules that set it, by name; empty for the pool's own.
+        schedules: String,
     },
     /// The pool was not wanted to be that large all through the stabilisation window.
     ScaleUpStabilized {
@@ -104,7 +104,6 @@ impl Rejection {
             Self::NodeAffinityMismatch => "NodeAffinityMismatch",
             Self::PodAffinityMismatch => "PodAffinityMismatch",
             Self::PodAntiAffinityConflict => "PodAntiAffinityConflict",
-            Self::ExistingPodsAntiAffinity => "ExistingPodsAntiAffinity",
             Self::TopologySpreadConflict(_) => "TopologySpreadConflict",
             Self::TopologyKeyMissing(_) => "TopologyKeyMissing",
             Self::HostPortConflict(_) => "HostPortConflict",
@@ -153,10 +152,6 @@ impl Rejection {
             Self::PodAntiAffinityConflict => {
                 "the pod's required anti-affinity keeps it away from where the pool's nodes are".to_owned()
             }
-            Self::ExistingPodsAntiAffinity => {
-                "the required anti-affinity of other pods keeps the pod away from where the pool's nodes are"
-                    .to_owned()
-            }
             Self::TopologySpreadConflict(key) => {
                 format!("on the pool's nodes the pod would break its spread over {key}")
             }
@@ -190,8 +185,11 @@ impl Rejection {
             Self::Insufficient { resource, asked, offered, .. } => {
                 format!("the pod asks for {asked} of {resource}; an empty node of the pool offers {offered}")
             }
-            Self::MaxReplicasReached { max } => {
+            Self::MaxReplicasReached { max, schedules } if schedules.is_empty() => {
                 format!("the pool would need more than spec.maxReplicas ({max}) nodes")
+            }
+            Self::MaxReplicasReached { max, schedules } => {
+                format!("the pool would need more than {max} nodes, the bound that schedule {schedules} sets")
             }
             Self::ScaleUpStabilized { ceiling } => {
                 format!("no more than {ceiling} nodes were wanted all through the window of behavior.scaleUp")
