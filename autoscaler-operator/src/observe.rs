@@ -2,10 +2,7 @@
 
 use shared_runtime::freshness::Freshness;
 
-use crate::{
-    context::Context,
-    plan::{Observed, Recommendations},
-};
+use crate::{context::Context, plan::Observed};
 
 /// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
 /// do again what has just been done.
@@ -26,7 +23,6 @@ pub fn observe(ctx: &Context) -> Option<Observed> {
         claims: ctx.caches.claims.state(),
         storage_classes: ctx.caches.storage_classes.state(),
         namespaces: ctx.caches.namespaces.state(),
-        recommendations: Recommendations::Include,
         ..Observed::default()
     })
 }

@@ -222,7 +222,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
 /// recommendations.
 fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
     let mut trial = picture.observed.clone();
-    trial.recommendations = crate::plan::Recommendations::Exclude;
+    trial.terms.recommendations = crate::plan::Recommendations::Exclude;
     let out: std::collections::BTreeSet<(&str, &str)> = picture
         .plan
         .pods

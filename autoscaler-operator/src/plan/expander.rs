@@ -6,6 +6,8 @@ use std::cmp::{Ordering, Reverse};
 
 use shared_crds::v1alpha1::Expander;
 
+use super::pools::Pool;
+
 /// What a pool, or a set of like ones, would add, and for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offer {
@@ -40,6 +42,16 @@ pub fn compare(expander: Expander, a: (&Offer, u64), b: (&Offer, u64)) -> Orderi
     by_expander.then(Reverse(a.preferred).cmp(&Reverse(b.preferred)))
 }
 
+/// What `Random` draws with: another seed after each scale-up, and the same one while nothing happens, or a pass that is
+/// repeated would come to another decision.
+pub fn seed(base: u64, pools: &[Pool]) -> u64 {
+    pools.iter().fold(base, |seed, pool| {
+        let grown = pool.remembered.as_ref().and_then(|a| a.last_scale_up_time.as_ref());
+        let round = grown.map_or(0, |time| time.0.as_second().unsigned_abs());
+        draw(seed, round, pool.object.metadata.uid.as_deref().unwrap_or_default())
+    })
+}
+
 /// A number for `Random`: the same for the same seed, round and pool, whatever else there is.
 pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
     // 64-bit FNV-1a, then the finaliser of SplitMix64, so that near names draw far numbers.
@@ -72,6 +84,7 @@ fn unused(available: i128, requested: i128) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{fixtures::World, pools, resources::Names};
 
     fn offer(cpu: i128, memory: i128) -> Offer {
         Offer { cpu, memory, requested_cpu: 2000, requested_memory: 8, ..Offer::default() }
@@ -110,6 +123,19 @@ mod tests {
             assert_eq!(compare(expander, (&liked, 0), (&base, 0)), Ordering::Less, "{expander:?}");
         }
         assert_eq!(compare(Expander::Random, (&liked, 2), (&base, 1)), Ordering::Greater);
+    }
+
+    #[test]
+    fn the_seed_is_another_one_after_each_scale_up_and_the_same_until_then() {
+        let pools = |grown: &str| {
+            let pool = serde_json::json!({ "metadata": { "uid": "u" }, "status": { "autoscaling": { "lastScaleUpTime": grown } } });
+            let world = World::eager().pool("a", pool);
+            pools::pools(&world.observed, world.observed.terms, &[], &mut Names::default())
+        };
+        let (first, second) = (pools("2026-01-01T11:00:00Z"), pools("2026-01-01T11:00:01Z"));
+        assert_eq!(seed(7, &first), seed(7, &first));
+        assert_ne!(seed(7, &first), seed(7, &second));
+        assert_ne!(seed(7, &first), seed(8, &first));
     }
 
     #[test]

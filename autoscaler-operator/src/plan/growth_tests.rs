@@ -224,7 +224,7 @@ fn a_ceiling_leaves_pods_out() {
     let cluster = World::eager().pool("a", shape("a", 1000, 5000, 10, 8));
     let mut pods = Pods::new();
     pods.pending(kind(1000, 100), 10);
-    let mut pools = pools::pools(&cluster.observed, &[], &mut Names::default());
+    let mut pools = pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut Names::default());
     pools[0].ceiling = Some(3);
     let planned = pods.plan_on(&cluster, pools);
     let growth = &planned.growth;

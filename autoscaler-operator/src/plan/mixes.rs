@@ -88,7 +88,7 @@ impl Pods {
     pub(super) fn plan(&self, cluster: &fixtures::World) -> Planned {
         let mut names = Names::default();
         let observed = &cluster.observed;
-        let pools = pools::pools(observed, &observed.nodes, &mut names);
+        let pools = pools::pools(observed, observed.terms, &observed.nodes, &mut names);
         self.plan_on(cluster, pools)
     }
 

@@ -71,7 +71,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 
 pub use decision::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
-pub use observed::{Observed, Recommendations, ScheduledBounds};
+pub use observed::{Observed, Recommendations, ScheduledBounds, Terms};
 
 use behavior::Stage;
 use budgets::Budgets;
@@ -109,13 +109,18 @@ pub fn plan_for_cluster(observed: &Observed) -> Plan {
 }
 
 impl Planner {
-    /// Plans a pass: freely, and once more where that goes beyond what `spec.behavior` allows for now.
+    /// Plans a pass.
     pub fn plan(&mut self, observed: &Observed) -> Plan {
-        let free = pass(observed, Stage::Wanted, &mut self.memo);
+        self.plan_on(observed, observed.terms)
+    }
+
+    /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
+    fn plan_on(&mut self, observed: &Observed, terms: Terms) -> Plan {
+        let free = pass(observed, terms, Stage::Wanted, &mut self.memo);
         let mut plan = if behavior::keeps_within(&free) {
             behavior::concluded(free, None, observed.now)
         } else {
-            let limited = pass(observed, Stage::Limited, &mut self.memo);
+            let limited = pass(observed, terms, Stage::Limited, &mut self.memo);
             behavior::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
@@ -126,8 +131,7 @@ impl Planner {
     /// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
     pub fn plan_for_cluster(&mut self, observed: &Observed) -> Plan {
         let scheduled = ScheduledBounds::WithinPool;
-        let mut with =
-            |recommendations| self.plan(&Observed { recommendations, scheduled, ..observed.clone() });
+        let mut with = |recommendations| self.plan_on(observed, Terms { recommendations, scheduled });
         let mut acting = with(Recommendations::Exclude);
         if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
             let advice = with(Recommendations::Include);
@@ -144,12 +148,12 @@ impl Planner {
     }
 }
 
-fn pass(observed: &Observed, stage: Stage, memo: &mut Memo) -> Plan {
+fn pass(observed: &Observed, terms: Terms, stage: Stage, memo: &mut Memo) -> Plan {
     let all_nodes = sorted(&observed.nodes, |node: &Node| &node.metadata);
     let all_pods = sorted(&observed.pods, |pod: &Pod| &pod.metadata);
     let mut names = Names::default();
 
-    let pools = behavior::in_force(pools::pools(observed, &all_nodes, &mut names), stage);
+    let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
     let reference = largest(&pools, &all_nodes, &mut names);
     let mut warnings = Warnings::new();
     let mut demand = Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, memo);
@@ -175,7 +179,7 @@ fn pass(observed: &Observed, stage: Stage, memo: &mut Memo) -> Plan {
     let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
     let growing: Vec<_> =
         growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
-    let usage = candidates::usage(&all_nodes, &all_pods, observed.now, &mut names);
+    let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
     let budgets = Budgets::of(&observed.budgets);
     let situation = Situation {
         now: observed.now,
@@ -245,7 +249,8 @@ fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], name
     let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
     let asks: Vec<_> =
         pending.chain(headroom.iter().copied()).map(|(kind, count)| Ask { kind, count }).collect();
-    let (kinds, seed) = (&source.demand.kinds, source.observed.seed);
+    let kinds = &source.demand.kinds;
+    let seed = expander::seed(source.observed.seed, pools);
     let growth = scale_up::scale_up(&scale_up::Pass { pools, kinds, asks: &asks, seed }, &mut world);
     Settled { world, growth, warnings }
 }

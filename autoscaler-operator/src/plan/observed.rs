@@ -41,12 +41,19 @@ pub struct Observed {
     pub namespaces: Vec<Arc<Namespace>>,
     /// What the status of some pools, by UID, does not say yet about writes of this operator.
     pub unreported: BTreeMap<String, AutoscalingStatus>,
+    /// How what the objects say is taken.
+    pub terms: Terms,
+    /// What the expander `Random` draws with.
+    pub seed: u64,
+}
+
+/// How what the objects say is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
     /// What to do about autoscalers in mode `Recommend`.
     pub recommendations: Recommendations,
     /// Whether the bounds of schedules may go beyond those of the pools.
     pub scheduled: ScheduledBounds,
-    /// What the expander `Random` draws with.
-    pub seed: u64,
 }
 
 /// What becomes of pools whose autoscaler is in mode `Recommend`.

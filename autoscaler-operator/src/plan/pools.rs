@@ -18,7 +18,7 @@ use super::{
     bounds::{Bounds, count},
     contested::Claim,
     nodes,
-    observed::{Observed, key},
+    observed::{Observed, Terms, key},
     profile::Profile,
     reasons::{PoolReason, Rejection},
     resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact},
@@ -134,7 +134,7 @@ impl Pool {
 }
 
 /// Every pool, by namespace and name, with its nodes. `all_nodes` is in the order of names.
-pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
+pub fn pools(observed: &Observed, terms: Terms, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
     let mut autoscalers = observed.autoscalers.clone();
     autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let window = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).window;
@@ -153,8 +153,8 @@ pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) ->
         .map(|object| {
             let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
             let (leaving, staying) = split(&object, of_pool, all_nodes);
-            let standing = standing(&object, &autoscalers, observed.recommendations);
-            let (bounds, limits) = limits(observed, &windows, &object, &standing, staying.len());
+            let standing = standing(&object, &autoscalers, terms.recommendations);
+            let (bounds, limits) = limits((observed, terms), &windows, &object, &standing, staying.len());
             Pool {
                 standing,
                 health: health(
@@ -180,7 +180,7 @@ pub fn pools(observed: &Observed, all_nodes: &[Arc<Node>], names: &mut Names) ->
 
 /// The bounds of a pool that has `nodes` nodes, and how far it may go for other reasons.
 fn limits(
-    observed: &Observed,
+    (observed, terms): (&Observed, Terms),
     windows: &BTreeMap<(&str, &str), Window>,
     pool: &NodePool,
     standing: &Standing,
@@ -190,7 +190,7 @@ fn limits(
     let (now, status) = (observed.now, observed.remembered(pool));
     let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
     let claim = Claim::of(pool, status, standing, now);
-    let mut bounds = Bounds::within(pool, &window, observed.scheduled);
+    let mut bounds = Bounds::within(pool, &window, terms.scheduled);
     let reclaimed = claim.reclaimed();
     if let Some(ours) = reclaimed {
         bounds.reclaim(count(ours), nodes);

@@ -431,7 +431,7 @@ fn recommendations_are_planned_only_where_they_are_asked_for() {
         &none(),
     );
     assert_eq!(world.plan().desired("a"), 1);
-    world.observed.recommendations = super::Recommendations::Exclude;
+    world.observed.terms.recommendations = super::Recommendations::Exclude;
     let plan = world.plan();
     assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (0, "RecommendOnly"));
 }

@@ -14,8 +14,8 @@ use crate::plan::{
     nodes, pods,
     pools::{self, Pool},
     reasons::NodeReason,
-    requests,
     resources::{Amounts, Basic, Names},
+    workload::Workload,
 };
 
 /// A node against whose going nothing speaks yet.
@@ -51,20 +51,20 @@ pub struct Usage {
 pub fn usage(
     all_nodes: &[Arc<Node>],
     all_pods: &[Arc<Pod>],
+    workload: &Workload,
     now: Timestamp,
     names: &mut Names,
 ) -> Vec<Usage> {
-    let by_name: BTreeMap<&str, usize> =
-        all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
     let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
-    for (index, pod) in all_pods.iter().enumerate() {
-        let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) else { continue };
-        if pods::keeps_until(pod).is_some_and(|until| until < now) {
-            continue;
+    for (pod, placed) in all_pods.iter().zip(&workload.placed) {
+        let Some((kind, node)) = *placed else { continue };
+        if pods::keeps_until(pod).is_none_or(|until| until >= now) {
+            asked[node].0.give(&workload.kinds[kind].request, 1);
         }
-        match requests::of(pod, names) {
-            Ok(request) => asked[node].0.give(&request, 1),
-            Err(_) => asked[node].1.push(index),
+    }
+    for &pod in &workload.unmeasured {
+        if let Some((_, node)) = workload.placed[pod] {
+            asked[node].1.push(pod);
         }
     }
     let mut usage = |(node, (asked, unreadable)): (&Arc<Node>, (Amounts, Vec<usize>))| {

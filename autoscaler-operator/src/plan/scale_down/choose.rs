@@ -98,7 +98,8 @@ mod tests {
         let world = World::new()
             .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
-        let mut pool = pools::pools(&world.observed, &[], &mut Names::default()).remove(0);
+        let mut pool =
+            pools::pools(&world.observed, world.observed.terms, &[], &mut Names::default()).remove(0);
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),
             (None, 2, 2, None),

@@ -78,6 +78,8 @@ pub struct Workload {
     pub unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help, because of one of their claims.
     pub waiting: Vec<(usize, Rejection)>,
+    /// Pods that have a node and whose requests cannot be read; they count as asking for nothing. By index.
+    pub unmeasured: Vec<usize>,
     /// What is wrong with pods that have a node, for people.
     pub warnings: Vec<String>,
 }
@@ -94,7 +96,7 @@ impl Workload {
         memo: &mut Memo,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let Roster { members, readings, places, unreadable, waiting, warnings } =
+        let Roster { members, readings, places, unreadable, waiting, unmeasured, warnings } =
             Roster::of(observed, all_pods, all_nodes, &daemon_pods, memo);
         let matchers = Matchers::of(&readings);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
@@ -120,7 +122,7 @@ impl Workload {
             }
         }
         let groups = ordered(pending, &kinds, reference);
-        Self { classes, kinds, tallies, groups, placed, daemons, unreadable, waiting, warnings }
+        Self { classes, kinds, tallies, groups, placed, daemons, unreadable, waiting, unmeasured, warnings }
     }
 }
 

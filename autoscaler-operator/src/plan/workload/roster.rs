@@ -39,6 +39,8 @@ pub(super) struct Roster {
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.
     pub(super) waiting: Vec<(usize, Rejection)>,
+    /// Pods that have a node and whose requests cannot be read.
+    pub(super) unmeasured: Vec<usize>,
     /// What is wrong with pods that have a node.
     pub(super) warnings: Vec<String>,
 }
@@ -62,7 +64,7 @@ impl Roster {
             let (node, places, reading) = match node {
                 Some(Some(node)) => {
                     let reading = memo.reading(pod);
-                    (Some(node), roster.of_placed(pod, &reading, &storage), reading)
+                    (Some(node), roster.of_placed(index, pod, &reading, &storage), reading)
                 }
                 None if pods::is_pending(pod) => {
                     let reading = memo.reading(pod);
@@ -87,9 +89,10 @@ impl Roster {
     }
 
     /// Where the volumes of a pod that has a node are.
-    fn of_placed(&mut self, pod: &Pod, reading: &Reading, storage: &Storage<'_>) -> Vec<Terms> {
+    fn of_placed(&mut self, index: usize, pod: &Pod, reading: &Reading, storage: &Storage<'_>) -> Vec<Terms> {
         let (namespace, name) = key(&pod.metadata);
         if let Err(problem) = &reading.request {
+            self.unmeasured.push(index);
             self.warnings.push(format!(
                 "pod {namespace}/{name} counts as asking for nothing: {problem} in its requests"
             ));

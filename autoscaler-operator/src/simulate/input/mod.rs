@@ -25,7 +25,7 @@ pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
-use crate::plan::{Observed, Recommendations, observed::key};
+use crate::plan::{Observed, observed::key};
 
 /// The namespace of objects that name none, kubectl's.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -178,7 +178,6 @@ impl Objects {
             claims: claims.into_values().collect(),
             storage_classes: storage_classes.into_values().collect(),
             namespaces: namespaces.into_values().collect(),
-            recommendations: Recommendations::Include,
             ..Observed::default()
         };
         Input { observed, priority_classes: priority_classes.into_values().collect(), warnings }
