@@ -346,6 +346,25 @@ fn max_nodes_counts_over_all_pools_of_an_autoscaler_and_the_longest_unneeded_go_
 }
 
 #[test]
+fn max_nodes_counts_nodes_that_are_still_on_their_way_out() {
+    let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:59:00Z" } });
+    let world = |max_nodes: i32, leaving: Option<Value>| {
+        let rules = json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } });
+        let pools = |replicas: i32| json!({ "spec": { "replicas": replicas } });
+        let world = World::new().autoscaler("x", rules).pool("a", pools(0)).pool("b", pools(2));
+        let world = world.node("b", "n2", none()).node("b", "n3", none());
+        match leaving {
+            Some(leaving) => world.node("a", "n1", leaving).plan(),
+            None => world.plan(),
+        }
+    };
+    let plan = world(1, Some(going.clone()));
+    assert_eq!((plan.desired("b"), plan.verdict("n2")), (2, "NodeGroupMaxDeletionCountReached"));
+    assert_eq!(world(2, Some(going)).desired("b"), 1);
+    assert_eq!(world(1, None).desired("b"), 1, "nothing else goes");
+}
+
+#[test]
 fn replicas_outside_the_bounds_are_corrected_at_once() {
     let slow = json!({ "scaleDown": { "unneededSeconds": 3600, "delayAfterAddSeconds": 3600 } });
     let plan = World::new()

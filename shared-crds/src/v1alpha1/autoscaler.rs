@@ -276,7 +276,7 @@ pub struct ScaleDownSpec {
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0, max = 604_800))]
     pub delay_after_add_seconds: i32,
-    /// maxNodes is how many nodes one decision may remove over all pools of this autoscaler; absent means any number.
+    /// maxNodes is how many nodes of all pools of this autoscaler may be on their way out at a time; absent means any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_nodes: Option<i32>,

@@ -14,7 +14,7 @@ pub(super) fn choose(
     removal: &mut Removal,
 ) {
     let mut allowances = allowances(situation, pools);
-    let mut taken: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut taken = going(pools);
     for candidate in candidates {
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
@@ -50,13 +50,22 @@ fn allowances(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
     allowances
 }
 
+/// How many nodes of each autoscaler's pools go already.
+fn going(pools: &[Pool]) -> BTreeMap<(&str, &str), usize> {
+    let mut going = BTreeMap::new();
+    for pool in pools {
+        *going.entry(autoscaler(pool)).or_default() += pool.leaving.len();
+    }
+    going
+}
+
 /// Namespace and name of the autoscaler, whose `maxNodes` counts over all its pools.
 fn autoscaler(pool: &Pool) -> (&str, &str) {
     let namespace = pool.object.metadata.namespace.as_deref().unwrap_or_default();
     (namespace, pool.standing.autoscaler().unwrap_or_default())
 }
 
-/// The bound or limit that spares a node of a pool of which `gone` go already, and `taken` of its autoscaler's.
+/// The bound or limit that spares a node of a pool of which `gone` are to go, while `taken` of its autoscaler's go.
 fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<Verdict> {
     let most = pool.standing.scale_down().max_nodes.map_or(usize::MAX, count);
     let left = pool.bounds.base.saturating_sub(gone);
