@@ -160,3 +160,41 @@ fn ended<T>(
         Err(source) => Err(Error::Write { what, kind, name: format!("{namespace}/{name}"), source }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::plan::{
+        fixtures::{NOW, Read as _, World},
+        plan_for_cluster,
+    };
+
+    #[test]
+    fn a_decision_that_no_status_says_yet_counts_in_the_next_pass() {
+        let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
+        let world =
+            World::new().autoscaler("x", json!({})).pool("a", identified("1")).pool("b", identified("2"));
+        let mut world = world.pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&world.observed);
+        let (grown, other) =
+            if plan.desired("a") == 1 { (plan.pool("a"), "b") } else { (plan.pool("b"), "a") };
+        let now = Time(NOW.parse().unwrap());
+
+        let unreported = Unreported::default();
+        assert!(unreported.missing_in(&world.observed.pools).is_empty());
+        unreported.remember(grown, Scaled::of(grown, &now));
+        let missing = unreported.missing_in(&world.observed.pools);
+        assert_eq!(missing.keys().collect::<Vec<_>>(), [&uid(grown)], "not {other}");
+        assert_eq!(missing[&uid(grown)].last_scale_up_time, Some(now.clone()));
+
+        world.observed.unreported = missing;
+        let pool = world.observed.pools.iter().find(|pool| pool.metadata.uid.as_deref() == Some(&uid(grown)));
+        let remembered = world.observed.remembered(pool.unwrap()).unwrap();
+        assert_eq!(remembered.last_scale_up_time, Some(now));
+
+        unreported.forget(grown);
+        assert!(unreported.missing_in(&world.observed.pools).is_empty());
+    }
+}
