@@ -3,23 +3,38 @@
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
-use autoscaler_operator::plan::{Observed, plan, plan_for_cluster};
+use autoscaler_operator::{
+    plan::{Observed, Planner, plan, pod_info::PodInfo},
+    prune,
+};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use k8s_openapi::api::core::v1::Pod;
 use planner_mixes::{Mix, Replan};
 
-fn observed(mix: Mix) -> Observed {
+/// Keeps pods as the operator's cache does.
+fn pods() -> impl FnMut(Pod) -> PodInfo {
+    let mut prune = prune::pods();
+    move |pod| {
+        let mut pod = PodInfo::from(pod);
+        prune(&mut pod);
+        pod
+    }
+}
+
+fn observed(mix: Mix<PodInfo>) -> Observed {
     let Mix { now, pools, autoscalers, nodes, pods } = mix;
     Observed { now, pools, autoscalers, nodes, pods, ..Observed::default() }
 }
 
 fn whole_passes(criterion: &mut Criterion) {
-    let mixes: [(&str, Mix); 6] = [
-        ("karpenter", planner_mixes::karpenter(500)),
-        ("karpenter", planner_mixes::karpenter(1000)),
-        ("karpenter", planner_mixes::karpenter(2000)),
-        ("cluster-autoscaler", planner_mixes::estimator(10)),
-        ("runonce-up", planner_mixes::run_once_up(100)),
-        ("runonce-down", planner_mixes::run_once_down(100)),
+    let keep = &mut pods();
+    let mixes: [(&str, Mix<PodInfo>); 6] = [
+        ("karpenter", planner_mixes::karpenter(500, keep)),
+        ("karpenter", planner_mixes::karpenter(1000, keep)),
+        ("karpenter", planner_mixes::karpenter(2000, keep)),
+        ("cluster-autoscaler", planner_mixes::estimator(10, keep)),
+        ("runonce-up", planner_mixes::run_once_up(100, keep)),
+        ("runonce-down", planner_mixes::run_once_down(100, keep)),
     ];
     for (name, mix) in mixes {
         let observed = observed(mix);
@@ -34,19 +49,24 @@ fn whole_passes(criterion: &mut Criterion) {
 }
 
 fn one_new_pod(criterion: &mut Criterion) {
-    let replan = Replan::new(200, 6000);
+    let replan = Replan::new(200, 6000, &mut pods());
     let mut observed = observed(replan.cluster.clone());
-    observed.pods.push(Arc::new(replan.newcomer(0).0));
+    observed.pods.push(Arc::new(replan.newcomer(0).0.into()));
     let mut pass = 0;
+    let mut planner = Planner::default();
     criterion.benchmark_group("replan").bench_function("200 nodes, 6000 pods", |bencher| {
         let next = || {
             let mut observed = observed.clone();
             observed.pods.pop();
-            observed.pods.push(Arc::new(replan.newcomer(pass).0));
+            observed.pods.push(Arc::new(replan.newcomer(pass).0.into()));
             pass += 1;
             observed
         };
-        bencher.iter_batched(next, |observed| plan_for_cluster(black_box(&observed)), BatchSize::LargeInput);
+        bencher.iter_batched(
+            next,
+            |observed| planner.plan_for_cluster(black_box(&observed)),
+            BatchSize::LargeInput,
+        );
     });
 }
 

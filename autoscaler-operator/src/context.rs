@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -17,7 +17,7 @@ use shared_runtime::{
 
 use crate::{
     metrics::AutoscalerMetrics,
-    plan::Planner,
+    plan::{Planner, pod_info::PodInfo},
     report::{Told, Unreported},
 };
 
@@ -34,7 +34,7 @@ pub struct Caches {
     /// Every node.
     pub nodes: Store<Node>,
     /// Every pod that is not finished.
-    pub pods: Store<Pod>,
+    pub pods: Store<PodInfo>,
     /// Every `DaemonSet`.
     pub daemon_sets: Store<DaemonSet>,
     /// Every budget.

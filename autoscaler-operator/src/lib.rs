@@ -147,7 +147,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
         operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), all(), |_| {});
     let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), all(), prune::node);
     let unfinished = all().fields(UNFINISHED);
-    let (pods, pod_changes) = operator.reflect(Api::all(operator.client.clone()), unfinished, prune::pod);
+    let (pods, pod_changes) = operator.reflect(Api::all(operator.client.clone()), unfinished, prune::pods());
 
     let client = || operator.client.clone();
     let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), all(), prune::daemon_set);

@@ -50,8 +50,8 @@ pub(super) struct Reply {
 
 /// Explains the pod called `wanted`.
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, ExplainError> {
-    let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| key(&pod.metadata)))?;
-    let pod = picture.observed.pods.iter().find(|pod| key(&pod.metadata) == (namespace, name));
+    let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| pod.key()))?;
+    let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
     let standing = pod.map_or(Standing::Unmarked, |pod| standing(pod));
     let fate = picture.fate((namespace, name));
     let facts = PodFacts {
@@ -231,7 +231,7 @@ fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
         .map(|other| (other.namespace.as_str(), other.name.as_str()))
         .collect();
     trial.pods.retain(|object| {
-        let id = key(&object.metadata);
+        let id = object.key();
         id == pod || !out.contains(&id)
     });
     trial

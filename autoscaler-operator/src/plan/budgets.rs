@@ -5,12 +5,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::{
-    core::v1::Pod,
-    policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
-};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 
-use super::{bounds, observed::key, pods, selection};
+use super::{bounds, observed::key, pod_info::PodInfo, pods, selection};
 
 /// Index of a budget in [`Budgets`].
 pub type BudgetId = usize;
@@ -49,14 +46,14 @@ impl Budgets {
     }
 
     /// Whether a budget matches the pod, whatever it allows.
-    pub fn protects(&self, pod: &Pod) -> bool {
+    pub fn protects(&self, pod: &PodInfo) -> bool {
         self.matching(pod).next().is_some()
     }
 
     /// What the eviction of `pod` costs.
-    pub fn claim(&self, pod: &Pod) -> Claim {
+    pub fn claim(&self, pod: &PodInfo) -> Claim {
         // The API asks no budget about pods that never ran or are on their way out.
-        if pods::phase(pod) == Some("Pending") || pod.metadata.deletion_timestamp.is_some() {
+        if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
             return Claim::Nothing;
         }
         let mut matching = self.matching(pod);
@@ -91,11 +88,11 @@ impl Budgets {
     }
 
     /// An empty selector matches all pods of the namespace, an absent one none.
-    fn matching<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = BudgetId> + 'a {
-        let namespace = key(&pod.metadata).0;
+    fn matching<'a>(&'a self, pod: &'a PodInfo) -> impl Iterator<Item = BudgetId> + 'a {
+        let namespace = pod.key().0;
         let matches = |&id: &BudgetId| {
             let selector = self.objects[id].spec.as_ref().and_then(|spec| spec.selector.as_ref());
-            selector.is_some_and(|selector| selection::matches(selector, pod.metadata.labels.as_ref()))
+            selector.is_some_and(|selector| selection::matches(selector, pod.labels()))
         };
         self.of_namespace.get(namespace).into_iter().flatten().copied().filter(matches)
     }
@@ -129,7 +126,7 @@ mod tests {
         json!({ "disruptionsAllowed": allowed, "currentHealthy": 2, "desiredHealthy": 3, "expectedPods": 3 })
     }
 
-    fn pod(change: Value) -> Pod {
+    fn pod(change: Value) -> PodInfo {
         let base = json!({ "metadata": { "name": "p", "namespace": "apps", "labels": { "app": "web" } },
             "spec": { "containers": [] }, "status": { "phase": "Running" } });
         serde_json::from_value(merged(base, change)).unwrap()

@@ -3,13 +3,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use super::{
     daemons::{Daemon, Daemons},
     kinds::{HostPort, KindId, TallyId},
     nodes,
     observed::Observed,
+    pod_info::PodInfo,
     pods,
     pools::{Pool, allocatable},
     profile::Profile,
@@ -29,7 +30,7 @@ pub struct Source<'a> {
     /// Its nodes.
     pub nodes: &'a [Arc<Node>],
     /// Its pods.
-    pub pods: &'a [Arc<Pod>],
+    pub pods: &'a [Arc<PodInfo>],
     /// What its pods are like.
     pub demand: &'a Workload,
     /// What daemons take of each node.

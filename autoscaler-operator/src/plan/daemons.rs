@@ -18,6 +18,7 @@ use super::{
     constraints::{Constraints, Tolerated},
     kinds::HostPort,
     observed::{Observed, key},
+    pod_info::PodInfo,
     predicates,
     profile::Profile,
     requests,
@@ -76,7 +77,7 @@ impl Daemons {
 }
 
 /// What the pod of each `DaemonSet` is like to other pods. One that is being deleted makes none.
-pub fn pods(observed: &Observed) -> Vec<Pod> {
+pub fn pods(observed: &Observed) -> Vec<PodInfo> {
     let staying = observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none());
     let pod = |object: &Arc<DaemonSet>| {
         let template = &object.spec.as_ref()?.template;
@@ -86,10 +87,10 @@ pub fn pods(observed: &Observed) -> Vec<Pod> {
             labels: template.metadata.as_ref().and_then(|m| m.labels.clone()),
             ..ObjectMeta::default()
         };
-        Some(Pod { metadata, spec: template.spec.clone(), ..Pod::default() })
+        Some(PodInfo::from(Pod { metadata, spec: template.spec.clone(), ..Pod::default() }))
     };
     let mut pods: Vec<_> = staying.filter_map(pod).collect();
-    pods.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    pods.sort_by(|a, b| a.key().cmp(&b.key()));
     pods
 }
 

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-use super::{Fate, Observed, Plan, PoolDecision, plan};
+use super::{Fate, Observed, Plan, PoolDecision, plan, pod_info::PodInfo};
 
 /// The time of every test.
 pub(crate) const NOW: &str = "2026-01-01T12:00:00Z";
@@ -83,7 +80,7 @@ impl World {
                 "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu, "memory": "1Gi" } } }] },
                 "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] } });
             let pod = merged(base, change.clone());
-            self.observed.pods.push(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()));
+            self.observed.pods.push(Arc::new(serde_json::from_value::<PodInfo>(pod).unwrap()));
         }
         self
     }
@@ -93,7 +90,7 @@ impl World {
         let base = json!({ "metadata": { "name": name, "namespace": "apps" },
             "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] },
             "status": { "phase": "Running" } });
-        self.observed.pods.push(Arc::new(serde_json::from_value::<Pod>(merged(base, change)).unwrap()));
+        self.observed.pods.push(Arc::new(serde_json::from_value::<PodInfo>(merged(base, change)).unwrap()));
         self
     }
 

@@ -2,12 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 
-use super::pods;
+use super::{pod_info::PodInfo, pods};
 
 /// The pods that keep one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,13 +23,13 @@ impl Keepers {
 }
 
 /// What keeps each node, in the order of the nodes.
-pub fn keepers(all_nodes: &[Arc<Node>], all_pods: &[Arc<Pod>], now: Timestamp) -> Vec<Keepers> {
+pub fn keepers(all_nodes: &[Arc<Node>], all_pods: &[Arc<PodInfo>], now: Timestamp) -> Vec<Keepers> {
     let by_name: BTreeMap<&str, usize> =
         all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
     let mut keepers = vec![Keepers::default(); all_nodes.len()];
     for (index, pod) in all_pods.iter().enumerate().filter(|(_, pod)| pods::keeps_node(pod, now)) {
         let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) else { continue };
-        if pods::bound_node(pod).is_some() {
+        if pod.node().is_some() {
             keepers[node].pods.push(index);
         } else {
             keepers[node].awaited += 1;

@@ -28,6 +28,7 @@ pub mod observed;
 pub mod order;
 pub mod packing;
 pub mod placement;
+pub mod pod_info;
 pub mod pods;
 pub mod pools;
 pub mod predicates;
@@ -68,7 +69,7 @@ mod together_tests;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 pub use decision::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
 pub use observed::{Observed, Recommendations, ScheduledBounds, Terms};
@@ -80,6 +81,7 @@ use daemons::Daemons;
 use kinds::KindId;
 use observed::key;
 use placement::Ask;
+use pod_info::PodInfo;
 use pools::Pool;
 use reasons::PoolReason;
 use resources::{Amounts, Names};
@@ -150,7 +152,7 @@ impl Planner {
 
 fn pass(observed: &Observed, terms: Terms, stage: Stage, memo: &mut Memo) -> Plan {
     let all_nodes = sorted(&observed.nodes, |node: &Node| &node.metadata);
-    let all_pods = sorted(&observed.pods, |pod: &Pod| &pod.metadata);
+    let all_pods = sorted(&observed.pods, PodInfo::identity);
     let mut names = Names::default();
 
     let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
@@ -258,7 +260,7 @@ fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], name
 /// What the summaries of a pass look things up in.
 struct Pass<'a> {
     nodes: &'a [Arc<Node>],
-    pods: &'a [Arc<Pod>],
+    pods: &'a [Arc<PodInfo>],
     pools: &'a [Pool],
     demand: &'a Workload,
     names: &'a Names,

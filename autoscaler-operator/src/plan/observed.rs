@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
-        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim},
         policy::v1::PodDisruptionBudget,
         storage::v1::StorageClass,
     },
@@ -13,6 +13,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use shared_crds::{NodePool, NodePoolAutoscaler, v1alpha1::AutoscalingStatus};
+
+use super::pod_info::PodInfo;
 
 /// What a pass plans from. The order of the objects plays no part.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +28,7 @@ pub struct Observed {
     /// Every node of the cluster, also those outside pools.
     pub nodes: Vec<Arc<Node>>,
     /// Every pod that is not finished; finished ones do no harm.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Arc<PodInfo>>,
     /// Every `DaemonSet`: their pods take their part of each new node.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
     /// Every budget: they say how many of a workload's pods may be evicted.

@@ -1,12 +1,12 @@
 //! Facts about one pod: does it wait for a node, does it sit on one, does it keep one, who would make it again.
 
 use k8s_openapi::{
-    api::core::v1::{Pod, PodSpec, PodStatus},
+    api::core::v1::{Pod, PodStatus},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
     jiff::Timestamp,
 };
 
-use super::nodes::later;
+use super::{nodes::later, pod_info::PodInfo};
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -23,107 +23,92 @@ const LONG_TERMINATING_SECONDS: i32 = 30;
 
 /// Whether the pod waits for a node that nobody has promised it: the scheduler has said `Unschedulable`, and the pod is
 /// not gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
-pub fn is_pending(pod: &Pod) -> bool {
-    let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else { return false };
-    node_of(spec).is_none()
+pub fn is_pending(pod: &PodInfo) -> bool {
+    let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
+    pod.node().is_none()
         && nominated(status).is_none()
         && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
-        && pod.metadata.deletion_timestamp.is_none()
+        && pod.deleted().is_none()
         && !is_finished(pod)
-        && !is_daemon(pod)
+        && !is_daemon(pod.shape())
         && status.conditions.iter().flatten().any(|c| {
             c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
         })
 }
 
 /// The node the pod occupies: the one it is bound to, or the one that is being cleared for it.
-pub fn occupied_node(pod: &Pod) -> Option<&str> {
+pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
     if is_finished(pod) {
         return None;
     }
-    bound_node(pod).or_else(|| pod.status.as_ref().and_then(nominated))
-}
-
-/// The node the pod is bound to.
-pub fn bound_node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref().and_then(node_of)
+    pod.node().or_else(|| pod.status().and_then(nominated))
 }
 
 /// The controller of the pod, which makes another one when this one is gone. Other owners do not.
-pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
-    pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+pub fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
+    pod.owners().iter().find(|owner| owner.controller == Some(true))
 }
 
 /// Whether a place has to be found for the pod, or the one that comes after it, when its node goes. For one that is
 /// being deleted already there is another by now, which is counted where it is; a `StatefulSet` makes it only after the
 /// old one is gone.
-pub fn needs_place(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_none()
-        || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
+pub fn needs_place(pod: &PodInfo) -> bool {
+    pod.deleted().is_none() || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
 }
 
 /// Whether the kubelet says that the pod is not ready. One about which nothing is said counts as ready.
-pub fn is_unready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+pub fn is_unready(pod: &PodInfo) -> bool {
+    let conditions = pod.status().into_iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
-}
-
-/// Whether the pod has an annotation, and which value.
-pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
-    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods, finished pods
 /// and those that should have ended long ago.
-pub fn keeps_node(pod: &Pod, now: Timestamp) -> bool {
+pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
     !is_finished(pod)
-        && !is_daemon(pod)
+        && !is_daemon(pod.shape())
         && !is_mirror(pod)
         && keeps_until(pod).is_none_or(|until| now <= until)
 }
 
 /// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period counts once more
 /// after `deletionTimestamp`, which already is the end of it, because it does in Cluster Autoscaler.
-pub fn keeps_until(pod: &Pod) -> Option<Timestamp> {
-    let deleted = pod.metadata.deletion_timestamp.as_ref()?.0;
-    let asked = pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds);
+pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
+    let deleted = pod.deleted()?;
+    let asked = pod.spec().and_then(|s| s.termination_grace_period_seconds);
     let grace = asked.map_or(DEFAULT_GRACE_SECONDS, |seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
     Some(later(later(deleted, grace), LONG_TERMINATING_SECONDS))
 }
 
 /// The priority that admission has resolved; 0 without one.
-pub fn priority(pod: &Pod) -> i32 {
-    pod.spec.as_ref().and_then(|s| s.priority).unwrap_or(0)
+pub fn priority(pod: &PodInfo) -> i32 {
+    pod.spec().and_then(|s| s.priority).unwrap_or(0)
 }
 
 /// `status.phase`.
-pub fn phase(pod: &Pod) -> Option<&str> {
-    pod.status.as_ref()?.phase.as_deref()
+pub fn phase(pod: &PodInfo) -> Option<&str> {
+    pod.status()?.phase.as_deref()
 }
 
-fn is_finished(pod: &Pod) -> bool {
+fn is_finished(pod: &PodInfo) -> bool {
     matches!(phase(pod), Some("Succeeded" | "Failed"))
 }
 
 /// Whether a `DaemonSet` made the pod, or an annotation says to treat it as if one had.
-pub fn is_daemon(pod: &Pod) -> bool {
-    pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
-        || annotation(pod, DAEMON_ANNOTATION) == Some("true")
+pub fn is_daemon(shape: &Pod) -> bool {
+    let annotations = shape.metadata.annotations.as_ref();
+    shape.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
+        || annotations.and_then(|a| a.get(DAEMON_ANNOTATION)).is_some_and(|value| value == "true")
 }
 
 /// Namespace and name of the `DaemonSet` that made the pod.
-pub fn daemon_set(pod: &Pod) -> Option<(&str, &str)> {
-    let mut owners = pod.metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.kind == "DaemonSet")?;
-    Some((pod.metadata.namespace.as_deref().unwrap_or_default(), owner.name.as_str()))
+pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
+    let owner = pod.owners().iter().find(|owner| owner.kind == "DaemonSet")?;
+    Some((pod.key().0, owner.name.as_str()))
 }
 
-fn is_mirror(pod: &Pod) -> bool {
-    annotation(pod, MIRROR_ANNOTATION).is_some()
-}
-
-fn node_of(spec: &PodSpec) -> Option<&str> {
-    spec.node_name.as_deref().filter(|name| !name.is_empty())
+fn is_mirror(pod: &PodInfo) -> bool {
+    pod.annotation(MIRROR_ANNOTATION).is_some()
 }
 
 fn nominated(status: &PodStatus) -> Option<&str> {
@@ -137,7 +122,7 @@ mod tests {
     use super::*;
 
     /// A pending pod with `change` merged over it.
-    fn pod(change: Value) -> Pod {
+    fn pod(change: Value) -> PodInfo {
         let mut pod = json!({
             "metadata": { "name": "p" }, "spec": { "containers": [] },
             "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] }

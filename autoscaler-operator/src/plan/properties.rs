@@ -117,8 +117,8 @@ proptest! {
     fn pods_planned_onto_a_node_fit_it_together(observed in world()) {
         let plan = plan(&observed);
         let cpu = |name: &str| {
-            let pod = observed.pods.iter().find(|p| p.metadata.name.as_deref() == Some(name)).unwrap();
-            super::requests::of(pod, &mut super::Names::default()).unwrap().basic()[1]
+            let pod = observed.pods.iter().find(|p| p.key().1 == name).unwrap();
+            super::requests::of(pod.shape(), &mut super::Names::default()).unwrap().basic()[1]
         };
         let mut planned: BTreeMap<&str, i64> = BTreeMap::new();
         for pod in &plan.pods {
@@ -133,7 +133,7 @@ proptest! {
             let of_template = observed.pools.iter().find(|p| p.metadata.name.as_deref() == Some(pool)).map(|p| &p.spec.template.spec.capacity["cpu"].0);
             let up = super::nodes::is_ready(object);
             let has = if up { own } else { of_template.unwrap_or(own) };
-            let running: i64 = observed.pods.iter().filter(|p| super::pods::occupied_node(p) == Some(node)).map(|p| cpu(p.metadata.name.as_deref().unwrap())).sum();
+            let running: i64 = observed.pods.iter().filter(|p| super::pods::occupied_node(p) == Some(node)).map(|p| cpu(p.key().1)).sum();
             let total = shared_crds::quantity::Exact::parse(has).unwrap().milli();
             prop_assert!(running + asked <= total, "{node}: {running} + {asked} of {total}");
         }

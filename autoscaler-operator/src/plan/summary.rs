@@ -8,7 +8,6 @@ use super::{
     bounds::replicas,
     decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id},
     nodes as facts,
-    observed::key,
     pools::Pool,
     reasons::{NodeReason, PoolReason, Rejection},
     rejections::Asked,
@@ -107,7 +106,7 @@ impl Pass<'_> {
         }
         fates.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, fate): (usize, Fate)| {
-            let (namespace, name) = key(&self.pods[pod].metadata);
+            let (namespace, name) = self.pods[pod].key();
             PodOutcome { namespace: namespace.to_owned(), name: name.to_owned(), fate }
         };
         fates.into_iter().map(outcome).collect()

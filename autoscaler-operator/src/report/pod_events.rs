@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::{ObjectReference, Pod},
+    api::core::v1::ObjectReference,
     jiff::{SignedDuration, Timestamp},
 };
 use kube::Resource as _;
@@ -15,7 +15,7 @@ use shared_runtime::events::EventKind;
 
 use crate::{
     apply::Outcome,
-    plan::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key},
+    plan::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key, pod_info::PodInfo},
 };
 
 /// A pod waits for a node that is being made for it.
@@ -87,8 +87,8 @@ impl Memory {
         outcomes: &[Outcome],
         sayings: &mut Vec<Saying>,
     ) -> bool {
-        let by_key: HashMap<(&str, &str), &Pod> =
-            observed.pods.iter().map(|pod| (key(&pod.metadata), &**pod)).collect();
+        let by_key: HashMap<(&str, &str), &PodInfo> =
+            observed.pods.iter().map(|pod| (pod.key(), &**pod)).collect();
         let grown: HashMap<String, &PoolDecision> = plan
             .pools
             .iter()
@@ -113,7 +113,7 @@ impl Memory {
                 }
                 Fate::Unschedulable { reasons } if !reasons.is_empty() => {
                     let note = not_triggered(reasons.iter().map(|r| (r.pool.as_str(), r.reason)));
-                    let uid = pod.metadata.uid.clone().unwrap_or_default();
+                    let uid = pod.uid().to_owned();
                     let known = self.pods.get(&uid) == Some(&note);
                     if !known && is_full {
                         // Told in a later window.

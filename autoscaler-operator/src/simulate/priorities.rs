@@ -3,9 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::{core::v1::Pod, scheduling::v1::PriorityClass};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use crate::plan::observed::key;
+use crate::plan::{observed::key, pod_info::PodInfo};
 
 use super::named;
 
@@ -16,7 +16,7 @@ const BUILT_IN: [(&str, i32); 2] =
 
 /// Gives every pod without a priority that of its class, or that of the default class, and names the classes that are
 /// missing.
-pub(super) fn resolve(pods: &mut [Arc<Pod>], classes: &[Arc<PriorityClass>]) -> Vec<String> {
+pub(super) fn resolve(pods: &mut [Arc<PodInfo>], classes: &[Arc<PriorityClass>]) -> Vec<String> {
     let by_name: BTreeMap<&str, i32> = BUILT_IN
         .into_iter()
         .chain(classes.iter().map(|class| (key(&class.metadata).1, class.value.unwrap_or(0))))
@@ -29,20 +29,20 @@ pub(super) fn resolve(pods: &mut [Arc<Pod>], classes: &[Arc<PriorityClass>]) -> 
         .min();
     let mut missing = BTreeMap::<String, Vec<String>>::new();
     for pod in pods {
-        let Some(spec) = pod.spec.as_ref().filter(|spec| spec.priority.is_none()) else { continue };
+        let Some(spec) = pod.spec().filter(|spec| spec.priority.is_none()) else { continue };
         let priority = match spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) {
             None => default,
             Some(name) => {
                 let found = by_name.get(name).copied();
                 if found.is_none() {
-                    let (namespace, pod) = key(&pod.metadata);
+                    let (namespace, pod) = pod.key();
                     missing.entry(name.to_owned()).or_default().push(format!("{namespace}/{pod}"));
                 }
                 found
             }
         };
         if priority.is_some()
-            && let Some(spec) = Arc::make_mut(pod).spec.as_mut()
+            && let Some(spec) = Arc::make_mut(pod).shape_mut().spec.as_mut()
         {
             spec.priority = priority;
         }
@@ -82,9 +82,9 @@ mod tests {
             let mut object: Value =
                 json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": { "containers": [] } });
             object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-            let mut pods = [Arc::new(serde_json::from_value::<Pod>(object).unwrap())];
+            let mut pods = [Arc::new(serde_json::from_value::<PodInfo>(object).unwrap())];
             let warnings = resolve(&mut pods, classes);
-            assert_eq!(pods[0].spec.as_ref().unwrap().priority, expected, "{spec}");
+            assert_eq!(pods[0].spec().unwrap().priority, expected, "{spec}");
             let known = spec["priorityClassName"] != "unknown";
             assert_eq!(warnings.is_empty(), known, "{warnings:?}");
         }

@@ -1,8 +1,6 @@
 //! Why a pod is planned, or is not: does it wait for a node, and is the planner asked.
 
-use k8s_openapi::api::core::v1::Pod;
-
-use crate::plan::pods;
+use crate::plan::{pod_info::PodInfo, pods};
 
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,29 +40,28 @@ impl Standing<'_> {
 }
 
 /// Where `pod` stands.
-pub(crate) fn standing(pod: &Pod) -> Standing<'_> {
+pub(crate) fn standing(pod: &PodInfo) -> Standing<'_> {
     if pods::is_pending(pod) {
         return Standing::Pending;
     }
-    let status = pod.status.as_ref();
+    let status = pod.status();
     if status.and_then(|s| s.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")) {
         return Standing::Finished;
     }
-    let spec = pod.spec.as_ref();
-    if let Some(node) = spec.and_then(|s| s.node_name.as_deref()).filter(|node| !node.is_empty()) {
+    if let Some(node) = pod.node() {
         return Standing::Bound(node);
     }
-    if pod.metadata.deletion_timestamp.is_some() {
+    if pod.deleted().is_some() {
         return Standing::Ending;
     }
     if let Some(node) = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
     {
         return Standing::Nominated(node);
     }
-    if spec.and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
+    if pod.spec().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
         return Standing::Gated;
     }
-    if pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet") {
+    if pod.owners().iter().any(|owner| owner.kind == "DaemonSet") {
         return Standing::OfDaemonSet;
     }
     Standing::Unmarked
@@ -108,7 +105,7 @@ mod tests {
         ] {
             let mut pod: Value = json!({ "metadata": meta, "spec": spec, "status": status });
             pod["spec"]["containers"] = json!([]);
-            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let pod: PodInfo = serde_json::from_value(pod).unwrap();
             assert_eq!(standing(&pod), expected);
         }
     }

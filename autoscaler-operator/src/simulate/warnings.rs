@@ -2,27 +2,25 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{
     named,
     standing::{Standing, standing},
 };
-use crate::plan::{observed::key, unplanned};
+use crate::plan::{pod_info::PodInfo, unplanned};
 
 /// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
 /// node and are not planned.
-pub(super) fn about_pods(all_pods: &[Arc<Pod>]) -> Vec<String> {
+pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
     let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
     let mut unmarked = Vec::new();
     for pod in all_pods {
         let id = || {
-            let (namespace, name) = key(&pod.metadata);
+            let (namespace, name) = pod.key();
             format!("{namespace}/{name}")
         };
         match standing(pod) {
             Standing::Pending => {
-                for constraint in unplanned::constraints(pod) {
+                for constraint in unplanned::constraints(pod.shape()) {
                     by_constraint.entry(constraint).or_default().push(id());
                 }
             }

@@ -9,7 +9,7 @@
 use shared_crds::v1alpha1::Expander;
 
 use crate::{
-    Mix,
+    Keep, Mix,
     objects::{
         self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
     },
@@ -27,7 +27,7 @@ const SEED: u64 = 42;
 /// over hosts, near their like in one zone, and one to a host.
 ///
 /// The pools grow by fewest nodes, since that is what is asserted: no more nodes than the pods that want a host each.
-pub fn karpenter(count: usize) -> Mix {
+pub fn karpenter<P>(count: usize, keep: Keep<'_, P>) -> Mix<P> {
     let mut random = Random::seeded(SEED);
     let fifth = count / 5;
     let pods = (0..count).map(|at| {
@@ -55,5 +55,5 @@ pub fn karpenter(count: usize) -> Mix {
             objects::pool(&format!("{zone}-{cores:03}"), Some(zone), &objects::capacity(size, cores * 10))
         })
     });
-    objects::from_zero(pools.collect(), Expander::LeastNodes, pods)
+    objects::from_zero(pools.collect(), Expander::LeastNodes, pods.map(keep))
 }

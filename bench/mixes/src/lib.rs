@@ -23,9 +23,12 @@ pub use karpenter::karpenter;
 pub use objects::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, NAMESPACE, SPREAD_LABEL, ZONE_KEY};
 pub use replan::{Replan, Verdict};
 
+/// What a pod is kept as: pods are made one by one, so that nobody has to hold all of them whole.
+pub type Keep<'a, P> = &'a mut dyn FnMut(Pod) -> P;
+
 /// What a pass is planned from.
 #[derive(Clone, Debug, Default)]
-pub struct Mix {
+pub struct Mix<P> {
     /// The time of the pass.
     pub now: Timestamp,
     /// The pools.
@@ -35,7 +38,7 @@ pub struct Mix {
     /// The nodes that exist.
     pub nodes: Vec<Arc<Node>>,
     /// The pods, pending and running.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Arc<P>>,
 }
 
 #[cfg(test)]

@@ -268,7 +268,11 @@ pub(crate) fn apart_from_its_like(mut pod: Pod, key: &str) -> Pod {
 
 /// A mix without nodes. The pods are shared as they are made: collected bare first, the vector of pointers would keep the
 /// memory of the pods' own vector, and the mix would look larger than it is.
-pub(crate) fn from_zero(pools: Vec<NodePool>, expander: Expander, pods: impl Iterator<Item = Pod>) -> Mix {
+pub(crate) fn from_zero<P>(
+    pools: Vec<NodePool>,
+    expander: Expander,
+    pods: impl Iterator<Item = P>,
+) -> Mix<P> {
     Mix {
         now: now(),
         pools: pools.into_iter().map(Arc::new).collect(),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use shared_crds::v1alpha1::Expander;
 
 use crate::{
-    Mix,
+    Keep, Mix,
     objects::{
         self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
     },
@@ -23,9 +23,9 @@ const VALUES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 
 /// A cluster, and the pods that come to it one by one.
 #[derive(Clone, Debug)]
-pub struct Replan {
+pub struct Replan<P> {
     /// The cluster without the new pod.
-    pub cluster: Mix,
+    pub cluster: Mix<P>,
     request: Size,
 }
 
@@ -38,10 +38,10 @@ pub enum Verdict {
     NewNode,
 }
 
-impl Replan {
+impl<P> Replan<P> {
     /// A cluster of `nodes` nodes in three zones with `pods` pods, the new one of each pass counted. On every node one pod
     /// wants a host of its own, and every workload that spreads is spread evenly.
-    pub fn new(nodes: usize, pods: usize) -> Self {
+    pub fn new(nodes: usize, pods: usize, keep: Keep<'_, P>) -> Self {
         let running = pods.saturating_sub(1);
         let on_each = running.div_ceil(nodes.max(1)).max(1) as u64;
         let request = Size { cpu: ASKED.cpu / on_each, memory: ASKED.memory / on_each / MIB * MIB };
@@ -62,7 +62,7 @@ impl Replan {
                     let half = if node % IDLE_EVERY == 0 { 2 } else { 1 };
                     let request = Size { cpu: request.cpu / half, memory: request.memory / half };
                     let zone = ZONES[node % ZONES.len()];
-                    Arc::new(objects::on(resident(round, at, zone, request), &name(node)))
+                    Arc::new(keep(objects::on(resident(round, at, zone, request), &name(node))))
                 })
                 .collect(),
             autoscalers: vec![objects::autoscaler(Expander::default(), None)],

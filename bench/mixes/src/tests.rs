@@ -2,6 +2,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
+fn whole(pod: Pod) -> Pod {
+    pod
+}
+
 fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
@@ -25,11 +29,11 @@ fn node_of(pod: &Pod) -> &str {
 #[test]
 fn every_mix_is_the_same_each_time_and_names_no_object_twice() {
     let mixes = [
-        || karpenter(1003),
-        || estimator(1),
-        || run_once_up(3),
-        || run_once_down(5),
-        || Replan::new(6, 61).cluster,
+        || karpenter(1003, &mut whole),
+        || estimator(1, &mut whole),
+        || run_once_up(3, &mut whole),
+        || run_once_down(5, &mut whole),
+        || Replan::new(6, 61, &mut whole).cluster,
     ];
     for mix in mixes {
         let (one, other) = (mix(), mix());
@@ -42,7 +46,7 @@ fn every_mix_is_the_same_each_time_and_names_no_object_twice() {
 
 #[test]
 fn karpenters_mix_has_five_kinds_in_equal_parts_and_every_value_of_each_draw() {
-    let mix = karpenter(1003);
+    let mix = karpenter(1003, &mut whole);
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in &mix.pods {
         *kinds.entry(kind(pod)).or_default() += 1;
@@ -61,7 +65,7 @@ fn karpenters_mix_has_five_kinds_in_equal_parts_and_every_value_of_each_draw() {
 
 #[test]
 fn the_estimators_case_is_the_peers() {
-    let mix = estimator(100);
+    let mix = estimator(100, &mut whole);
     assert_eq!(mix.pods.len(), 51_000);
     assert_eq!(mix.pods.iter().map(|p| cpu(p)).sum::<u64>().div_ceil(1000), 2595);
     assert_eq!(estimator_nodes(100), 2595);
@@ -69,7 +73,7 @@ fn the_estimators_case_is_the_peers() {
 
 #[test]
 fn forty_pods_in_a_hundred_run_on_every_node_of_the_shrinking_cluster() {
-    let mix = run_once_down(5);
+    let mix = run_once_down(5, &mut whole);
     let mut asked: BTreeMap<&str, u64> = BTreeMap::new();
     for pod in &mix.pods {
         *asked.entry(node_of(pod)).or_default() += cpu(pod);
@@ -80,7 +84,7 @@ fn forty_pods_in_a_hundred_run_on_every_node_of_the_shrinking_cluster() {
 
 #[test]
 fn a_large_cluster_keeps_the_constraints_of_the_pods_that_come() {
-    let replan = Replan::new(6, 61);
+    let replan = Replan::new(6, 61, &mut whole);
     let cluster = &replan.cluster;
     assert_eq!((cluster.nodes.len(), cluster.pods.len()), (6, 60));
     let alone: Vec<_> = cluster.pods.iter().filter(|p| kind(p) == "host-apart").map(|p| node_of(p)).collect();

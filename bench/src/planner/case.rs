@@ -3,7 +3,11 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use autoscaler_operator::plan::Observed;
+use autoscaler_operator::{
+    plan::{Observed, pod_info::PodInfo},
+    prune,
+};
+use k8s_openapi::api::core::v1::Pod;
 use planner_mixes::Replan;
 
 /// A kind of cluster.
@@ -74,7 +78,7 @@ pub(crate) enum Work {
     /// Always the same.
     Still(Box<Observed>),
     /// With another new pod each time.
-    Stream(Box<Observed>, Box<Replan>),
+    Stream(Box<Observed>, Box<Replan<PodInfo>>),
 }
 
 impl Case {
@@ -89,13 +93,14 @@ impl Case {
     }
 
     pub(crate) fn work(self) -> Work {
+        let keep = &mut pods();
         let mix = match self.mix {
-            Mix::Karpenter => planner_mixes::karpenter(self.pods),
-            Mix::ClusterAutoscaler => planner_mixes::estimator(self.percent()),
-            Mix::RunOnceUp => planner_mixes::run_once_up(self.pods / 50),
-            Mix::RunOnceDown => planner_mixes::run_once_down(self.nodes),
+            Mix::Karpenter => planner_mixes::karpenter(self.pods, keep),
+            Mix::ClusterAutoscaler => planner_mixes::estimator(self.percent(), keep),
+            Mix::RunOnceUp => planner_mixes::run_once_up(self.pods / 50, keep),
+            Mix::RunOnceDown => planner_mixes::run_once_down(self.nodes, keep),
             Mix::Replan => {
-                let mut replan = Replan::new(self.nodes, self.pods);
+                let mut replan = Replan::new(self.nodes, self.pods, keep);
                 let cluster = std::mem::take(&mut replan.cluster);
                 return Work::Stream(Box::new(observed(cluster)), Box::new(replan));
             }
@@ -104,18 +109,32 @@ impl Case {
     }
 }
 
-fn observed(mix: planner_mixes::Mix) -> Observed {
+/// Keeps pods as the operator's cache does.
+fn pods() -> impl FnMut(Pod) -> PodInfo {
+    let mut prune = prune::pods();
+    move |pod| {
+        let mut pod = PodInfo::from(pod);
+        prune(&mut pod);
+        pod
+    }
+}
+
+fn observed(mix: planner_mixes::Mix<PodInfo>) -> Observed {
     let planner_mixes::Mix { now, pools, autoscalers, nodes, pods } = mix;
     Observed { now, pools, autoscalers, nodes, pods, ..Observed::default() }
 }
 
 /// Puts the new pod of pass `pass` in the place of the one before it.
-pub(crate) fn arrive(observed: &mut Observed, replan: &Replan, pass: usize) -> planner_mixes::Verdict {
+pub(crate) fn arrive(
+    observed: &mut Observed,
+    replan: &Replan<PodInfo>,
+    pass: usize,
+) -> planner_mixes::Verdict {
     let (pod, verdict) = replan.newcomer(pass);
     if pass > 0 {
         observed.pods.pop();
     }
-    observed.pods.push(Arc::new(pod));
+    observed.pods.push(Arc::new(PodInfo::from(pod)));
     verdict
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use autoscaler_operator::plan::{Fate, Observed, Plan};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::api::resource::Quantity};
+use autoscaler_operator::plan::{Fate, Observed, Plan, pod_info::PodInfo};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
 use shared_crds::quantity::Exact;
 
@@ -72,7 +72,7 @@ pub(crate) fn newcomer(verdict: Verdict, plan: &Plan, pass: usize) -> Option<Str
 /// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its
 /// new nodes have, no more pods that want a host each than hosts, and pods that want to be near their like in one zone.
 fn constraints(observed: &Observed, plan: &Plan) -> Vec<String> {
-    let pods: BTreeMap<&str, &Pod> = observed.pods.iter().map(|pod| (name(pod), &**pod)).collect();
+    let pods: BTreeMap<&str, &PodInfo> = observed.pods.iter().map(|pod| (name(pod), &**pod)).collect();
     let mut asked: BTreeMap<&str, Asked> = BTreeMap::new();
     let mut zones: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let pools = pools(plan);
@@ -156,17 +156,17 @@ pub(crate) fn pools(plan: &Plan) -> BTreeMap<String, Offer<'_>> {
     offers.collect()
 }
 
-pub(crate) fn name(pod: &Pod) -> &str {
-    pod.metadata.name.as_deref().unwrap_or_default()
+pub(crate) fn name(pod: &PodInfo) -> &str {
+    pod.key().1
 }
 
-pub(crate) fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
-    pod.metadata.labels.as_ref()?.get(key).map(String::as_str)
+pub(crate) fn label<'a>(pod: &'a PodInfo, key: &str) -> Option<&'a str> {
+    pod.labels()?.get(key).map(String::as_str)
 }
 
 /// Requests of a pod of the mixes: it has one container.
-pub(crate) fn requests(pod: &Pod) -> Option<&BTreeMap<String, Quantity>> {
-    pod.spec.as_ref()?.containers.first()?.resources.as_ref()?.requests.as_ref()
+pub(crate) fn requests(pod: &PodInfo) -> Option<&BTreeMap<String, Quantity>> {
+    pod.spec()?.containers.first()?.resources.as_ref()?.requests.as_ref()
 }
 
 pub(crate) fn amount(amounts: Option<&BTreeMap<String, Quantity>>, name: &str) -> Exact {

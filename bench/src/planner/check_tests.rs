@@ -12,14 +12,14 @@ fn still(row: &str) -> (Case, Box<Observed>) {
 }
 
 /// A plan by hand: `count` nodes of the largest pool of each zone, and pods to zones as `zone_of` says.
-fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&Pod) -> usize) -> Plan {
+fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&PodInfo) -> usize) -> Plan {
     let mut plan = plan::plan(observed);
     let largest = ["bench/zone-a-096", "bench/zone-b-096", "bench/zone-c-096"];
     for decision in &mut plan.pools {
         let name = decision.object.metadata.name.clone().unwrap();
         decision.desired = if name.ends_with("-096") { count } else { 0 };
     }
-    let pods: BTreeMap<&str, &Arc<Pod>> = observed.pods.iter().map(|p| (name(p), p)).collect();
+    let pods: BTreeMap<&str, &Arc<PodInfo>> = observed.pods.iter().map(|p| (name(p), p)).collect();
     for outcome in &mut plan.pods {
         let pool = largest[zone_of(pods[outcome.name.as_str()])].to_owned();
         outcome.fate = Fate::TriggersScaleUp { pool };
@@ -28,11 +28,11 @@ fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&Pod) -> usize) -> 
 }
 
 /// Pods round the zones by their number, those that want to be near their like by their label.
-fn sensible(pod: &Pod) -> usize {
+fn sensible(pod: &PodInfo) -> usize {
     label(pod, AFFINITY_LABEL).map_or(number(pod) % 3, |value| usize::from(value.as_bytes()[0]) % 3)
 }
 
-fn number(pod: &Pod) -> usize {
+fn number(pod: &PodInfo) -> usize {
     name(pod).rsplit('-').next().unwrap().parse().unwrap()
 }
 
@@ -83,8 +83,8 @@ fn the_naive_scheduler_heeds_every_constraint_of_its_own() {
     for pod in &mut alike.pods {
         let pod = Arc::make_mut(pod);
         let label = [(planner_mixes::SPREAD_LABEL.to_owned(), "a".to_owned())];
-        pod.metadata.labels = Some(label.clone().into());
-        let spread = pod.spec.as_mut().unwrap().topology_spread_constraints.as_mut().unwrap();
+        pod.shape_mut().metadata.labels = Some(label.clone().into());
+        let spread = pod.shape_mut().spec.as_mut().unwrap().topology_spread_constraints.as_mut().unwrap();
         spread[0].label_selector.as_mut().unwrap().match_labels = Some(label.into());
     }
     let mut plan = by_hand(&alike, 2, sensible);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use autoscaler_operator::plan::{self, Fate, Observed, Plan};
+use autoscaler_operator::plan::{self, Fate, Observed, Plan, Planner};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -42,6 +42,7 @@ pub(crate) struct Measured {
 /// [`Mix::Replan`] is twenty times as long, because its p99 is a promise.
 pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> {
     let mut work = case.work();
+    let mut planner = Planner::default();
     let objects_mib = memory("VmRSS")?;
     let mut taken = Vec::new();
     let mut complaints = Vec::new();
@@ -57,7 +58,12 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
                 (&**observed, Some(verdict))
             }
         };
-        let (plan, time) = timed(case, observed);
+        let (plan, time) = if verdict.is_some() {
+            timed(case, observed, &mut planner)
+        } else {
+            // Else it would remember the pods of the pass before, and these are the same.
+            timed(case, observed, &mut Planner::default())
+        };
         taken.push(time.as_secs_f64() * 1000.0);
         let counts = Counts::of(&plan);
         match verdict {
@@ -74,7 +80,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
     let peak_mib = memory("VmHWM")?.max(objects_mib);
     let Some(counts) = seen else { anyhow::bail!("no pass was made") };
     let running = if let Work::Still(observed) = &work {
-        let plan = pass(case, observed);
+        let plan = pass(case, observed, &mut Planner::default());
         complaints.extend(check::check(case, observed, &plan));
         observed.pods.len() - plan.pods.len()
     } else {
@@ -103,16 +109,16 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
     })
 }
 
-fn timed(case: Case, observed: &Observed) -> (Plan, Duration) {
+fn timed(case: Case, observed: &Observed, planner: &mut Planner) -> (Plan, Duration) {
     let start = Instant::now();
-    let plan = pass(case, observed);
+    let plan = pass(case, observed, planner);
     (plan, start.elapsed())
 }
 
 /// The operator's whole planning call; only where more nodes go than one status can name, the plan as `simulate` prints
 /// it, or most of the decision would be left for the passes that follow.
-fn pass(case: Case, observed: &Observed) -> Plan {
-    if case.mix == Mix::RunOnceDown { plan::plan(observed) } else { plan::plan_for_cluster(observed) }
+fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> Plan {
+    if case.mix == Mix::RunOnceDown { planner.plan(observed) } else { planner.plan_for_cluster(observed) }
 }
 
 /// What a plan comes to.

@@ -6,8 +6,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use autoscaler_operator::plan::{Fate, Observed, Plan};
-use k8s_openapi::api::core::v1::Pod;
+use autoscaler_operator::plan::{Fate, Observed, Plan, pod_info::PodInfo};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, SPREAD_LABEL, ZONE_KEY};
 
 use super::check::{self, Offer};
@@ -75,9 +74,9 @@ pub(crate) fn placed(observed: &Observed, plan: &Plan) -> usize {
     best
 }
 
-fn wish<'a>(pod: &'a Pod, pool: &'a str, zone: &'a str) -> Wish<'a> {
+fn wish<'a>(pod: &'a PodInfo, pool: &'a str, zone: &'a str) -> Wish<'a> {
     let requests = check::requests(pod);
-    let spreads = pod.spec.as_ref().and_then(|s| s.topology_spread_constraints.as_deref());
+    let spreads = pod.spec().and_then(|s| s.topology_spread_constraints.as_deref());
     let spread = spreads.and_then(|s| s.first()).and_then(|constraint| {
         let labels = constraint.label_selector.as_ref()?.match_labels.as_ref()?;
         Some((labels.get(SPREAD_LABEL)?.as_str(), constraint.topology_key == ZONE_KEY))

@@ -1,20 +1,17 @@
 //! Karpenter's annotation of pods that are not to be disturbed, for good or for a while after their start.
 
-use k8s_openapi::{
-    api::core::v1::Pod,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{Blocker, Rule, duration};
-use crate::plan::pods;
+use crate::plan::pod_info::PodInfo;
 
 /// `true`, or for how long after `status.startTime`; anything else is as if it were not there.
 const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 
 /// Blocks a pod that asks for it. A pod that is being deleted is past asking.
-pub(super) fn blocker(pod: &Pod, now: Timestamp) -> Option<Blocker> {
-    let value = pods::annotation(pod, ANNOTATION)?;
-    if pod.metadata.deletion_timestamp.is_some() {
+pub(super) fn blocker(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
+    let value = pod.annotation(ANNOTATION)?;
+    if pod.deleted().is_some() {
         return None;
     }
     let why = format!("asks not to be disrupted ({ANNOTATION}: {value})");
@@ -23,10 +20,10 @@ pub(super) fn blocker(pod: &Pod, now: Timestamp) -> Option<Blocker> {
         return Some(lasting);
     }
     let period = duration::parse(value).filter(SignedDuration::is_positive)?;
-    let Some(started) = pod.status.as_ref().and_then(|status| status.start_time.as_ref()) else {
+    let Some(started) = pod.started() else {
         // The time has not begun to count.
         return Some(lasting);
     };
-    let until = started.0.checked_add(period).unwrap_or(Timestamp::MAX);
+    let until = started.checked_add(period).unwrap_or(Timestamp::MAX);
     (now < until).then_some(Blocker { until: Some(until), ..lasting })
 }

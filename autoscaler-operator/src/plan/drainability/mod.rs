@@ -10,13 +10,11 @@ mod local_storage;
 #[cfg(test)]
 mod tests;
 
-use k8s_openapi::{
-    api::core::v1::Pod,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{
     budgets::{Budgets, Claim},
+    pod_info::PodInfo,
     pods,
 };
 
@@ -79,8 +77,8 @@ impl Blocker {
 }
 
 /// What stands in the way of evicting `pod` now, which keeps its node. The first rule that does is named.
-pub fn blocker(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
-    let overridden = pods::annotation(pod, SAFE_TO_EVICT) == Some("true");
+pub fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
+    let overridden = pod.annotation(SAFE_TO_EVICT) == Some("true");
     let mut blocker = own(pod, budgets, now).filter(|_| !overridden).or_else(|| budget(pod, budgets))?;
     // A pod that is being deleted stops keeping its node in the end, whatever it says.
     let over = pods::keeps_until(pod).map(|last| {
@@ -92,7 +90,7 @@ pub fn blocker(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Option<Blocker> 
 }
 
 /// The rules that `safe-to-evict: "true"` overrides, in Cluster Autoscaler's order.
-fn own(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
+fn own(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
     on_completion(pod)
         .or_else(|| not_replicated(pod))
         .or_else(|| system(pod, budgets))
@@ -101,31 +99,31 @@ fn own(pod: &Pod, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
         .or_else(|| do_not_disrupt::blocker(pod, now))
 }
 
-fn on_completion(pod: &Pod) -> Option<Blocker> {
+fn on_completion(pod: &PodInfo) -> Option<Blocker> {
     let why = "runs until it ends by itself (safe-to-evict: on-completion)";
-    (pods::annotation(pod, SAFE_TO_EVICT) == Some("on-completion"))
+    (pod.annotation(SAFE_TO_EVICT) == Some("on-completion"))
         .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
 }
 
-fn not_replicated(pod: &Pod) -> Option<Blocker> {
+fn not_replicated(pod: &PodInfo) -> Option<Blocker> {
     let why = "has no controller that would make it again";
     pods::controller(pod).is_none().then(|| Blocker::lasting(Rule::NotReplicated, why))
 }
 
-fn system(pod: &Pod, budgets: &Budgets) -> Option<Blocker> {
-    let unprotected = pod.metadata.namespace.as_deref() == Some(SYSTEM_NAMESPACE) && !budgets.protects(pod);
+fn system(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
+    let unprotected = pod.key().0 == SYSTEM_NAMESPACE && !budgets.protects(pod);
     let why = "runs in kube-system without a PodDisruptionBudget";
     unprotected.then(|| Blocker::lasting(Rule::UnmovableKubeSystemPod, why))
 }
 
-fn not_safe(pod: &Pod) -> Option<Blocker> {
+fn not_safe(pod: &PodInfo) -> Option<Blocker> {
     let why = "forbids its eviction (safe-to-evict: false)";
-    (pods::annotation(pod, SAFE_TO_EVICT) == Some("false"))
+    (pod.annotation(SAFE_TO_EVICT) == Some("false"))
         .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
 }
 
 /// What the Eviction API would answer.
-fn budget(pod: &Pod, budgets: &Budgets) -> Option<Blocker> {
+fn budget(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
     match budgets.claim(pod) {
         Claim::One(id) if budgets.allowed(id) == 0 => {
             let why =

@@ -2,16 +2,13 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::policy::v1::PodDisruptionBudget, jiff::Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::plan::fixtures::{NOW, merged};
 
-fn pod(change: Value) -> Pod {
+fn pod(change: Value) -> PodInfo {
     let base = json!({
         "metadata": { "name": "p", "namespace": "apps", "labels": { "app": "web" },
                       "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] },
@@ -21,7 +18,7 @@ fn pod(change: Value) -> Pod {
 }
 
 /// The only rule of a pod that keeps its node, or why there is none.
-fn verdict(pod: &Pod, budgets: &Budgets) -> &'static str {
+fn verdict(pod: &PodInfo, budgets: &Budgets) -> &'static str {
     let now: Timestamp = NOW.parse().unwrap();
     if !pods::keeps_node(pod, now) {
         return "keeps nothing";

@@ -2,16 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 
 use super::{Removal, Situation, Verdict, moving, pod_name, timing, utilization::Utilization};
 use crate::plan::{
     budgets::{BudgetId, Claim},
     drainability::{self, Blocker, Rule},
-    nodes, pods,
+    nodes,
+    pod_info::PodInfo,
+    pods,
     pools::{self, Pool},
     reasons::NodeReason,
     resources::{Amounts, Basic, Names},
@@ -50,7 +49,7 @@ pub struct Usage {
 /// `DaemonSet`s and mirror pods do.
 pub fn usage(
     all_nodes: &[Arc<Node>],
-    all_pods: &[Arc<Pod>],
+    all_pods: &[Arc<PodInfo>],
     workload: &Workload,
     now: Timestamp,
     names: &mut Names,

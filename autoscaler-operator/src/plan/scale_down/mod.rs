@@ -20,16 +20,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
 use shared_crds::v1alpha1::UnneededNode;
 
 pub use elsewhere::Elsewhere;
 
 use super::{
-    budgets::Budgets, keepers::Keepers, nodes, observed::key, pods, pools::Pool, reasons::NodeReason,
+    budgets::Budgets, keepers::Keepers, nodes, pod_info::PodInfo, pods, pools::Pool, reasons::NodeReason,
 };
 use candidates::Candidate;
 
@@ -41,7 +38,7 @@ pub struct Situation<'a> {
     /// All nodes, by name.
     pub nodes: &'a [Arc<Node>],
     /// All pods, by namespace and name.
-    pub pods: &'a [Arc<Pod>],
+    pub pods: &'a [Arc<PodInfo>],
     /// What keeps each node.
     pub keepers: &'a [Keepers],
     /// All budgets.
@@ -155,6 +152,6 @@ fn moving(situation: &Situation<'_>, node: usize) -> Vec<usize> {
 }
 
 fn pod_name(situation: &Situation<'_>, pod: usize) -> String {
-    let (namespace, name) = key(&situation.pods[pod].metadata);
+    let (namespace, name) = situation.pods[pod].key();
     format!("{namespace}/{name}")
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,7 +11,9 @@ use crate::plan::{
     bounds::count,
     budgets::{Budgets, Claim},
     fixtures::World,
-    nodes, plan, pods,
+    nodes, plan,
+    pod_info::PodInfo,
+    pods,
 };
 
 /// Up to six nodes of two pools with pods, some of which need a toleration, block, or are under a budget.
@@ -70,21 +72,20 @@ fn victims(plan: &Plan) -> Vec<&str> {
     plan.pools.iter().flat_map(|decision| decision.victims.iter().map(String::as_str)).collect()
 }
 
-fn name(pod: &Pod) -> &str {
-    pod.metadata.name.as_deref().unwrap()
+fn name(pod: &PodInfo) -> &str {
+    pod.key().1
 }
 
 /// Thousandths of a core, of the first container.
-fn cpu(pod: &Pod) -> i64 {
-    let requests =
-        pod.spec.as_ref().unwrap().containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
+fn cpu(pod: &PodInfo) -> i64 {
+    let requests = pod.spec().unwrap().containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
     shared_crds::quantity::Exact::parse(&requests["cpu"].0).unwrap().milli()
 }
 
-fn tolerates(pod: &Pod, node: &Node) -> bool {
+fn tolerates(pod: &PodInfo, node: &Node) -> bool {
     let spec = node.spec.as_ref().unwrap();
     let tainted = spec.taints.as_ref().is_some_and(|taints| !taints.is_empty());
-    let tolerant = pod.spec.as_ref().unwrap().tolerations.as_ref().is_some_and(|t| !t.is_empty());
+    let tolerant = pod.spec().unwrap().tolerations.as_ref().is_some_and(|t| !t.is_empty());
     spec.unschedulable != Some(true) && (!tainted || tolerant)
 }
 
@@ -103,15 +104,12 @@ fn staying<'a>(plan: &Plan, observed: &'a Observed) -> Vec<Staying<'a>> {
     };
     let of_node = |node: &'a Arc<Node>| {
         let its_name = node.metadata.name.as_deref().unwrap();
-        let planned = |pod: &&Arc<Pod>| {
+        let planned = |pod: &&Arc<PodInfo>| {
             let onto = |fate: &Fate| matches!(fate, Fate::Fits { node, .. } if node == its_name);
             plan.pods.iter().any(|outcome| outcome.name == name(pod) && onto(&outcome.fate))
         };
-        let on_it: Vec<_> = observed
-            .pods
-            .iter()
-            .filter(|pod| pods::bound_node(pod) == Some(its_name) || planned(pod))
-            .collect();
+        let on_it: Vec<_> =
+            observed.pods.iter().filter(|pod| pod.node() == Some(its_name) || planned(pod)).collect();
         let used: i64 = on_it.iter().map(|pod| cpu(pod)).sum();
         Staying { node, cpu: 4000 - used, places: 10 - i64::try_from(on_it.len()).unwrap() }
     };
@@ -119,7 +117,7 @@ fn staying<'a>(plan: &Plan, observed: &'a Observed) -> Vec<Staying<'a>> {
 }
 
 /// Whether all pods find places at the same time, by trying every placing.
-fn all_fit(pods: &[&Arc<Pod>], nodes: &mut [Staying<'_>]) -> bool {
+fn all_fit(pods: &[&Arc<PodInfo>], nodes: &mut [Staying<'_>]) -> bool {
     let Some((pod, rest)) = pods.split_first() else { return true };
     let asked = cpu(pod);
     (0..nodes.len()).any(|at| {
@@ -135,9 +133,9 @@ fn all_fit(pods: &[&Arc<Pod>], nodes: &mut [Staying<'_>]) -> bool {
     })
 }
 
-fn displaced<'a>(plan: &Plan, observed: &'a Observed) -> Vec<&'a Arc<Pod>> {
+fn displaced<'a>(plan: &Plan, observed: &'a Observed) -> Vec<&'a Arc<PodInfo>> {
     let victims = victims(plan);
-    let leaves = |pod: &&Arc<Pod>| pods::bound_node(pod).is_some_and(|node| victims.contains(&node));
+    let leaves = |pod: &&Arc<PodInfo>| pod.node().is_some_and(|node| victims.contains(&node));
     observed.pods.iter().filter(leaves).collect()
 }
 
@@ -165,7 +163,7 @@ proptest! {
         for pod in displaced(&plan, &observed) {
             prop_assert!(pods::controller(pod).is_some(), "{}", name(pod));
             if let Claim::One(budget) = budgets.claim(pod) {
-                *claims.entry(budget).or_default().entry(pods::bound_node(pod)).or_default() += 1;
+                *claims.entry(budget).or_default().entry(pod.node()).or_default() += 1;
             }
         }
         for (budget, of_nodes) in claims {
@@ -179,7 +177,7 @@ proptest! {
     fn a_node_that_could_go_by_itself_has_places_for_all_its_pods(observed in cluster()) {
         let plan = plan(&observed);
         for verdict in plan.nodes.iter().filter(|verdict| verdict.reason.removable()) {
-            let own: Vec<_> = observed.pods.iter().filter(|pod| pods::bound_node(pod) == Some(verdict.name.as_str())).collect();
+            let own: Vec<_> = observed.pods.iter().filter(|pod| pod.node() == Some(verdict.name.as_str())).collect();
             let mut alone = plan.clone();
             alone.pools.iter_mut().for_each(|decision| decision.victims.retain(|victim| *victim == verdict.name));
             if !victims(&alone).contains(&verdict.name.as_str()) {

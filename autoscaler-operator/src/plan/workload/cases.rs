@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -10,7 +9,8 @@ use super::{Memo, Workload};
 use crate::plan::{
     fixtures::merged,
     kinds::{Kind, Tally},
-    observed::{Observed, key},
+    observed::Observed,
+    pod_info::PodInfo,
     resources::{Amounts, Names},
 };
 
@@ -60,12 +60,12 @@ pub(super) fn object<K: DeserializeOwned>(written: Value) -> Arc<K> {
 
 /// Reads pods in a cluster with the one node `n`.
 pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Outcome {
-    let mut pods: Vec<Arc<Pod>> = pods.into_iter().map(object).collect();
-    pods.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
+    pods.sort_by(|a, b| a.key().cmp(&b.key()));
     let node = object(json!({ "metadata": { "name": "n" } }));
     let (mut names, mut memo) = (Names::default(), Memo::default());
     let workload = Workload::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
-    let pods = pods.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect();
+    let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
     Outcome { workload, pods }
 }
 

@@ -27,7 +27,7 @@ mod volumes;
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 pub use memo::Memo;
 
@@ -41,7 +41,8 @@ use super::{
     constraints::Constraints,
     daemons,
     kinds::{Kind, KindId, Tally, TallyId},
-    observed::{Observed, key},
+    observed::Observed,
+    pod_info::PodInfo,
     pods,
     reasons::Rejection,
     resources::{Amounts, Names, Resource},
@@ -89,7 +90,7 @@ impl Workload {
     /// the amount of each resource that a large node has; the size of a pod is measured against it.
     pub fn of(
         observed: &Observed,
-        all_pods: &[Arc<Pod>],
+        all_pods: &[Arc<PodInfo>],
         all_nodes: &[Arc<Node>],
         names: &mut Names,
         reference: &Amounts,
@@ -112,7 +113,7 @@ impl Workload {
         for (member, unit) in members.iter().zip(unit_of) {
             let kind = kind_of[unit];
             if let Some(pod) = daemon(member) {
-                let (namespace, name) = key(&pod.metadata);
+                let (namespace, name) = pod.key();
                 daemons.insert((namespace.to_owned(), name.to_owned()), kinds[kind].raises.clone());
             } else if let Some(node) = member.node {
                 placed[member.pod] = Some((kind, node));

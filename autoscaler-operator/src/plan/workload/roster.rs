@@ -5,11 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 
 use super::{memo::Memo, reading::Reading, storage::Storage, volumes::Terms};
 use crate::plan::{
     observed::{Observed, key},
+    pod_info::PodInfo,
     pods,
     reasons::Rejection,
 };
@@ -48,9 +49,9 @@ pub(super) struct Roster {
 impl Roster {
     pub(super) fn of(
         observed: &Observed,
-        all_pods: &[Arc<Pod>],
+        all_pods: &[Arc<PodInfo>],
         all_nodes: &[Arc<Node>],
-        daemons: &[Pod],
+        daemons: &[PodInfo],
         memo: &mut Memo,
     ) -> Self {
         let nodes: HashMap<_, _> =
@@ -63,11 +64,11 @@ impl Roster {
             let node = pods::occupied_node(pod).map(|name| nodes.get(name).copied());
             let (node, places, reading) = match node {
                 Some(Some(node)) => {
-                    let reading = memo.reading(pod);
+                    let reading = memo.reading(pod.shape());
                     (Some(node), roster.of_placed(index, pod, &reading, &storage), reading)
                 }
                 None if pods::is_pending(pod) => {
-                    let reading = memo.reading(pod);
+                    let reading = memo.reading(pod.shape());
                     let places = roster.of_pending(index, pod, &reading, &storage, &taken);
                     let Some(places) = places else { continue };
                     (None, places, reading)
@@ -81,7 +82,7 @@ impl Roster {
         memo.end_pass();
         // What the pods of daemons say is not remembered: they are made for this pass.
         for (index, pod) in daemons.iter().enumerate() {
-            let reading = known.reading(Arc::new(Reading::of(pod)), &mut roster.readings);
+            let reading = known.reading(Arc::new(Reading::of(pod.shape())), &mut roster.readings);
             let places = known.places(Vec::new(), &mut roster.places);
             roster.members.push(Member { pod: all_pods.len() + index, node: None, reading, places });
         }
@@ -89,8 +90,14 @@ impl Roster {
     }
 
     /// Where the volumes of a pod that has a node are.
-    fn of_placed(&mut self, index: usize, pod: &Pod, reading: &Reading, storage: &Storage<'_>) -> Vec<Terms> {
-        let (namespace, name) = key(&pod.metadata);
+    fn of_placed(
+        &mut self,
+        index: usize,
+        pod: &PodInfo,
+        reading: &Reading,
+        storage: &Storage<'_>,
+    ) -> Vec<Terms> {
+        let (namespace, name) = pod.key();
         if let Err(problem) = &reading.request {
             self.unmeasured.push(index);
             self.warnings.push(format!(
@@ -112,7 +119,7 @@ impl Roster {
     fn of_pending(
         &mut self,
         index: usize,
-        pod: &Pod,
+        pod: &PodInfo,
         reading: &Reading,
         storage: &Storage<'_>,
         taken: &HashSet<(&str, &str)>,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod},
+    core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec},
     storage::v1::StorageClass,
 };
 
@@ -18,6 +18,7 @@ use super::volumes::{self, Terms};
 use crate::plan::{
     constraints::{NAME_FIELD, Operator, Rule, Term},
     observed::{Observed, key},
+    pod_info::PodInfo,
     reasons::Rejection,
 };
 
@@ -73,8 +74,8 @@ impl<'a> Storage<'a> {
     /// # Errors
     ///
     /// The first claim that no node can help.
-    pub(super) fn places(&self, pod: &Pod) -> Result<Vec<Terms>, Rejection> {
-        let namespace = key(&pod.metadata).0;
+    pub(super) fn places(&self, pod: &PodInfo) -> Result<Vec<Terms>, Rejection> {
+        let namespace = pod.key().0;
         let mut places = Vec::new();
         for wanted in wanted(pod) {
             places.extend(self.claim(namespace, &wanted.name, wanted.template)?);
@@ -91,7 +92,7 @@ impl<'a> Storage<'a> {
     /// Also for a claim that only one pod may use, if it is among those that are `taken`.
     pub(super) fn places_unless_taken(
         &self,
-        pod: &Pod,
+        pod: &PodInfo,
         taken: &HashSet<(&str, &str)>,
     ) -> Result<Vec<Terms>, Rejection> {
         let places = self.places(pod)?;
@@ -102,7 +103,10 @@ impl<'a> Storage<'a> {
     }
 
     /// The claims that only one pod may use, and that one of `pods` uses.
-    pub(super) fn taken<'p>(&self, pods: impl Iterator<Item = &'p Arc<Pod>>) -> HashSet<(&'a str, &'a str)> {
+    pub(super) fn taken<'p>(
+        &self,
+        pods: impl Iterator<Item = &'p Arc<PodInfo>>,
+    ) -> HashSet<(&'a str, &'a str)> {
         if !self.claims.values().any(|claim| is_exclusive(claim)) {
             return HashSet::new();
         }
@@ -111,9 +115,9 @@ impl<'a> Storage<'a> {
 
     fn exclusive<'p>(
         &self,
-        pod: &'p Pod,
+        pod: &'p PodInfo,
     ) -> impl Iterator<Item = &'a PersistentVolumeClaim> + use<'_, 'a, 'p> {
-        let namespace = key(&pod.metadata).0;
+        let namespace = pod.key().0;
         let claims = wanted(pod).filter_map(move |w| self.claims.get(&(namespace, w.name.as_str())).copied());
         claims.filter(|claim| is_exclusive(claim))
     }
@@ -206,14 +210,14 @@ struct Wanted<'p> {
     template: Option<&'p PersistentVolumeClaimSpec>,
 }
 
-fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
-    let volumes = pod.spec.iter().flat_map(|s| s.volumes.iter().flatten());
+fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
+    let volumes = pod.spec().into_iter().flat_map(|s| s.volumes.iter().flatten());
     volumes.filter_map(|volume| {
         if let Some(named) = &volume.persistent_volume_claim {
             return Some(Wanted { name: named.claim_name.clone(), template: None });
         }
         let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
-        let name = format!("{}-{}", key(&pod.metadata).1, volume.name);
+        let name = format!("{}-{}", pod.key().1, volume.name);
         Some(Wanted { name, template: Some(&template.spec) })
     })
 }

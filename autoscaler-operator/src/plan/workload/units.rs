@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{
     roster::Member,
     subjects::{MatcherId, Matchers, NamespaceLabels, Subject},
 };
+use crate::plan::pod_info::PodInfo;
 
 /// Pods of which all are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +36,7 @@ impl Units {
     /// `pod` is the pod that a member speaks of.
     pub(super) fn of<'p>(
         members: &[Member],
-        pod: impl Fn(&Member) -> &'p Pod,
+        pod: impl Fn(&Member) -> &'p PodInfo,
         matchers: &Matchers<'_>,
         namespaces: &NamespaceLabels<'_>,
     ) -> Self {
@@ -54,7 +53,7 @@ impl Units {
                 subjects.insert(subject, found.matched.len() - 1);
                 found.matched.len() - 1
             };
-            let leaving = pod.metadata.deletion_timestamp.is_some();
+            let leaving = pod.deleted().is_some();
             let unit = Unit { reading: member.reading, subject, places: member.places, leaving };
             let next = found.all.len();
             let id = *ids.entry(unit).or_insert(next);

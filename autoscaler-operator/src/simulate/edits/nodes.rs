@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
 use super::{EditError, find_pool};
 use crate::{
-    plan::{Observed, nodes, observed::key, pods},
+    plan::{Observed, nodes, observed::key, pod_info::PodInfo, pods},
     simulate::{named, nearest},
 };
 
@@ -75,7 +75,7 @@ pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal
             kept.push(pod);
             continue;
         }
-        let (namespace, pod_name) = key(&pod.metadata);
+        let (namespace, pod_name) = pod.key();
         let id = format!("{namespace}/{pod_name}");
         match fate(&pod) {
             Fate::Displaced => {
@@ -110,9 +110,9 @@ enum Fate {
     Gone,
 }
 
-fn fate(pod: &Pod) -> Fate {
-    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
-    let is_mirror = pod.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_ANNOTATION));
+fn fate(pod: &PodInfo) -> Fate {
+    let owners = pod.owners();
+    let is_mirror = pod.annotation(MIRROR_ANNOTATION).is_some();
     if is_mirror || owners.iter().any(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node")) {
         return Fate::Gone;
     }
@@ -120,25 +120,23 @@ fn fate(pod: &Pod) -> Fate {
         return Fate::Lost;
     };
     // Of a pod that is ending the next one exists already, except for a StatefulSet's, which waits for the end.
-    if pod.metadata.deletion_timestamp.is_some() && controller.kind != "StatefulSet" {
+    if pod.deleted().is_some() && controller.kind != "StatefulSet" {
         return Fate::Gone;
     }
     Fate::Displaced
 }
 
 /// Makes a pod one that waits for a node, as the scheduler leaves it.
-pub(super) fn make_pending(pod: &mut Pod) {
-    pod.metadata.deletion_timestamp = None;
-    if let Some(spec) = pod.spec.as_mut() {
-        spec.node_name = None;
-    }
+pub(super) fn make_pending(pod: &mut PodInfo) {
+    pod.identity_mut().deletion_timestamp = None;
+    pod.unbind();
     let unschedulable = PodCondition {
         type_: "PodScheduled".to_owned(),
         status: "False".to_owned(),
         reason: Some("Unschedulable".to_owned()),
         ..PodCondition::default()
     };
-    pod.status = Some(PodStatus {
+    pod.shape_mut().status = Some(PodStatus {
         phase: Some("Pending".to_owned()),
         conditions: Some(vec![unschedulable]),
         ..PodStatus::default()

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{EditError, nodes::make_pending};
 use crate::{
-    plan::{Observed, observed::key},
+    plan::{Observed, pod_info::PodInfo},
     simulate::input::{At, DEFAULT_NAMESPACE, documents, title},
 };
 
@@ -26,7 +26,7 @@ pub(super) fn add(
     let name = title(file);
     let no_pods = |problem: String| EditError::NoPods { file: name.clone(), problem };
     let mut notes = Vec::new();
-    let mut taken: BTreeSet<(String, String)> = observed.pods.iter().map(|pod| owned_key(pod)).collect();
+    let mut taken: BTreeSet<(String, String)> = observed.pods.iter().map(|pod| owned(pod.key())).collect();
     let mut others = BTreeSet::new();
     for (index, document) in documents(file).map_err(EditError::Input)?.iter().enumerate() {
         for (item, value) in items(document) {
@@ -71,8 +71,7 @@ fn items(document: &Value) -> Vec<(Option<usize>, &Value)> {
     }
 }
 
-fn owned_key(pod: &Pod) -> (String, String) {
-    let (namespace, name) = key(&pod.metadata);
+fn owned((namespace, name): (&str, &str)) -> (String, String) {
     (namespace.to_owned(), name.to_owned())
 }
 
@@ -80,7 +79,7 @@ fn owned_key(pod: &Pod) -> (String, String) {
 struct Source {
     kind: String,
     name: String,
-    pod: Pod,
+    pod: PodInfo,
     replicas: Option<u32>,
 }
 
@@ -125,6 +124,7 @@ impl Source {
         if let Some(spec) = pod.spec.as_mut() {
             default_spec(spec);
         }
+        let mut pod = PodInfo::from(pod);
         make_pending(&mut pod);
         let number = |pointer: &str| {
             value.pointer(pointer).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok())
@@ -136,7 +136,7 @@ impl Source {
     /// Adds the pods under names that are free, and says which.
     fn add(self, observed: &mut Observed, taken: &mut BTreeSet<(String, String)>, count: u32) -> Vec<String> {
         let Self { kind, name, pod, replicas: _ } = self;
-        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let namespace = pod.key().0.to_owned();
         let mut names = (0_u64..).map(|at| format!("{name}-{at}"));
         let mut added = Vec::new();
         while added.len() < usize::try_from(count).unwrap_or(usize::MAX) {
@@ -145,9 +145,10 @@ impl Source {
                 continue;
             }
             let mut pod = pod.clone();
-            pod.metadata.name = Some(name.clone());
-            pod.metadata.uid = Some(format!("added-{namespace}-{name}"));
-            pod.metadata.creation_timestamp = Some(Time(observed.now));
+            let identity = pod.identity_mut();
+            identity.name = Some(name.clone());
+            identity.uid = Some(format!("added-{namespace}-{name}"));
+            identity.creation_timestamp = Some(Time(observed.now));
             observed.pods.push(Arc::new(pod));
             added.push(name);
         }
@@ -159,8 +160,7 @@ impl Source {
         let pods = if count == 1 { "pod" } else { "pods" };
         let mut notes =
             vec![format!("what if there were {count} more {pods} of {kind} {namespace}/{name}: {range}")];
-        let gates =
-            pod.spec.as_ref().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());
+        let gates = pod.spec().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());
         if gates {
             notes.push(format!(
                 "{kind} {namespace}/{name} has spec.schedulingGates: its pods wait for whoever takes them away, and are not planned"

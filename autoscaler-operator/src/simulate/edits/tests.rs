@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::{EditArgs, apply, keep_without};
 use crate::plan::{
     fixtures::{Read as _, World},
-    observed::key,
     plan,
 };
 
@@ -124,18 +122,18 @@ fn pods_are_added_from_whatever_makes_pods() {
         );
         let (world, _) = edited(&[&["--add-pods", path.to_str().unwrap()], count].concat()).unwrap();
         std::fs::remove_file(path).unwrap();
-        let new: Vec<&Pod> = world.observed.pods[7..].iter().map(|pod| &**pod).collect();
+        let new = &world.observed.pods[7..];
         assert_eq!(new.len(), added, "{kind}");
-        let names: std::collections::BTreeSet<_> = new.iter().map(|pod| key(&pod.metadata).1).collect();
+        let names: std::collections::BTreeSet<_> = new.iter().map(|pod| pod.key().1).collect();
         assert_eq!(names.len(), added, "{kind}: every pod has a name of its own");
-        let container = &new[0].spec.as_ref().unwrap().containers[0];
+        let container = &new[0].spec().unwrap().containers[0];
         assert_eq!(
             container.ports.as_ref().unwrap()[0].host_port,
             Some(80),
             "{kind}: as the API server fills in"
         );
         assert_eq!(container.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0, "2", "{kind}");
-        let owner = new[0].metadata.owner_references.iter().flatten().next().map(|owner| owner.kind.as_str());
+        let owner = new[0].owners().first().map(|owner| owner.kind.as_str());
         assert_eq!(owner, (!matches!(kind, "Pod" | "List")).then_some(kind), "{kind}");
         assert_eq!(world.plan().pods.len(), added, "{kind}: pending");
     }

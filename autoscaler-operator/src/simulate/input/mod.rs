@@ -25,7 +25,7 @@ pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
-use crate::plan::{Observed, observed::key};
+use crate::plan::{Observed, observed::key, pod_info::PodInfo};
 
 /// The namespace of objects that name none, kubectl's.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -171,7 +171,7 @@ impl Objects {
             pools: pools.into_values().collect(),
             autoscalers: autoscalers.into_values().collect(),
             nodes: nodes.into_values().collect(),
-            pods: pods.into_values().collect(),
+            pods: pods.into_values().map(|pod| Arc::new(PodInfo::from(Arc::unwrap_or_clone(pod)))).collect(),
             daemon_sets: daemon_sets.into_values().collect(),
             budgets: budgets.into_values().collect(),
             volumes: volumes.into_values().collect(),
