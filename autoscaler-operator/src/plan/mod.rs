@@ -271,9 +271,10 @@ fn sorted<K>(
     objects: &[Arc<K>],
     metadata: impl Fn(&K) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
 ) -> Vec<Arc<K>> {
-    let mut objects = objects.to_vec();
-    objects.sort_by(|a, b| key(metadata(a)).cmp(&key(metadata(b))));
-    objects
+    // With the names at hand, so that a comparison does not go through the objects.
+    let mut named: Vec<_> = objects.iter().map(|object| (key(metadata(object)), object)).collect();
+    named.sort_by_key(|(name, _)| *name);
+    named.into_iter().map(|(_, object)| Arc::clone(object)).collect()
 }
 
 /// The greatest amount of each resource that a node has or would have.

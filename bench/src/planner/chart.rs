@@ -118,11 +118,15 @@ fn waits(rows: &[(Case, Measured)]) -> Panel {
         name: name.to_owned(),
         colour: colour(Mix::Replan),
         dashes,
-        points: points(rows, Mix::Replan, |case, measured| (case.nodes, of(measured))),
+        points: points(rows, Mix::Replan, |case, measured| (case.size(), of(measured))),
     };
     let p99 = curve("p99", "", |measured| measured.p99_ms);
     let median = curve("p50", "7 3", |measured| measured.median_ms);
-    Panel { title: "One new pod in a large cluster, milliseconds", x: "nodes", curves: vec![p99, median] }
+    Panel {
+        title: "One new pod in a large cluster, milliseconds",
+        x: "pods and nodes",
+        curves: vec![p99, median],
+    }
 }
 
 fn draw(panel: &Panel, left: f64) -> String {
