@@ -1,10 +1,15 @@
-//! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters.
+//! Measures what Tandem promises in numbers: conflicts on a real API server, the planner on generated clusters, and both
+//! operators on a large real one.
 //! `cargo xtask bench` runs it, in release mode.
 
 mod client_go;
 mod conflict;
 mod counter;
+mod latency;
 mod load;
+mod memory;
+mod numbers;
+mod page;
 mod planner;
 mod plot;
 mod policy;
@@ -21,6 +26,7 @@ use clap::Parser;
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 enum Bench {
     Conflict(conflict::Args),
+    Latency(latency::Args),
     Planner(planner::Args),
 }
 
@@ -31,6 +37,7 @@ fn main() -> anyhow::Result<()> {
     }
     match Bench::parse() {
         Bench::Conflict(args) => tokio::runtime::Runtime::new()?.block_on(conflict::run(args)),
+        Bench::Latency(args) => tokio::runtime::Runtime::new()?.block_on(latency::run(args)),
         Bench::Planner(args) => planner::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::load::Load;
+use crate::numbers;
 use crate::policy::Policy;
 use crate::session::Report;
 
@@ -63,7 +64,7 @@ impl Row {
 
 /// To a thousandth: more digits than that are noise.
 fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    numbers::rounded(value, 1000.0)
 }
 
 /// The rows for people.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::percentile;
+
 /// What to do: every writer increments once per entry of its starts, in order; the whole `repeat` times.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,14 +63,7 @@ impl Report {
     pub(crate) fn percentile(&self, share: f64) -> f64 {
         let mut sorted = self.latencies_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a rank lies between 0 and the number of successes"
-        )]
-        let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+        percentile(&sorted, share)
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Options {
     pub kwok: bool,
     /// Further flags of the API server (private only).
     pub api_server_flags: Vec<String>,
+    /// Further flags of kube-controller-manager (private only).
+    pub controller_manager_flags: Vec<String>,
     /// Where programs are looked for.
     pub toolbox: Toolbox,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
             controller_manager: true,
             kwok: true,
             api_server_flags: Vec::new(),
+            controller_manager_flags: Vec::new(),
             toolbox: Toolbox::from_environment(),
         }
     }

@@ -10,6 +10,10 @@ use super::{
     case::{self, Case, Mix, Work},
     check,
 };
+use crate::{
+    memory::{self, Field},
+    numbers::percentile,
+};
 
 /// Passes of a row: the p99 of fewer than a hundred is the longest of them.
 const PASSES: usize = 200;
@@ -43,7 +47,7 @@ pub(crate) struct Measured {
 pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> {
     let mut work = case.work();
     let mut planner = Planner::default();
-    let objects_mib = memory("VmRSS")?;
+    let objects_mib = memory::of("self", Field::Resident)?;
     let mut taken = Vec::new();
     let mut complaints = Vec::new();
     let mut seen: Option<Counts> = None;
@@ -77,7 +81,7 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
     }
     let core = on_core()?.saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64();
     // Before the checks, whose memory is not the planner's. The kernel's counters are not exact to the page.
-    let peak_mib = memory("VmHWM")?.max(objects_mib);
+    let peak_mib = memory::of("self", Field::Peak)?.max(objects_mib);
     let Some(counts) = seen else { anyhow::bail!("no pass was made") };
     let running = if let Work::Still(observed) = &work {
         let plan = pass(case, observed, &mut Planner::default());
@@ -150,18 +154,6 @@ impl Counts {
     }
 }
 
-/// Nearest rank; of fewer than a hundred values the 99th percentile is the greatest.
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a few hundred values"
-    )]
-    let rank = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-}
-
 /// For how long this thread, which is the one that plans, has been on a core.
 fn on_core() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")
@@ -170,29 +162,9 @@ fn on_core() -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(first.parse()?))
 }
 
-/// A line of `/proc/self/status`, in MiB: `VmRSS` is what is resident now, `VmHWM` the most that ever was.
-fn memory(field: &str) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;
-    let kib: f64 = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
-        .and_then(|rest| rest.split_whitespace().next()?.parse().ok())
-        .with_context(|| format!("/proc/self/status has no {field}"))?;
-    Ok(kib / 1024.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_p99_of_a_few_passes_is_the_longest_and_of_two_hundred_the_third_longest() {
-        let times = |count: u32| (1..=count).map(f64::from).collect::<Vec<_>>();
-        for (count, p99) in [(1, 1.0), (3, 3.0), (99, 99.0), (100, 99.0), (200, 198.0)] {
-            assert!((percentile(&times(count), 0.99) - p99).abs() < 1e-9, "{count}");
-        }
-        assert!((percentile(&times(4), 0.5) - 2.0).abs() < 1e-9);
-    }
 
     #[test]
     fn a_small_row_is_measured_and_its_memory_includes_the_objects() {

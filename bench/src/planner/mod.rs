@@ -25,6 +25,8 @@ use anyhow::{Context as _, bail};
 use case::Case;
 use measure::Measured;
 
+use crate::page;
+
 /// How quick the planner is on the peers' benchmark mixes and on large clusters
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -93,11 +95,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     if let Some(file) = &args.markdown {
-        let page =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let page = row::between_marks(&page, &row::markdown(&rows, &growth))
-            .with_context(|| format!("{} has no marks to put the table between", file.display()))?;
-        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        page::fill(file, "planner", &row::markdown(&rows, &growth))?;
     }
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }

@@ -165,7 +165,12 @@ fn prepare(root: &Path, options: &Options) -> Result<Components> {
     let layout = Layout::create(root)?;
     let ports = Ports::free()?;
     write_identities(&layout, ports.api_server)?;
-    Ok(Components { layout, ports, api_server_flags: options.api_server_flags.clone() })
+    Ok(Components {
+        layout,
+        ports,
+        api_server_flags: options.api_server_flags.clone(),
+        controller_manager_flags: options.controller_manager_flags.clone(),
+    })
 }
 
 /// Starts the store and the API server, then whatever needs them.

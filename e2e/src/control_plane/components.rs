@@ -15,6 +15,8 @@ pub struct Components {
     pub ports: Ports,
     /// Further flags of the API server.
     pub api_server_flags: Vec<String>,
+    /// Further flags of the controller manager.
+    pub controller_manager_flags: Vec<String>,
 }
 
 impl Components {
@@ -96,6 +98,7 @@ impl Components {
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
         ]);
+        flags.extend(self.controller_manager_flags.iter().cloned());
         flags
     }
 
@@ -134,6 +137,7 @@ mod tests {
             layout: Layout::existing(root.path()),
             ports: Ports { etcd: 1, etcd_peer: 2, api_server: 3 },
             api_server_flags: vec!["--v=4".into()],
+            controller_manager_flags: vec!["--controllers=*,-job-controller".into()],
         };
         let executable =
             Executable { path: "/bin/control-plane".into(), first_args: vec!["kube-apiserver".into()] };
@@ -141,5 +145,7 @@ mod tests {
         assert_eq!(spec.args.first().unwrap(), "kube-apiserver");
         assert_eq!(spec.args.last().unwrap(), "--v=4");
         assert!(spec.args.contains(&"--secure-port=3".to_owned()));
+        let spec = components.spec(Tool::ControllerManager, &executable);
+        assert_eq!(spec.args.last().unwrap(), "--controllers=*,-job-controller");
     }
 }

@@ -1,0 +1,222 @@
+//! Makes the large cluster: pools, whose nodes the `NodePool` operator makes, and pods on them.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::control_plane::go::tell;
+use e2e::wait::eventually;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ServiceAccount,
+};
+use kube::api::{ListParams, PostParams};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+use super::deal::{Deal, SPREAD};
+use super::objects::{NAMESPACE, Owner, TEAMS, ZONES, autoscaler, daemon_set, pool};
+
+/// Requests under way at the same time.
+const CONCURRENCY: usize = 32;
+/// How long each step may take on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// Between two looks at a large cluster, which cost it something.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often the terminal hears of it, in pods.
+const TELL: usize = 5000;
+
+/// A node, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    node: String,
+    zone: String,
+}
+
+/// Makes an object as it is written down.
+pub(crate) async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
+{
+    let object: K = serde_json::from_value(object).context("an object of this bench cannot be read")?;
+    let made = api.create(&PostParams::default(), &object).await;
+    made.with_context(|| format!("cannot create one of the {}", K::plural(&())))
+}
+
+fn namespaced<K: Resource<DynamicType = (), Scope = NamespaceResourceScope>>(
+    client: &Client,
+    namespace: &str,
+) -> Api<K> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+/// Makes the namespaces. Pods are refused until the controller manager has made their service accounts.
+pub(crate) async fn namespaces(client: &Client) -> Result<()> {
+    for name in TEAMS.into_iter().chain([NAMESPACE]) {
+        let object = json!({"metadata": {"name": name, "labels": {"team": name}}});
+        create::<Namespace>(&Api::all(client.clone()), object).await?;
+        let accounts = namespaced::<ServiceAccount>(client, name);
+        let what = format!("the default service account of {name}");
+        eventually(PATIENCE, &what, || async { Ok(accounts.get_opt("default").await?) }).await?;
+    }
+    Ok(())
+}
+
+/// Makes the pools, and waits for the nodes. Each pool may grow by as many nodes as there will be samples.
+pub(crate) async fn nodes(client: &Client, deal: &Deal, samples: usize) -> Result<()> {
+    let pools = namespaced::<NodePool>(client, NAMESPACE);
+    let count = ZONES.len();
+    for (at, zone) in ZONES.into_iter().enumerate() {
+        let replicas = deal.nodes / count + usize::from(at < deal.nodes % count);
+        create(&pools, pool(zone, replicas, replicas + samples)).await?;
+    }
+    eventually(PATIENCE, "the pools' nodes are ready", || async {
+        tokio::time::sleep(LOOK).await;
+        let listed = pools.list(&ListParams::default()).await?.items;
+        let ready: i32 =
+            listed.iter().filter_map(|pool| pool.status.as_ref().and_then(|s| s.ready_replicas)).sum();
+        if usize::try_from(ready)? == deal.nodes {
+            Ok(Some(()))
+        } else {
+            bail!("{ready} of {} nodes are ready", deal.nodes)
+        }
+    })
+    .await
+}
+
+/// Makes the pods, and waits until all of them run.
+pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
+    let listed = Api::<Node>::all(client.clone()).list(&ListParams::default()).await?.items;
+    let place = |node: &Node| Place {
+        node: node.name_any(),
+        zone: node.labels().get("topology.kubernetes.io/zone").cloned().unwrap_or_default(),
+    };
+    let mut places: Vec<Place> = listed.iter().map(place).collect();
+    // Neighbours are of all zones, as the pods of one owner would be.
+    places.sort_by_key(|place| {
+        let number = place.node.rsplit('-').next().and_then(|number| number.parse::<usize>().ok());
+        (number, place.node.clone())
+    });
+    for number in 0..deal.daemons {
+        create(&namespaced::<DaemonSet>(client, NAMESPACE), daemon_set(number)).await?;
+    }
+    let mut made = 0;
+    for slot in 0..deal.slots() {
+        for (chunk, places) in places.chunks(SPREAD).enumerate() {
+            let number = slot * places_per(deal) + chunk;
+            let owner = Owner::new(deal, slot, number, places.len());
+            let uid = owner_object(client, &owner).await?;
+            let (owner, uid) = (&owner, uid.as_str());
+            stream::iter(places.iter().enumerate())
+                .map(Ok)
+                .try_for_each_concurrent(CONCURRENCY, |(ordinal, place)| async move {
+                    pod(client, owner, uid, ordinal, place).await
+                })
+                .await?;
+            made += places.len();
+            if made / TELL != (made - places.len()) / TELL {
+                tell(&format!("  {made} pods made"));
+            }
+        }
+    }
+    all_run(client, deal).await?;
+    claims_are_bound(client).await
+}
+
+/// Owners of one slot's pods.
+const fn places_per(deal: &Deal) -> usize {
+    deal.nodes.div_ceil(SPREAD)
+}
+
+/// Makes the owner, and returns its uid: whose owner does not exist is garbage.
+pub(crate) async fn owner_object(client: &Client, owner: &Owner) -> Result<String> {
+    let object = owner.object();
+    let uid = if owner.stateful {
+        create(&namespaced::<StatefulSet>(client, owner.namespace), object).await?.uid()
+    } else {
+        create(&namespaced::<ReplicaSet>(client, owner.namespace), object).await?.uid()
+    };
+    uid.context("an owner without a uid")
+}
+
+async fn pod(client: &Client, owner: &Owner, uid: &str, ordinal: usize, place: &Place) -> Result<()> {
+    if owner.stateful {
+        let (claim, volume) = owner.claim(ordinal, &place.zone);
+        create::<PersistentVolume>(&Api::all(client.clone()), volume).await?;
+        create(&namespaced::<PersistentVolumeClaim>(client, owner.namespace), claim).await?;
+    }
+    let object = owner.pod(uid, ordinal, Some(&place.node));
+    create(&namespaced::<Pod>(client, owner.namespace), object).await?;
+    Ok(())
+}
+
+async fn all_run(client: &Client, deal: &Deal) -> Result<()> {
+    let api = Api::<Pod>::all(client.clone());
+    let pending = ListParams::default().fields("status.phase=Pending").limit(1);
+    eventually(PATIENCE, "all pods run", || async {
+        tokio::time::sleep(LOOK).await;
+        let (there, wanted) = (count(&api).await?, deal.pods());
+        if there != wanted {
+            bail!("{there} of {wanted} pods are there");
+        }
+        match api.list_metadata(&pending).await?.items.first() {
+            None => Ok(Some(())),
+            Some(pod) => bail!("{} does not run yet", pod.name_any()),
+        }
+    })
+    .await
+}
+
+async fn claims_are_bound(client: &Client) -> Result<()> {
+    let api = Api::<PersistentVolumeClaim>::all(client.clone());
+    eventually(PATIENCE, "all claims are bound", || async {
+        tokio::time::sleep(LOOK).await;
+        let claims = api.list(&ListParams::default()).await?.items;
+        let bound = |claim: &&PersistentVolumeClaim| {
+            claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+        };
+        let done = claims.iter().filter(bound).count();
+        if done == claims.len() { Ok(Some(())) } else { bail!("{done} of {} are", claims.len()) }
+    })
+    .await
+}
+
+/// Makes the autoscaler, and waits until it plans the pools.
+pub(crate) async fn plan(client: &Client) -> Result<()> {
+    let autoscalers = namespaced::<NodePoolAutoscaler>(client, NAMESPACE);
+    let name = create(&autoscalers, autoscaler()).await?.name_any();
+    eventually(PATIENCE, "the autoscaler plans the pools", || async {
+        let status = autoscalers.get(&name).await?.status.unwrap_or_default();
+        let selected = status.selected_pools.unwrap_or_default();
+        if usize::try_from(selected)? == ZONES.len() { Ok(Some(())) } else { bail!("{selected} pools") }
+    })
+    .await
+}
+
+/// Checks that the cluster is as large as the row will say: what the API server has is what the caches watch.
+pub(crate) async fn check(client: &Client, deal: &Deal) -> Result<()> {
+    let nodes = count(&Api::<Node>::all(client.clone())).await?;
+    let pods = count(&Api::<Pod>::all(client.clone())).await?;
+    ensure!(
+        (nodes, pods) == (deal.nodes, deal.pods()),
+        "the cluster has {nodes} nodes and {pods} pods, not {} and {}: the row would not say what was measured",
+        deal.nodes,
+        deal.pods()
+    );
+    Ok(())
+}
+
+/// How many objects there are, for the price of one.
+async fn count<K>(api: &Api<K>) -> Result<usize>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    let page = api.list_metadata(&ListParams::default().limit(1)).await?;
+    let rest = page.metadata.remaining_item_count.unwrap_or_default();
+    Ok(page.items.len() + usize::try_from(rest)?)
+}

@@ -1,0 +1,161 @@
+//! `latency`: how long a pod waits until its pool is scaled, and how much memory the operators have, on a real control
+//! plane with a large cluster in it.
+//!
+//! The nodes are made by the `NodePool` operator, the pods of `DaemonSets` by their controller, the others by the bench, on
+//! the nodes that it wants them on; so the controllers of `ReplicaSets` and `StatefulSets` are off.
+
+mod deal;
+mod fill;
+mod objects;
+mod row;
+mod sample;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::cluster::{Cluster, Options};
+use e2e::control_plane::go::tell;
+use e2e::operators::{Operator, OperatorProcess};
+use e2e::tandem::{Operators, Release};
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::memory::{self, Field};
+use crate::numbers::rounded;
+use crate::page;
+use deal::Deal;
+use row::{Memory, Row};
+use sample::{Sample, Sampler};
+
+/// Controllers that would make or remove what the bench makes, or wait for drivers that are not there.
+const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
+                       -persistentvolume-attach-detach-controller";
+const RELEASE_NAMESPACE: &str = "tandem-system";
+/// Until an operator in an empty cluster, or a full one, has nothing left to do.
+const REST: Duration = Duration::from_secs(10);
+/// Most time between two samples, so that they do not come in step with the passes that the last one caused.
+const GAP_MS: f64 = 1000.0;
+
+/// How long a pending pod waits for the write of its pool's scale on a large cluster, and the operators' memory there
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Nodes in the cluster
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// Pods in the cluster, as many for each node
+    #[arg(long, default_value_t = 30_000)]
+    pods: usize,
+    /// Pending pods, one after the other
+    #[arg(long, default_value_t = 100)]
+    samples: usize,
+    /// Write the rows into this file, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Put the tables into this file, between the marks there
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// 100 nodes, 2,000 pods, 10 samples: for a look while one works
+    #[arg(long, conflicts_with_all = ["nodes", "pods", "samples"])]
+    quick: bool,
+}
+
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let Args { nodes, pods, samples, json, markdown, quick } = args;
+    let (nodes, pods, samples) = if quick { (100, 2000, 10) } else { (nodes, pods, samples) };
+    ensure!(samples > 0, "0 samples measure nothing; give at least 1");
+    let deal = Deal::of(nodes, pods)?;
+    // Before there is a cluster, so that nothing is built while something is measured.
+    for operator in [Operator::NodePool, Operator::Autoscaler] {
+        operator.binary().await?;
+    }
+    let options = Options { controller_manager_flags: vec![WITHOUT.to_owned()], ..Options::private() };
+    let cluster = Cluster::start(options).await?;
+    let measured = measure(&cluster, &deal, samples).await;
+    let stopped = cluster.stop().await;
+    let (row, failed) = measured?;
+    stopped?;
+
+    println!("{}", row.table());
+    if let Some(file) = json {
+        let text = serde_json::to_string_pretty(&[&row])?;
+        std::fs::write(&file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if let Some(file) = markdown {
+        page::fill(&file, "latency", &row.markdown())?;
+    }
+    let complaints: Vec<String> = failed.into_iter().chain(row.complaints(samples)).collect();
+    if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
+}
+
+/// The row, and why it ended early.
+async fn measure(cluster: &Cluster, deal: &Deal, samples: usize) -> Result<(Row, Option<String>)> {
+    let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await?;
+    let operators = release.start(cluster).await?;
+    let measured = with(cluster, &operators, deal, samples).await;
+    let measured = measured.map_err(|error| {
+        let (pools, scaler) = (operators.node_pool.log_tail(), operators.autoscaler.log_tail());
+        error.context(format!("the operators' logs end with\n{pools}\n{scaler}"))
+    })?;
+    operators.stop().await?;
+    Ok(measured)
+}
+
+async fn with(
+    cluster: &Cluster,
+    operators: &Operators,
+    deal: &Deal,
+    samples: usize,
+) -> Result<(Row, Option<String>)> {
+    let client = cluster.client().await?;
+    tokio::time::sleep(REST).await;
+    operators.check_alive()?;
+    let both = [(Operator::NodePool, &operators.node_pool), (Operator::Autoscaler, &operators.autoscaler)];
+    let empty = both.map(|(_, process)| resident(process, Field::Resident));
+
+    tell(&format!("making {} nodes", deal.nodes));
+    fill::namespaces(&client).await?;
+    fill::nodes(&client, deal, samples).await?;
+    tell(&format!("making {} pods", deal.pods()));
+    fill::pods(&client, deal).await?;
+    fill::plan(&client).await?;
+    tokio::time::sleep(REST).await;
+    operators.check_alive()?;
+    fill::check(&client, deal).await?;
+
+    tell(&format!("taking {samples} samples"));
+    let (taken, failed) = take(&client, samples).await?;
+    operators.check_alive()?;
+    let mut memory = Vec::new();
+    for ((operator, process), empty) in both.into_iter().zip(empty) {
+        memory.push(Memory {
+            name: operator.name(),
+            empty_rss_mib: empty?,
+            rss_mib: resident(process, Field::Resident)?,
+            peak_rss_mib: resident(process, Field::Peak)?,
+        });
+    }
+    Ok((Row::new(deal.nodes, deal.pods(), &taken, memory), failed))
+}
+
+/// Takes samples up to the first that fails: what would come after it would begin in another state.
+async fn take(client: &kube::Client, count: usize) -> Result<(Vec<Sample>, Option<String>)> {
+    let mut sampler = Sampler::open(client, count).await?;
+    let mut random = StdRng::seed_from_u64(0);
+    let mut taken = Vec::new();
+    for number in 1..=count {
+        tokio::time::sleep(Duration::from_secs_f64(random.random::<f64>() * GAP_MS / 1000.0)).await;
+        let sample = sampler.take().await.with_context(|| format!("sample {number}"))?;
+        let failed = sample.failed.as_ref().map(|why| format!("sample {number}: {why}"));
+        taken.push(sample);
+        if failed.is_some() {
+            return Ok((taken, failed));
+        }
+    }
+    Ok((taken, None))
+}
+
+/// In MiB, to a tenth.
+fn resident(process: &OperatorProcess, field: Field) -> Result<f64> {
+    Ok(rounded(memory::of(&process.pid().to_string(), field)?, 10.0))
+}
