@@ -114,6 +114,12 @@ impl Sizes<'_> {
         self.room[pool] = self.room[pool].saturating_sub(1);
     }
 
+    /// A node of the pool is not needed after all.
+    pub fn closed(&mut self, pool: usize) {
+        self.added[pool] = self.added[pool].saturating_sub(1);
+        self.room[pool] = self.room[pool].saturating_add(1);
+    }
+
     fn size(&self, pool: usize) -> usize {
         self.pools[pool].grown_from() + self.added[pool]
     }

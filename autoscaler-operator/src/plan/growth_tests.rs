@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     constraints::HOSTNAME_LABEL,
-    fixtures::World,
+    fixtures::{World, merged},
     kinds::{HostPort, Kind, Near, Spread},
     mixes::{Pods, ZONE, amounts, diverse_mix, estimator_mix, shape},
     pools,
@@ -276,4 +276,23 @@ fn timing() {
     time("diverse 20000 on 8 cores", &cluster, &pods);
     let (cluster, pods) = diverse_mix(20_000, 3, 4_000);
     time("diverse 20000 on 4 cores", &cluster, &pods);
+}
+
+/// In zone c a node is planned for the large pod, so everything is placed anew with it; then the large pod takes the room
+/// in zone b, and nobody needs the node in zone c any more.
+#[test]
+fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
+    let pool = |zone: &str, cpu: i64, replicas: i32| {
+        merged(shape(zone, cpu, 10, 4, 1), json!({ "spec": { "replicas": replicas } }))
+    };
+    let cluster =
+        World::eager().pool("a", pool("b", 3, 0)).pool("b", pool("b", 5, 1)).pool("c", pool("c", 4, 0));
+    let mut pods = Pods::new();
+    let zone = pods.tally(ZONE);
+    let spread = |itself| vec![Spread { tally: zone, max_skew: 1, min_domains: 1, itself }];
+    let near = Some(Near { tallies: vec![zone], itself: true });
+    pods.pending(Kind { near, spreads: spread(true), raises: vec![zone], ..kind(1, 0) }, 4);
+    pods.pending(Kind { spreads: spread(false), ..kind(4, 2) }, 1);
+    let planned = pods.plan(&cluster);
+    assert_eq!((planned.growth.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));
 }

@@ -1,10 +1,10 @@
 //! The pods on each node that are a reason to keep it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
-use super::{pod_info::PodInfo, pods};
+use super::{kinds::KindId, pod_info::PodInfo, pods};
 
 /// The pods that keep one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +22,19 @@ impl Keepers {
     }
 }
 
-/// What keeps each node, in the order of the nodes.
-pub fn keepers(all_nodes: &[Arc<Node>], all_pods: &[Arc<PodInfo>], now: Timestamp) -> Vec<Keepers> {
-    let by_name: BTreeMap<&str, usize> =
-        all_nodes.iter().enumerate().filter_map(|(i, n)| Some((n.metadata.name.as_deref()?, i))).collect();
-    let mut keepers = vec![Keepers::default(); all_nodes.len()];
-    for (index, pod) in all_pods.iter().enumerate().filter(|(_, pod)| pods::keeps_node(pod, now)) {
-        let Some(&node) = pods::occupied_node(pod).and_then(|name| by_name.get(name)) else { continue };
+/// What keeps each of `nodes` nodes. `placed` says of each pod which node it occupies.
+pub fn keepers(
+    nodes: usize,
+    all_pods: &[Arc<PodInfo>],
+    placed: &[Option<(KindId, usize)>],
+    now: Timestamp,
+) -> Vec<Keepers> {
+    let mut keepers = vec![Keepers::default(); nodes];
+    for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
+        let Some((_, node)) = *placed else { continue };
+        if !pods::keeps_node(pod, now) {
+            continue;
+        }
         if pod.node().is_some() {
             keepers[node].pods.push(index);
         } else {

@@ -164,7 +164,7 @@ fn pass(observed: &Observed, terms: Terms, stage: Stage, memo: &mut Memo) -> Pla
     let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
     let daemons = Daemons::of(observed, &mut names, &mut warnings);
     let source = Source { observed, nodes: &all_nodes, pods: &all_pods, demand: &demand, daemons: &daemons };
-    let keepers = keepers::keepers(&all_nodes, &all_pods, observed.now);
+    let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
     let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
     let (pools, settled) = loop {
         let pools = surplus.applied_to(&pools);

@@ -118,11 +118,18 @@ impl Search<'_> {
             if round < MOST_ROUNDS && world.domains() > domains && spreads() {
                 continue;
             }
+            let mut retired = false;
             for node in first..world.nodes() {
                 if let (Place::Planned(pool), true) = (world.place_of(node), world.pods_on(node).is_empty()) {
                     world.retire(node);
-                    sizes.added[pool] = sizes.added[pool].saturating_sub(1);
+                    sizes.closed(pool);
+                    retired = true;
                 }
+            }
+            if retired {
+                // Their domains are gone with them, and with those what kept some pods out.
+                placement.fill(world, asks);
+                self.grow(world, &mut placement, &mut sizes, &mut opened);
             }
             return Found { added: sizes.added, placement };
         }

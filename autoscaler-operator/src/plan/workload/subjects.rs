@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 
 use super::reading::{Matcher, Reading};
-use crate::plan::{pod_info::PodInfo, selectors::Selector};
+use crate::plan::selectors::Selector;
 
 /// The label that the API server gives every namespace.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -73,10 +73,10 @@ impl<'a> Matchers<'a> {
     }
 
     /// What of a pod the questions are about.
-    pub(super) fn subject<'p>(&self, pod: &'p PodInfo) -> Subject<'p> {
-        let labels = pod.labels().into_iter().flatten();
+    pub(super) fn subject<'p>(&self, pod: &'p Pod) -> Subject<'p> {
+        let labels = pod.metadata.labels.iter().flatten();
         Subject {
-            namespace: pod.key().0,
+            namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
             labels: labels
                 .filter(|(key, _)| self.keys.contains(key.as_str()))
                 .map(|(key, value)| (key.as_str(), value.as_str()))
@@ -144,14 +144,14 @@ mod tests {
 
     use super::*;
 
-    fn pod(labels: &Value) -> PodInfo {
+    fn pod(labels: &Value) -> Pod {
         serde_json::from_value(json!({ "metadata": { "namespace": "x", "labels": labels } })).unwrap()
     }
 
     #[test]
     fn labels_that_nobody_asks_for_do_not_tell_pods_apart() {
         let term = json!([{ "topologyKey": "h", "labelSelector": { "matchLabels": { "app": "a" } } }]);
-        let asking: k8s_openapi::api::core::v1::Pod =
+        let asking: Pod =
             serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": term } } } }))
             .unwrap();

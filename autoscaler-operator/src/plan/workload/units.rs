@@ -1,6 +1,6 @@
 //! Pods of which all are alike: they read the same, look the same to every selector, and have volumes in the same places.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     roster::Member,
@@ -42,17 +42,20 @@ impl Units {
     ) -> Self {
         let mut found = Self::default();
         let mut subjects: HashMap<Subject<'_>, usize> = HashMap::new();
+        // By address: many pods have one shape, and all that a selector can see is in it.
+        let mut of_shape: HashMap<usize, usize> = HashMap::new();
         let mut ids: HashMap<Unit, usize> = HashMap::new();
         for member in members {
             let pod = pod(member);
-            let subject = matchers.subject(pod);
-            let subject = if let Some(&known) = subjects.get(&subject) {
-                known
-            } else {
+            let subject = *of_shape.entry(Arc::as_ptr(pod.shape()).addr()).or_insert_with(|| {
+                let subject = matchers.subject(pod.shape());
+                if let Some(&known) = subjects.get(&subject) {
+                    return known;
+                }
                 found.matched.push(matchers.matched(&subject, namespaces));
                 subjects.insert(subject, found.matched.len() - 1);
                 found.matched.len() - 1
-            };
+            });
             let leaving = pod.deleted().is_some();
             let unit = Unit { reading: member.reading, subject, places: member.places, leaving };
             let next = found.all.len();
