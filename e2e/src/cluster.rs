@@ -44,6 +44,8 @@ pub struct Options {
     pub api_server_flags: Vec<String>,
     /// Further flags of kube-controller-manager (private only).
     pub controller_manager_flags: Vec<String>,
+    /// Further flags of kwok (private only).
+    pub kwok_flags: Vec<String>,
     /// Where programs are looked for.
     pub toolbox: Toolbox,
 }
@@ -57,6 +59,7 @@ impl Default for Options {
             kwok: true,
             api_server_flags: Vec::new(),
             controller_manager_flags: Vec::new(),
+            kwok_flags: Vec::new(),
             toolbox: Toolbox::from_environment(),
         }
     }

@@ -88,7 +88,7 @@ fn spec(spec: &mut PodSpec) {
     spec.init_containers.iter_mut().flatten().for_each(container);
     spec.resources.iter_mut().for_each(limits);
     spec.ephemeral_containers = None;
-    spec.volumes.iter_mut().for_each(|volumes| volumes.retain(is_read_volume));
+    spec.volumes = mem::take(&mut spec.volumes).map(volumes).filter(|volumes| !volumes.is_empty());
     spec.security_context = None;
     spec.image_pull_secrets = None;
     spec.host_aliases = None;
@@ -127,6 +127,13 @@ fn is_read_volume(volume: &Volume) -> bool {
         || volume.ephemeral.is_some()
         || volume.host_path.is_some()
         || volume.empty_dir.is_some()
+}
+
+/// In a vector of their own size: a volume takes much room even where it says little.
+fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
+    volumes.retain(is_read_volume);
+    volumes.shrink_to_fit();
+    volumes
 }
 
 fn status(status: &mut PodStatus, spec: &PodSpec) {

@@ -28,6 +28,10 @@ use deal::Deal;
 use row::{Memory, Row};
 use sample::{Sample, Sampler};
 
+/// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals every 10 s
+/// come late, nodes are called lost, and both operators work on that.
+const LEASE: &str = "--node-lease-duration-seconds=400";
+const GRACE: &str = "--node-monitor-grace-period=500s";
 /// Controllers that would make or remove what the bench makes, or wait for drivers that are not there.
 const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
                        -persistentvolume-attach-detach-controller";
@@ -69,7 +73,11 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     for operator in [Operator::NodePool, Operator::Autoscaler] {
         operator.binary().await?;
     }
-    let options = Options { controller_manager_flags: vec![WITHOUT.to_owned()], ..Options::private() };
+    let options = Options {
+        controller_manager_flags: vec![WITHOUT.to_owned(), GRACE.to_owned()],
+        kwok_flags: vec![LEASE.to_owned()],
+        ..Options::private()
+    };
     let cluster = Cluster::start(options).await?;
     let measured = measure(&cluster, &deal, samples).await;
     let stopped = cluster.stop().await;

@@ -170,6 +170,7 @@ fn prepare(root: &Path, options: &Options) -> Result<Components> {
         ports,
         api_server_flags: options.api_server_flags.clone(),
         controller_manager_flags: options.controller_manager_flags.clone(),
+        kwok_flags: options.kwok_flags.clone(),
     })
 }
 

@@ -17,6 +17,8 @@ pub struct Components {
     pub api_server_flags: Vec<String>,
     /// Further flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
+    /// Further flags of kwok.
+    pub kwok_flags: Vec<String>,
 }
 
 impl Components {
@@ -116,13 +118,15 @@ impl Components {
     }
 
     fn kwok(&self) -> Vec<String> {
-        vec![
+        let mut flags = vec![
             format!("--kubeconfig={}", self.layout.kubeconfig(Identity::Kwok.file()).display()),
             format!("--config={}", self.layout.stages().display()),
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".into(),
             // As the kubelet's. Without a lease the node lifecycle controller would call the nodes lost.
             "--node-lease-duration-seconds=40".into(),
-        ]
+        ];
+        flags.extend(self.kwok_flags.iter().cloned());
+        flags
     }
 }
 
@@ -138,6 +142,7 @@ mod tests {
             ports: Ports { etcd: 1, etcd_peer: 2, api_server: 3 },
             api_server_flags: vec!["--v=4".into()],
             controller_manager_flags: vec!["--controllers=*,-job-controller".into()],
+            kwok_flags: vec!["--v=1".into()],
         };
         let executable =
             Executable { path: "/bin/control-plane".into(), first_args: vec!["kube-apiserver".into()] };
@@ -147,5 +152,7 @@ mod tests {
         assert!(spec.args.contains(&"--secure-port=3".to_owned()));
         let spec = components.spec(Tool::ControllerManager, &executable);
         assert_eq!(spec.args.last().unwrap(), "--controllers=*,-job-controller");
+        let spec = components.spec(Tool::Kwok, &executable);
+        assert_eq!(spec.args.last().unwrap(), "--v=1");
     }
 }
