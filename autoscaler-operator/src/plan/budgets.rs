@@ -92,7 +92,7 @@ impl Budgets {
         let namespace = pod.key().0;
         let matches = |&id: &BudgetId| {
             let selector = self.objects[id].spec.as_ref().and_then(|spec| spec.selector.as_ref());
-            selector.is_some_and(|selector| selection::matches(selector, pod.labels()))
+            selector.is_some_and(|selector| selection::matches(selector, Some(pod.labels())))
         };
         self.of_namespace.get(namespace).into_iter().flatten().copied().filter(matches)
     }

@@ -137,10 +137,10 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
 fn like_pools_share_and_the_smallest_grows_first() {
     let cluster = |max_of_b: i32, change: Value| {
         let zone = |name: &str| shape(name, 4000, 16_000, 10, 10);
-        let with = super::fixtures::merged(zone("b"), json!({ "spec": { "maxReplicas": max_of_b } }));
+        let with = merged(zone("b"), json!({ "spec": { "maxReplicas": max_of_b } }));
         World::eager()
-            .pool("a", super::fixtures::merged(zone("a"), json!({ "spec": { "replicas": 2 } })))
-            .pool("b", super::fixtures::merged(with, change))
+            .pool("a", merged(zone("a"), json!({ "spec": { "replicas": 2 } })))
+            .pool("b", merged(with, change))
             .pool("c", zone("c"))
     };
     let mut pods = Pods::new();
@@ -159,7 +159,7 @@ fn like_pools_share_and_the_smallest_grows_first() {
 fn each_expander_chooses_by_its_own_measure() {
     // Four pods of a core each: a holds one a node, b two, c all four with much to spare.
     let pool = |cpu: i64, weight: i32| {
-        super::fixtures::merged(shape("z", cpu, cpu * 4, 10, 3), json!({ "spec": { "weight": weight } }))
+        merged(shape("z", cpu, cpu * 4, 10, 3), json!({ "spec": { "weight": weight } }))
     };
     for (expander, grown) in [
         ("LeastWaste", [3, 1, 0]),
@@ -211,8 +211,8 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
         let with = json!({ "spec": { "template": { "metadata": { "labels": { "l": label } } } } });
         let first = json!({ "spec": { "template": { "metadata": { "labels": { "l": "same" } } } } });
         let cluster = World::eager()
-            .pool("a", super::fixtures::merged(shape("a", 1000, 16_000, 10, 3), first))
-            .pool("b", super::fixtures::merged(shape("b", 1000, 16_000, 10, 3), with));
+            .pool("a", merged(shape("a", 1000, 16_000, 10, 3), first))
+            .pool("b", merged(shape("b", 1000, 16_000, 10, 3), with));
         let mut pods = Pods::new();
         pods.pending(Kind { preferred: preferred.clone(), ..kind(500, 4000) }, 1);
         assert_eq!(pods.plan(&cluster).growth.added, [0, 1], "alike: {alike}");
@@ -242,10 +242,7 @@ fn a_ceiling_leaves_pods_out() {
 #[test]
 fn nodes_that_are_there_are_filled_before_those_on_their_way_and_those_before_new_ones() {
     let cluster = World::eager()
-        .pool(
-            "a",
-            super::fixtures::merged(shape("a", 4000, 16_000, 10, 9), json!({ "spec": { "replicas": 2 } })),
-        )
+        .pool("a", merged(shape("a", 4000, 16_000, 10, 9), json!({ "spec": { "replicas": 2 } })))
         .node("a", "n1", json!({ "metadata": { "labels": { ZONE: "a" } } }));
     let mut pods = Pods::new();
     pods.pending(kind(2000, 1), 6);

@@ -1,7 +1,7 @@
-//! A pod in two parts: what is its own, and what it has in common with the other pods of its template.
+//! A pod in two parts: what is its own, and what it has in common with other pods of its template, its [`Shape`].
 //!
-//! A cluster has tens of thousands of pods and a few hundred templates. Whoever keeps pods keeps each common part once
-//! ([`Shapes`]), and what was read of it holds for all of them.
+//! A cluster has tens of thousands of pods and a few hundred templates. Whoever keeps pods keeps what is common once
+//! ([`Shapes`]), and what was read of a shape holds for all pods that have it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,15 +28,51 @@ pub struct PodInfo {
     metadata: ObjectMeta,
     node: Option<String>,
     started: Option<Time>,
-    shape: Arc<Pod>,
+    shape: Shape,
 }
+
+/// Labels of a pod.
+pub type Labels = BTreeMap<String, String>;
+
+/// What a pod has in common with others: everything but its name, node and times. Labels apart from the rest, because the
+/// API server gives each pod the zone of its node as a label, and the rest is large.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    labels: Arc<Labels>,
+    pod: Arc<Pod>,
+}
+
+impl Shape {
+    /// `metadata.labels`.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The rest. There are no labels in it.
+    pub fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.pod.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The same for shapes that are one object, and for no two others while both exist.
+    pub fn id(&self) -> ShapeId {
+        ShapeId(Arc::as_ptr(&self.labels).addr(), Arc::as_ptr(&self.pod).addr())
+    }
+}
+
+/// Tells shapes apart without a look into them. It says nothing about a shape that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ShapeId(usize, usize);
 
 impl From<Pod> for PodInfo {
     fn from(mut pod: Pod) -> Self {
         let whole = mem::take(&mut pod.metadata);
         pod.metadata = ObjectMeta {
             namespace: whole.namespace.clone(),
-            labels: whole.labels,
             annotations: whole.annotations,
             owner_references: whole.owner_references,
             ..ObjectMeta::default()
@@ -52,7 +88,8 @@ impl From<Pod> for PodInfo {
         };
         let node = pod.spec.as_mut().and_then(|spec| spec.node_name.take()).filter(|name| !name.is_empty());
         let started = pod.status.as_mut().and_then(|status| status.start_time.take());
-        Self { metadata, node, started, shape: Arc::new(pod) }
+        let labels = whole.labels.unwrap_or_default();
+        Self { metadata, node, started, shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) } }
     }
 }
 
@@ -97,84 +134,110 @@ impl PodInfo {
         self.started.as_ref().map(|time| time.0)
     }
 
-    /// What it has in common with others: a pod without name, node and times.
-    pub const fn shape(&self) -> &Arc<Pod> {
+    /// What it has in common with others.
+    pub const fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The same, to change.
-    pub fn shape_mut(&mut self) -> &mut Pod {
-        Arc::make_mut(&mut self.shape)
+    /// What is in its shape beside labels, to change.
+    pub fn pod_mut(&mut self) -> &mut Pod {
+        Arc::make_mut(&mut self.shape.pod)
     }
 
     /// `metadata.labels`.
-    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
-        self.shape.metadata.labels.as_ref()
+    pub fn labels(&self) -> &Labels {
+        &self.shape.labels
+    }
+
+    /// The same, to change.
+    pub fn labels_mut(&mut self) -> &mut Labels {
+        Arc::make_mut(&mut self.shape.labels)
     }
 
     /// One of `metadata.annotations`.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.shape.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+        self.shape.pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
 
     /// `metadata.ownerReferences`.
     pub fn owners(&self) -> &[OwnerReference] {
-        self.shape.metadata.owner_references.as_deref().unwrap_or_default()
+        self.shape.pod.metadata.owner_references.as_deref().unwrap_or_default()
     }
 
     /// `spec`; the node is not in it.
     pub fn spec(&self) -> Option<&PodSpec> {
-        self.shape.spec.as_ref()
+        self.shape.pod.spec.as_ref()
     }
 
     /// `status`; the time of the start is not in it.
     pub fn status(&self) -> Option<&PodStatus> {
-        self.shape.status.as_ref()
+        self.shape.pod.status.as_ref()
     }
 }
 
-/// The shapes that are in use.
+/// The parts of shapes that are in use.
 #[derive(Debug, Default)]
 pub struct Shapes {
-    /// By a hash of what most often differs.
-    known: HashMap<u64, Vec<Weak<Pod>>>,
-    /// How many were added since those that nobody uses went.
-    added: usize,
+    labels: Known<Labels>,
+    pods: Known<Pod>,
 }
 
 impl Shapes {
     /// Gives the pod the shape of an earlier one that has an equal one.
     pub fn share(&mut self, pod: &mut PodInfo) {
-        let alike = self.known.entry(look(&pod.shape)).or_default();
-        if let Some(shape) = alike.iter().filter_map(Weak::upgrade).find(|shape| *shape == pod.shape) {
-            pod.shape = shape;
+        let Shape { labels, pod } = &mut pod.shape;
+        self.labels.share(labels, Labels::hash);
+        self.pods.share(pod, look);
+    }
+}
+
+/// Objects that are in use, each once.
+#[derive(Debug)]
+struct Known<T> {
+    /// By a hash of what most often differs.
+    objects: HashMap<u64, Vec<Weak<T>>>,
+    /// How many were added since those that nobody uses went.
+    added: usize,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { objects: HashMap::new(), added: 0 }
+    }
+}
+
+impl<T: PartialEq> Known<T> {
+    fn share(&mut self, object: &mut Arc<T>, look: impl Fn(&T, &mut DefaultHasher)) {
+        let mut hasher = DefaultHasher::new();
+        look(object, &mut hasher);
+        let alike = self.objects.entry(hasher.finish()).or_default();
+        if let Some(known) = alike.iter().filter_map(Weak::upgrade).find(|known| known == object) {
+            *object = known;
             return;
         }
-        alike.push(Arc::downgrade(&pod.shape));
+        alike.push(Arc::downgrade(object));
         self.added += 1;
-        // As many as there are: what a sweep costs is paid for by what was added since the last one.
-        if self.added > self.known.len() / 2 + 1 {
+        // What a sweep costs is paid for by what was added since the last one.
+        if self.added > self.objects.len() / 2 {
             self.sweep();
         }
     }
 
     fn sweep(&mut self) {
-        self.known.retain(|_, alike| {
-            alike.retain(|shape| shape.strong_count() > 0);
+        self.objects.retain(|_, alike| {
+            alike.retain(|object| object.strong_count() > 0);
             !alike.is_empty()
         });
         self.added = 0;
     }
 }
 
-fn look(shape: &Pod) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let ObjectMeta { namespace, labels, owner_references, .. } = &shape.metadata;
-    (namespace, labels).hash(&mut hasher);
-    owner_references.iter().flatten().for_each(|owner| owner.uid.hash(&mut hasher));
-    let status = shape.status.as_ref();
-    status.map(|status| (&status.phase, &status.nominated_node_name)).hash(&mut hasher);
-    hasher.finish()
+fn look(pod: &Pod, hasher: &mut DefaultHasher) {
+    let ObjectMeta { namespace, owner_references, .. } = &pod.metadata;
+    namespace.hash(hasher);
+    owner_references.iter().flatten().for_each(|owner| owner.uid.hash(hasher));
+    let status = pod.status.as_ref();
+    status.map(|status| (&status.phase, &status.nominated_node_name)).hash(hasher);
 }
 
 #[cfg(test)]
@@ -199,7 +262,7 @@ mod tests {
         let time = "2026-01-01T00:00:00Z".parse().ok();
         assert_eq!((pod.key(), pod.uid(), pod.node()), (("ns", "p"), "p", Some("n")));
         assert_eq!((pod.deleted(), pod.started()), (time, time));
-        assert_eq!(pod.labels().unwrap()["app"], "a");
+        assert_eq!(pod.labels()["app"], "a");
         assert_eq!(pod.status().unwrap().phase.as_deref(), Some("Running"));
         assert_eq!(self::pod("p", "", "a").node(), None);
     }
@@ -212,12 +275,17 @@ mod tests {
         for pod in &mut pods {
             shapes.share(pod);
         }
-        assert!(pods[..100].iter().all(|pod| Arc::ptr_eq(pod.shape(), pods[0].shape())));
-        assert!(!Arc::ptr_eq(pods[0].shape(), pods[100].shape()));
+        assert!(pods[..100].iter().all(|pod| pod.shape().id() == pods[0].shape().id()));
+        let (one, other) = (pods[0].shape(), pods[100].shape());
+        assert_ne!(one.id(), other.id());
+        assert!(Arc::ptr_eq(&one.pod, &other.pod), "only their labels differ");
         drop(pods);
         for at in 0..100 {
-            shapes.share(&mut pod("p", "n", &at.to_string()));
+            let mut pod = pod("p", "n", &at.to_string());
+            pod.pod_mut().metadata.namespace = Some(at.to_string());
+            shapes.share(&mut pod);
         }
-        assert!(shapes.known.len() < 10, "{} shapes of pods that are gone", shapes.known.len());
+        let kept = (shapes.labels.objects.len(), shapes.pods.objects.len());
+        assert!(kept.0 < 10 && kept.1 < 10, "{kept:?} of pods that are gone");
     }
 }

@@ -30,7 +30,7 @@ pub fn is_pending(pod: &PodInfo) -> bool {
         && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
         && pod.deleted().is_none()
         && !is_finished(pod)
-        && !is_daemon(pod.shape())
+        && !is_daemon(pod.shape().pod())
         && status.conditions.iter().flatten().any(|c| {
             c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
         })
@@ -66,7 +66,7 @@ pub fn is_unready(pod: &PodInfo) -> bool {
 /// and those that should have ended long ago.
 pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
     !is_finished(pod)
-        && !is_daemon(pod.shape())
+        && !is_daemon(pod.shape().pod())
         && !is_mirror(pod)
         && keeps_until(pod).is_none_or(|until| now <= until)
 }
@@ -95,9 +95,9 @@ fn is_finished(pod: &PodInfo) -> bool {
 }
 
 /// Whether a `DaemonSet` made the pod, or an annotation says to treat it as if one had.
-pub fn is_daemon(shape: &Pod) -> bool {
-    let annotations = shape.metadata.annotations.as_ref();
-    shape.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
+pub fn is_daemon(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
         || annotations.and_then(|a| a.get(DAEMON_ANNOTATION)).is_some_and(|value| value == "true")
 }
 

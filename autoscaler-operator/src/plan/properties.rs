@@ -118,7 +118,7 @@ proptest! {
         let plan = plan(&observed);
         let cpu = |name: &str| {
             let pod = observed.pods.iter().find(|p| p.key().1 == name).unwrap();
-            super::requests::of(pod.shape(), &mut super::Names::default()).unwrap().basic()[1]
+            super::requests::of(pod.shape().pod(), &mut super::Names::default()).unwrap().basic()[1]
         };
         let mut planned: BTreeMap<&str, i64> = BTreeMap::new();
         for pod in &plan.pods {

@@ -55,7 +55,7 @@ pub fn pods() -> impl FnMut(&mut PodInfo) + Send + 'static {
     let mut shapes = Shapes::default();
     move |info| {
         let is_bound = info.node().is_some();
-        shape(info.shape_mut(), is_bound);
+        shape(info.pod_mut(), is_bound);
         shapes.share(info);
     }
 }
@@ -226,11 +226,11 @@ mod tests {
         assert!(pods::is_pending(&pruned));
         let read = |pod: &PodInfo| {
             (
-                requests::of(pod.shape(), &mut Names::default()).unwrap(),
-                Constraints::of(pod.shape()),
+                requests::of(pod.shape().pod(), &mut Names::default()).unwrap(),
+                Constraints::of(pod.shape().pod()),
                 pods::priority(pod),
                 pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
-                unplanned::constraints(pod.shape()),
+                unplanned::constraints(pod.shape().pod()),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
@@ -320,9 +320,9 @@ mod tests {
         let mut pods = [running("p", "n", "1"), running("q", "m", "1"), running("r", "n", "2")];
         pods.iter_mut().for_each(&mut prune);
         let [p, q, resized] = &pods;
-        assert!(std::sync::Arc::ptr_eq(p.shape(), q.shape()), "{:#?} {:#?}", p.shape(), q.shape());
+        assert!(p.shape().id() == q.shape().id(), "{:#?} {:#?}", p.shape(), q.shape());
         assert!(p.status().unwrap().container_statuses.is_none());
-        let cpu = |pod: &PodInfo| requests::exact_of(pod.shape()).unwrap()["cpu"];
+        let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
         assert_eq!(cpu(resized), cpu(&running("r", "n", "2")), "what was granted counts");
         assert!(cpu(resized) > cpu(p));
     }
@@ -340,6 +340,6 @@ mod tests {
         let mut prune = pods();
         let mut pods = [on("a"), on("b")];
         pods.iter_mut().for_each(&mut prune);
-        assert!(std::sync::Arc::ptr_eq(pods[0].shape(), pods[1].shape()));
+        assert!(pods[0].shape().id() == pods[1].shape().id());
     }
 }

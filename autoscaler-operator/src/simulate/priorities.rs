@@ -42,7 +42,7 @@ pub(super) fn resolve(pods: &mut [Arc<PodInfo>], classes: &[Arc<PriorityClass>])
             }
         };
         if priority.is_some()
-            && let Some(spec) = Arc::make_mut(pod).shape_mut().spec.as_mut()
+            && let Some(spec) = Arc::make_mut(pod).pod_mut().spec.as_mut()
         {
             spec.priority = priority;
         }

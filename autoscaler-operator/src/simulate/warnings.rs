@@ -20,7 +20,7 @@ pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
         };
         match standing(pod) {
             Standing::Pending => {
-                for constraint in unplanned::constraints(pod.shape()) {
+                for constraint in unplanned::constraints(pod.shape().pod()) {
                     by_constraint.entry(constraint).or_default().push(id());
                 }
             }

@@ -161,7 +161,7 @@ pub(crate) fn name(pod: &PodInfo) -> &str {
 }
 
 pub(crate) fn label<'a>(pod: &'a PodInfo, key: &str) -> Option<&'a str> {
-    pod.labels()?.get(key).map(String::as_str)
+    pod.labels().get(key).map(String::as_str)
 }
 
 /// Requests of a pod of the mixes: it has one container.

@@ -83,8 +83,8 @@ fn the_naive_scheduler_heeds_every_constraint_of_its_own() {
     for pod in &mut alike.pods {
         let pod = Arc::make_mut(pod);
         let label = [(planner_mixes::SPREAD_LABEL.to_owned(), "a".to_owned())];
-        pod.shape_mut().metadata.labels = Some(label.clone().into());
-        let spread = pod.shape_mut().spec.as_mut().unwrap().topology_spread_constraints.as_mut().unwrap();
+        *pod.labels_mut() = label.clone().into();
+        let spread = pod.pod_mut().spec.as_mut().unwrap().topology_spread_constraints.as_mut().unwrap();
         spread[0].label_selector.as_mut().unwrap().match_labels = Some(label.into());
     }
     let mut plan = by_hand(&alike, 2, sensible);

@@ -8,19 +8,20 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::{reading::Reading, twins::Twins};
-use crate::plan::pods;
+use crate::plan::{
+    pod_info::{Shape, ShapeId},
+    pods,
+};
 
-/// The readings of the pods of the last pass.
+/// The readings of the shapes of the last pass.
 #[derive(Debug, Default)]
 pub struct Memo {
-    /// By address; holding the pod keeps the address from being given to another.
-    pods: HashMap<usize, Remembered>,
+    /// Holding the shape keeps its id from being given to another.
+    shapes: HashMap<ShapeId, Remembered>,
     /// Every reading once.
     readings: HashSet<Arc<Reading>>,
-    /// Pods read in this pass, for others that look like them.
+    /// Shapes read in this pass, for others that look like them.
     twins: Twins,
     pass: u64,
 }
@@ -28,32 +29,31 @@ pub struct Memo {
 #[derive(Debug)]
 struct Remembered {
     /// Held, never read.
-    _pod: Arc<Pod>,
+    _shape: Shape,
     reading: Arc<Reading>,
     /// The last pass that asked for it.
     pass: u64,
 }
 
 impl Memo {
-    /// What the pod says. Equal readings are one object.
-    pub(super) fn reading(&mut self, pod: &Arc<Pod>) -> Arc<Reading> {
-        let address = Arc::as_ptr(pod).addr();
-        if let Some(remembered) = self.pods.get_mut(&address) {
+    /// What pods of the shape say. Equal readings are one object.
+    pub(super) fn reading(&mut self, shape: &Shape) -> Arc<Reading> {
+        if let Some(remembered) = self.shapes.get_mut(&shape.id()) {
             remembered.pass = self.pass;
             return Arc::clone(&remembered.reading);
         }
-        let reading = if pods::is_daemon(pod) {
+        let reading = if pods::is_daemon(shape.pod()) {
             // No two of them look alike, since each names its node; what is read of them does.
-            self.only(Reading::of(pod))
-        } else if let Some(reading) = self.twins.find(pod) {
+            self.only(Reading::of(shape))
+        } else if let Some(reading) = self.twins.find(shape) {
             reading
         } else {
-            let reading = self.only(Reading::of(pod));
-            self.twins.remember(pod, &reading);
+            let reading = self.only(Reading::of(shape));
+            self.twins.remember(shape, &reading);
             reading
         };
-        let remembered = Remembered { _pod: Arc::clone(pod), reading: Arc::clone(&reading), pass: self.pass };
-        self.pods.insert(address, remembered);
+        let remembered = Remembered { _shape: shape.clone(), reading: Arc::clone(&reading), pass: self.pass };
+        self.shapes.insert(shape.id(), remembered);
         reading
     }
 
@@ -70,18 +70,18 @@ impl Memo {
     pub(super) fn end_pass(&mut self) {
         let pass = self.pass;
         self.twins = Twins::default();
-        self.pods.retain(|_, remembered| remembered.pass == pass);
+        self.shapes.retain(|_, remembered| remembered.pass == pass);
         self.readings.retain(|reading| Arc::strong_count(reading) > 1);
         self.pass += 1;
     }
 
-    /// How many pods are remembered.
+    /// How many shapes are remembered.
     pub fn len(&self) -> usize {
-        self.pods.len()
+        self.shapes.len()
     }
 
-    /// Whether no pod is remembered.
+    /// Whether no shape is remembered.
     pub fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.shapes.is_empty()
     }
 }

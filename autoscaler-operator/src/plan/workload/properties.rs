@@ -101,9 +101,10 @@ fn pods(written: Vec<Value>) -> Vec<Arc<PodInfo>> {
     pods
 }
 
-/// The shape, with the one thing that is not in it and that other pods see.
+/// The shape, with labels, and with the one thing that is not in it and that other pods see.
 fn whole(pod: &PodInfo) -> Pod {
-    let mut whole = Pod::clone(pod.shape());
+    let mut whole = pod.shape().pod().clone();
+    whole.metadata.labels = Some(pod.labels().clone());
     whole.metadata.deletion_timestamp = pod.identity().deletion_timestamp.clone();
     whole
 }

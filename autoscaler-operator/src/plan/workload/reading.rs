@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::{
-    api::core::v1::{Affinity, Pod, PodAffinityTerm, PodSpec, TopologySpreadConstraint},
+    api::core::v1::{Affinity, PodAffinityTerm, PodSpec, TopologySpreadConstraint},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
@@ -12,6 +12,7 @@ use super::ports;
 use crate::plan::{
     constraints::{Constraints, Term},
     kinds::{HostPort, Preference},
+    pod_info::Shape,
     pods, requests,
     resources::ExactAmounts,
     selectors::{InvalidSelector, Selector},
@@ -80,12 +81,13 @@ pub(super) struct SpreadRule {
 
 impl Reading {
     /// Reads a pod.
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(super) fn of(shape: &Shape) -> Self {
+        let pod = shape.pod();
         let spec = pod.spec.as_ref();
         let affinity = spec.and_then(|s| s.affinity.as_ref());
         // Pods of a `DaemonSet` are never placed nor moved; that each names its node is no reason to tell nodes apart.
         let is_daemon = pods::is_daemon(pod);
-        let mut reader = Reader { pod, problem: None };
+        let mut reader = Reader { shape, problem: None };
         let near = affinity.and_then(|a| a.pod_affinity.as_ref());
         let near = near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
         let apart = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
@@ -115,7 +117,7 @@ impl Reading {
 
 /// Reads the selectors of one pod, and keeps the first problem.
 struct Reader<'a> {
-    pod: &'a Pod,
+    shape: &'a Shape,
     problem: Option<String>,
 }
 
@@ -189,11 +191,11 @@ impl Reader<'_> {
     }
 
     fn label(&self, key: &str) -> Option<&str> {
-        self.pod.metadata.labels.as_ref().and_then(|l| l.get(key)).map(String::as_str)
+        self.shape.labels().get(key).map(String::as_str)
     }
 
     fn own_namespace(&self) -> Namespaces {
-        let own = self.pod.metadata.namespace.clone().unwrap_or_default();
+        let own = self.shape.namespace().to_owned();
         Namespaces { listed: BTreeSet::from([own]), selector: None }
     }
 }

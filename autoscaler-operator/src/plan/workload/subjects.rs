@@ -8,10 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 
 use super::reading::{Matcher, Reading};
-use crate::plan::selectors::Selector;
+use crate::plan::{pod_info::Shape, selectors::Selector};
 
 /// The label that the API server gives every namespace.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -73,10 +73,10 @@ impl<'a> Matchers<'a> {
     }
 
     /// What of a pod the questions are about.
-    pub(super) fn subject<'p>(&self, pod: &'p Pod) -> Subject<'p> {
-        let labels = pod.metadata.labels.iter().flatten();
+    pub(super) fn subject<'p>(&self, shape: &'p Shape) -> Subject<'p> {
+        let labels = shape.labels().iter();
         Subject {
-            namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
+            namespace: shape.namespace(),
             labels: labels
                 .filter(|(key, _)| self.keys.contains(key.as_str()))
                 .map(|(key, value)| (key.as_str(), value.as_str()))
@@ -143,22 +143,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::plan::pod_info::PodInfo;
 
-    fn pod(labels: &Value) -> Pod {
+    fn pod(labels: &Value) -> PodInfo {
         serde_json::from_value(json!({ "metadata": { "namespace": "x", "labels": labels } })).unwrap()
     }
 
     #[test]
     fn labels_that_nobody_asks_for_do_not_tell_pods_apart() {
         let term = json!([{ "topologyKey": "h", "labelSelector": { "matchLabels": { "app": "a" } } }]);
-        let asking: Pod =
+        let asking: PodInfo =
             serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": term } } } }))
             .unwrap();
-        let readings = [Arc::new(Reading::of(&asking))];
+        let readings = [Arc::new(Reading::of(asking.shape()))];
         let matchers = Matchers::of(&readings);
         let (one, two) = (pod(&json!({ "app": "a", "name": "1" })), pod(&json!({ "app": "a", "name": "2" })));
-        assert_eq!(matchers.subject(&one), matchers.subject(&two));
-        assert_ne!(matchers.subject(&one), matchers.subject(&pod(&json!({ "app": "b" }))));
+        assert_eq!(matchers.subject(one.shape()), matchers.subject(two.shape()));
+        assert_ne!(matchers.subject(one.shape()), matchers.subject(pod(&json!({ "app": "b" })).shape()));
     }
 }

@@ -15,9 +15,10 @@ use k8s_openapi::{
 };
 
 use super::reading::Reading;
+use crate::plan::pod_info::Shape;
 
 /// A pod, and what was read of it.
-type Twin = (Arc<Pod>, Arc<Reading>);
+type Twin = (Shape, Arc<Reading>);
 
 /// Pods that were read, by what is quickly hashed of them.
 #[derive(Debug, Default)]
@@ -27,13 +28,13 @@ pub(super) struct Twins {
 
 impl Twins {
     /// The reading of a pod that looks the same.
-    pub(super) fn find(&self, pod: &Pod) -> Option<Arc<Reading>> {
-        let alike = self.looks.get(&look(pod))?;
-        alike.iter().find(|(twin, _)| same(twin, pod)).map(|(_, reading)| Arc::clone(reading))
+    pub(super) fn find(&self, shape: &Shape) -> Option<Arc<Reading>> {
+        let alike = self.looks.get(&look(shape.pod()))?;
+        alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, reading)| Arc::clone(reading))
     }
 
-    pub(super) fn remember(&mut self, pod: &Arc<Pod>, reading: &Arc<Reading>) {
-        self.looks.entry(look(pod)).or_default().push((Arc::clone(pod), Arc::clone(reading)));
+    pub(super) fn remember(&mut self, shape: &Shape, reading: &Arc<Reading>) {
+        self.looks.entry(look(shape.pod())).or_default().push((shape.clone(), Arc::clone(reading)));
     }
 }
 
@@ -64,16 +65,13 @@ fn required(affinity: &Affinity) -> impl Iterator<Item = &PodAffinityTerm> {
     near.chain(apart.flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten()))
 }
 
-fn same(a: &Pod, b: &Pod) -> bool {
+fn same(one: &Shape, other: &Shape) -> bool {
+    let (a, b) = (one.pod(), other.pod());
     let (Some(of_a), Some(of_b)) = (&a.spec, &b.spec) else { return a.spec.is_none() && b.spec.is_none() };
     a.metadata.namespace == b.metadata.namespace
         && same_spec(of_a, of_b)
         && same_status(a.status.as_ref(), b.status.as_ref())
-        && own_keys(of_a).all(|key| label(a, key) == label(b, key))
-}
-
-fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a String> {
-    pod.metadata.labels.as_ref().and_then(|labels| labels.get(key))
+        && own_keys(of_a).all(|key| one.labels().get(key) == other.labels().get(key))
 }
 
 fn same_spec(a: &PodSpec, b: &PodSpec) -> bool {

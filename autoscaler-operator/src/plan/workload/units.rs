@@ -1,12 +1,12 @@
 //! Pods of which all are alike: they read the same, look the same to every selector, and have volumes in the same places.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use super::{
     roster::Member,
     subjects::{MatcherId, Matchers, NamespaceLabels, Subject},
 };
-use crate::plan::pod_info::PodInfo;
+use crate::plan::pod_info::{PodInfo, ShapeId};
 
 /// Pods of which all are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,12 +42,12 @@ impl Units {
     ) -> Self {
         let mut found = Self::default();
         let mut subjects: HashMap<Subject<'_>, usize> = HashMap::new();
-        // By address: many pods have one shape, and all that a selector can see is in it.
-        let mut of_shape: HashMap<usize, usize> = HashMap::new();
+        // Many pods have one shape, and all that a selector can see is in it.
+        let mut of_shape: HashMap<ShapeId, usize> = HashMap::new();
         let mut ids: HashMap<Unit, usize> = HashMap::new();
         for member in members {
             let pod = pod(member);
-            let subject = *of_shape.entry(Arc::as_ptr(pod.shape()).addr()).or_insert_with(|| {
+            let subject = *of_shape.entry(pod.shape().id()).or_insert_with(|| {
                 let subject = matchers.subject(pod.shape());
                 if let Some(&known) = subjects.get(&subject) {
                     return known;

@@ -136,7 +136,7 @@ pub(super) fn make_pending(pod: &mut PodInfo) {
         reason: Some("Unschedulable".to_owned()),
         ..PodCondition::default()
     };
-    pod.shape_mut().status = Some(PodStatus {
+    pod.pod_mut().status = Some(PodStatus {
         phase: Some("Pending".to_owned()),
         conditions: Some(vec![unschedulable]),
         ..PodStatus::default()
