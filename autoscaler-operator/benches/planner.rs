@@ -8,18 +8,7 @@ use autoscaler_operator::{
     prune,
 };
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use k8s_openapi::api::core::v1::Pod;
 use planner_mixes::{Mix, Replan};
-
-/// Keeps pods as the operator's cache does.
-fn pods() -> impl FnMut(Pod) -> PodInfo {
-    let mut prune = prune::pods();
-    move |pod| {
-        let mut pod = PodInfo::from(pod);
-        prune(&mut pod);
-        pod
-    }
-}
 
 fn observed(mix: Mix<PodInfo>) -> Observed {
     let Mix { now, pools, autoscalers, nodes, pods } = mix;
@@ -27,7 +16,7 @@ fn observed(mix: Mix<PodInfo>) -> Observed {
 }
 
 fn whole_passes(criterion: &mut Criterion) {
-    let keep = &mut pods();
+    let keep = &mut prune::kept();
     let mixes: [(&str, Mix<PodInfo>); 6] = [
         ("karpenter", planner_mixes::karpenter(500, keep)),
         ("karpenter", planner_mixes::karpenter(1000, keep)),
@@ -49,7 +38,7 @@ fn whole_passes(criterion: &mut Criterion) {
 }
 
 fn one_new_pod(criterion: &mut Criterion) {
-    let replan = Replan::new(200, 6000, &mut pods());
+    let replan = Replan::new(200, 6000, &mut prune::kept());
     let mut observed = observed(replan.cluster.clone());
     observed.pods.push(Arc::new(replan.newcomer(0).0.into()));
     let mut pass = 0;

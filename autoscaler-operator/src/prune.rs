@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
 pub use others::{budget, claim, daemon_set, namespace, storage_class, volume};
-pub use pod::{pod, pods};
+pub use pod::{kept, pod, pods};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =

@@ -94,6 +94,28 @@ fn naive(cluster: &Cluster, demand: &Workload, planned: &Planned) -> (Naive, Vec
     (Naive { classes, kinds, tallies, nodes }, templates)
 }
 
+/// A plan, and the naive world after it.
+struct Replayed {
+    pods: Pods,
+    planned: Planned,
+    naive: Naive,
+    /// What a new node of each pool is like.
+    templates: Vec<NaiveNode>,
+}
+
+/// Plans, and does the same in the naive world, which must allow each step.
+fn replayed(
+    cluster: &Cluster,
+    placed: Vec<(usize, usize)>,
+    demand: Workload,
+) -> Result<Replayed, TestCaseError> {
+    let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+    let planned = pods.plan(cluster);
+    let (mut naive, templates) = naive(cluster, &pods.demand, &planned);
+    replay(&planned.world, &mut naive, &templates)?;
+    Ok(Replayed { pods, planned, naive, templates })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(800))]
 
@@ -102,11 +124,8 @@ proptest! {
         (cluster, placed) in cluster(),
         demand in demand(),
     ) {
-        let demand = Workload { placed: placed.into_iter().map(Some).collect(), ..demand };
-        let pods = Pods { demand: demand.clone() };
-        let planned = pods.plan(&cluster);
-        let (mut naive, templates) = naive(&cluster, &demand, &planned);
-        replay(&planned.world, &mut naive, &templates)?;
+        let Replayed { pods, planned, .. } = replayed(&cluster, placed, demand)?;
+        let demand = &pods.demand;
 
         let placement = &planned.growth.placement;
         let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
@@ -133,11 +152,7 @@ proptest! {
         (cluster, placed) in cluster(),
         demand in demand(),
     ) {
-        let demand = Workload { placed: placed.into_iter().map(Some).collect(), ..demand };
-        let pods = Pods { demand: demand.clone() };
-        let planned = pods.plan(&cluster);
-        let (mut naive, templates) = naive(&cluster, &demand, &planned);
-        replay(&planned.world, &mut naive, &templates)?;
+        let Replayed { pods, planned, mut naive, templates } = replayed(&cluster, placed, demand)?;
         let kinds = pods.ordered_kinds(&cluster, &planned);
         for (&kind, &left) in kinds.iter().zip(&planned.growth.placement.left) {
             if left == 0 {

@@ -60,6 +60,16 @@ pub fn pods() -> impl FnMut(&mut PodInfo) + Send + 'static {
     }
 }
 
+/// Makes of pods that come one by one what the cache makes of them.
+pub fn kept() -> impl FnMut(Pod) -> PodInfo {
+    let mut prune = pods();
+    move |pod| {
+        let mut info = PodInfo::from(pod);
+        prune(&mut info);
+        info
+    }
+}
+
 /// Drops what the planner does not read of a pod that is not kept for long.
 pub fn pod(pod: &mut Pod) {
     let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());

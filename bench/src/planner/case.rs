@@ -7,7 +7,6 @@ use autoscaler_operator::{
     plan::{Observed, pod_info::PodInfo},
     prune,
 };
-use k8s_openapi::api::core::v1::Pod;
 use planner_mixes::Replan;
 
 /// A kind of cluster.
@@ -93,7 +92,7 @@ impl Case {
     }
 
     pub(crate) fn work(self) -> Work {
-        let keep = &mut pods();
+        let keep = &mut prune::kept();
         let mix = match self.mix {
             Mix::Karpenter => planner_mixes::karpenter(self.pods, keep),
             Mix::ClusterAutoscaler => planner_mixes::estimator(self.percent(), keep),
@@ -106,16 +105,6 @@ impl Case {
             }
         };
         Work::Still(Box::new(observed(mix)))
-    }
-}
-
-/// Keeps pods as the operator's cache does.
-fn pods() -> impl FnMut(Pod) -> PodInfo {
-    let mut prune = prune::pods();
-    move |pod| {
-        let mut pod = PodInfo::from(pod);
-        prune(&mut pod);
-        pod
     }
 }
 

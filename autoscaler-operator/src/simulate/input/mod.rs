@@ -25,7 +25,10 @@ pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
-use crate::plan::{Observed, observed::key, pod_info::PodInfo};
+use crate::{
+    plan::{Observed, observed::key},
+    prune,
+};
 
 /// The namespace of objects that name none, kubectl's.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
@@ -166,12 +169,13 @@ impl Objects {
             let objects = if count == 1 { "object" } else { "objects" };
             format!("{kind} plays no part in this version's plan: {count} {objects} left aside")
         }));
+        let mut keep = prune::kept();
         let observed = Observed {
             now,
             pools: pools.into_values().collect(),
             autoscalers: autoscalers.into_values().collect(),
             nodes: nodes.into_values().collect(),
-            pods: pods.into_values().map(|pod| Arc::new(PodInfo::from(Arc::unwrap_or_clone(pod)))).collect(),
+            pods: pods.into_values().map(|pod| Arc::new(keep(Arc::unwrap_or_clone(pod)))).collect(),
             daemon_sets: daemon_sets.into_values().collect(),
             budgets: budgets.into_values().collect(),
             volumes: volumes.into_values().collect(),
