@@ -144,17 +144,23 @@ fn panel(rows: &[&Row], policies: &[Policy], measure: Measure, load: Load, corne
         of_policy.sort_by_key(|row| row.k);
         let points: Vec<(f64, f64)> =
             of_policy.iter().map(|row| (x.at(writers(row)), height - y.at(value(row)))).collect();
-        let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        text += &format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-dasharray=\"{dashes}\"/>\n",
-            path.join(" ")
-        );
-        for (x, y) in points {
-            text += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
-        }
+        text += &curve(&points, colour, dashes);
     }
     text + "</g>\n"
+}
+
+/// A line through places of a panel, with a dot on each.
+pub(crate) fn curve(places: &[(f64, f64)], colour: &str, dashes: &str) -> String {
+    let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let mut text = format!(
+        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+         stroke-dasharray=\"{dashes}\"/>\n",
+        path.join(" ")
+    );
+    for (x, y) in places {
+        text += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
+    }
+    text
 }
 
 fn legend(policies: &[Policy], left: f64) -> String {

@@ -9,7 +9,7 @@ use super::{
     published::{HERE, PUBLISHED},
     row::pods_per_second,
 };
-use crate::plot::Axis;
+use crate::plot::{self, Axis};
 
 /// Size of a panel's plotting area, and the room to its left and around it, in pixels.
 const PANEL: (f64, f64) = (380.0, 290.0);
@@ -169,15 +169,7 @@ fn draw(panel: &Panel, left: f64) -> String {
     );
     for Curve { colour, dashes, points, .. } in &panel.curves {
         let places: Vec<_> = points.iter().map(|point| (x.at(point.0), height - y.at(point.1))).collect();
-        let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-        text += &format!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
-             stroke-dasharray=\"{dashes}\"/>\n",
-            path.join(" ")
-        );
-        for (x, y) in places {
-            text += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
-        }
+        text += &plot::curve(&places, colour, dashes);
     }
     text + &legend(&panel.curves, height + 58.0) + "</g>\n"
 }
