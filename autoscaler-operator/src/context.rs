@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim},
+    core::v1::{Namespace, Node, PersistentVolumeClaim},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -17,7 +17,7 @@ use shared_runtime::{
 
 use crate::{
     metrics::AutoscalerMetrics,
-    plan::{Planner, pod_info::PodInfo},
+    plan::{Planner, pod_info::PodInfo, volume_info::VolumeInfo},
     report::{Told, Unreported},
 };
 
@@ -40,7 +40,7 @@ pub struct Caches {
     /// Every budget.
     pub budgets: Store<PodDisruptionBudget>,
     /// Every persistent volume.
-    pub volumes: Store<PersistentVolume>,
+    pub volumes: Store<VolumeInfo>,
     /// Every claim.
     pub claims: Store<PersistentVolumeClaim>,
     /// Every storage class.

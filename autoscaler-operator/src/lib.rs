@@ -152,7 +152,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
     let client = || operator.client.clone();
     let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), all(), prune::daemon_set);
     let (budgets, budget_changes) = operator.reflect(Api::all(client()), all(), prune::budget);
-    let (volumes, volume_changes) = operator.reflect(Api::all(client()), all(), prune::volume);
+    let (volumes, volume_changes) = operator.reflect(Api::all(client()), all(), |_| {});
     let (claims, claim_changes) = operator.reflect(Api::all(client()), all(), prune::claim);
     let (storage_classes, storage_class_changes) =
         operator.reflect(Api::all(client()), all(), prune::storage_class);

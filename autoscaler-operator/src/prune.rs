@@ -2,11 +2,12 @@
 
 mod others;
 mod pod;
+mod watched;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-pub use others::{budget, claim, daemon_set, namespace, storage_class, volume};
+pub use others::{budget, claim, daemon_set, namespace, storage_class};
 pub use pod::{kept, pod, pods};
 
 /// Annotations that somebody reads begin with one of these.

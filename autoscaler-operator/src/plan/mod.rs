@@ -45,6 +45,7 @@ pub mod selectors;
 pub mod summary;
 pub mod surplus;
 pub mod unplanned;
+pub mod volume_info;
 pub mod workload;
 pub mod world;
 

@@ -28,13 +28,15 @@ pub struct PodInfo {
     metadata: ObjectMeta,
     node: Option<String>,
     started: Option<Time>,
+    /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
+    claims: Box<[Box<str>]>,
     shape: Shape,
 }
 
 /// Labels of a pod.
 pub type Labels = BTreeMap<String, String>;
 
-/// What a pod has in common with others: everything but its name, node and times. Labels apart from the rest, because the
+/// What a pod has in common with others: everything but its name, node, times and claims. Labels apart from the rest, because the
 /// API server gives each pod the zone of its node as a label, and the rest is large.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
@@ -88,8 +90,17 @@ impl From<Pod> for PodInfo {
         };
         let node = pod.spec.as_mut().and_then(|spec| spec.node_name.take()).filter(|name| !name.is_empty());
         let started = pod.status.as_mut().and_then(|status| status.start_time.take());
+        let volumes = pod.spec.iter_mut().flat_map(|spec| spec.volumes.iter_mut().flatten());
+        let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_mut());
+        let claims = claims.map(|claim| mem::take(&mut claim.claim_name).into_boxed_str()).collect();
         let labels = whole.labels.unwrap_or_default();
-        Self { metadata, node, started, shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) } }
+        Self {
+            metadata,
+            node,
+            started,
+            claims,
+            shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) },
+        }
     }
 }
 
@@ -134,6 +145,11 @@ impl PodInfo {
         self.started.as_ref().map(|time| time.0)
     }
 
+    /// The claim that each volume of `spec.volumes` names that is a claim, in their order.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.claims.iter().map(Box::as_ref)
+    }
+
     /// What it has in common with others.
     pub const fn shape(&self) -> &Shape {
         &self.shape
@@ -164,7 +180,7 @@ impl PodInfo {
         self.shape.pod.metadata.owner_references.as_deref().unwrap_or_default()
     }
 
-    /// `spec`; the node is not in it.
+    /// `spec`; the node and the names of claims are not in it.
     pub fn spec(&self) -> Option<&PodSpec> {
         self.shape.pod.spec.as_ref()
     }
@@ -250,7 +266,8 @@ mod tests {
         let object: Value = json!({
             "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": { "app": label },
                 "deletionTimestamp": "2026-01-01T00:00:00Z" },
-            "spec": { "nodeName": node, "containers": [] },
+            "spec": { "nodeName": node, "containers": [],
+                "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": format!("of-{name}") } }] },
             "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z" }
         });
         serde_json::from_value(object).unwrap()
@@ -264,6 +281,7 @@ mod tests {
         assert_eq!((pod.deleted(), pod.started()), (time, time));
         assert_eq!(pod.labels()["app"], "a");
         assert_eq!(pod.status().unwrap().phase.as_deref(), Some("Running"));
+        assert_eq!(pod.claims().collect::<Vec<_>>(), ["of-p"]);
         assert_eq!(self::pod("p", "", "a").node(), None);
     }
 

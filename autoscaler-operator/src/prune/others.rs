@@ -3,15 +3,14 @@
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, DaemonSetSpec},
     core::v1::{
-        Namespace, NamespaceStatus, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimStatus,
-        PersistentVolumeSpec, PersistentVolumeStatus, Pod, PodTemplateSpec,
+        Namespace, NamespaceStatus, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, PodTemplateSpec,
     },
     policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
     storage::v1::StorageClass,
 };
 use kube::ResourceExt as _;
 
-use super::pod;
+use super::pod::template;
 
 /// Annotations of volumes, claims and storage classes that somebody reads.
 const READ_OF_STORAGE: [&str; 5] = [
@@ -27,15 +26,15 @@ pub fn daemon_set(set: &mut DaemonSet) {
     set.annotations_mut().clear();
     set.status = None;
     let Some(whole) = set.spec.take() else { return };
-    let mut template = Pod {
+    let mut made = Pod {
         metadata: whole.template.metadata.unwrap_or_default(),
         spec: whole.template.spec,
         status: None,
     };
-    pod(&mut template);
+    template(&mut made);
     set.spec = Some(DaemonSetSpec {
         selector: whole.selector,
-        template: PodTemplateSpec { metadata: Some(template.metadata), spec: template.spec },
+        template: PodTemplateSpec { metadata: Some(made.metadata), spec: made.spec },
         ..DaemonSetSpec::default()
     });
 }
@@ -55,30 +54,12 @@ pub fn budget(budget: &mut PodDisruptionBudget) {
     }
 }
 
-/// Drops what the planner does not read of a volume: where it can be used, and by which claim, stays. The labels stay:
-/// zones of old volumes are in them.
-pub fn volume(volume: &mut PersistentVolume) {
-    storage_annotations(volume);
-    if let Some(whole) = volume.spec.take() {
-        volume.spec = Some(PersistentVolumeSpec {
-            access_modes: whole.access_modes,
-            capacity: whole.capacity,
-            claim_ref: whole.claim_ref,
-            node_affinity: whole.node_affinity,
-            storage_class_name: whole.storage_class_name,
-            volume_mode: whole.volume_mode,
-            ..PersistentVolumeSpec::default()
-        });
-    }
-    if let Some(whole) = volume.status.take() {
-        volume.status =
-            Some(PersistentVolumeStatus { phase: whole.phase, ..PersistentVolumeStatus::default() });
-    }
-}
-
 /// Drops what the planner does not read of a claim. Annotations say which node a volume is being made for.
 pub fn claim(claim: &mut PersistentVolumeClaim) {
     storage_annotations(claim);
+    claim.metadata.labels = None;
+    claim.metadata.finalizers = None;
+    claim.metadata.owner_references = None;
     if let Some(whole) = claim.status.take() {
         claim.status = Some(PersistentVolumeClaimStatus {
             phase: whole.phase,
@@ -151,24 +132,13 @@ mod tests {
         );
         assert_eq!((&pdb["spec"], &pdb["status"]), (&spec, &counts));
 
-        let spec = json!({ "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "claimRef": { "name": "c" }, "storageClassName": "s",
-            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }] } } });
-        let mut whole = spec.clone();
-        whole["csi"] = json!({ "driver": "d", "volumeHandle": "h", "volumeAttributes": { "x": "y" } });
-        let pv = left(
-            json!({ "metadata": { "labels": { "zone": "a" } }, "spec": whole, "status": { "phase": "Bound", "message": "m" } }),
-            volume,
-        );
-        assert_eq!((&pv["spec"], &pv["status"]), (&spec, &json!({ "phase": "Bound" })));
-        assert_eq!(pv["metadata"]["labels"], json!({ "zone": "a" }));
-
         let spec = json!({ "storageClassName": "s", "volumeName": "v", "selector": { "matchLabels": { "a": "b" } } });
         let pvc = left(
-            json!({ "metadata": { "annotations": selected }, "spec": spec, "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }),
+            json!({ "metadata": { "annotations": selected, "labels": { "a": "b" }, "finalizers": ["f"] }, "spec": spec, "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }),
             claim,
         );
         assert_eq!((&pvc["spec"], &pvc["status"]), (&spec, &json!({ "phase": "Bound" })));
-        assert_eq!(pvc["metadata"]["annotations"], kept);
+        assert_eq!(pvc["metadata"], json!({ "annotations": kept }));
 
         let topologies = json!([{ "matchLabelExpressions": [{ "key": "zone", "values": ["a"] }] }]);
         let class = left(

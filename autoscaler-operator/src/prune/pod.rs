@@ -1,15 +1,14 @@
 //! Pods as the cache keeps them: what is read of them, with the shapes that many have in common kept once.
 
-use std::{borrow::Cow, collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem};
 
 use k8s_openapi::{
-    NamespaceResourceScope,
     api::core::v1::{
         Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements, Volume,
     },
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::api::resource::Quantity,
 };
-use kube::{Resource, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::is_read;
 use crate::plan::{
@@ -20,42 +19,11 @@ use crate::plan::{
 /// Conditions that somebody reads.
 const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
 
-/// A pod is watched as what it is kept as.
-impl Resource for PodInfo {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.identity()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.identity_mut()
-    }
-}
-
 /// Drops what the planner does not read of a pod, and shares with earlier pods what is equal.
 pub fn pods() -> impl FnMut(&mut PodInfo) + Send + 'static {
     let mut shapes = Shapes::default();
     move |info| {
-        let is_bound = info.node().is_some();
-        shape(info.pod_mut(), is_bound);
+        pod(info.pod_mut());
         shapes.share(info);
     }
 }
@@ -72,25 +40,23 @@ pub fn kept() -> impl FnMut(Pod) -> PodInfo {
 
 /// Drops what the planner does not read of a pod that is not kept for long.
 pub fn pod(pod: &mut Pod) {
-    let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    shape(pod, is_bound);
+    // It names the one node that the pod is for; nobody looks for another.
+    if pods::is_daemon(pod)
+        && let Some(affinity) = pod.spec.as_mut().and_then(|spec| spec.affinity.as_mut())
+    {
+        affinity.node_affinity = None;
+    }
+    template(pod);
 }
 
-fn shape(shape: &mut Pod, is_bound: bool) {
-    shape.annotations_mut().retain(|key, _| is_read(key));
-    let is_daemon = pods::is_daemon(shape);
-    let Pod { spec: Some(spec), status, .. } = shape else { return };
+/// Drops what the planner does not read of what pods are made from.
+pub(super) fn template(pod: &mut Pod) {
+    pod.annotations_mut().retain(|key, _| is_read(key));
+    let Pod { spec: Some(spec), status, .. } = pod else { return };
     if let Some(status) = status {
         self::status(status, spec);
     }
     self::spec(spec);
-    // It names the one node of the pod, which has it already; nobody looks for another.
-    if is_daemon
-        && is_bound
-        && let Some(affinity) = spec.affinity.as_mut()
-    {
-        affinity.node_affinity = None;
-    }
 }
 
 fn spec(spec: &mut PodSpec) {
@@ -338,18 +304,35 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_daemon_have_one_shape_once_they_are_on_their_nodes() {
-        let on = |node: &str| -> PodInfo {
+    fn pods_of_a_daemon_have_one_shape_with_a_node_and_without() {
+        let on = |name: &str, node: &str| -> PodInfo {
             let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
-                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [node] }] }] } } });
+                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }] } } });
             let owners = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }]);
-            let object = json!({ "metadata": { "name": node, "namespace": "ns", "ownerReferences": owners },
+            let object = json!({ "metadata": { "name": name, "namespace": "ns", "ownerReferences": owners },
                 "spec": { "nodeName": node, "containers": [], "affinity": affinity } });
             serde_json::from_value(object).unwrap()
         };
         let mut prune = pods();
-        let mut pods = [on("a"), on("b")];
+        let mut pods = [on("a", "a"), on("b", "b"), on("c", "")];
         pods.iter_mut().for_each(&mut prune);
-        assert!(pods[0].shape().id() == pods[1].shape().id());
+        assert!(pods.iter().all(|pod| pod.shape().id() == pods[0].shape().id()));
+    }
+
+    #[test]
+    fn pods_of_a_stateful_set_share_all_but_their_labels_and_claims() {
+        let of = |name: &str| -> PodInfo {
+            let object = json!({
+                "metadata": { "name": name, "namespace": "ns", "labels": { "statefulset.kubernetes.io/pod-name": name } },
+                "spec": { "hostname": name, "containers": [],
+                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": format!("data-{name}") } }] } });
+            serde_json::from_value(object).unwrap()
+        };
+        let mut prune = pods();
+        let mut pods = [of("p-0"), of("p-1")];
+        pods.iter_mut().for_each(&mut prune);
+        let [one, other] = &pods;
+        assert!(std::ptr::eq(one.shape().pod(), other.shape().pod()));
+        assert_eq!([one, other].map(|pod| pod.claims().collect::<Vec<_>>()), [["data-p-0"], ["data-p-1"]]);
     }
 }

@@ -83,7 +83,7 @@ async fn list(client: Client, namespace: &str) -> Result<Objects, LiveError> {
     let (daemon_sets, budgets, volumes, claims, storage_classes, namespaces, priority_classes) = futures::join!(
         listed(Api::all(whole()), all(), small(prune::daemon_set), false),
         listed(Api::all(whole()), all(), small(prune::budget), false),
-        listed(Api::all(whole()), all(), small(prune::volume), false),
+        listed(Api::all(whole()), all(), small(|_| {}), false),
         listed(Api::all(whole()), all(), small(prune::claim), false),
         listed(Api::all(whole()), all(), small(prune::storage_class), false),
         listed(Api::all(whole()), all(), small(prune::namespace), false),

@@ -43,7 +43,7 @@ impl Memo {
             return Arc::clone(&remembered.reading);
         }
         let reading = if pods::is_daemon(shape.pod()) {
-            // No two of them look alike, since each names its node; what is read of them does.
+            // Twins are not asked who made them, and less is read of what a daemon's pod says.
             self.only(Reading::of(shape))
         } else if let Some(reading) = self.twins.find(shape) {
             reading

@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec},
+    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec},
     storage::v1::StorageClass,
 };
 
@@ -20,6 +20,7 @@ use crate::plan::{
     observed::{Observed, key},
     pod_info::PodInfo,
     reasons::Rejection,
+    volume_info::VolumeInfo,
 };
 
 /// Marks a claim whose binding is complete.
@@ -38,25 +39,25 @@ const ONE_POD: &str = "ReadWriteOncePod";
 /// The claims, volumes and classes of a pass.
 pub(super) struct Storage<'a> {
     claims: HashMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
-    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
+    volumes: BTreeMap<&'a str, &'a VolumeInfo>,
     classes: BTreeMap<&'a str, &'a StorageClass>,
     default_class: Option<&'a StorageClass>,
     /// Volumes that are nobody's, by class and in the order of names.
-    free: HashMap<&'a str, Vec<&'a PersistentVolume>>,
+    free: HashMap<&'a str, Vec<&'a VolumeInfo>>,
     /// Volumes that are meant for a claim.
-    reserved: HashMap<(&'a str, &'a str), Vec<&'a PersistentVolume>>,
+    reserved: HashMap<(&'a str, &'a str), Vec<&'a VolumeInfo>>,
 }
 
 impl<'a> Storage<'a> {
     pub(super) fn of(observed: &'a Observed) -> Self {
         let classes: BTreeMap<_, _> = by_name(&observed.storage_classes, |class| key(&class.metadata).1);
-        let volumes = by_name(&observed.volumes, |volume| key(&volume.metadata).1);
+        let volumes = by_name(&observed.volumes, VolumeInfo::name);
         let mut free: HashMap<_, Vec<_>> = HashMap::new();
         let mut reserved: HashMap<_, Vec<_>> = HashMap::new();
         for &volume in volumes.values() {
-            match volumes::meant_for(volume) {
+            match volume.meant_for() {
                 Some(claim) => reserved.entry(claim).or_default().push(volume),
-                None => free.entry(volumes::class_of(volume)).or_default().push(volume),
+                None => free.entry(volume.class.as_str()).or_default().push(volume),
             }
         }
         Self {
@@ -212,9 +213,10 @@ struct Wanted<'p> {
 
 fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
     let volumes = pod.spec().into_iter().flat_map(|s| s.volumes.iter().flatten());
-    volumes.filter_map(|volume| {
-        if let Some(named) = &volume.persistent_volume_claim {
-            return Some(Wanted { name: named.claim_name.clone(), template: None });
+    let mut claims = pod.claims();
+    volumes.filter_map(move |volume| {
+        if volume.persistent_volume_claim.is_some() {
+            return Some(Wanted { name: claims.next()?.to_owned(), template: None });
         }
         let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
         let name = format!("{}-{}", pod.key().1, volume.name);

@@ -2,14 +2,16 @@
 //! one of.
 
 use k8s_openapi::api::{
-    core::v1::{PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm},
+    core::v1::{PersistentVolumeClaim, TopologySelectorTerm},
     storage::v1::StorageClass,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::quantity::Exact;
 
 use crate::plan::{
-    constraints::{self, Operator, Rule, Term},
+    constraints::{Operator, Rule, Term},
     selectors::Selector,
+    volume_info::VolumeInfo,
 };
 
 /// Alternatives: one of them must match.
@@ -26,19 +28,12 @@ const ZONE_LABELS: [(&str, Option<&str>); 4] = [
 const ZONE_SEPARATOR: &str = "__";
 
 /// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
-pub(super) fn of_bound(volume: &PersistentVolume) -> Vec<Terms> {
-    let labels = volume.metadata.labels.as_ref();
+pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<Terms> {
     let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
-        let value = labels.and_then(|l| l.get(label))?;
+        let value = volume.labels().and_then(|labels| labels.get(label))?;
         Some(in_zones(label, newer, value))
     });
-    affinity(volume).into_iter().chain(zones).collect()
-}
-
-/// `None` is everywhere.
-fn affinity(volume: &PersistentVolume) -> Option<Terms> {
-    let required = volume.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-    Some(constraints::terms(required))
+    volume.places.clone().into_iter().chain(zones).collect()
 }
 
 /// A node that says nothing of zones and regions is in all of them.
@@ -88,14 +83,14 @@ pub(super) struct Free {
 /// ones of its class that are `free`; `None` when there are none.
 pub(super) fn free_for(
     claim: &PersistentVolumeClaim,
-    reserved: &[&PersistentVolume],
-    free: &[&PersistentVolume],
+    reserved: &[&VolumeInfo],
+    free: &[&VolumeInfo],
 ) -> Option<Free> {
     if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
-        return Some(Free { reserved: true, places: affinity(volume) });
+        return Some(Free { reserved: true, places: volume.places.clone() });
     }
     let suitable = free.iter().filter(|volume| is_free(claim, volume) && holds(claim, volume));
-    let places: Vec<_> = suitable.map(|volume| affinity(volume)).collect();
+    let places: Vec<_> = suitable.map(|volume| volume.places.clone()).collect();
     if places.is_empty() {
         return None;
     }
@@ -104,48 +99,36 @@ pub(super) fn free_for(
     Some(Free { reserved: false, places: somewhere.map(|places| either(places.concat(), Terms::new())) })
 }
 
-/// Namespace and name of the claim that a volume is meant for.
-pub(super) fn meant_for(volume: &PersistentVolume) -> Option<(&str, &str)> {
-    let meant = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    Some((meant.namespace.as_deref().unwrap_or_default(), meant.name.as_deref().unwrap_or_default()))
-}
-
-/// The storage class of a volume.
-pub(super) fn class_of(volume: &PersistentVolume) -> &str {
-    volume.spec.as_ref().and_then(|s| s.storage_class_name.as_deref()).unwrap_or_default()
-}
-
 /// Large enough, of the right mode, and there to stay.
-fn holds(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let (Some(asked), Some(offered)) = (&claim.spec, &volume.spec) else { return false };
-    let size = |q: Option<&k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
-        q.and_then(|q| Exact::parse(&q.0).ok()).unwrap_or(Exact::ZERO)
+fn holds(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
+    let Some(asked) = &claim.spec else { return false };
+    let size = |quantity: Option<&Quantity>| {
+        quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
     };
     let wanted = asked.resources.as_ref().and_then(|r| r.requests.as_ref());
     let wanted = size(wanted.and_then(|r| r.get("storage")));
-    let mode = |mode: Option<&String>| mode.map_or("Filesystem", String::as_str).to_owned();
-    size(offered.capacity.as_ref().and_then(|c| c.get("storage"))) >= wanted
-        && mode(asked.volume_mode.as_ref()) == mode(offered.volume_mode.as_ref())
-        && volume.metadata.deletion_timestamp.is_none()
+    let mode = |mode: &Option<String>| mode.as_deref().unwrap_or("Filesystem").to_owned();
+    size(volume.capacity.as_ref()) >= wanted
+        && mode(&asked.volume_mode) == mode(&volume.mode)
+        && !volume.is_being_deleted()
 }
 
 /// A claim that was deleted and made anew is not the one that a volume was meant for.
-fn is_same(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let meant = volume.spec.as_ref().and_then(|s| s.claim_ref.as_ref()).and_then(|meant| meant.uid.as_ref());
-    meant.is_none_or(|uid| uid.is_empty() || Some(uid) == claim.metadata.uid.as_ref())
+fn is_same(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
+    let meant = volume.meant_for.as_ref().map_or("", |meant| &meant.uid);
+    meant.is_empty() || Some(meant) == claim.metadata.uid.as_deref()
 }
 
 /// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
-fn is_free(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
-    let (Some(asked), Some(offered)) = (&claim.spec, &volume.spec) else { return false };
-    let phase = volume.status.as_ref().and_then(|s| s.phase.as_deref());
-    let selected = asked.selector.as_ref().is_none_or(|selector| {
-        Selector::read(selector).is_ok_and(|s| s.matches(volume.metadata.labels.as_ref()))
-    });
-    let modes = offered.access_modes.as_deref().unwrap_or_default();
-    phase.is_none_or(|phase| phase == "Available")
+fn is_free(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
+    let Some(asked) = &claim.spec else { return false };
+    let selected = asked
+        .selector
+        .as_ref()
+        .is_none_or(|selector| Selector::read(selector).is_ok_and(|s| s.matches(volume.labels())));
+    volume.phase.as_ref().is_none_or(|phase| phase == "Available")
         && selected
-        && asked.access_modes.iter().flatten().all(|mode| modes.contains(mode))
+        && asked.access_modes.iter().flatten().all(|mode| volume.access_modes.contains(mode))
 }
 
 /// Where one or the other can be used.

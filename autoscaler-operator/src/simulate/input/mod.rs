@@ -26,7 +26,7 @@ pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
 use crate::{
-    plan::{Observed, observed::key},
+    plan::{Observed, observed::key, volume_info::VolumeInfo},
     prune,
 };
 
@@ -178,7 +178,10 @@ impl Objects {
             pods: pods.into_values().map(|pod| Arc::new(keep(Arc::unwrap_or_clone(pod)))).collect(),
             daemon_sets: daemon_sets.into_values().collect(),
             budgets: budgets.into_values().collect(),
-            volumes: volumes.into_values().collect(),
+            volumes: volumes
+                .into_values()
+                .map(|v| Arc::new(VolumeInfo::from(Arc::unwrap_or_clone(v))))
+                .collect(),
             claims: claims.into_values().collect(),
             storage_classes: storage_classes.into_values().collect(),
             namespaces: namespaces.into_values().collect(),

@@ -1,0 +1,159 @@
+//! A persistent volume as the planner sees it: the API's type has room for each of some twenty kinds of storage, 4 KB even
+//! where it says little.
+
+use k8s_openapi::{
+    api::core::v1::{ObjectReference, PersistentVolume},
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+};
+use serde::Deserialize;
+
+use super::{
+    constraints::{self, Term},
+    pod_info::Labels,
+};
+
+/// A persistent volume: where it can be used, and by which claim.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(from = "PersistentVolume")]
+pub struct VolumeInfo {
+    /// Name, version, labels, and whether it is being deleted.
+    metadata: ObjectMeta,
+    /// One of these must match a node; `None` is everywhere.
+    pub places: Option<Vec<Term>>,
+    /// The claim it is for, if it is for one.
+    pub meant_for: Option<ClaimRef>,
+    /// Its storage class; empty for none.
+    pub class: String,
+    /// How large it is.
+    pub capacity: Option<Quantity>,
+    /// `spec.volumeMode`.
+    pub mode: Option<String>,
+    /// `spec.accessModes`.
+    pub access_modes: Vec<String>,
+    /// `status.phase`; `None` in objects that no API server has seen.
+    pub phase: Option<String>,
+}
+
+/// The claim that a volume is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimRef {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID; empty while it has not been bound.
+    pub uid: String,
+}
+
+impl From<ObjectReference> for ClaimRef {
+    fn from(whole: ObjectReference) -> Self {
+        Self {
+            namespace: whole.namespace.unwrap_or_default(),
+            name: whole.name.unwrap_or_default(),
+            uid: whole.uid.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<PersistentVolume> for VolumeInfo {
+    fn from(whole: PersistentVolume) -> Self {
+        let PersistentVolume { metadata, spec, status } = whole;
+        let spec = spec.unwrap_or_default();
+        let required = spec.node_affinity.and_then(|affinity| affinity.required);
+        Self {
+            metadata: ObjectMeta {
+                name: metadata.name,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                labels: metadata.labels,
+                deletion_timestamp: metadata.deletion_timestamp,
+                ..ObjectMeta::default()
+            },
+            places: required.as_ref().map(constraints::terms),
+            meant_for: spec.claim_ref.map(ClaimRef::from),
+            class: spec.storage_class_name.unwrap_or_default(),
+            capacity: spec.capacity.and_then(|mut capacity| capacity.remove("storage")),
+            mode: spec.volume_mode,
+            access_modes: spec.access_modes.unwrap_or_default(),
+            phase: status.and_then(|status| status.phase),
+        }
+    }
+}
+
+impl VolumeInfo {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// `metadata`, without annotations, owners and finalizers.
+    pub const fn identity(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    /// The same, to change.
+    pub const fn identity_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    /// `metadata.labels`: of old volumes, they say where it is.
+    pub const fn labels(&self) -> Option<&Labels> {
+        self.metadata.labels.as_ref()
+    }
+
+    /// Whether it will be gone.
+    pub const fn is_being_deleted(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Namespace and name of the claim that it is for.
+    pub fn meant_for(&self) -> Option<(&str, &str)> {
+        self.meant_for.as_ref().map(|claim| (claim.namespace.as_str(), claim.name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_volume_what_a_plan_is_made_from_stays() {
+        let volume: VolumeInfo = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": { "name": "v", "uid": "u", "resourceVersion": "7", "labels": { "zone": "a" }, "annotations": { "x": "y" },
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["kubernetes.io/pv-protection"] },
+            "spec": { "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" }, "volumeMode": "Block", "storageClassName": "s",
+                "claimRef": { "namespace": "ns", "name": "c", "uid": "w" }, "csi": { "driver": "d", "volumeHandle": "h" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] }] } } },
+            "status": { "phase": "Bound", "message": "m" }
+        }))
+        .unwrap();
+        assert_eq!((volume.name(), volume.meant_for()), ("v", Some(("ns", "c"))));
+        assert_eq!(volume.meant_for.as_ref().unwrap().uid, "w");
+        assert_eq!(volume.labels().unwrap()["zone"], "a");
+        assert!(volume.is_being_deleted());
+        assert_eq!(volume.places.as_ref().unwrap()[0].labels[0].values, ["a"]);
+        assert_eq!(
+            (volume.class.as_str(), volume.mode.as_deref(), volume.phase.as_deref()),
+            ("s", Some("Block"), Some("Bound"))
+        );
+        assert_eq!(
+            (volume.capacity.unwrap().0.as_str(), volume.access_modes),
+            ("1Gi", vec!["ReadWriteOnce".to_owned()])
+        );
+        assert_eq!(
+            (volume.metadata.resource_version.as_deref(), volume.metadata.annotations),
+            (Some("7"), None)
+        );
+        assert!(size_of::<VolumeInfo>() < 1024, "{} bytes", size_of::<VolumeInfo>());
+    }
+
+    #[test]
+    fn a_volume_that_says_nothing_can_be_used_everywhere_by_anybody() {
+        let volume: VolumeInfo = serde_json::from_value(json!({ "metadata": { "name": "v" } })).unwrap();
+        assert_eq!((volume.places, volume.meant_for, volume.phase), (None, None, None));
+        assert_eq!(volume.class, "");
+    }
+}
