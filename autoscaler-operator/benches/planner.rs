@@ -16,7 +16,7 @@ fn observed(mix: Mix<PodInfo>) -> Observed {
 }
 
 fn whole_passes(criterion: &mut Criterion) {
-    let keep = &mut prune::kept();
+    let keep = &mut prune::pods();
     let mixes: [(&str, Mix<PodInfo>); 6] = [
         ("karpenter", planner_mixes::karpenter(500, keep)),
         ("karpenter", planner_mixes::karpenter(1000, keep)),
@@ -38,7 +38,7 @@ fn whole_passes(criterion: &mut Criterion) {
 }
 
 fn one_new_pod(criterion: &mut Criterion) {
-    let replan = Replan::new(200, 6000, &mut prune::kept());
+    let replan = Replan::new(200, 6000, &mut prune::pods());
     let mut observed = observed(replan.cluster.clone());
     observed.pods.push(Arc::new(replan.newcomer(0).0.into()));
     let mut pass = 0;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{Namespace, Node, PersistentVolumeClaim},
+    core::v1::{Namespace, Node},
     policy::v1::PodDisruptionBudget,
     storage::v1::StorageClass,
 };
@@ -17,7 +17,7 @@ use shared_runtime::{
 
 use crate::{
     metrics::AutoscalerMetrics,
-    plan::{Planner, pod_info::PodInfo, volume_info::VolumeInfo},
+    plan::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo},
     report::{Told, Unreported},
 };
 
@@ -42,7 +42,7 @@ pub struct Caches {
     /// Every persistent volume.
     pub volumes: Store<VolumeInfo>,
     /// Every claim.
-    pub claims: Store<PersistentVolumeClaim>,
+    pub claims: Store<ClaimInfo>,
     /// Every storage class.
     pub storage_classes: Store<StorageClass>,
     /// Every namespace.

@@ -26,6 +26,7 @@ use futures::{
     Stream, StreamExt as _,
     stream::{self, BoxStream},
 };
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, runtime::watcher};
 use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
 use shared_runtime::{
@@ -39,6 +40,7 @@ use crate::{
     context::{Caches, Cluster, Context},
     error::Error,
     explain::{ExplainArgs, ExplainError},
+    plan::{claim_info::ClaimInfo, volume_info::VolumeInfo},
     simulate::{SimulateArgs, SimulateError},
 };
 
@@ -147,13 +149,16 @@ async fn start(operator: Operator) -> Result<(), Error> {
         operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), all(), |_| {});
     let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), all(), prune::node);
     let unfinished = all().fields(UNFINISHED);
-    let (pods, pod_changes) = operator.reflect(Api::all(operator.client.clone()), unfinished, prune::pods());
+    let (pods, pod_changes) =
+        operator.reflect_as(Api::all(operator.client.clone()), unfinished, prune::pods());
 
     let client = || operator.client.clone();
     let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), all(), prune::daemon_set);
     let (budgets, budget_changes) = operator.reflect(Api::all(client()), all(), prune::budget);
-    let (volumes, volume_changes) = operator.reflect(Api::all(client()), all(), |_| {});
-    let (claims, claim_changes) = operator.reflect(Api::all(client()), all(), prune::claim);
+    let (volumes, volume_changes) =
+        operator.reflect_as(Api::<PersistentVolume>::all(client()), all(), VolumeInfo::from);
+    let (claims, claim_changes) =
+        operator.reflect_as(Api::<PersistentVolumeClaim>::all(client()), all(), ClaimInfo::from);
     let (storage_classes, storage_class_changes) =
         operator.reflect(Api::all(client()), all(), prune::storage_class);
     let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), all(), prune::namespace);

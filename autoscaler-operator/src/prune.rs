@@ -7,8 +7,8 @@ mod watched;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
-pub use others::{budget, claim, daemon_set, namespace, storage_class};
-pub use pod::{kept, pod, pods};
+pub use others::{budget, daemon_set, namespace, storage_class};
+pub use pod::{pod, pods};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =
@@ -17,7 +17,12 @@ const READ_ANNOTATIONS: [&str; 4] =
 /// Drops what the planner does not read of a node; on a real one the list of images is most of the object.
 pub fn node(node: &mut Node) {
     node.annotations_mut().retain(|key, _| is_read(key));
+    node.finalizers_mut().clear();
     if let Some(status) = node.status.as_mut() {
+        // What of a node pods can have; its capacity is read where it does not say that.
+        if status.allocatable.is_some() {
+            status.capacity = None;
+        }
         status.addresses = None;
         status.images = None;
         status.node_info = None;

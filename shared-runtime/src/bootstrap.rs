@@ -9,7 +9,10 @@ use futures::Stream;
 use kube::{
     Api, Client, Resource,
     core::NamespaceResourceScope,
-    runtime::{reflector::Store, watcher},
+    runtime::{
+        reflector::{Lookup, Store},
+        watcher,
+    },
 };
 use serde::de::DeserializeOwned;
 use shared_crds::ownership::Owner;
@@ -101,12 +104,30 @@ impl Operator {
         P: FnMut(&mut K) + Send + 'static,
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
     {
-        let watching = Watching {
+        reflect::reflect(api, config, &self.watching(), prune)
+    }
+
+    /// A cache of what `keep` makes of a kind's objects, and the stream of its changes; see [`reflect::reflect_as`].
+    pub fn reflect_as<W, K, P>(
+        &self,
+        api: Api<W>,
+        config: watcher::Config,
+        keep: P,
+    ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
+    where
+        P: FnMut(W) -> K + Send + 'static,
+        W: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+        K: Lookup<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
+        reflect::reflect_as(api, config, &self.watching(), keep)
+    }
+
+    fn watching(&self) -> Watching {
+        Watching {
             metrics: self.metrics.clone(),
             floors: self.floors.clone(),
             readiness: self.readiness.clone(),
-        };
-        reflect::reflect(api, config, &watching, prune)
+        }
     }
 
     /// The namespaces the operator looks at: one, or all.

@@ -12,7 +12,7 @@ use kube::{
     Api, Resource, ResourceExt as _,
     runtime::{
         WatchStreamExt as _,
-        reflector::{self, ObjectRef, Store, store::Writer},
+        reflector::{self, Lookup, ObjectRef, Store, store::Writer},
         watcher::{self, Event},
     },
 };
@@ -71,11 +71,51 @@ where
     P: FnMut(&mut K) + Send + 'static,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let (store, mut mirror) = Mirror::new(watching, prune);
+    let (store, mut mirror) = Mirror::new(watching, watching.floors.feed::<K>().map(observer));
+    let mut keep = pruned(prune);
     let changes = watcher::watcher(api, config)
         .default_backoff()
-        .flat_map(move |event| stream::iter(mirror.take(event)));
+        .flat_map(move |event| stream::iter(mirror.take(event.map(|event| converted(event, &mut keep)))));
     (store, changes)
+}
+
+/// As [`reflect`], for objects of which little is read: `keep` makes of each what the cache holds. They have no place for
+/// what the API's types have place for. Nothing is known of own writes to such objects.
+pub fn reflect_as<W, K, P>(
+    api: Api<W>,
+    config: watcher::Config,
+    watching: &Watching,
+    mut keep: P,
+) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
+where
+    P: FnMut(W) -> K + Send + 'static,
+    W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    let (store, mut mirror) = Mirror::new(watching, None);
+    let changes = watcher::watcher(api, config)
+        .default_backoff()
+        .flat_map(move |event| stream::iter(mirror.take(event.map(|event| converted(event, &mut keep)))));
+    (store, changes)
+}
+
+/// Makes of an object what is kept of it.
+fn pruned<K: Resource>(mut prune: impl FnMut(&mut K)) -> impl FnMut(K) -> K {
+    move |mut object| {
+        replicas_writers(object.managed_fields_mut());
+        prune(&mut object);
+        object
+    }
+}
+
+fn converted<W, K>(event: Event<W>, keep: &mut impl FnMut(W) -> K) -> Event<K> {
+    match event {
+        Event::Apply(object) => Event::Apply(keep(object)),
+        Event::Delete(object) => Event::Delete(keep(object)),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(keep(object)),
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// Leaves of `entries` those that own `spec.replicas`, and of those nothing but that.
@@ -89,31 +129,35 @@ fn replicas_writers(entries: &mut Vec<ManagedFieldsEntry>) {
     }
 }
 
+/// Hears of each event when the store has taken it in.
+type Observer<K> = Box<dyn Fn(&Event<K>) + Send>;
+
+fn observer<K: Resource<DynamicType = ()> + 'static>(feed: Feed) -> Observer<K> {
+    Box::new(move |event| feed.observe(event))
+}
+
 /// The cache and everybody who hears of its events.
-struct Mirror<K: Resource<DynamicType = ()> + Clone + 'static, P> {
+struct Mirror<K: Lookup<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Writer<K>,
-    prune: P,
-    feed: Option<Feed>,
+    observer: Option<Observer<K>>,
     gate: Gate,
     metrics: Metrics,
     /// Category of the failure that was logged last; none while the watch works.
     failing: Option<&'static str>,
 }
 
-impl<K, P> Mirror<K, P>
+impl<K> Mirror<K>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
-    P: FnMut(&mut K),
+    K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    fn new(watching: &Watching, prune: P) -> (Store<K>, Self) {
-        let Watching { metrics, floors, readiness } = watching;
+    fn new(watching: &Watching, observer: Option<Observer<K>>) -> (Store<K>, Self) {
+        let Watching { metrics, floors: _, readiness } = watching;
         let (store, writer) = reflector::store::<K>();
         let mirror = Self {
             store: store.clone(),
             writer,
-            prune,
-            feed: floors.feed::<K>(),
+            observer,
             gate: readiness.gate(format!("cache of {}", K::plural(&())), "not listed yet"),
             metrics: metrics.clone(),
             failing: None,
@@ -132,13 +176,9 @@ where
         if self.failing.take().is_some() {
             info!(resource = %K::plural(&()), "watch works again");
         }
-        let event = event.modify(|object| {
-            replicas_writers(object.managed_fields_mut());
-            (self.prune)(object);
-        });
         let changes = self.apply(&event);
-        if let Some(feed) = &self.feed {
-            feed.observe(&event);
+        if let Some(observe) = &self.observer {
+            observe(&event);
         }
         if matches!(event, Event::InitDone) {
             self.gate.open();
@@ -169,9 +209,9 @@ where
                     .map(|object| (ObjectRef::from_obj(&*object), object))
                     .collect();
                 self.writer.apply_watcher_event(event);
-                let vanished = before.into_iter().filter(|(key, old)| {
-                    self.store.get(key).is_none_or(|new| new.meta().uid != old.meta().uid)
-                });
+                let vanished = before
+                    .into_iter()
+                    .filter(|(key, old)| self.store.get(key).is_none_or(|new| new.uid() != old.uid()));
                 let mut changes: Vec<_> = vanished.map(|(_, object)| Change::Deleted(object)).collect();
                 changes.extend(self.store.state().into_iter().map(Change::Applied));
                 changes

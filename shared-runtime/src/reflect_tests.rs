@@ -5,7 +5,7 @@ use kube::core::{ObjectMeta, Status};
 use super::*;
 use crate::clock::Clock;
 
-fn mirror() -> (Store<Node>, Mirror<Node, impl FnMut(&mut Node)>, Watching) {
+fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let metrics = Metrics::new("test", "0").unwrap();
     let watching = Watching {
@@ -13,7 +13,7 @@ fn mirror() -> (Store<Node>, Mirror<Node, impl FnMut(&mut Node)>, Watching) {
         metrics,
         readiness: Readiness::default(),
     };
-    let (store, mirror) = Mirror::new(&watching, |node: &mut Node| node.spec = None);
+    let (store, mirror) = Mirror::new(&watching, watching.floors.feed::<Node>().map(observer));
     (store, mirror, watching)
 }
 
@@ -39,7 +39,7 @@ fn said(changes: &[Change<Node>]) -> Vec<String> {
     said
 }
 
-fn list(mirror: &mut Mirror<Node, impl FnMut(&mut Node)>, nodes: &[Node]) -> Vec<String> {
+fn list(mirror: &mut Mirror<Node>, nodes: &[Node]) -> Vec<String> {
     let mut changes = mirror.take(Ok(Event::Init));
     for node in nodes {
         changes.extend(mirror.take(Ok(Event::InitApply(node.clone()))));
@@ -68,12 +68,19 @@ fn deletions_are_told_also_those_the_watch_missed() {
 
 #[test]
 fn what_nobody_reads_is_not_kept() {
-    let (store, mut mirror, _) = mirror();
-    list(&mut mirror, &[]);
-    mirror.take(Ok(Event::Apply(node("a", "1"))));
-    let kept = store.get(&ObjectRef::new("a")).unwrap();
-    assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));
-    assert!(kept.spec.is_none());
+    let mut keep = pruned(|node: &mut Node| node.spec = None);
+    for event in [Event::Apply, Event::Delete, Event::InitApply] {
+        let (Event::Apply(kept) | Event::Delete(kept) | Event::InitApply(kept)) =
+            converted(event(node("a", "1")), &mut keep)
+        else {
+            panic!("the object is gone")
+        };
+        assert_eq!(kept.metadata.uid.as_deref(), Some("1"));
+        assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));
+        assert!(kept.spec.is_none());
+    }
+    assert!(matches!(converted(Event::Init, &mut keep), Event::Init));
+    assert!(matches!(converted(Event::InitDone, &mut keep), Event::InitDone));
 }
 
 #[test]

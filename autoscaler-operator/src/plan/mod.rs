@@ -13,6 +13,7 @@ pub mod behavior;
 pub mod bounds;
 pub mod budgets;
 pub mod capacity;
+pub mod claim_info;
 pub mod constraints;
 pub mod contested;
 pub mod daemons;
@@ -152,8 +153,8 @@ impl Planner {
 }
 
 fn pass(observed: &Observed, terms: Terms, stage: Stage, memo: &mut Memo) -> Plan {
-    let all_nodes = sorted(&observed.nodes, |node: &Node| &node.metadata);
-    let all_pods = sorted(&observed.pods, PodInfo::identity);
+    let all_nodes = sorted(&observed.nodes, |node: &Node| key(&node.metadata));
+    let all_pods = sorted(&observed.pods, PodInfo::key);
     let mut names = Names::default();
 
     let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
@@ -268,12 +269,9 @@ struct Pass<'a> {
     world: &'a World,
 }
 
-fn sorted<K>(
-    objects: &[Arc<K>],
-    metadata: impl Fn(&K) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Vec<Arc<K>> {
+fn sorted<K>(objects: &[Arc<K>], key: impl Fn(&K) -> (&str, &str)) -> Vec<Arc<K>> {
     // With the names at hand, so that a comparison does not go through the objects.
-    let mut named: Vec<_> = objects.iter().map(|object| (key(metadata(object)), object)).collect();
+    let mut named: Vec<_> = objects.iter().map(|object| (key(object), object)).collect();
     named.sort_by_key(|(name, _)| *name);
     named.into_iter().map(|(_, object)| Arc::clone(object)).collect()
 }

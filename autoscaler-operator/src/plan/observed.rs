@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use k8s_openapi::{
     api::{
         apps::v1::DaemonSet,
-        core::v1::{Namespace, Node, PersistentVolumeClaim},
+        core::v1::{Namespace, Node},
         policy::v1::PodDisruptionBudget,
         storage::v1::StorageClass,
     },
@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use shared_crds::{NodePool, NodePoolAutoscaler, v1alpha1::AutoscalingStatus};
 
-use super::{pod_info::PodInfo, volume_info::VolumeInfo};
+use super::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 
 /// What a pass plans from. The order of the objects plays no part.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Observed {
     /// Every persistent volume: they say where pods that use them can run.
     pub volumes: Vec<Arc<VolumeInfo>>,
     /// Every claim: they say which volumes pods use.
-    pub claims: Vec<Arc<PersistentVolumeClaim>>,
+    pub claims: Vec<Arc<ClaimInfo>>,
     /// Every storage class: they say where volumes can be made.
     pub storage_classes: Vec<Arc<StorageClass>>,
     /// Every namespace, for selectors over their labels.

@@ -12,22 +12,20 @@ use std::{
 
 use k8s_openapi::{
     api::core::v1::{Pod, PodSpec, PodStatus},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
 use serde::Deserialize;
-
-use super::observed::key;
 
 /// A pod. The name is kube-scheduler's, for a pod together with what is read of it once.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Pod")]
 pub struct PodInfo {
-    /// Name, namespace, UID, version, and when it was made and is to end. Private, because labels, annotations and owners
-    /// are not here but in the shape.
-    metadata: ObjectMeta,
-    node: Option<String>,
-    started: Option<Time>,
+    name: Box<str>,
+    uid: Box<str>,
+    deleted: Option<Timestamp>,
+    node: Option<Box<str>>,
+    started: Option<Timestamp>,
     /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
     shape: Shape,
@@ -36,7 +34,7 @@ pub struct PodInfo {
 /// Labels of a pod.
 pub type Labels = BTreeMap<String, String>;
 
-/// What a pod has in common with others: everything but its name, node, times and claims. Labels apart from the rest, because the
+/// What a pod has in common with others: everything but its name, UID, node, times and claims. Labels apart from the rest, because the
 /// API server gives each pod the zone of its node as a label, and the rest is large.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
@@ -74,18 +72,9 @@ impl From<Pod> for PodInfo {
     fn from(mut pod: Pod) -> Self {
         let whole = mem::take(&mut pod.metadata);
         pod.metadata = ObjectMeta {
-            namespace: whole.namespace.clone(),
+            namespace: whole.namespace,
             annotations: whole.annotations,
             owner_references: whole.owner_references,
-            ..ObjectMeta::default()
-        };
-        let metadata = ObjectMeta {
-            name: whole.name,
-            namespace: whole.namespace,
-            uid: whole.uid,
-            resource_version: whole.resource_version,
-            creation_timestamp: whole.creation_timestamp,
-            deletion_timestamp: whole.deletion_timestamp,
             ..ObjectMeta::default()
         };
         let node = pod.spec.as_mut().and_then(|spec| spec.node_name.take()).filter(|name| !name.is_empty());
@@ -95,9 +84,11 @@ impl From<Pod> for PodInfo {
         let claims = claims.map(|claim| mem::take(&mut claim.claim_name).into_boxed_str()).collect();
         let labels = whole.labels.unwrap_or_default();
         Self {
-            metadata,
-            node,
-            started,
+            name: whole.name.unwrap_or_default().into(),
+            uid: whole.uid.unwrap_or_default().into(),
+            deleted: whole.deletion_timestamp.map(|time| time.0),
+            node: node.map(String::into_boxed_str),
+            started: started.map(|time| time.0),
             claims,
             shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) },
         }
@@ -107,27 +98,28 @@ impl From<Pod> for PodInfo {
 impl PodInfo {
     /// Namespace and name.
     pub fn key(&self) -> (&str, &str) {
-        key(&self.metadata)
+        (self.shape.namespace(), &self.name)
     }
 
     /// `metadata.uid`; empty in objects that no API server has seen.
-    pub fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
+    pub const fn uid(&self) -> &str {
+        &self.uid
     }
 
-    /// What is its own of its metadata: everything but labels, annotations and owners.
-    pub const fn identity(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    /// The same, to change.
-    pub const fn identity_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    /// Makes it another pod of the same shape.
+    pub fn identify(&mut self, name: &str, uid: &str) {
+        self.name = name.into();
+        self.uid = uid.into();
     }
 
     /// When it is to end, if it is being deleted.
-    pub fn deleted(&self) -> Option<Timestamp> {
-        self.metadata.deletion_timestamp.as_ref().map(|time| time.0)
+    pub const fn deleted(&self) -> Option<Timestamp> {
+        self.deleted
+    }
+
+    /// Says when it is to end, or that it is not.
+    pub const fn set_deleted(&mut self, at: Option<Timestamp>) {
+        self.deleted = at;
     }
 
     /// `spec.nodeName`, unless it is empty.
@@ -141,8 +133,8 @@ impl PodInfo {
     }
 
     /// `status.startTime`.
-    pub fn started(&self) -> Option<Timestamp> {
-        self.started.as_ref().map(|time| time.0)
+    pub const fn started(&self) -> Option<Timestamp> {
+        self.started
     }
 
     /// The claim that each volume of `spec.volumes` names that is a claim, in their order.

@@ -3,7 +3,7 @@
 
 use k8s_openapi::{
     api::core::v1::{ObjectReference, PersistentVolume},
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
+    apimachinery::pkg::api::resource::Quantity,
 };
 use serde::Deserialize;
 
@@ -16,8 +16,14 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "PersistentVolume")]
 pub struct VolumeInfo {
-    /// Name, version, labels, and whether it is being deleted.
-    metadata: ObjectMeta,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`; empty in objects that no API server has seen.
+    pub uid: String,
+    /// `metadata.labels`: of old volumes, they say where it is.
+    pub labels: Option<Labels>,
+    /// Whether it will be gone.
+    pub is_being_deleted: bool,
     /// One of these must match a node; `None` is everywhere.
     pub places: Option<Vec<Term>>,
     /// The claim it is for, if it is for one.
@@ -61,14 +67,10 @@ impl From<PersistentVolume> for VolumeInfo {
         let spec = spec.unwrap_or_default();
         let required = spec.node_affinity.and_then(|affinity| affinity.required);
         Self {
-            metadata: ObjectMeta {
-                name: metadata.name,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                labels: metadata.labels,
-                deletion_timestamp: metadata.deletion_timestamp,
-                ..ObjectMeta::default()
-            },
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+            labels: metadata.labels,
+            is_being_deleted: metadata.deletion_timestamp.is_some(),
             places: required.as_ref().map(constraints::terms),
             meant_for: spec.claim_ref.map(ClaimRef::from),
             class: spec.storage_class_name.unwrap_or_default(),
@@ -81,31 +83,6 @@ impl From<PersistentVolume> for VolumeInfo {
 }
 
 impl VolumeInfo {
-    /// Its name.
-    pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// `metadata`, without annotations, owners and finalizers.
-    pub const fn identity(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    /// The same, to change.
-    pub const fn identity_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    /// `metadata.labels`: of old volumes, they say where it is.
-    pub const fn labels(&self) -> Option<&Labels> {
-        self.metadata.labels.as_ref()
-    }
-
-    /// Whether it will be gone.
-    pub const fn is_being_deleted(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-
     /// Namespace and name of the claim that it is for.
     pub fn meant_for(&self) -> Option<(&str, &str)> {
         self.meant_for.as_ref().map(|claim| (claim.namespace.as_str(), claim.name.as_str()))
@@ -130,10 +107,10 @@ mod tests {
             "status": { "phase": "Bound", "message": "m" }
         }))
         .unwrap();
-        assert_eq!((volume.name(), volume.meant_for()), ("v", Some(("ns", "c"))));
+        assert_eq!((volume.name.as_str(), volume.meant_for()), ("v", Some(("ns", "c"))));
         assert_eq!(volume.meant_for.as_ref().unwrap().uid, "w");
-        assert_eq!(volume.labels().unwrap()["zone"], "a");
-        assert!(volume.is_being_deleted());
+        assert_eq!(volume.labels.as_ref().unwrap()["zone"], "a");
+        assert!(volume.is_being_deleted);
         assert_eq!(volume.places.as_ref().unwrap()[0].labels[0].values, ["a"]);
         assert_eq!(
             (volume.class.as_str(), volume.mode.as_deref(), volume.phase.as_deref()),
@@ -143,11 +120,7 @@ mod tests {
             (volume.capacity.unwrap().0.as_str(), volume.access_modes),
             ("1Gi", vec!["ReadWriteOnce".to_owned()])
         );
-        assert_eq!(
-            (volume.metadata.resource_version.as_deref(), volume.metadata.annotations),
-            (Some("7"), None)
-        );
-        assert!(size_of::<VolumeInfo>() < 1024, "{} bytes", size_of::<VolumeInfo>());
+        assert!(size_of::<VolumeInfo>() < 400, "{} bytes", size_of::<VolumeInfo>());
     }
 
     #[test]

@@ -2,9 +2,7 @@
 
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, DaemonSetSpec},
-    core::v1::{
-        Namespace, NamespaceStatus, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, PodTemplateSpec,
-    },
+    core::v1::{Namespace, NamespaceStatus, Pod, PodTemplateSpec},
     policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
     storage::v1::StorageClass,
 };
@@ -12,14 +10,9 @@ use kube::ResourceExt as _;
 
 use super::pod::template;
 
-/// Annotations of volumes, claims and storage classes that somebody reads.
-const READ_OF_STORAGE: [&str; 5] = [
-    "pv.kubernetes.io/bind-completed",
-    "storageclass.beta.kubernetes.io/is-default-class",
-    "storageclass.kubernetes.io/is-default-class",
-    "volume.beta.kubernetes.io/storage-class",
-    "volume.kubernetes.io/selected-node",
-];
+/// Annotations of storage classes that somebody reads.
+const READ_OF_CLASSES: [&str; 2] =
+    ["storageclass.beta.kubernetes.io/is-default-class", "storageclass.kubernetes.io/is-default-class"];
 
 /// Drops what the planner does not read of a `DaemonSet`: what a pod of it asks for and where it goes stays.
 pub fn daemon_set(set: &mut DaemonSet) {
@@ -54,24 +47,10 @@ pub fn budget(budget: &mut PodDisruptionBudget) {
     }
 }
 
-/// Drops what the planner does not read of a claim. Annotations say which node a volume is being made for.
-pub fn claim(claim: &mut PersistentVolumeClaim) {
-    storage_annotations(claim);
-    claim.metadata.labels = None;
-    claim.metadata.finalizers = None;
-    claim.metadata.owner_references = None;
-    if let Some(whole) = claim.status.take() {
-        claim.status = Some(PersistentVolumeClaimStatus {
-            phase: whole.phase,
-            ..PersistentVolumeClaimStatus::default()
-        });
-    }
-}
-
 /// Drops what the planner does not read of a storage class: when and where volumes are made stays, and which class is
 /// the default.
 pub fn storage_class(class: &mut StorageClass) {
-    storage_annotations(class);
+    class.annotations_mut().retain(|key, _| READ_OF_CLASSES.contains(&key.as_str()));
     class.parameters = None;
     class.mount_options = None;
 }
@@ -83,10 +62,6 @@ pub fn namespace(namespace: &mut Namespace) {
     if let Some(whole) = namespace.status.take() {
         namespace.status = Some(NamespaceStatus { phase: whole.phase, conditions: None });
     }
-}
-
-fn storage_annotations<K: kube::Resource>(object: &mut K) {
-    object.annotations_mut().retain(|key, _| READ_OF_STORAGE.contains(&key.as_str()));
 }
 
 #[cfg(test)]
@@ -104,8 +79,6 @@ mod tests {
 
     #[test]
     fn of_the_other_kinds_what_a_plan_is_made_from_stays_and_the_rest_goes() {
-        let selected = json!({ "x": "y", "volume.kubernetes.io/selected-node": "n" });
-        let kept = json!({ "volume.kubernetes.io/selected-node": "n" });
         let set = left(
             json!({ "metadata": { "name": "d", "annotations": { "x": "y" } }, "status": { "numberReady": 3, "currentNumberScheduled": 3, "desiredNumberScheduled": 3, "numberMisscheduled": 0 },
                 "spec": { "selector": { "matchLabels": { "a": "b" } }, "updateStrategy": { "type": "OnDelete" },
@@ -131,14 +104,6 @@ mod tests {
             budget,
         );
         assert_eq!((&pdb["spec"], &pdb["status"]), (&spec, &counts));
-
-        let spec = json!({ "storageClassName": "s", "volumeName": "v", "selector": { "matchLabels": { "a": "b" } } });
-        let pvc = left(
-            json!({ "metadata": { "annotations": selected, "labels": { "a": "b" }, "finalizers": ["f"] }, "spec": spec, "status": { "phase": "Bound", "capacity": { "storage": "1Gi" } } }),
-            claim,
-        );
-        assert_eq!((&pvc["spec"], &pvc["status"]), (&spec, &json!({ "phase": "Bound" })));
-        assert_eq!(pvc["metadata"], json!({ "annotations": kept }));
 
         let topologies = json!([{ "matchLabelExpressions": [{ "key": "zone", "values": ["a"] }] }]);
         let class = left(

@@ -19,21 +19,13 @@ use crate::plan::{
 /// Conditions that somebody reads.
 const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
 
-/// Drops what the planner does not read of a pod, and shares with earlier pods what is equal.
-pub fn pods() -> impl FnMut(&mut PodInfo) + Send + 'static {
+/// Makes of pods what the cache keeps of them: what the planner reads, once for all pods that have it in common.
+pub fn pods() -> impl FnMut(Pod) -> PodInfo + Send + 'static {
     let mut shapes = Shapes::default();
-    move |info| {
-        pod(info.pod_mut());
-        shapes.share(info);
-    }
-}
-
-/// Makes of pods that come one by one what the cache makes of them.
-pub fn kept() -> impl FnMut(Pod) -> PodInfo {
-    let mut prune = pods();
-    move |pod| {
-        let mut info = PodInfo::from(pod);
-        prune(&mut info);
+    move |mut whole| {
+        pod(&mut whole);
+        let mut info = PodInfo::from(whole);
+        shapes.share(&mut info);
         info
     }
 }
@@ -171,7 +163,7 @@ fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+    use k8s_openapi::jiff::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
@@ -196,8 +188,7 @@ mod tests {
                                        { "type": "Ready", "status": "False" }] }
         }))
         .unwrap();
-        let mut pruned = PodInfo::from(whole.clone());
-        pods()(&mut pruned);
+        let pruned = pods()(whole.clone());
         let whole = PodInfo::from(whole);
         assert!(pods::is_pending(&pruned));
         let read = |pod: &PodInfo| {
@@ -211,7 +202,7 @@ mod tests {
         };
         assert_eq!(read(&pruned), read(&whole));
         let going = |mut pod: PodInfo| {
-            pod.identity_mut().deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+            pod.set_deleted(Some(Timestamp::UNIX_EPOCH));
             pods::keeps_until(&pod)
         };
         assert_eq!(going(pruned.clone()), Some("1970-01-01T00:01:30Z".parse().unwrap()));
@@ -256,8 +247,7 @@ mod tests {
             let budget = json!({ "spec": { "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow" }, "status": { "disruptionsAllowed": 0 } });
             let budgets =
                 budgets::Budgets::of(&[std::sync::Arc::new(serde_json::from_value(budget).unwrap())]);
-            let mut pruned = PodInfo::from(whole.clone());
-            pods()(&mut pruned);
+            let pruned = pods()(whole.clone());
             let whole = PodInfo::from(whole);
             let now = "1970-01-01T01:00:00Z".parse().unwrap();
             for pod in [&whole, &pruned] {
@@ -276,7 +266,7 @@ mod tests {
     }
 
     /// A pod of a `ReplicaSet` as the kubelet leaves it.
-    fn running(name: &str, node: &str, granted: &str) -> PodInfo {
+    fn running(name: &str, node: &str, granted: &str) -> Pod {
         let resources = json!({ "requests": { "cpu": granted }, "limits": { "cpu": granted } });
         let object: Value = json!({
             "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": { "app": "a" }, "generateName": "p-",
@@ -292,20 +282,18 @@ mod tests {
 
     #[test]
     fn pods_of_one_template_have_one_shape_until_one_is_resized() {
-        let mut prune = pods();
-        let mut pods = [running("p", "n", "1"), running("q", "m", "1"), running("r", "n", "2")];
-        pods.iter_mut().for_each(&mut prune);
+        let pods = [running("p", "n", "1"), running("q", "m", "1"), running("r", "n", "2")].map(pods());
         let [p, q, resized] = &pods;
         assert!(p.shape().id() == q.shape().id(), "{:#?} {:#?}", p.shape(), q.shape());
         assert!(p.status().unwrap().container_statuses.is_none());
         let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
-        assert_eq!(cpu(resized), cpu(&running("r", "n", "2")), "what was granted counts");
+        assert_eq!(cpu(resized), cpu(&PodInfo::from(running("r", "n", "2"))), "what was granted counts");
         assert!(cpu(resized) > cpu(p));
     }
 
     #[test]
     fn pods_of_a_daemon_have_one_shape_with_a_node_and_without() {
-        let on = |name: &str, node: &str| -> PodInfo {
+        let on = |name: &str, node: &str| -> Pod {
             let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
                 { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }] } } });
             let owners = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }]);
@@ -313,24 +301,20 @@ mod tests {
                 "spec": { "nodeName": node, "containers": [], "affinity": affinity } });
             serde_json::from_value(object).unwrap()
         };
-        let mut prune = pods();
-        let mut pods = [on("a", "a"), on("b", "b"), on("c", "")];
-        pods.iter_mut().for_each(&mut prune);
+        let pods = [on("a", "a"), on("b", "b"), on("c", "")].map(pods());
         assert!(pods.iter().all(|pod| pod.shape().id() == pods[0].shape().id()));
     }
 
     #[test]
     fn pods_of_a_stateful_set_share_all_but_their_labels_and_claims() {
-        let of = |name: &str| -> PodInfo {
+        let of = |name: &str| -> Pod {
             let object = json!({
                 "metadata": { "name": name, "namespace": "ns", "labels": { "statefulset.kubernetes.io/pod-name": name } },
                 "spec": { "hostname": name, "containers": [],
                     "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": format!("data-{name}") } }] } });
             serde_json::from_value(object).unwrap()
         };
-        let mut prune = pods();
-        let mut pods = [of("p-0"), of("p-1")];
-        pods.iter_mut().for_each(&mut prune);
+        let pods = [of("p-0"), of("p-1")].map(pods());
         let [one, other] = &pods;
         assert!(std::ptr::eq(one.shape().pod(), other.shape().pod()));
         assert_eq!([one, other].map(|pod| pod.claims().collect::<Vec<_>>()), [["data-p-0"], ["data-p-1"]]);

@@ -1,49 +1,57 @@
-//! Objects that are watched as what they are kept as: the type of the API is left while an answer is read.
+//! What caches find the planner's own types by.
 
 use std::borrow::Cow;
 
-use k8s_openapi::{
-    ClusterResourceScope, NamespaceResourceScope,
-    api::core::v1::{PersistentVolume, Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
-use kube::Resource;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::{Resource, runtime::reflector::Lookup};
 
-use crate::plan::{pod_info::PodInfo, volume_info::VolumeInfo};
+use crate::plan::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 
-/// Says that the API server knows `$kept` as `$whole`.
-macro_rules! watched {
-    ($kept:ty as $whole:ty, $scope:ty) => {
-        impl Resource for $kept {
+/// Says that the API server knows `$kept` as `$whole`, and under which key. A version would only cost room: nothing is
+/// written to these objects.
+macro_rules! found {
+    ($kept:ty as $whole:ty, $key:expr, $uid:expr) => {
+        impl Lookup for $kept {
             type DynamicType = ();
-            type Scope = $scope;
 
             fn kind((): &()) -> Cow<'_, str> {
-                <$whole>::kind(&())
+                <$whole as Resource>::kind(&())
             }
 
             fn group((): &()) -> Cow<'_, str> {
-                <$whole>::group(&())
+                <$whole as Resource>::group(&())
             }
 
             fn version((): &()) -> Cow<'_, str> {
-                <$whole>::version(&())
+                <$whole as Resource>::version(&())
             }
 
             fn plural((): &()) -> Cow<'_, str> {
-                <$whole>::plural(&())
+                <$whole as Resource>::plural(&())
             }
 
-            fn meta(&self) -> &ObjectMeta {
-                self.identity()
+            fn name(&self) -> Option<Cow<'_, str>> {
+                let key: fn(&Self) -> (&str, &str) = $key;
+                Some(Cow::Borrowed(key(self).1))
             }
 
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                self.identity_mut()
+            fn namespace(&self) -> Option<Cow<'_, str>> {
+                let key: fn(&Self) -> (&str, &str) = $key;
+                Some(Cow::Borrowed(key(self).0)).filter(|namespace| !namespace.is_empty())
+            }
+
+            fn resource_version(&self) -> Option<Cow<'_, str>> {
+                None
+            }
+
+            fn uid(&self) -> Option<Cow<'_, str>> {
+                let uid: fn(&Self) -> &str = $uid;
+                Some(Cow::Borrowed(uid(self)))
             }
         }
     };
 }
 
-watched!(PodInfo as Pod, NamespaceResourceScope);
-watched!(VolumeInfo as PersistentVolume, ClusterResourceScope);
+found!(PodInfo as Pod, PodInfo::key, PodInfo::uid);
+found!(VolumeInfo as PersistentVolume, |volume| ("", &volume.name), |volume| &volume.uid);
+found!(ClaimInfo as PersistentVolumeClaim, ClaimInfo::key, |claim| &claim.uid);

@@ -10,7 +10,7 @@ use k8s_openapi::{
     api::core::v1::ObjectReference,
     jiff::{SignedDuration, Timestamp},
 };
-use kube::Resource as _;
+use kube::{Resource as _, runtime::reflector::ObjectRef};
 use shared_runtime::events::EventKind;
 
 use crate::{
@@ -109,7 +109,7 @@ impl Memory {
                     let Some(decision) = grown.get(pool).filter(|_| !is_full) else { continue };
                     self.used += 1;
                     let note = triggered(pool, decision);
-                    sayings.push(Saying { about: pod.object_ref(&()), kind: TRIGGERED_SCALE_UP, note });
+                    sayings.push(Saying { about: reference(pod), kind: TRIGGERED_SCALE_UP, note });
                 }
                 Fate::Unschedulable { reasons } if !reasons.is_empty() => {
                     let note = not_triggered(reasons.iter().map(|r| (r.pool.as_str(), r.reason)));
@@ -122,7 +122,7 @@ impl Memory {
                     }
                     if !known {
                         self.used += 1;
-                        let (about, note) = (pod.object_ref(&()), note.clone());
+                        let (about, note) = (reference(pod), note.clone());
                         sayings.push(Saying { about, kind: NOT_TRIGGER_SCALE_UP, note });
                     }
                     still.insert(uid, note);
@@ -216,6 +216,11 @@ fn summary(pods: usize, reasons: &BTreeMap<&str, usize>) -> String {
          why of each",
         words.join(", ")
     )
+}
+
+/// What an event is about; an event needs no version of it.
+fn reference(pod: &PodInfo) -> ObjectReference {
+    ObjectReference::from(ObjectRef::from_obj(pod))
 }
 
 #[cfg(test)]

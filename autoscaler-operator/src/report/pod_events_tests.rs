@@ -11,7 +11,8 @@ fn crowded(count: usize, cpu: &str) -> World {
     let mut world = World::eager().pool("a", json!({})).pending("p", count, cpu, &json!({}));
     for pod in &mut world.observed.pods {
         let pod = std::sync::Arc::make_mut(pod);
-        pod.identity_mut().uid = pod.identity().name.clone();
+        let name = pod.key().1.to_owned();
+        pod.identify(&name, &name);
     }
     world
 }

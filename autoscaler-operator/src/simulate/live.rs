@@ -84,7 +84,7 @@ async fn list(client: Client, namespace: &str) -> Result<Objects, LiveError> {
         listed(Api::all(whole()), all(), small(prune::daemon_set), false),
         listed(Api::all(whole()), all(), small(prune::budget), false),
         listed(Api::all(whole()), all(), small(|_| {}), false),
-        listed(Api::all(whole()), all(), small(prune::claim), false),
+        listed(Api::all(whole()), all(), small(|_| {}), false),
         listed(Api::all(whole()), all(), small(prune::storage_class), false),
         listed(Api::all(whole()), all(), small(prune::namespace), false),
         listed(Api::all(whole()), all(), |_| {}, false),

@@ -217,7 +217,6 @@ fn every_kind_that_a_plan_is_made_from_is_taken() {
     ];
     assert_eq!(counts, [1; 6]);
     assert_eq!(observed.daemon_sets[0].metadata.namespace.as_deref(), Some("default"));
-    assert_eq!(observed.volumes[0].identity().namespace, None);
 }
 
 #[test]

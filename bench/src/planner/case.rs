@@ -92,7 +92,7 @@ impl Case {
     }
 
     pub(crate) fn work(self) -> Work {
-        let keep = &mut prune::kept();
+        let keep = &mut prune::pods();
         let mix = match self.mix {
             Mix::Karpenter => planner_mixes::karpenter(self.pods, keep),
             Mix::ClusterAutoscaler => planner_mixes::estimator(self.percent(), keep),

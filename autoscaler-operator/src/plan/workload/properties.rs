@@ -105,7 +105,8 @@ fn pods(written: Vec<Value>) -> Vec<Arc<PodInfo>> {
 fn whole(pod: &PodInfo) -> Pod {
     let mut whole = pod.shape().pod().clone();
     whole.metadata.labels = Some(pod.labels().clone());
-    whole.metadata.deletion_timestamp = pod.identity().deletion_timestamp.clone();
+    whole.metadata.deletion_timestamp =
+        pod.deleted().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
     whole
 }
 

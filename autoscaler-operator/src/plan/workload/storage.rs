@@ -9,13 +9,14 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::api::{
-    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec},
-    storage::v1::StorageClass,
+use k8s_openapi::{
+    api::{core::v1::PersistentVolumeClaimSpec, storage::v1::StorageClass},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::volumes::{self, Terms};
 use crate::plan::{
+    claim_info::ClaimInfo,
     constraints::{NAME_FIELD, Operator, Rule, Term},
     observed::{Observed, key},
     pod_info::PodInfo,
@@ -23,12 +24,6 @@ use crate::plan::{
     volume_info::VolumeInfo,
 };
 
-/// Marks a claim whose binding is complete.
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Names the node that the scheduler has chosen for a claim whose volume is being made.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The class of a claim, in older objects; it counts before `spec.storageClassName`.
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// Marks the storage class of claims that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 /// The provisioner that makes no volumes.
@@ -38,7 +33,7 @@ const ONE_POD: &str = "ReadWriteOncePod";
 
 /// The claims, volumes and classes of a pass.
 pub(super) struct Storage<'a> {
-    claims: HashMap<(&'a str, &'a str), &'a PersistentVolumeClaim>,
+    claims: HashMap<(&'a str, &'a str), &'a ClaimInfo>,
     volumes: BTreeMap<&'a str, &'a VolumeInfo>,
     classes: BTreeMap<&'a str, &'a StorageClass>,
     default_class: Option<&'a StorageClass>,
@@ -51,7 +46,7 @@ pub(super) struct Storage<'a> {
 impl<'a> Storage<'a> {
     pub(super) fn of(observed: &'a Observed) -> Self {
         let classes: BTreeMap<_, _> = by_name(&observed.storage_classes, |class| key(&class.metadata).1);
-        let volumes = by_name(&observed.volumes, VolumeInfo::name);
+        let volumes = by_name(&observed.volumes, |volume| &volume.name);
         let mut free: HashMap<_, Vec<_>> = HashMap::new();
         let mut reserved: HashMap<_, Vec<_>> = HashMap::new();
         for &volume in volumes.values() {
@@ -61,7 +56,7 @@ impl<'a> Storage<'a> {
             }
         }
         Self {
-            claims: observed.claims.iter().map(|claim| (key(&claim.metadata), claim.as_ref())).collect(),
+            claims: observed.claims.iter().map(|claim| (claim.key(), claim.as_ref())).collect(),
             volumes,
             default_class: default_class(&classes),
             classes,
@@ -97,8 +92,8 @@ impl<'a> Storage<'a> {
         taken: &HashSet<(&str, &str)>,
     ) -> Result<Vec<Terms>, Rejection> {
         let places = self.places(pod)?;
-        match self.exclusive(pod).find(|claim| taken.contains(&key(&claim.metadata))) {
-            Some(claim) => Err(Rejection::ClaimInUse(key(&claim.metadata).1.to_owned())),
+        match self.exclusive(pod).find(|claim| taken.contains(&claim.key())) {
+            Some(claim) => Err(Rejection::ClaimInUse(claim.name.to_string())),
             None => Ok(places),
         }
     }
@@ -111,13 +106,10 @@ impl<'a> Storage<'a> {
         if !self.claims.values().any(|claim| is_exclusive(claim)) {
             return HashSet::new();
         }
-        pods.flat_map(|pod| self.exclusive(pod)).map(|claim| key(&claim.metadata)).collect()
+        pods.flat_map(|pod| self.exclusive(pod)).map(ClaimInfo::key).collect()
     }
 
-    fn exclusive<'p>(
-        &self,
-        pod: &'p PodInfo,
-    ) -> impl Iterator<Item = &'a PersistentVolumeClaim> + use<'_, 'a, 'p> {
+    fn exclusive<'p>(&self, pod: &'p PodInfo) -> impl Iterator<Item = &'a ClaimInfo> + use<'_, 'a, 'p> {
         let namespace = pod.key().0;
         let claims = wanted(pod).filter_map(move |w| self.claims.get(&(namespace, w.name.as_str())).copied());
         claims.filter(|claim| is_exclusive(claim))
@@ -132,41 +124,28 @@ impl<'a> Storage<'a> {
         let Some(&claim) = self.claims.get(&(namespace, name)) else {
             // The claim of an ephemeral volume is made a moment after the pod, from the template.
             let template = template.ok_or_else(|| Rejection::ClaimNotFound(name.to_owned()))?;
-            return self.unbound(&PersistentVolumeClaim {
-                metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                    name: Some(name.to_owned()),
-                    namespace: Some(namespace.to_owned()),
-                    ..Default::default()
-                },
-                spec: Some(template.clone()),
-                status: None,
-            });
+            return self.unbound(&ClaimInfo::to_come(namespace, name, template));
         };
-        let phase = claim.status.as_ref().and_then(|s| s.phase.as_deref());
+        let phase = claim.phase.as_deref();
         if phase == Some("Lost") {
             return Err(Rejection::ClaimLost(name.to_owned()));
         }
-        if claim.metadata.deletion_timestamp.is_some() {
+        if claim.is_being_deleted {
             return Err(Rejection::ClaimBeingDeleted(name.to_owned()));
         }
-        let volume = claim.spec.as_ref().and_then(|s| s.volume_name.as_deref()).filter(|v| !v.is_empty());
-        let Some(volume) = volume else { return self.unbound(claim) };
+        let Some(volume) = claim.volume.as_deref() else { return self.unbound(claim) };
         // Without a status (in objects that no API server has seen) the name of a volume is all there is to go by.
-        if phase.is_some_and(|phase| phase != "Bound")
-            && annotation(&claim.metadata, BIND_COMPLETED).is_none()
-        {
-            return Err(Rejection::UnboundImmediateClaim(name.to_owned()));
+        if phase.is_some_and(|phase| phase != "Bound") && !claim.is_bound {
+            return Err(Rejection::UnboundImmediateClaim(name.to_string()));
         }
         let volume = self.volumes.get(volume).ok_or_else(|| Rejection::VolumeNotFound(volume.to_owned()))?;
         Ok(volumes::of_bound(volume))
     }
 
     /// A claim that has no volume yet: its class must wait for pods, and have volumes or make them.
-    fn unbound(&self, claim: &PersistentVolumeClaim) -> Result<Vec<Terms>, Rejection> {
-        let name = key(&claim.metadata).1;
-        let asked = annotation(&claim.metadata, CLASS_ANNOTATION)
-            .or_else(|| claim.spec.as_ref().and_then(|s| s.storage_class_name.as_deref()));
-        let class = match asked {
+    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<Terms>, Rejection> {
+        let name = &claim.name;
+        let class = match claim.class.as_deref() {
             None => self.default_class,
             Some("") => None,
             Some(asked) => {
@@ -176,15 +155,15 @@ impl<'a> Storage<'a> {
         };
         let waiting = |c: &&StorageClass| c.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
         let Some(class) = class.filter(waiting) else {
-            return Err(Rejection::UnboundImmediateClaim(name.to_owned()));
+            return Err(Rejection::UnboundImmediateClaim(name.to_string()));
         };
         let made = class.provisioner != NO_PROVISIONER && !class.provisioner.is_empty();
         let topologies = volumes::allowed_topologies(class);
-        if let Some(node) = annotation(&claim.metadata, SELECTED_NODE) {
+        if let Some(node) = &claim.node {
             return Ok(topologies.into_iter().chain([only_on(node)]).collect());
         }
         let class = key(&class.metadata).1;
-        let reserved = self.reserved.get(&key(&claim.metadata)).map_or(&[][..], Vec::as_slice);
+        let reserved = self.reserved.get(&claim.key()).map_or(&[][..], Vec::as_slice);
         let free = self.free.get(class).map_or(&[][..], Vec::as_slice);
         let free = volumes::free_for(claim, reserved, free);
         match (free, made) {
@@ -196,13 +175,13 @@ impl<'a> Storage<'a> {
                 .collect()),
             (Some(free), false) => Ok(free.places.into_iter().collect()),
             (None, true) => Ok(topologies.into_iter().collect()),
-            (None, false) => Err(Rejection::NoVolumeAvailable(name.to_owned())),
+            (None, false) => Err(Rejection::NoVolumeAvailable(name.to_string())),
         }
     }
 }
 
-fn is_exclusive(claim: &PersistentVolumeClaim) -> bool {
-    claim.spec.iter().flat_map(|s| s.access_modes.iter().flatten()).any(|mode| mode == ONE_POD)
+fn is_exclusive(claim: &ClaimInfo) -> bool {
+    claim.access_modes.iter().any(|mode| **mode == *ONE_POD)
 }
 
 /// A claim that a pod names, or that is made for it.
@@ -224,10 +203,7 @@ fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
     })
 }
 
-fn annotation<'a>(
-    metadata: &'a k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    name: &str,
-) -> Option<&'a str> {
+fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
     metadata.annotations.as_ref().and_then(|a| a.get(name)).map(String::as_str)
 }
 

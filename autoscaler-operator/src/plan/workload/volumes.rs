@@ -1,14 +1,12 @@
 //! Where volumes can be used, those that exist and those that a class would make, as alternatives that a node must satisfy
 //! one of.
 
-use k8s_openapi::api::{
-    core::v1::{PersistentVolumeClaim, TopologySelectorTerm},
-    storage::v1::StorageClass,
-};
+use k8s_openapi::api::{core::v1::TopologySelectorTerm, storage::v1::StorageClass};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::quantity::Exact;
 
 use crate::plan::{
+    claim_info::ClaimInfo,
     constraints::{Operator, Rule, Term},
     selectors::Selector,
     volume_info::VolumeInfo,
@@ -27,10 +25,13 @@ const ZONE_LABELS: [(&str, Option<&str>); 4] = [
 /// Between the zones of a volume's label.
 const ZONE_SEPARATOR: &str = "__";
 
+/// The mode of volumes and claims that name none.
+const DEFAULT_MODE: &str = "Filesystem";
+
 /// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
 pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<Terms> {
     let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
-        let value = volume.labels().and_then(|labels| labels.get(label))?;
+        let value = volume.labels.as_ref()?.get(label)?;
         Some(in_zones(label, newer, value))
     });
     volume.places.clone().into_iter().chain(zones).collect()
@@ -81,11 +82,7 @@ pub(super) struct Free {
 
 /// Those of the volumes that could be bound to `claim`: of the ones that are `reserved` for a claim of its name, else of the
 /// ones of its class that are `free`; `None` when there are none.
-pub(super) fn free_for(
-    claim: &PersistentVolumeClaim,
-    reserved: &[&VolumeInfo],
-    free: &[&VolumeInfo],
-) -> Option<Free> {
+pub(super) fn free_for(claim: &ClaimInfo, reserved: &[&VolumeInfo], free: &[&VolumeInfo]) -> Option<Free> {
     if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
         return Some(Free { reserved: true, places: volume.places.clone() });
     }
@@ -100,35 +97,31 @@ pub(super) fn free_for(
 }
 
 /// Large enough, of the right mode, and there to stay.
-fn holds(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
-    let Some(asked) = &claim.spec else { return false };
+fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
     let size = |quantity: Option<&Quantity>| {
         quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
     };
-    let wanted = asked.resources.as_ref().and_then(|r| r.requests.as_ref());
-    let wanted = size(wanted.and_then(|r| r.get("storage")));
-    let mode = |mode: &Option<String>| mode.as_deref().unwrap_or("Filesystem").to_owned();
-    size(volume.capacity.as_ref()) >= wanted
-        && mode(&asked.volume_mode) == mode(&volume.mode)
-        && !volume.is_being_deleted()
+    let (asked, offered) = (claim.mode.as_deref(), volume.mode.as_deref());
+    size(volume.capacity.as_ref()) >= size(claim.storage.as_ref())
+        && asked.unwrap_or(DEFAULT_MODE) == offered.unwrap_or(DEFAULT_MODE)
+        && !volume.is_being_deleted
 }
 
 /// A claim that was deleted and made anew is not the one that a volume was meant for.
-fn is_same(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
+fn is_same(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
     let meant = volume.meant_for.as_ref().map_or("", |meant| &meant.uid);
-    meant.is_empty() || Some(meant) == claim.metadata.uid.as_deref()
+    meant.is_empty() || *meant == *claim.uid
 }
 
 /// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
-fn is_free(claim: &PersistentVolumeClaim, volume: &VolumeInfo) -> bool {
-    let Some(asked) = &claim.spec else { return false };
-    let selected = asked
+fn is_free(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
+    let selected = claim
         .selector
         .as_ref()
-        .is_none_or(|selector| Selector::read(selector).is_ok_and(|s| s.matches(volume.labels())));
+        .is_none_or(|selector| Selector::read(selector).is_ok_and(|s| s.matches(volume.labels.as_ref())));
     volume.phase.as_ref().is_none_or(|phase| phase == "Available")
         && selected
-        && asked.access_modes.iter().flatten().all(|mode| volume.access_modes.contains(mode))
+        && claim.access_modes.iter().all(|asked| volume.access_modes.iter().any(|mode| **mode == **asked))
 }
 
 /// Where one or the other can be used.

@@ -128,7 +128,7 @@ fn fate(pod: &PodInfo) -> Fate {
 
 /// Makes a pod one that waits for a node, as the scheduler leaves it.
 pub(super) fn make_pending(pod: &mut PodInfo) {
-    pod.identity_mut().deletion_timestamp = None;
+    pod.set_deleted(None);
     pod.unbind();
     let unschedulable = PodCondition {
         type_: "PodScheduled".to_owned(),

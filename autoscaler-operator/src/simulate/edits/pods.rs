@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use serde_json::{Map, Value, json};
 
@@ -145,10 +145,7 @@ impl Source {
                 continue;
             }
             let mut pod = pod.clone();
-            let identity = pod.identity_mut();
-            identity.name = Some(name.clone());
-            identity.uid = Some(format!("added-{namespace}-{name}"));
-            identity.creation_timestamp = Some(Time(observed.now));
+            pod.identify(&name, &format!("added-{namespace}-{name}"));
             observed.pods.push(Arc::new(pod));
             added.push(name);
         }

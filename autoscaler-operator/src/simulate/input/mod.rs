@@ -26,7 +26,7 @@ pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
 use crate::{
-    plan::{Observed, observed::key, volume_info::VolumeInfo},
+    plan::{Observed, claim_info::ClaimInfo, observed::key, volume_info::VolumeInfo},
     prune,
 };
 
@@ -169,7 +169,7 @@ impl Objects {
             let objects = if count == 1 { "object" } else { "objects" };
             format!("{kind} plays no part in this version's plan: {count} {objects} left aside")
         }));
-        let mut keep = prune::kept();
+        let mut keep = prune::pods();
         let observed = Observed {
             now,
             pools: pools.into_values().collect(),
@@ -178,17 +178,18 @@ impl Objects {
             pods: pods.into_values().map(|pod| Arc::new(keep(Arc::unwrap_or_clone(pod)))).collect(),
             daemon_sets: daemon_sets.into_values().collect(),
             budgets: budgets.into_values().collect(),
-            volumes: volumes
-                .into_values()
-                .map(|v| Arc::new(VolumeInfo::from(Arc::unwrap_or_clone(v))))
-                .collect(),
-            claims: claims.into_values().collect(),
+            volumes: volumes.into_values().map(kept_as::<_, VolumeInfo>).collect(),
+            claims: claims.into_values().map(kept_as::<_, ClaimInfo>).collect(),
             storage_classes: storage_classes.into_values().collect(),
             namespaces: namespaces.into_values().collect(),
             ..Observed::default()
         };
         Input { observed, priority_classes: priority_classes.into_values().collect(), warnings }
     }
+}
+
+fn kept_as<W: Clone, K: From<W>>(whole: Arc<W>) -> Arc<K> {
+    Arc::new(K::from(Arc::unwrap_or_clone(whole)))
 }
 
 /// One object on its way in.
