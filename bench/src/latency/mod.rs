@@ -18,6 +18,7 @@ use e2e::cluster::{Cluster, Options};
 use e2e::control_plane::go::tell;
 use e2e::operators::{Operator, OperatorProcess};
 use e2e::tandem::{Operators, Release};
+use e2e::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
@@ -36,6 +37,8 @@ const GRACE: &str = "--node-monitor-grace-period=500s";
 const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
                        -persistentvolume-attach-detach-controller";
 const RELEASE_NAMESPACE: &str = "tandem-system";
+/// How long an operator may take to end, or to begin again.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Until an operator in an empty cluster, or a full one, has nothing left to do.
 const REST: Duration = Duration::from_secs(10);
 /// Most time between two samples, so that they do not come in step with the passes that the last one caused.
@@ -99,8 +102,8 @@ pub(crate) async fn run(args: Args) -> Result<()> {
 /// The row, and why it ended early.
 async fn measure(cluster: &Cluster, deal: &Deal, samples: usize) -> Result<(Row, Option<String>)> {
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await?;
-    let operators = release.start(cluster).await?;
-    let measured = with(cluster, &operators, deal, samples).await;
+    let mut operators = release.start(cluster).await?;
+    let measured = with(cluster, &mut operators, deal, samples).await;
     let measured = measured.map_err(|error| {
         let (pools, scaler) = (operators.node_pool.log_tail(), operators.autoscaler.log_tail());
         error.context(format!("the operators' logs end with\n{pools}\n{scaler}"))
@@ -111,15 +114,14 @@ async fn measure(cluster: &Cluster, deal: &Deal, samples: usize) -> Result<(Row,
 
 async fn with(
     cluster: &Cluster,
-    operators: &Operators,
+    operators: &mut Operators,
     deal: &Deal,
     samples: usize,
 ) -> Result<(Row, Option<String>)> {
     let client = cluster.client().await?;
     tokio::time::sleep(REST).await;
     operators.check_alive()?;
-    let both = [(Operator::NodePool, &operators.node_pool), (Operator::Autoscaler, &operators.autoscaler)];
-    let empty = both.map(|(_, process)| resident(process, Field::Resident));
+    let empty = resident(operators, Field::Resident)?;
 
     tell(&format!("making {} nodes", deal.nodes));
     fill::namespaces(&client).await?;
@@ -134,16 +136,18 @@ async fn with(
     tell(&format!("taking {samples} samples"));
     let (taken, failed) = take(&client, samples).await?;
     operators.check_alive()?;
-    let mut memory = Vec::new();
-    for ((operator, process), empty) in both.into_iter().zip(empty) {
-        memory.push(Memory {
-            name: operator.name(),
-            empty_rss_mib: empty?,
-            rss_mib: resident(process, Field::Resident)?,
-            peak_rss_mib: resident(process, Field::Peak)?,
-        });
-    }
-    Ok((Row::new(deal.nodes, deal.pods(), &taken, memory), failed))
+    let (now, peak) = (resident(operators, Field::Resident)?, resident(operators, Field::Peak)?);
+    tell("starting the operators again");
+    start_again(operators).await?;
+    let again = resident(operators, Field::Peak)?;
+    let memory = [(Operator::NodePool, 0), (Operator::Autoscaler, 1)].map(|(operator, at)| Memory {
+        name: operator.name(),
+        empty_rss_mib: empty[at],
+        rss_mib: now[at],
+        peak_rss_mib: peak[at],
+        restarted_peak_rss_mib: again[at],
+    });
+    Ok((Row::new(deal.nodes, deal.pods(), &taken, memory.into()), failed))
 }
 
 /// Takes samples up to the first that fails: what would come after it would begin in another state.
@@ -163,7 +167,25 @@ async fn take(client: &kube::Client, count: usize) -> Result<(Vec<Sample>, Optio
     Ok((taken, None))
 }
 
-/// In MiB, to a tenth.
-fn resident(process: &OperatorProcess, field: Field) -> Result<f64> {
-    Ok(rounded(memory::of(&process.pid().to_string(), field)?, 10.0))
+/// Ends both and starts them again, until each has worked on the cluster.
+async fn start_again(operators: &mut Operators) -> Result<()> {
+    for process in [&mut operators.node_pool, &mut operators.autoscaler] {
+        process.stop(PATIENCE).await?;
+        process.start_again().await?;
+        let process = &*process;
+        eventually(PATIENCE, "an operator that was started again works", || async {
+            process.check_alive()?;
+            let passes = process.metric("tandem_reconcile_total", &[]).await?;
+            Ok((passes > 0.0).then_some(()))
+        })
+        .await?;
+    }
+    tokio::time::sleep(REST).await;
+    operators.check_alive()
+}
+
+/// Of the `NodePool` operator and the Autoscaler, in MiB, to a tenth.
+fn resident(operators: &Operators, field: Field) -> Result<[f64; 2]> {
+    let of = |process: &OperatorProcess| memory::of(&process.pid().to_string(), field);
+    Ok([of(&operators.node_pool)?, of(&operators.autoscaler)?].map(|mib| rounded(mib, 10.0)))
 }

@@ -43,6 +43,9 @@ pub(crate) struct Memory {
     /// The most that ever was.
     #[serde(rename = "peakRssMiB")]
     pub(crate) peak_rss_mib: f64,
+    /// The most after a start in the full cluster.
+    #[serde(rename = "restartedPeakRssMiB")]
+    pub(crate) restarted_peak_rss_mib: f64,
 }
 
 /// One measured cluster.
@@ -86,11 +89,13 @@ impl Row {
                 figure(self.from_unschedulable.p99_ms)
             ));
         }
-        for Memory { name, empty_rss_mib: _, rss_mib, peak_rss_mib } in &self.operators {
-            if *peak_rss_mib >= BAR_MIB {
+        for Memory { name, empty_rss_mib: _, rss_mib, peak_rss_mib, restarted_peak_rss_mib } in
+            &self.operators
+        {
+            if peak_rss_mib.max(*restarted_peak_rss_mib) >= BAR_MIB {
                 complaints.push(format!(
-                    "{name} had {peak_rss_mib} MiB resident at most and {rss_mib} MiB in the end, and the bar is \
-                     below {BAR_MIB} MiB"
+                    "{name} had {peak_rss_mib} MiB resident at most, {rss_mib} MiB in the end and at most \
+                     {restarted_peak_rss_mib} MiB when it was started again, and the bar is below {BAR_MIB} MiB"
                 ));
             }
         }
@@ -107,23 +112,23 @@ impl Row {
     }
 
     /// The two tables' cells, heads first.
-    fn cells(&self) -> [Vec<[String; 4]>; 2] {
-        let head = |cells: [&str; 4]| cells.map(str::to_owned);
+    fn cells(&self) -> [Vec<Vec<String>>; 2] {
+        let head = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect();
         let times = |name: &str, times: Times| {
             let Times { p50_ms, p99_ms, max_ms } = times;
-            [name.to_owned(), figure(p50_ms), figure(p99_ms), figure(max_ms)]
+            vec![name.to_owned(), figure(p50_ms), figure(p99_ms), figure(max_ms)]
         };
         let memory = |memory: &Memory| {
-            let Memory { name, empty_rss_mib, rss_mib, peak_rss_mib } = memory;
-            let mib = |value: &f64| format!("{value:.1}");
-            [(*name).to_owned(), mib(empty_rss_mib), mib(rss_mib), mib(peak_rss_mib)]
+            let Memory { name, empty_rss_mib, rss_mib, peak_rss_mib, restarted_peak_rss_mib } = memory;
+            let figures = [empty_rss_mib, rss_mib, peak_rss_mib, restarted_peak_rss_mib];
+            std::iter::once((*name).to_owned()).chain(figures.map(|mib| format!("{mib:.1}"))).collect()
         };
         let latencies = vec![
-            head(["to the scale", "p50 ms", "p99 ms", "max ms"]),
+            head(&["to the scale", "p50 ms", "p99 ms", "max ms"]),
             times("fromCreate", self.from_create),
             times("fromUnschedulable", self.from_unschedulable),
         ];
-        let memories = std::iter::once(head(["resident", "empty MiB", "now MiB", "peak MiB"]))
+        let memories = std::iter::once(head(&["resident", "empty MiB", "now MiB", "peak MiB", "again MiB"]))
             .chain(self.operators.iter().map(memory))
             .collect();
         [latencies, memories]
@@ -132,10 +137,14 @@ impl Row {
     /// The tables for a terminal.
     pub(crate) fn table(&self) -> String {
         let mut text = self.head() + "\n";
+        let none = String::new();
         for cells in self.cells() {
             text += "\n";
-            for [name, first, second, third] in cells {
-                text += &format!("{name:<22}{first:>12}{second:>12}{third:>12}\n");
+            for line in cells {
+                let (name, figures) = line.split_first().unwrap_or((&none, &[]));
+                text += &format!("{name:<22}");
+                text.extend(figures.iter().map(|figure| format!("{figure:>12}")));
+                text += "\n";
             }
         }
         text + "\n" + &NOTES.join("\n")
@@ -149,7 +158,7 @@ impl Row {
             for (at, line) in cells.iter().enumerate() {
                 text += &format!("| {} |\n", line.join(" | "));
                 if at == 0 {
-                    text += "|---|---:|---:|---:|\n";
+                    text += &format!("|---|{}\n", "---:|".repeat(line.len() - 1));
                 }
             }
         }
@@ -161,7 +170,8 @@ const NOTES: [&str; 3] = [
     "fromCreate: from just before the POST of the pod, the scheduler's attempt included; the bar is about this one",
     "fromUnschedulable: from the watch that shows the pod unschedulable; both end with the watch that shows the larger \
      spec.replicas",
-    "now: after the last sample; peak: the most ever, the filling of the cluster included",
+    "now: after the last sample; peak: the most ever, the filling of the cluster included; again: the most after a start \
+     in the full cluster",
 ];
 
 #[cfg(test)]
@@ -171,8 +181,13 @@ mod tests {
     fn row(slowest: f64, peak: f64) -> Row {
         let sample = |ms| Sample { from_create_ms: ms, from_unschedulable_ms: ms / 2.0, failed: None };
         let samples: Vec<Sample> = (1..100).map(f64::from).chain([slowest]).map(sample).collect();
-        let memory =
-            Memory { name: "autoscaler-operator", empty_rss_mib: 8.0, rss_mib: 60.5, peak_rss_mib: peak };
+        let memory = Memory {
+            name: "autoscaler-operator",
+            empty_rss_mib: 8.0,
+            rss_mib: 60.5,
+            peak_rss_mib: peak,
+            restarted_peak_rss_mib: 64.0,
+        };
         Row::new(1000, 30_000, &samples, vec![memory])
     }
 
@@ -180,7 +195,7 @@ mod tests {
     fn a_row_has_exactly_the_agreed_fields() {
         assert_eq!(
             serde_json::to_string(&row(100.0, 70.25)).unwrap(),
-            r#"{"nodes":1000,"pods":30000,"samples":100,"p50Ms":50.0,"p99Ms":99.0,"maxMs":100.0,"fromUnschedulable":{"p50Ms":25.0,"p99Ms":49.5,"maxMs":50.0},"operators":[{"name":"autoscaler-operator","emptyRssMiB":8.0,"rssMiB":60.5,"peakRssMiB":70.25}]}"#
+            r#"{"nodes":1000,"pods":30000,"samples":100,"p50Ms":50.0,"p99Ms":99.0,"maxMs":100.0,"fromUnschedulable":{"p50Ms":25.0,"p99Ms":49.5,"maxMs":50.0},"operators":[{"name":"autoscaler-operator","emptyRssMiB":8.0,"rssMiB":60.5,"peakRssMiB":70.25,"restartedPeakRssMiB":64.0}]}"#
         );
     }
 
@@ -190,6 +205,9 @@ mod tests {
         let said = row(100.0, 100.0).complaints(101).join("\n");
         assert!(said.contains("100 samples were taken, and 101"), "{said}");
         assert!(said.contains("autoscaler-operator had 100 MiB"), "{said}");
+        let mut again = row(100.0, 1.0);
+        again.operators[0].restarted_peak_rss_mib = 100.0;
+        assert_eq!(again.complaints(100).len(), 1);
         let mut slow = row(100.0, 1.0);
         slow.from_create.p99_ms = 1000.0;
         let said = slow.complaints(100).join("\n");
