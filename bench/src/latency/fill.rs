@@ -30,6 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(900);
 const LOOK: Duration = Duration::from_secs(1);
 /// How often the terminal hears of it, in pods.
 const TELL: usize = 5000;
+/// Pods that may wait for kwok at most. What it finds waiting when it looks after a node anew it plays twice, so that it
+/// would be behind for minutes after the last pod runs.
+const AHEAD: usize = 500;
+/// Between two looks at whether it has caught up.
+const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// A node, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,6 +124,9 @@ pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
                 })
                 .await?;
             made += places.len();
+            if made / AHEAD != (made - places.len()) / AHEAD {
+                none_waits(client, CATCH_UP).await?;
+            }
             if made / TELL != (made - places.len()) / TELL {
                 tell(&format!("  {made} pods made"));
             }
@@ -157,13 +165,21 @@ async fn pod(client: &Client, owner: &Owner, uid: &str, ordinal: usize, place: &
 
 async fn all_run(client: &Client, deal: &Deal) -> Result<()> {
     let api = Api::<Pod>::all(client.clone());
-    let pending = ListParams::default().fields("status.phase=Pending").limit(1);
-    eventually(PATIENCE, "all pods run", || async {
+    eventually(PATIENCE, "all pods are there", || async {
         tokio::time::sleep(LOOK).await;
         let (there, wanted) = (count(&api).await?, deal.pods());
-        if there != wanted {
-            bail!("{there} of {wanted} pods are there");
-        }
+        if there == wanted { Ok(Some(())) } else { bail!("{there} of {wanted} pods are there") }
+    })
+    .await?;
+    none_waits(client, LOOK).await
+}
+
+/// Waits until every pod runs that is there.
+async fn none_waits(client: &Client, look: Duration) -> Result<()> {
+    let api = Api::<Pod>::all(client.clone());
+    let pending = ListParams::default().fields("status.phase=Pending").limit(1);
+    eventually(PATIENCE, "all pods run", || async {
+        tokio::time::sleep(look).await;
         match api.list_metadata(&pending).await?.items.first() {
             None => Ok(Some(())),
             Some(pod) => bail!("{} does not run yet", pod.name_any()),
