@@ -46,12 +46,22 @@ mod tests {
 
     #[test]
     fn the_planner_reads_the_same_from_a_pruned_node() {
+        for room in [
+            json!({ "allocatable": { "cpu": "1" }, "capacity": { "cpu": "2" } }),
+            json!({ "capacity": { "cpu": "2" } }),
+        ] {
+            reads_the_same(room);
+        }
+    }
+
+    fn reads_the_same(mut status: serde_json::Value) {
+        status["images"] = json!([{ "names": ["i"] }]);
+        status["conditions"] = json!([{ "type": "Ready", "status": "True", "message": "m" }]);
         let whole: Node = serde_json::from_value(json!({
             "metadata": { "name": "n", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": { "zone": "a" },
                 "annotations": { "tandem.dev/drain-start-time": "x", "node.alpha.kubernetes.io/ttl": "0" } },
             "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] },
-            "status": { "allocatable": { "cpu": "1" }, "images": [{ "names": ["i"] }],
-                        "conditions": [{ "type": "Ready", "status": "True", "message": "m" }] }
+            "status": status
         }))
         .unwrap();
         let mut pruned = whole.clone();

@@ -75,12 +75,7 @@ where
     P: FnMut(&mut K) + Send + 'static,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    let (store, mut mirror) = Mirror::new(watching, watching.floors.feed::<K>().map(observer));
-    let mut keep = pruned(prune);
-    let changes = watcher::watcher(api, config.page_size(PAGE))
-        .default_backoff()
-        .flat_map(move |event| stream::iter(mirror.take(event.map(|event| converted(event, &mut keep)))));
-    (store, changes)
+    mirrored(api, config, watching, watching.floors.feed::<K>().map(observer), pruned(prune))
 }
 
 /// As [`reflect`], for objects of which little is read: `keep` makes of each what the cache holds. They have no place for
@@ -89,6 +84,21 @@ pub fn reflect_as<W, K, P>(
     api: Api<W>,
     config: watcher::Config,
     watching: &Watching,
+    keep: P,
+) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
+where
+    P: FnMut(W) -> K + Send + 'static,
+    W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    mirrored(api, config, watching, None, keep)
+}
+
+fn mirrored<W, K, P>(
+    api: Api<W>,
+    config: watcher::Config,
+    watching: &Watching,
+    observer: Option<Observer<K>>,
     mut keep: P,
 ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
 where
@@ -96,7 +106,7 @@ where
     W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    let (store, mut mirror) = Mirror::new(watching, None);
+    let (store, mut mirror) = Mirror::new(watching, observer);
     let changes = watcher::watcher(api, config.page_size(PAGE))
         .default_backoff()
         .flat_map(move |event| stream::iter(mirror.take(event.map(|event| converted(event, &mut keep)))));
@@ -104,7 +114,7 @@ where
 }
 
 /// Makes of an object what is kept of it.
-fn pruned<K: Resource>(mut prune: impl FnMut(&mut K)) -> impl FnMut(K) -> K {
+fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + use<K, P> {
     move |mut object| {
         replicas_writers(object.managed_fields_mut());
         prune(&mut object);

@@ -4,7 +4,6 @@ use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector},
 };
-use serde::Deserialize;
 
 /// Marks a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -14,8 +13,8 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// A claim: what it asks for, and which volume it has.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "PersistentVolumeClaim")]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(from = "PersistentVolumeClaim"))]
 pub struct ClaimInfo {
     /// `metadata.namespace`.
     pub namespace: Box<str>,

@@ -15,11 +15,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
-use serde::Deserialize;
 
 /// A pod. The name is kube-scheduler's, for a pod together with what is read of it once.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(from = "Pod")]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(test, derive(serde::Deserialize), serde(from = "Pod"))]
 pub struct PodInfo {
     name: Box<str>,
     uid: Box<str>,

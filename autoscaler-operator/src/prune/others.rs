@@ -9,10 +9,7 @@ use k8s_openapi::api::{
 use kube::ResourceExt as _;
 
 use super::pod::template;
-
-/// Annotations of storage classes that somebody reads.
-const READ_OF_CLASSES: [&str; 2] =
-    ["storageclass.beta.kubernetes.io/is-default-class", "storageclass.kubernetes.io/is-default-class"];
+use crate::plan::workload::DEFAULT_CLASS;
 
 /// Drops what the planner does not read of a `DaemonSet`: what a pod of it asks for and where it goes stays.
 pub fn daemon_set(set: &mut DaemonSet) {
@@ -50,7 +47,7 @@ pub fn budget(budget: &mut PodDisruptionBudget) {
 /// Drops what the planner does not read of a storage class: when and where volumes are made stays, and which class is
 /// the default.
 pub fn storage_class(class: &mut StorageClass) {
-    class.annotations_mut().retain(|key, _| READ_OF_CLASSES.contains(&key.as_str()));
+    class.annotations_mut().retain(|key, _| DEFAULT_CLASS.contains(&key.as_str()));
     class.parameters = None;
     class.mount_options = None;
 }

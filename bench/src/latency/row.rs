@@ -48,6 +48,9 @@ pub(crate) struct Memory {
     pub(crate) restarted_peak_rss_mib: f64,
 }
 
+/// A line of a table: what it is about, and its figures or their heads.
+type Line = (String, Vec<String>);
+
 /// One measured cluster.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,24 +114,26 @@ impl Row {
         )
     }
 
-    /// The two tables' cells, heads first.
-    fn cells(&self) -> [Vec<Vec<String>>; 2] {
-        let head = |cells: &[&str]| cells.iter().map(|&cell| cell.to_owned()).collect();
+    /// The two tables, heads first.
+    fn tables(&self) -> [Vec<Line>; 2] {
+        let head = |name: &str, heads: &[&str]| {
+            (name.to_owned(), heads.iter().map(|&head| head.to_owned()).collect())
+        };
         let times = |name: &str, times: Times| {
             let Times { p50_ms, p99_ms, max_ms } = times;
-            vec![name.to_owned(), figure(p50_ms), figure(p99_ms), figure(max_ms)]
+            (name.to_owned(), [p50_ms, p99_ms, max_ms].map(figure).into())
         };
         let memory = |memory: &Memory| {
             let Memory { name, empty_rss_mib, rss_mib, peak_rss_mib, restarted_peak_rss_mib } = memory;
             let figures = [empty_rss_mib, rss_mib, peak_rss_mib, restarted_peak_rss_mib];
-            std::iter::once((*name).to_owned()).chain(figures.map(|mib| format!("{mib:.1}"))).collect()
+            ((*name).to_owned(), figures.map(|mib| format!("{mib:.1}")).into())
         };
         let latencies = vec![
-            head(&["to the scale", "p50 ms", "p99 ms", "max ms"]),
+            head("to the scale", &["p50 ms", "p99 ms", "max ms"]),
             times("fromCreate", self.from_create),
             times("fromUnschedulable", self.from_unschedulable),
         ];
-        let memories = std::iter::once(head(&["resident", "empty MiB", "now MiB", "peak MiB", "again MiB"]))
+        let memories = std::iter::once(head("resident", &["empty MiB", "now MiB", "peak MiB", "again MiB"]))
             .chain(self.operators.iter().map(memory))
             .collect();
         [latencies, memories]
@@ -137,11 +142,9 @@ impl Row {
     /// The tables for a terminal.
     pub(crate) fn table(&self) -> String {
         let mut text = self.head() + "\n";
-        let none = String::new();
-        for cells in self.cells() {
+        for lines in self.tables() {
             text += "\n";
-            for line in cells {
-                let (name, figures) = line.split_first().unwrap_or((&none, &[]));
+            for (name, figures) in lines {
                 text += &format!("{name:<22}");
                 text.extend(figures.iter().map(|figure| format!("{figure:>12}")));
                 text += "\n";
@@ -153,12 +156,12 @@ impl Row {
     /// The tables for a page.
     pub(crate) fn markdown(&self) -> String {
         let mut text = self.head() + ":\n";
-        for cells in self.cells() {
+        for lines in self.tables() {
             text += "\n";
-            for (at, line) in cells.iter().enumerate() {
-                text += &format!("| {} |\n", line.join(" | "));
+            for (at, (name, figures)) in lines.iter().enumerate() {
+                text += &format!("| {name} | {} |\n", figures.join(" | "));
                 if at == 0 {
-                    text += &format!("|---|{}\n", "---:|".repeat(line.len() - 1));
+                    text += &format!("|---|{}\n", "---:|".repeat(figures.len()));
                 }
             }
         }

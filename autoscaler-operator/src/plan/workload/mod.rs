@@ -30,6 +30,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 use k8s_openapi::api::core::v1::Node;
 
 pub use memo::Memo;
+pub(crate) use storage::DEFAULT_CLASS;
 
 use self::{
     resolve::{Parts, Resolved},

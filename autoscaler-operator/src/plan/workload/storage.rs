@@ -9,10 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::{
-    api::{core::v1::PersistentVolumeClaimSpec, storage::v1::StorageClass},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::{core::v1::PersistentVolumeClaimSpec, storage::v1::StorageClass};
 
 use super::volumes::{self, Terms};
 use crate::plan::{
@@ -24,8 +21,9 @@ use crate::plan::{
     volume_info::VolumeInfo,
 };
 
-/// Marks the storage class of claims that name none.
-const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+/// Mark the storage class of claims that name none; the API server's admission goes by the older one, too.
+pub(crate) const DEFAULT_CLASS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 /// The provisioner that makes no volumes.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The access mode of volumes that only one pod may use.
@@ -50,9 +48,9 @@ impl<'a> Storage<'a> {
         let mut free: HashMap<_, Vec<_>> = HashMap::new();
         let mut reserved: HashMap<_, Vec<_>> = HashMap::new();
         for &volume in volumes.values() {
-            match volume.meant_for() {
-                Some(claim) => reserved.entry(claim).or_default().push(volume),
-                None => free.entry(volume.class.as_str()).or_default().push(volume),
+            match &volume.meant_for {
+                Some(claim) => reserved.entry(claim.key()).or_default().push(volume),
+                None => free.entry(&*volume.class).or_default().push(volume),
             }
         }
         Self {
@@ -203,17 +201,18 @@ fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
     })
 }
 
-fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
-    metadata.annotations.as_ref().and_then(|a| a.get(name)).map(String::as_str)
-}
-
 fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTreeMap<&'a str, &'a K> {
     objects.iter().map(|object| (name(object), object.as_ref())).collect()
 }
 
 /// The youngest of the classes that are marked, as the API server has it; of equals the first by name.
 fn default_class<'a>(classes: &BTreeMap<&'a str, &'a StorageClass>) -> Option<&'a StorageClass> {
-    let marked = classes.values().filter(|c| annotation(&c.metadata, DEFAULT_CLASS) == Some("true"));
+    let is_marked = |class: &&&StorageClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        let says = |name| annotations.and_then(|a| a.get(name)).is_some_and(|value| value == "true");
+        DEFAULT_CLASS.into_iter().any(says)
+    };
+    let marked = classes.values().filter(is_marked);
     marked.copied().reduce(|best, other| {
         let age = |c: &StorageClass| c.metadata.creation_timestamp.as_ref().map(|t| t.0);
         if age(other) > age(best) { other } else { best }

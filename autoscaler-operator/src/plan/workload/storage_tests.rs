@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::cases::{Outcome, object, pending, placed, read_with};
 use crate::plan::{
     fixtures::merged, observed::Observed, predicates::volumes, profile::Profile, reasons::Rejection,
+    workload::DEFAULT_CLASS,
 };
 
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -233,15 +234,18 @@ fn a_pod_whose_claim_no_node_can_help_waits() {
 #[test]
 fn a_claim_that_names_no_class_takes_the_default_one() {
     let unnamed = claim(json!({ "spec": { "storageClassName": null } }));
-    let marked = |name: &str, created: &str, zone: &str| {
-        class(json!({ "metadata": { "name": name, "creationTimestamp": created,
-                "annotations": { "storageclass.kubernetes.io/is-default-class": "true" } },
-            "allowedTopologies": [{ "matchLabelExpressions": [{ "key": ZONE, "values": [zone] }] }] }))
+    let marked = |name: &str, created: &str, mark: &str, zone: &str| {
+        class(
+            json!({ "metadata": { "name": name, "creationTimestamp": created, "annotations": { mark: "true" } },
+            "allowedTopologies": [{ "matchLabelExpressions": [{ "key": ZONE, "values": [zone] }] }] }),
+        )
     };
-    let young = marked("a", "2026-01-02T00:00:00Z", "a");
-    let old = marked("b", "2026-01-01T00:00:00Z", "b");
-    let observed = storage(std::slice::from_ref(&unnamed), &[], &[old, class(json!({})), young]);
-    assert_eq!(zones_with(&observed), Ok(vec!["a"]));
+    for mark in DEFAULT_CLASS {
+        let young = marked("a", "2026-01-02T00:00:00Z", mark, "a");
+        let old = marked("b", "2026-01-01T00:00:00Z", DEFAULT_CLASS[0], "b");
+        let observed = storage(std::slice::from_ref(&unnamed), &[], &[old, class(json!({})), young]);
+        assert_eq!(zones_with(&observed), Ok(vec!["a"]), "{mark}");
+    }
     let observed = storage(&[unnamed], &[], &[class(json!({}))]);
     assert_eq!(zones_with(&observed), Err(Rejection::UnboundImmediateClaim("c".to_owned())));
 }

@@ -1,8 +1,10 @@
 //! Where volumes can be used, those that exist and those that a class would make, as alternatives that a node must satisfy
 //! one of.
 
-use k8s_openapi::api::{core::v1::TopologySelectorTerm, storage::v1::StorageClass};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::{
+    api::{core::v1::TopologySelectorTerm, storage::v1::StorageClass},
+    apimachinery::pkg::api::resource::Quantity,
+};
 use shared_crds::quantity::Exact;
 
 use crate::plan::{
@@ -109,8 +111,7 @@ fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
 
 /// A claim that was deleted and made anew is not the one that a volume was meant for.
 fn is_same(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
-    let meant = volume.meant_for.as_ref().map_or("", |meant| &meant.uid);
-    meant.is_empty() || *meant == *claim.uid
+    volume.meant_for.as_ref().is_none_or(|meant| meant.uid.is_empty() || meant.uid == claim.uid)
 }
 
 /// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
@@ -119,9 +120,9 @@ fn is_free(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
         .selector
         .as_ref()
         .is_none_or(|selector| Selector::read(selector).is_ok_and(|s| s.matches(volume.labels.as_ref())));
-    volume.phase.as_ref().is_none_or(|phase| phase == "Available")
+    volume.phase.as_deref().is_none_or(|phase| phase == "Available")
         && selected
-        && claim.access_modes.iter().all(|asked| volume.access_modes.iter().any(|mode| **mode == **asked))
+        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
 }
 
 /// Where one or the other can be used.
