@@ -4,7 +4,7 @@
 //! the changes of a list only once the store holds all of them, the read-your-writes feed, readiness and counters. It
 //! decides nothing from an object.
 
-use std::{collections::HashMap, fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc};
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
@@ -216,17 +216,13 @@ where
                 vec![Change::Deleted(Arc::new(object.clone()))]
             }
             Event::InitDone => {
-                let before: HashMap<_, _> = self
-                    .store
-                    .state()
-                    .into_iter()
-                    .map(|object| (ObjectRef::from_obj(&*object), object))
-                    .collect();
+                let before = self.store.state();
                 self.writer.apply_watcher_event(event);
-                let vanished = before
-                    .into_iter()
-                    .filter(|(key, old)| self.store.get(key).is_none_or(|new| new.uid() != old.uid()));
-                let mut changes: Vec<_> = vanished.map(|(_, object)| Change::Deleted(object)).collect();
+                let vanished = before.into_iter().filter(|old| {
+                    let now = self.store.get(&ObjectRef::from_obj(&**old));
+                    now.is_none_or(|new| new.uid() != old.uid())
+                });
+                let mut changes: Vec<_> = vanished.map(Change::Deleted).collect();
                 changes.extend(self.store.state().into_iter().map(Change::Applied));
                 changes
             }
