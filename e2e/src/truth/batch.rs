@@ -95,8 +95,9 @@ pub async fn run(
         outcome.passes += 1;
         let nodes = pass(stage, planner, world, &mut waiting).await?;
         let (placed, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(Member::is_placed);
+        let order = order_of_binding(stage, &placed)?;
         for member in &placed {
-            if !member.has_promise() && !had_room(stage, planner, world, member).await? {
+            if !member.has_promise() && !had_room(stage, planner, world, member, &order).await? {
                 outcome.defects.push(member.dispute());
             }
         }
@@ -140,7 +141,7 @@ async fn pass(
     settle(stage, members).await?;
     for member in members.iter() {
         if member.is_placed() {
-            world.add_pod(stage.pod(&key(&member.pod))?);
+            world.add_pod(stage, &key(&member.pod)).await?;
         } else {
             stage.remove_pod(&key(&member.pod)).await?;
         }
@@ -148,17 +149,48 @@ async fn pass(
     Ok(nodes)
 }
 
-/// Whether the planner, which had no place for it, sees that there is one now that all others are where they are.
-async fn had_room(stage: &Stage, planner: &Planner, world: &World, member: &Member) -> Result<bool> {
+/// The pods of a pass as the API server bound them, first to last.
+fn order_of_binding(stage: &Stage, placed: &[Member]) -> Result<Vec<Key>> {
+    let mut order = Vec::new();
+    for member in placed {
+        let id = key(&member.pod);
+        let pod = stage.pod(&id)?;
+        let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        order.push((version.parse::<u64>().with_context(|| format!("no version: {pod}"))?, id));
+    }
+    order.sort_unstable();
+    Ok(order.into_iter().map(|(_, id)| id).collect())
+}
+
+/// Whether the planner, which had no place for it, sees that there was one at some moment of the pass, with all others
+/// where they are that were bound by then. One that was bound later may stand in its way: a spread has room for a pod
+/// only until another one joins it.
+async fn had_room(
+    stage: &Stage,
+    planner: &Planner,
+    world: &World,
+    member: &Member,
+    order: &[Key],
+) -> Result<bool> {
     let id = key(&member.pod);
-    let mut objects = world.objects();
-    objects.retain(|object| object["kind"] != "Pod" || key(object) != id);
     let mut pod = stage.pod(&id)?;
     if let Some(spec) = pod["spec"].as_object_mut() {
         spec.remove("nodeName");
     }
-    objects.push(Arc::new(waiting(pod)));
-    Ok(planner.ask(&objects).await?.pods.get(&id) == Some(&Fate::Fits))
+    let pod = Arc::new(waiting(pod));
+    for bound in (0..=order.len()).rev() {
+        let later = &order[bound..];
+        let mut objects = world.objects();
+        objects.retain(|object| {
+            let other = key(object);
+            object["kind"] != "Pod" || (other != id && !later.contains(&other))
+        });
+        objects.push(Arc::clone(&pod));
+        if planner.ask(&objects).await?.pods.get(&id) == Some(&Fate::Fits) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Waits for every verdict, then asks about those that wait once more, until that places none: a pod may have waited for

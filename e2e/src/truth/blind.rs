@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::planner::Planner;
 use super::question::Record;
 use super::stage::{HARBOUR, key};
-use super::terrain::{CORDON, GPU};
+use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
 use Whose::{All, Others, Own};
 
 /// What a planner overlooks.
@@ -36,7 +36,7 @@ enum Whose {
 /// All that are tried.
 // One line each, so that the table can be read.
 #[rustfmt::skip]
-pub const BLINDS: [Blind; 25] = [
+pub const BLINDS: [Blind; 30] = [
     Blind { to: "requests", of: Own, take_away: |o| each_container(o, "resources") },
     Blind { to: "what placed pods take", of: Others, take_away: |o| each_container(o, "resources") },
     Blind { to: "init containers", of: Own, take_away: |o| set(o, "/spec/initContainers", json!([])) },
@@ -62,6 +62,11 @@ pub const BLINDS: [Blind; 25] = [
     Blind { to: "nodeAffinityPolicy", of: Own, take_away: |o| each_spread(o, "nodeAffinityPolicy") },
     Blind { to: "host ports", of: Own, take_away: |o| each_container(o, "ports") },
     Blind { to: "volumes", of: Own, take_away: |o| remove(o, "/spec/volumes") },
+    Blind { to: "where volumes are made", of: Others, take_away: |o| remove(o, "/allowedTopologies") },
+    Blind { to: "classes that make none", of: Others, take_away: |o| if o["provisioner"] == NO_PROVISIONER { set(o, "/provisioner", json!(PROVISIONER)) } },
+    Blind { to: "claims that do not wait", of: Others, take_away: |o| set(o, "/volumeBindingMode", json!("WaitForFirstConsumer")) },
+    Blind { to: "where free volumes are", of: Others, take_away: |o| if !o["spec"]["claimRef"].is_object() { remove(o, "/spec/nodeAffinity") } },
+    Blind { to: "claims for one pod", of: Others, take_away: |o| if o["spec"]["volumeName"].is_string() { set(o, "/spec/accessModes", json!(["ReadWriteOnce"])) } },
 ];
 
 impl Blind {
@@ -189,7 +194,13 @@ mod tests {
     #[test]
     fn each_blind_planner_has_something_to_overlook_in_what_is_generated() {
         let mut dice = Dice::new(1);
-        let mut objects = vec![terrain::daemon_set(&mut dice, "a")];
+        let mut objects =
+            vec![terrain::daemon_set(&mut dice, "a"), terrain::free_volume(&mut dice, "v", "n")];
+        objects.extend(terrain::storage_classes());
+        let mut bound = terrain::late_claim(&mut dice, "a", "c");
+        bound["spec"]["volumeName"] = json!("v");
+        bound["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
+        objects.push(bound);
         for _ in 0..40 {
             objects.push(terrain::node(&mut dice, "n"));
             for class in CLASSES {

@@ -13,5 +13,6 @@ pub mod question;
 pub mod rules;
 pub mod score;
 pub mod stage;
+pub mod storage;
 pub mod terrain;
 pub mod world;

@@ -87,7 +87,7 @@ pub async fn ask(
     let truth = match verdict {
         Verdict::Placed(node) => {
             said = format!("placed on {node}");
-            world.add_pod(stage.pod(&id)?);
+            world.add_pod(stage, &id).await?;
             if fate != Fate::Fits {
                 disagreement = Some(format!("the scheduler placed it on {node}, the planner said {fate:?}"));
             }
@@ -148,7 +148,7 @@ async fn again(stage: &Stage, world: &mut World, pod: &Value) -> Result<Verdict>
     stage.create_pod(&pod).await?;
     let verdict = stage.verdict(&key(&pod)).await?;
     match verdict {
-        Verdict::Placed(_) => world.add_pod(stage.pod(&key(&pod))?),
+        Verdict::Placed(_) => world.add_pod(stage, &key(&pod)).await?,
         Verdict::Waits(_) => stage.remove_pod(&key(&pod)).await?,
     }
     Ok(verdict)

@@ -4,10 +4,10 @@
 use serde_json::{Value, json};
 
 use super::dice::Dice;
-use super::terrain::{GPU, HOST, KEYS, RACK, ZONE, ZONES};
+use super::terrain::{GPU, HOST, KEYS, LATE_CLAIMS, RACK, ZONE, ZONES};
 
 /// Everything a question can be about, by the name that results are counted under.
-pub const CLASSES: [&str; 17] = [
+pub const CLASSES: [&str; 18] = [
     "resources",
     "initContainers",
     "podResources",
@@ -25,6 +25,7 @@ pub const CLASSES: [&str; 17] = [
     "minDomains",
     "hostPort",
     "volume",
+    "volumeToCome",
 ];
 
 /// Runtime classes whose pods take more cpu than their containers ask for, and how much more.
@@ -57,6 +58,7 @@ pub fn put(dice: &mut Dice, class: &str, pod: &mut Value) {
         "minDomains" => min_domains(dice, spec),
         "hostPort" => ports(dice, spec),
         "volume" => volume(dice, spec),
+        "volumeToCome" => use_claim(spec, &format!("late-{}", dice.below(LATE_CLAIMS))),
         _ => {}
     }
 }
@@ -286,9 +288,15 @@ fn ports(dice: &mut Dice, spec: &mut Value) {
 }
 
 fn volume(dice: &mut Dice, spec: &mut Value) {
-    let claims = ["data-za", "data-zb", "data-zc", "data-host", "data-any", "data-unbound", "data-none"];
+    let claims =
+        ["data-za", "data-zb", "data-zc", "data-host", "data-any", "data-once", "data-unbound", "data-none"];
     let claim = dice.pick(&claims);
-    spec["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+    use_claim(spec, claim);
+}
+
+/// Gives a pod a volume: what `claim` is bound to, or will be.
+pub fn use_claim(spec: &mut Value, claim: &str) {
+    push(&mut spec["volumes"], json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
 }
 
 fn push(list: &mut Value, item: Value) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::planner::Key;
 use super::rules::HEAVY;
+use super::storage::Storage;
 use crate::cluster::{Cluster, Options};
 
 /// How long the scheduler may take for one pod: a second when it is busy, this when the machine is.
@@ -43,6 +44,7 @@ pub enum Verdict {
 pub struct Stage {
     cluster: Cluster,
     client: Client,
+    storage: Storage,
     seen: Seen,
     beacon: u64,
     watching: JoinHandle<()>,
@@ -62,8 +64,10 @@ impl Stage {
     /// When it does not start.
     pub async fn start() -> Result<Self> {
         let flags = [
-            // Nobody would take the taint `not-ready` off again, and nobody makes service accounts.
-            "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount".to_owned(),
+            // Nobody would take the taint `not-ready` off again nor the finalizers of volumes and claims, and nobody
+            // makes service accounts.
+            "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount,StorageObjectInUseProtection"
+                .to_owned(),
         ];
         let options = Options {
             controller_manager: false,
@@ -75,7 +79,8 @@ impl Stage {
         let client = cluster.client().await?;
         let seen = Seen { pods: Arc::default(), changed: watch::Sender::new(()) };
         let watching = tokio::spawn(seen.clone().follow(Api::all(client.clone())));
-        let stage = Self { cluster, client, seen, beacon: 0, watching };
+        let storage = Storage::start(client.clone()).await?;
+        let stage = Self { cluster, client, storage, seen, beacon: 0, watching };
         for (name, cpu) in HEAVY {
             let class = json!({
                 "metadata": {"name": name}, "handler": name, "overhead": {"podFixed": {"cpu": cpu}},
@@ -100,6 +105,11 @@ impl Stage {
     /// The cluster, for what this cannot do.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// The volumes and claims.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// The harbour: a node that the planner must know of as well.
@@ -134,56 +144,6 @@ impl Stage {
     /// What the API server says.
     pub async fn create_node(&self, node: &Value) -> Result<Value> {
         create::<Node>(&Api::all(self.client.clone()), node, "Node").await
-    }
-
-    /// Makes a claim that is bound to a volume of its own, which `affinity` says the place of. Returns both.
-    ///
-    /// # Errors
-    /// What the API server says.
-    pub async fn create_volume(&self, namespace: &str, name: &str, affinity: &Value) -> Result<[Value; 2]> {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
-        let volume = format!("{namespace}-{name}");
-        let claim = self.create_claim(namespace, name, Some(&volume)).await?;
-        let mut object = json!({
-            "metadata": {"name": volume},
-            "spec": {
-                "accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "nfs": {"server": "none", "path": "/"},
-                "claimRef": {
-                    "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                    "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"],
-                },
-            },
-        });
-        if !affinity.is_null() {
-            object["spec"]["nodeAffinity"] = affinity.clone();
-        }
-        create::<PersistentVolume>(&volumes, &object, "PersistentVolume").await?;
-        let bound = Patch::Merge(json!({"status": {"phase": "Bound"}}));
-        let claim = claims.patch_status(name, &PatchParams::default(), &bound).await?;
-        let object = volumes.patch_status(&volume, &PatchParams::default(), &bound).await?;
-        Ok([tidy(&claim, "PersistentVolumeClaim")?, tidy(&object, "PersistentVolume")?])
-    }
-
-    /// Makes a claim, bound to `volume` where that is named.
-    ///
-    /// # Errors
-    /// What the API server says.
-    pub async fn create_claim(&self, namespace: &str, name: &str, volume: Option<&str>) -> Result<Value> {
-        let mut claim = json!({
-            "metadata": {"name": name},
-            "spec": {
-                "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}},
-                "storageClassName": "",
-            },
-        });
-        if let Some(volume) = volume {
-            claim["spec"]["volumeName"] = json!(volume);
-            // Who binds claims says so in this annotation, and the scheduler believes nobody else.
-            claim["metadata"]["annotations"] = json!({"pv.kubernetes.io/bind-completed": "yes"});
-        }
-        let claims = Api::namespaced(self.client.clone(), namespace);
-        create::<PersistentVolumeClaim>(&claims, &claim, "PersistentVolumeClaim").await
     }
 
     /// Makes a pod, and returns it as the API server completed it.
@@ -242,6 +202,7 @@ impl Stage {
             return verdict;
         }
         self.cluster.check_alive()?;
+        self.storage.check_alive()?;
         bail!("the scheduler has said nothing of {key:?} within {PATIENCE:?}")
     }
 
@@ -277,7 +238,7 @@ impl Stage {
         bail!("the scheduler does not see what has become of its nodes")
     }
 
-    /// Removes all nodes but the harbour, and all pods of `namespaces`.
+    /// Removes all nodes but the harbour, all pods and claims of `namespaces`, and all volumes.
     ///
     /// # Errors
     /// What the API server says.
@@ -289,7 +250,7 @@ impl Stage {
         let nodes = Api::<Node>::all(self.client.clone());
         let others = ListParams::default().labels(&format!("!{BEACON}"));
         nodes.delete_collection(&at_once, &others).await?;
-        Ok(())
+        self.storage.clear(namespaces).await
     }
 
     fn pods(&self, namespace: &str) -> Api<Pod> {
@@ -352,7 +313,7 @@ fn key_of(pod: &Pod) -> Key {
     (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
 }
 
-async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Value>
+pub(super) async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Value>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -362,7 +323,7 @@ where
 }
 
 /// An object as `kubectl get -o yaml` shows it.
-fn tidy(object: &impl Serialize, kind: &str) -> Result<Value> {
+pub(super) fn tidy(object: &impl Serialize, kind: &str) -> Result<Value> {
     let mut object = serde_json::to_value(object)?;
     object["kind"] = json!(kind);
     object["apiVersion"] = json!("v1");

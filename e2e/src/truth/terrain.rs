@@ -19,6 +19,12 @@ pub const GPU: &str = "example.com/gpu";
 pub const KEYS: [&str; 3] = [ZONE, HOST, RACK];
 /// The zones there are.
 pub const ZONES: [&str; 3] = ["za", "zb", "zc"];
+/// Claims in each namespace that are bound only when a pod uses them, if ever: `late-0` and so on.
+pub const LATE_CLAIMS: usize = 4;
+/// The provisioner of the classes whose volumes are made.
+pub const PROVISIONER: &str = "example.com/truth";
+/// The provisioner of the class that only has the volumes that are there.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The label that pools carry so that the autoscaler selects them.
 pub const SELECTED: (&str, &str) = ("truth", "yes");
 
@@ -104,6 +110,71 @@ pub fn daemon(set: &Value, node: &str) -> Value {
     pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "daemon", "uid": "daemon", "controller": true}]);
     pod["spec"]["nodeName"] = json!(node);
     pod
+}
+
+/// Classes of storage: made anywhere, made in some places, taken from what is there, and bound before a pod is placed.
+pub fn storage_classes() -> [Value; 4] {
+    let class = |name: &str, provisioner: &str, mode: &str| {
+        json!({
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": provisioner,
+            "reclaimPolicy": "Retain",
+            "volumeBindingMode": mode,
+        })
+    };
+    let waits = "WaitForFirstConsumer";
+    let mut somewhere = class("somewhere", PROVISIONER, waits);
+    let is_in = |key: &str, values: &[&str]| json!({"key": key, "values": values});
+    somewhere["allowedTopologies"] = json!([
+        {"matchLabelExpressions": [is_in(ZONE, &["za"])]},
+        {"matchLabelExpressions": [is_in(ZONE, &["zb"]), is_in(RACK, &["r1", "r2"])]},
+    ]);
+    [
+        class("anywhere", PROVISIONER, waits),
+        somewhere,
+        class("local", NO_PROVISIONER, waits),
+        class("at-once", PROVISIONER, "Immediate"),
+    ]
+}
+
+/// A claim that has no volume yet.
+pub fn late_claim(dice: &mut Dice, namespace: &str, name: &str) -> Value {
+    let modes = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"];
+    let classes = ["anywhere", "somewhere", "somewhere", "local", "local", "local", "at-once"];
+    json!({
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "accessModes": [dice.pick(&modes)],
+            "resources": {"requests": {"storage": dice.pick(&["1Gi", "3Gi"])}},
+            "storageClassName": dice.pick(&classes),
+        },
+    })
+}
+
+/// A volume that no claim has, in a zone or on the host that is named.
+pub fn free_volume(dice: &mut Dice, name: &str, host: &str) -> Value {
+    let (key, value) = if dice.one_in(3) { (HOST, host) } else { (ZONE, *dice.pick(&ZONES)) };
+    let shared = ["ReadWriteOnce", "ReadWriteMany"];
+    let modes = if dice.one_in(3) { &["ReadWriteOncePod"][..] } else { &shared[dice.below(2)..] };
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": modes,
+            "capacity": {"storage": dice.pick(&["1Gi", "5Gi"])},
+            "storageClassName": dice.pick(&["local", "local", "somewhere"]),
+            "persistentVolumeReclaimPolicy": "Retain",
+            "nfs": {"server": "none", "path": "/"},
+            "nodeAffinity": only(key, value),
+        },
+    })
+}
+
+/// The place of a volume that can be used where `key` is `value`.
+pub fn only(key: &str, value: &str) -> Value {
+    let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
+    json!({"required": {"nodeSelectorTerms": [term]}})
 }
 
 /// What plans the pools, and removes nothing while the test lasts.

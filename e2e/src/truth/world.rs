@@ -6,20 +6,25 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::dice::Dice;
-use super::planner::Answer;
+use super::planner::{Answer, Key};
 use super::stage::Stage;
-use super::terrain::{self, HOST, ZONE, ZONES};
-use super::{pods, terrain::machine};
+use super::terrain::{self, HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
+use super::{pods, rules};
 
 /// Where the pools are.
 const POOLS: &str = "pools";
+
+/// Volumes that no claim has yet.
+const FREE_VOLUMES: usize = 6;
 
 /// The objects of one cluster.
 pub struct World {
     /// Where pods are.
     pub namespaces: Vec<String>,
-    /// Namespaces, volumes and claims; the autoscaler.
+    /// Namespaces and storage classes; the autoscaler.
     furniture: Vec<Arc<Value>>,
+    /// Volumes and claims.
+    storage: Vec<Arc<Value>>,
     daemons: Option<Arc<Value>>,
     pools: Vec<Value>,
     nodes: Vec<Arc<Value>>,
@@ -46,9 +51,10 @@ impl World {
             furniture.push(Arc::new(made));
             namespaces.push(namespace);
         }
+        furniture.extend(terrain::storage_classes().map(Arc::new));
         let daemons = dice.one_in(2).then(|| Arc::new(terrain::daemon_set(dice, &namespaces[0])));
-        let (pools, pods) = (vec![], vec![]);
-        let mut world = Self { namespaces, furniture, daemons, pools, nodes: vec![], pods };
+        let (storage, pools, pods) = (vec![], vec![], vec![]);
+        let mut world = Self { namespaces, furniture, storage, daemons, pools, nodes: vec![], pods };
         for number in 0..nodes {
             let node = terrain::node(dice, &format!("{name}-n{number}"));
             world.create_node(stage, &node).await?;
@@ -58,9 +64,12 @@ impl World {
         }
         world.create_volumes(stage, dice).await?;
         for number in 0..placed {
-            let node = dice.pick(&world.nodes)["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let node = world.some_host(dice);
             let namespace = dice.pick(&world.namespaces).clone();
-            let pod = pods::placed(dice, &namespace, &format!("placed-{number}"), &node);
+            let mut pod = pods::placed(dice, &namespace, &format!("placed-{number}"), &node);
+            if number == 0 {
+                rules::use_claim(&mut pod["spec"], "data-once");
+            }
             world.pods.push(Arc::new(stage.create_pod(&pod).await?));
         }
         if dice.one_in(2) {
@@ -70,36 +79,54 @@ impl World {
         Ok(world)
     }
 
-    /// Volumes with a place in each zone, on one host, and anywhere, and a claim that nobody binds. The claim `data-none`
-    /// is nowhere.
+    /// Claims with a volume in each zone, on one host, and anywhere, one of them for a single pod, one that nobody binds, some that wait for a pod, and
+    /// volumes that wait for a claim. The claim `data-none` is nowhere.
     async fn create_volumes(&mut self, stage: &Stage, dice: &mut Dice) -> Result<()> {
-        let only = |key: &str, value: &str| {
-            let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
-            json!({"required": {"nodeSelectorTerms": [term]}})
-        };
-        let host = dice.pick(&self.nodes)["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        for namespace in self.namespaces.clone() {
-            let zones = ZONES.iter().map(|zone| (format!("data-{zone}"), only(ZONE, zone)));
-            let others = [("data-host".to_owned(), only(HOST, &host)), ("data-any".to_owned(), Value::Null)];
+        let storage = stage.storage();
+        let host = self.some_host(dice);
+        for namespace in &self.namespaces {
+            let zones = ZONES.iter().map(|zone| (format!("data-{zone}"), Some(only(ZONE, zone))));
+            let others = [("data-host".to_owned(), Some(only(HOST, &host))), ("data-any".to_owned(), None)];
             for (claim, affinity) in zones.chain(others) {
-                let made = stage.create_volume(&namespace, &claim, &affinity).await?;
-                self.furniture.extend(made.map(Arc::new));
+                storage.create_volume((namespace, &claim), "ReadWriteMany", affinity).await?;
             }
-            self.furniture.push(Arc::new(stage.create_claim(&namespace, "data-unbound", None).await?));
+            storage.create_volume((namespace, "data-once"), "ReadWriteOncePod", None).await?;
+            let mut unbound = terrain::late_claim(dice, namespace, "data-unbound");
+            unbound["spec"]["storageClassName"] = json!("");
+            storage.create_claim(&unbound).await?;
+            for number in 0..LATE_CLAIMS {
+                let claim = terrain::late_claim(dice, namespace, &format!("late-{number}"));
+                storage.create_claim(&claim).await?;
+            }
         }
+        for number in 0..FREE_VOLUMES {
+            let host = self.some_host(dice);
+            let name = format!("{}-free-{number}", self.namespaces[0]);
+            storage.create_free_volume(&terrain::free_volume(dice, &name, &host)).await?;
+        }
+        self.look_at_storage(stage).await
+    }
+
+    async fn look_at_storage(&mut self, stage: &Stage) -> Result<()> {
+        let objects = stage.storage().objects(&self.namespaces).await?;
+        self.storage = objects.into_iter().map(Arc::new).collect();
         Ok(())
     }
 
     /// Everything, as the planner is to see it.
     pub fn objects(&self) -> Vec<Arc<Value>> {
         let pools = self.pools.iter().cloned().map(Arc::new);
-        let made = self.furniture.iter().chain(&self.daemons).chain(&self.nodes).chain(&self.pods);
-        made.cloned().chain(pools).collect()
+        let made = [&self.furniture, &self.storage, &self.nodes, &self.pods].into_iter().flatten();
+        made.chain(&self.daemons).cloned().chain(pools).collect()
     }
 
-    /// Notes that `pod`, as it is now, is on a node.
-    pub fn add_pod(&mut self, pod: Value) {
-        self.pods.push(Arc::new(pod));
+    /// Notes that the pod `key`, as it is now, is on a node, and what its claims are bound to.
+    ///
+    /// # Errors
+    /// When the pod is unknown, or the API server does not answer.
+    pub async fn add_pod(&mut self, stage: &Stage, key: &Key) -> Result<()> {
+        self.pods.push(Arc::new(stage.pod(key)?));
+        self.look_at_storage(stage).await
     }
 
     /// Makes the nodes that `answer` asks for, so that the pools are as large as it says. Returns how many that were.
@@ -109,7 +136,7 @@ impl World {
     pub async fn grow(&mut self, stage: &mut Stage, answer: &Answer) -> Result<usize> {
         let mut made = 0;
         for pool in 0..self.pools.len() {
-            let name = self.pools[pool]["metadata"]["name"].as_str().unwrap_or_default();
+            let name = name_of(&self.pools[pool]);
             let desired = answer.replicas.get(name).copied().unwrap_or_default();
             while self.replicas(pool) < desired {
                 self.add_node(stage, pool).await?;
@@ -136,13 +163,13 @@ impl World {
         let pool = *dice.pick(&open);
         self.add_node(stage, pool).await?;
         stage.settle().await?;
-        let name = self.pools[pool]["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name_of(&self.pools[pool]);
         Ok(Some(format!("{POOLS}/{name}")))
     }
 
     async fn add_node(&mut self, stage: &Stage, pool: usize) -> Result<()> {
         let replicas = self.replicas(pool);
-        let name = self.pools[pool]["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name_of(&self.pools[pool]);
         let node = machine(&self.pools[pool], &format!("{name}-{replicas}"));
         self.create_node(stage, &node).await?;
         self.pools[pool]["spec"]["replicas"] = json!(replicas + 1);
@@ -153,13 +180,22 @@ impl World {
     async fn create_node(&mut self, stage: &Stage, node: &Value) -> Result<()> {
         self.nodes.push(Arc::new(stage.create_node(node).await?));
         if let Some(set) = &self.daemons {
-            let name = node["metadata"]["name"].as_str().unwrap_or_default();
+            let name = name_of(node);
             self.pods.push(Arc::new(stage.create_pod(&terrain::daemon(set, name)).await?));
         }
         Ok(())
     }
 
+    fn some_host(&self, dice: &mut Dice) -> String {
+        let node = dice.pick(&self.nodes);
+        name_of(node).to_owned()
+    }
+
     fn replicas(&self, pool: usize) -> i64 {
         self.pools[pool]["spec"]["replicas"].as_i64().unwrap_or_default()
     }
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
