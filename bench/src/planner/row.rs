@@ -62,13 +62,14 @@ const HEADS: [&str; COLUMNS] = [
 /// The first two columns are words, the others numbers.
 const WORDS: usize = 2;
 
-fn notes() -> [&'static str; 6] {
+fn notes() -> [&'static str; 7] {
     [
         "nodes: new ones; runonce-down: those that go; replan: those there are, one new pod a pass (pods/s: how many could \
          come one by one)",
         "a pass of ours: from the objects in the caches to the decisions and the reason for each pod and node; the peers \
          time their solvers",
         "p50 and p99: over as many passes as fit the time, 200 at most; * fewer than 100, so that the p99 is the longest",
+        "each pass finds the processor's caches full of something else, as that of an operator does",
         "core %: how much of a core the process had while it planned; below 95 the machine was busy, and the times are too long",
         "objects: resident before the first pass, pods and nodes as the operator caches them; peak: the most ever, objects \
          included; one process per row",
