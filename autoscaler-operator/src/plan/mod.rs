@@ -12,6 +12,7 @@ pub mod balance;
 pub mod behavior;
 pub mod bounds;
 pub mod budgets;
+mod by_name;
 pub mod capacity;
 pub mod claim_info;
 pub mod constraints;
@@ -78,6 +79,7 @@ pub use observed::{Observed, Recommendations, ScheduledBounds, Terms};
 
 use behavior::Stage;
 use budgets::Budgets;
+use by_name::ByName;
 use capacity::{Source, Warnings};
 use daemons::Daemons;
 use kinds::KindId;
@@ -96,10 +98,13 @@ use world::{Place, World};
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;
 
-/// Plans pass after pass. It remembers what it has read of pods that have not changed since; the plans are the same without.
+/// Plans pass after pass. It remembers what it has read of pods that have not changed since, and in which order they were;
+/// the plans are the same without.
 #[derive(Debug, Default)]
 pub struct Planner {
     memo: Memo,
+    nodes: ByName<Node>,
+    pods: ByName<PodInfo>,
 }
 
 /// Plans a pass.
@@ -120,11 +125,11 @@ impl Planner {
 
     /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
     fn plan_on(&mut self, observed: &Observed, terms: Terms) -> Plan {
-        let free = pass(observed, terms, Stage::Wanted, &mut self.memo);
+        let free = self.pass(observed, terms, Stage::Wanted);
         let mut plan = if behavior::keeps_within(&free) {
             behavior::concluded(free, None, observed.now)
         } else {
-            let limited = pass(observed, terms, Stage::Limited, &mut self.memo);
+            let limited = self.pass(observed, terms, Stage::Limited);
             behavior::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
@@ -150,78 +155,80 @@ impl Planner {
             acting.pools.into_iter().map(|decision| decision.limited_to(MAX_NAMED_NODES)).collect();
         acting
     }
-}
 
-fn pass(observed: &Observed, terms: Terms, stage: Stage, memo: &mut Memo) -> Plan {
-    let all_nodes = sorted(&observed.nodes, |node: &Node| key(&node.metadata));
-    let all_pods = sorted(&observed.pods, PodInfo::key);
-    let mut names = Names::default();
+    fn pass(&mut self, observed: &Observed, terms: Terms, stage: Stage) -> Plan {
+        let all_nodes = self.nodes.sorted(&observed.nodes, |node| key(&node.metadata));
+        let all_pods = self.pods.sorted(&observed.pods, PodInfo::key);
+        let mut names = Names::default();
 
-    let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
-    let reference = largest(&pools, &all_nodes, &mut names);
-    let mut warnings = Warnings::new();
-    let mut demand = Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, memo);
-    warnings.append(&mut demand.warnings);
-    order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
-    let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
-    let daemons = Daemons::of(observed, &mut names, &mut warnings);
-    let source = Source { observed, nodes: &all_nodes, pods: &all_pods, demand: &demand, daemons: &daemons };
-    let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
-    let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
-    let (pools, settled) = loop {
-        let pools = surplus.applied_to(&pools);
-        let settled = settle(source, &pools, &headroom, &mut names);
-        if !surplus.keep_for(&settled.growth.added) {
-            break (pools, settled);
+        let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
+        let reference = largest(&pools, &all_nodes, &mut names);
+        let mut warnings = Warnings::new();
+        let mut demand =
+            Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
+        warnings.append(&mut demand.warnings);
+        order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+        let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
+        let daemons = Daemons::of(observed, &mut names, &mut warnings);
+        let source =
+            Source { observed, nodes: &all_nodes, pods: &all_pods, demand: &demand, daemons: &daemons };
+        let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
+        let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
+        let (pools, settled) = loop {
+            let pools = surplus.applied_to(&pools);
+            let settled = settle(source, &pools, &headroom, &mut names);
+            if !surplus.keep_for(&settled.growth.added) {
+                break (pools, settled);
+            }
+        };
+        let Settled { mut world, growth, warnings: of_nodes } = settled;
+        warnings.extend(of_nodes);
+
+        let planned = planned(&world, &growth, all_nodes.len());
+        // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
+        let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
+        let growing: Vec<_> =
+            growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
+        let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
+        let budgets = Budgets::of(&observed.budgets);
+        let situation = Situation {
+            now: observed.now,
+            nodes: &all_nodes,
+            pods: &all_pods,
+            keepers: &keepers,
+            budgets: &budgets,
+            usage: &usage,
+            planned: &planned,
+            growing: &growing,
+        };
+        let mark = world.mark();
+        close_to_moves(&mut world, &all_nodes);
+        let removal = scale_down::scale_down(&situation, &pools, |_| {
+            Departures::new(&mut world, &demand.kinds, &demand.placed)
+        });
+        // Pods are told where they go before nodes are taken away.
+        world.undo_to(mark);
+
+        let pass = Pass {
+            nodes: &all_nodes,
+            pods: &all_pods,
+            pools: &pools,
+            demand: &demand,
+            names: &names,
+            world: &world,
+        };
+        Plan {
+            pools: pass.pool_decisions(&growth, &removal, &surplus),
+            pods: pass.pod_outcomes(&growth),
+            nodes: pass.node_verdicts(&removal, &surplus),
+            warnings,
+            next: pools
+                .iter()
+                .filter_map(|pool| pool.health.next)
+                .chain(removal.next)
+                .chain(schedules::next(observed))
+                .min(),
         }
-    };
-    let Settled { mut world, growth, warnings: of_nodes } = settled;
-    warnings.extend(of_nodes);
-
-    let planned = planned(&world, &growth, all_nodes.len());
-    // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
-    let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
-    let growing: Vec<_> =
-        growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
-    let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
-    let budgets = Budgets::of(&observed.budgets);
-    let situation = Situation {
-        now: observed.now,
-        nodes: &all_nodes,
-        pods: &all_pods,
-        keepers: &keepers,
-        budgets: &budgets,
-        usage: &usage,
-        planned: &planned,
-        growing: &growing,
-    };
-    let mark = world.mark();
-    close_to_moves(&mut world, &all_nodes);
-    let removal = scale_down::scale_down(&situation, &pools, |_| {
-        Departures::new(&mut world, &demand.kinds, &demand.placed)
-    });
-    // Pods are told where they go before nodes are taken away.
-    world.undo_to(mark);
-
-    let pass = Pass {
-        nodes: &all_nodes,
-        pods: &all_pods,
-        pools: &pools,
-        demand: &demand,
-        names: &names,
-        world: &world,
-    };
-    Plan {
-        pools: pass.pool_decisions(&growth, &removal, &surplus),
-        pods: pass.pod_outcomes(&growth),
-        nodes: pass.node_verdicts(&removal, &surplus),
-        warnings,
-        next: pools
-            .iter()
-            .filter_map(|pool| pool.health.next)
-            .chain(removal.next)
-            .chain(schedules::next(observed))
-            .min(),
     }
 }
 
@@ -267,13 +274,6 @@ struct Pass<'a> {
     demand: &'a Workload,
     names: &'a Names,
     world: &'a World,
-}
-
-fn sorted<K>(objects: &[Arc<K>], key: impl Fn(&K) -> (&str, &str)) -> Vec<Arc<K>> {
-    // With the names at hand, so that a comparison does not go through the objects.
-    let mut named: Vec<_> = objects.iter().map(|object| (key(object), object)).collect();
-    named.sort_by_key(|(name, _)| *name);
-    named.into_iter().map(|(_, object)| Arc::clone(object)).collect()
 }
 
 /// The greatest amount of each resource that a node has or would have.
