@@ -14,7 +14,7 @@ use e2e::cluster::{Cluster, Options};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
 use e2e::ledger::Ledger;
-use e2e::lifeline::{Exit, Signal};
+use e2e::lifeline::{Exit, Lifeline, ProgramSpec, Signal};
 use e2e::operators::OperatorProcess;
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -390,6 +390,31 @@ async fn a_named_cluster_is_used_and_not_owned() {
     assert!(foreign.restart_api_server().await.is_err());
     foreign.stop().await.unwrap();
     cluster.check_alive().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detached_lifeline_goes_with_its_starter_until_it_is_told_to_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let log = directory.path().join("log");
+    let lifeline = Lifeline::spawn_detached(&root.join("socket"), &root, &log).unwrap();
+    let spec = ProgramSpec {
+        name: "sleep".into(),
+        path: "/bin/sleep".into(),
+        args: vec!["600".into()],
+        env: Vec::new(),
+        log: log.clone(),
+    };
+    let pid = lifeline.start(spec).await.unwrap().pid;
+    assert!(alive(pid));
+    // What the kernel does when the starter is killed, too: its end of the pipe is closed.
+    drop(lifeline);
+    eventually(PATIENCE, "everything is gone", || async {
+        Ok((!root.exists() && !alive(pid)).then_some(()))
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -46,14 +46,10 @@ impl Cluster {
             kubeconfig: started.kubeconfig(),
             pids: started.pids(),
         };
-        match write(&state_file(directory), &serde_json::to_string_pretty(&state)?) {
-            Ok(()) => Ok(state),
-            Err(error) => {
-                // Nobody could find it again.
-                started.close()?;
-                Err(error)
-            }
-        }
+        // Until here it ends with this process, because nobody could find it again.
+        write(&state_file(directory), &serde_json::to_string_pretty(&state)?)?;
+        started.stay().await?;
+        Ok(state)
     }
 
     /// The control plane that was started from `directory`, or `None` when none runs.

@@ -99,7 +99,6 @@ impl Private {
                 Ok(Self { layout, ports, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
             }
             Err(error) => {
-                // Said, because a lifeline that is detached does not end with its connection.
                 lifeline.close().context(format!("after {error:#}"))?;
                 Err(error)
             }
@@ -153,6 +152,10 @@ impl Private {
 
     fn programs(&self) -> Vec<Running> {
         lock(&self.programs).values().cloned().collect()
+    }
+
+    pub(super) async fn stay(&self) -> Result<()> {
+        self.lifeline.stay().await
     }
 
     pub(super) fn close(&self) -> Result<()> {

@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -79,6 +79,8 @@ struct Shared {
 pub struct Lifeline {
     shared: Arc<Shared>,
     process: Mutex<Option<Child>>,
+    /// The standard input of a detached lifeline that this process has started. Its end says that this process is gone.
+    leash: Mutex<Option<ChildStdin>>,
 }
 
 /// A program that was started through a lifeline.
@@ -108,10 +110,15 @@ impl Lifeline {
             .context("cannot start the lifeline")?;
         let output = process.stdin.take().context("the lifeline has no standard input")?;
         let input = process.stdout.take().context("the lifeline has no standard output")?;
-        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(Some(process)) })
+        Ok(Self {
+            shared: Shared::new(input, output),
+            process: Mutex::new(Some(process)),
+            leash: Mutex::default(),
+        })
     }
 
-    /// Starts a lifeline that outlives this process and is reached through `socket`.
+    /// Starts a lifeline that is reached through `socket`, and that outlives this process once it is told to
+    /// [stay](Self::stay): until then nobody could find what a starter that was interrupted has left.
     ///
     /// # Errors
     /// When it cannot be started or does not answer within ten seconds.
@@ -122,11 +129,12 @@ impl Lifeline {
             .arg(socket)
             .arg("--remove")
             .arg(remove)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .context("cannot start the lifeline")?;
+        let leash = process.stdin.take();
         let mut connected = Self::connect(socket);
         let mut looks = 0;
         while connected.is_err() && looks < looks_in(OPENING) {
@@ -137,7 +145,24 @@ impl Lifeline {
             std::thread::sleep(POLL);
             connected = Self::connect(socket);
         }
-        connected
+        let lifeline = connected?;
+        *lock(&lifeline.leash) = leash;
+        Ok(lifeline)
+    }
+
+    /// Tells a detached lifeline that it is to outlive the process that started it.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn stay(&self) -> Result<()> {
+        match self.shared.call(Op::Stay).await? {
+            Reply::Done => {
+                lock(&self.leash).take();
+                Ok(())
+            }
+            Reply::Failed { why } => bail!(why),
+            Reply::Started { .. } => bail!("the lifeline gave an answer that does not fit the question"),
+        }
     }
 
     /// Connects to a lifeline that an earlier process left running. Dropping the connection ends nothing.
@@ -148,7 +173,7 @@ impl Lifeline {
         let output = UnixStream::connect(socket)
             .with_context(|| format!("no lifeline answers on {}", socket.display()))?;
         let input = output.try_clone()?;
-        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(None) })
+        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(None), leash: Mutex::default() })
     }
 
     /// Starts a program.

@@ -45,6 +45,8 @@ pub(super) enum Op {
     Start(ProgramSpec),
     /// Goes to the program itself, not to its children. Replied with [`Reply::Done`].
     Signal { pid: u32, signal: Signal },
+    /// From now on the end of the process that started the lifeline ends nothing. Replied with [`Reply::Done`].
+    Stay,
     /// Ends everything. The reply is the end of the connection.
     Stop,
 }

@@ -63,6 +63,8 @@ async fn run(listen: Option<&Path>) -> Result<()> {
             let listener = UnixListener::bind(socket)
                 .with_context(|| format!("cannot listen on {}", socket.display()))?;
             tokio::spawn(accept(listener, happen.clone()));
+            // Nothing is said there, but its end is that of the process that started this one.
+            tokio::spawn(converse(tokio::io::stdin(), tokio::io::sink(), happen.clone(), true));
         }
         None => {
             tokio::spawn(converse(tokio::io::stdin(), tokio::io::stdout(), happen.clone(), true));
@@ -70,6 +72,7 @@ async fn run(listen: Option<&Path>) -> Result<()> {
     }
     let mut programs = Programs { live: BTreeMap::new(), happen };
     let mut users: Vec<UnboundedSender<Message>> = Vec::new();
+    let mut stays = false;
     loop {
         let happening = tokio::select! {
             happening = happenings.recv() => happening,
@@ -77,9 +80,11 @@ async fn run(listen: Option<&Path>) -> Result<()> {
             _ = interrupt.recv() => None,
         };
         match happening {
+            Some(Happening::Abandoned) if stays => {}
             None | Some(Happening::Abandoned | Happening::Asked(Request { id: _, op: Op::Stop }, _)) => break,
             Some(Happening::Connected(user)) => users.push(user),
             Some(Happening::Asked(request, user)) => {
+                stays |= matches!(request.op, Op::Stay);
                 let reply = programs
                     .obey(request.op)
                     .unwrap_or_else(|error| Reply::Failed { why: format!("{error:#}") });
@@ -165,7 +170,7 @@ impl Programs {
                     .with_context(|| format!("cannot signal process {pid}"))?;
                 Ok(Reply::Done)
             }
-            Op::Stop => Ok(Reply::Done),
+            Op::Stay | Op::Stop => Ok(Reply::Done),
         }
     }
 
