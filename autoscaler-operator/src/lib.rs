@@ -144,24 +144,24 @@ const SPEC: OperatorSpec = OperatorSpec {
 /// Wires caches, triggers and the loop together, and runs until the operator stops.
 async fn start(operator: Operator) -> Result<(), Error> {
     let all = watcher::Config::default;
-    let (pools, pool_changes) = operator.reflect(operator.api_watched::<NodePool>(), all(), |_| {});
+    let (pools, pool_changes) = operator.reflect(operator.api_watched::<NodePool>(), &all(), |_| {});
     let (autoscalers, autoscaler_changes) =
-        operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), all(), |_| {});
-    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), all(), prune::node);
+        operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), &all(), |_| {});
+    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &all(), prune::node);
     let unfinished = all().fields(UNFINISHED);
     let (pods, pod_changes) =
-        operator.reflect_as(Api::all(operator.client.clone()), unfinished, prune::pods());
+        operator.reflect_as(Api::all(operator.client.clone()), &unfinished, prune::pods(), prune::stand_in);
 
     let client = || operator.client.clone();
-    let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), all(), prune::daemon_set);
-    let (budgets, budget_changes) = operator.reflect(Api::all(client()), all(), prune::budget);
+    let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), &all(), prune::daemon_set);
+    let (budgets, budget_changes) = operator.reflect(Api::all(client()), &all(), prune::budget);
     let (volumes, volume_changes) =
-        operator.reflect_as(Api::<PersistentVolume>::all(client()), all(), VolumeInfo::from);
+        operator.reflect_as(Api::<PersistentVolume>::all(client()), &all(), VolumeInfo::from, |_| None);
     let (claims, claim_changes) =
-        operator.reflect_as(Api::<PersistentVolumeClaim>::all(client()), all(), ClaimInfo::from);
+        operator.reflect_as(Api::<PersistentVolumeClaim>::all(client()), &all(), ClaimInfo::from, |_| None);
     let (storage_classes, storage_class_changes) =
-        operator.reflect(Api::all(client()), all(), prune::storage_class);
-    let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), all(), prune::namespace);
+        operator.reflect(Api::all(client()), &all(), prune::storage_class);
+    let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), &all(), prune::namespace);
 
     let triggers = stream::select_all([
         whole(pool_changes),

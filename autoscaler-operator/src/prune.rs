@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 
 pub use others::{budget, daemon_set, namespace, storage_class};
-pub use pod::{pod, pods};
+pub use pod::{pod, pods, stand_in};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =

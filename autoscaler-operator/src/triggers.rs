@@ -16,17 +16,17 @@ where
 {
     let mut generations = HashMap::new();
     changes.filter(move |change| {
-        let object = change.object();
-        let uid = object.uid().unwrap_or_default();
+        let uid = |object: &K| object.uid().unwrap_or_default();
         let is_new = match change {
-            Change::Applied(_) => {
+            Change::Applied(object) => {
                 let generation = object.meta().generation;
-                generations.insert(uid, generation) != Some(generation)
+                generations.insert(uid(object), generation) != Some(generation)
             }
-            Change::Deleted(_) => {
-                generations.remove(&uid);
+            Change::Deleted(object) => {
+                generations.remove(&uid(object));
                 true
             }
+            Change::Unreadable(_) => true,
         };
         future::ready(is_new)
     })

@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod demo;
 pub mod droproxy;
 pub mod effects;
+pub mod fault_proxy;
 pub mod history;
 pub mod ledger;
 pub mod lifeline;

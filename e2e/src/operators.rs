@@ -227,7 +227,25 @@ impl OperatorProcess {
         meant.map(|(_, value)| value.parse::<f64>().with_context(|| format!("{name} is {value}"))).sum()
     }
 
+    /// What `/readyz` says: nothing while it is ready, else what it waits for, a gate a line.
+    ///
+    /// # Errors
+    /// When its admin server does not listen.
+    pub async fn waits_for(&self) -> Result<Option<String>> {
+        let (head, body) = self.ask("/readyz").await?;
+        Ok((!head.contains(" 200 ")).then_some(body))
+    }
+
     async fn scrape(&self) -> Result<String> {
+        let (head, body) = self.ask("/metrics").await?;
+        if !head.contains(" 200 ") {
+            bail!("/metrics answered {head}");
+        }
+        Ok(body)
+    }
+
+    /// Head and body of what the admin server answers.
+    async fn ask(&self, path: &str) -> Result<(String, String)> {
         let log = std::fs::read_to_string(&self.spec.log).context("cannot read the operator's log")?;
         let line =
             log.lines().rfind(|line| line.contains("admin server listens")).context("no admin server yet")?;
@@ -240,14 +258,11 @@ impl OperatorProcess {
             .collect();
         let mut stream =
             TcpStream::connect(format!("127.0.0.1:{address}")).await.context("no admin server")?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
-        let (head, body) = answer.split_once("\r\n\r\n").context("no answer from /metrics")?;
-        if !head.contains(" 200 ") {
-            bail!("/metrics answered {head}");
-        }
-        Ok(body.to_owned())
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer of the admin server")?;
+        Ok((head.to_owned(), body.to_owned()))
     }
 
     /// Its log.

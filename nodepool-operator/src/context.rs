@@ -12,7 +12,7 @@ use kube::{Client, runtime::reflector::Store};
 use shared_crds::NodePool;
 use shared_runtime::{
     bootstrap::Operator, clock::Clock, events::Recorder, freshness::Floors, metrics::MetricsError,
-    write::Door,
+    reflect::UnreadableObjects, write::Door,
 };
 
 use crate::{
@@ -40,6 +40,8 @@ pub struct Context {
     pub pools: Store<NodePool>,
     /// Cache of every node with a pool's label.
     pub nodes: Store<Node>,
+    /// What the caches leave out because it cannot be read.
+    pub unreadable: UnreadableObjects,
     /// Makes machines.
     pub procurement: Procurement,
     /// What was seen on draining nodes lately.
@@ -63,6 +65,7 @@ impl Context {
             metrics: NodePoolMetrics::new(&operator.metrics)?,
             pools,
             nodes,
+            unreadable: operator.unreadable.clone(),
             procurement: Procurement::new(Box::new(Simulated::default())),
             drains: Drains::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -87,6 +90,7 @@ impl Context {
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,
             nodes: store().0,
+            unreadable: UnreadableObjects::default(),
             procurement: Procurement::new(Box::new(Simulated::default())),
             drains: Drains::new(clock.clone()),
             visited: Mutex::default(),

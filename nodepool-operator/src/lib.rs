@@ -93,9 +93,9 @@ const SPEC: OperatorSpec = OperatorSpec {
 
 /// Wires caches, triggers and the loop together, and runs until the operator stops.
 async fn start(operator: Operator) -> Result<(), Error> {
-    let (pools, pool_changes) = operator.reflect(operator.api_watched(), watcher::Config::default(), |_| {});
+    let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
-    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), of_a_pool, prune);
+    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &of_a_pool, prune);
     let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());
     let ctx = Arc::new(Context::new(&operator, pools, nodes)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);

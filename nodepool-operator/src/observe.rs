@@ -10,11 +10,15 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
-    api::{ListParams, ObjectList},
+    api::ListParams,
+    core::{ApiResource, DynamicObject},
     runtime::reflector::ObjectRef,
 };
 use shared_crds::{NodePool, names};
-use shared_runtime::freshness::Freshness;
+use shared_runtime::{
+    freshness::Freshness,
+    reflect::{self, Listed, Unreadable},
+};
 
 use crate::{
     context::Context,
@@ -75,7 +79,7 @@ async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<
     }
     let selector = names::node_selector(&key.namespace, &key.name);
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", api.list(&ListParams::default().labels(&selector))).await?;
+    let live = listed("nodes", reflect::list(&api, &ListParams::default().labels(&selector))).await?;
     ctx.visited(key);
     Ok(live.items.into_iter().map(Arc::new).collect())
 }
@@ -95,6 +99,18 @@ fn belongs(node: &Node, key: &PoolKey) -> bool {
         && label(names::NODEPOOL_NAMESPACE_LABEL) == Some(&key.namespace)
 }
 
+/// A pool that cannot be read, as it is on the API server.
+pub async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<DynamicObject>, Error> {
+    let namespace = pool.namespace.as_deref().unwrap_or_default();
+    let pools = ApiResource::erase::<NodePool>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), namespace, &pools);
+    let what = "the pool";
+    tokio::time::timeout(READ_LIMIT, api.get_opt(&pool.name))
+        .await
+        .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?
+        .map_err(|source| Error::List { what, source })
+}
+
 /// The pods of `nodes`, live: they decide whether a node may be removed.
 async fn pods(ctx: &Context, nodes: Vec<String>) -> Result<BTreeMap<String, Vec<Pod>>, Error> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
@@ -102,17 +118,28 @@ async fn pods(ctx: &Context, nodes: Vec<String>) -> Result<BTreeMap<String, Vec<
         let api = api.clone();
         async move {
             let selector = format!("spec.nodeName={node}");
-            let pods = listed("pods", api.list(&ListParams::default().fields(&selector))).await?;
-            Ok((node, pods.items))
+            let pods = listed("pods", reflect::list(&api, &ListParams::default().fields(&selector))).await?;
+            let Listed { mut items, unreadable } = pods;
+            items.extend(unreadable.iter().map(stand_in));
+            Ok((node, items))
         }
     };
     stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS).try_collect().await
 }
 
-async fn listed<K: Clone>(
+/// A pod of which only the name and the UID can be read. That is enough to evict it, and it holds its node until it is gone.
+fn stand_in(unreadable: &Unreadable) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.namespace.clone_from(&unreadable.namespace);
+    pod.metadata.name = Some(unreadable.name.clone());
+    pod.metadata.uid.clone_from(&unreadable.uid);
+    pod
+}
+
+async fn listed<K>(
     what: &'static str,
-    list: impl Future<Output = kube::Result<ObjectList<K>>>,
-) -> Result<ObjectList<K>, Error> {
+    list: impl Future<Output = kube::Result<Listed<K>>>,
+) -> Result<Listed<K>, Error> {
     tokio::time::timeout(READ_LIMIT, list)
         .await
         .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?

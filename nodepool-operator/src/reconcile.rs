@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
 use crate::{
@@ -11,11 +12,14 @@ use crate::{
     error::Error,
     observe::observe,
     plan::{self, Extent, PoolKey},
-    report::report,
+    report::{self, report},
 };
 
 /// Brings the pool one step closer to what is wanted.
 pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
+    if let Some(pool) = ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name) {
+        return report::unreadable(&ctx, &pool).await;
+    }
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };

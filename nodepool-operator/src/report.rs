@@ -5,7 +5,9 @@ use kube::Resource as _;
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_runtime::{
+    controller::Step,
     events::EventKind,
+    reflect::Unreadable,
     write::{OwnedStatus, Written},
 };
 use tracing::info;
@@ -15,7 +17,7 @@ use crate::{
     context::Context,
     error::Error,
     node_step::written,
-    observe::Seen,
+    observe::{Seen, raw_pool},
     plan::{
         Applied, Facts, Plan,
         events::{Kind, notes},
@@ -58,6 +60,19 @@ pub async fn report(ctx: &Context, seen: &Seen, plan: &Plan, outcome: &Outcome) 
         }
         _ => Ok(Reported::Done),
     }
+}
+
+/// Says on a pool that it cannot be read. Nothing else is done about it: what its nodes are for is not known.
+pub async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step, Error> {
+    let Some(raw) = raw_pool(ctx, pool).await? else {
+        return Ok(Step::Done);
+    };
+    let (statements, now) = (status::unreadable(&pool.error), Time(ctx.clock.now()));
+    let told = ctx.door.unreadable_node_pool(&raw, &statements, &now).await;
+    Ok(match written("the status", told)? {
+        Written::Conflict => Step::Conflict,
+        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Step::Done,
+    })
 }
 
 async fn write_status(

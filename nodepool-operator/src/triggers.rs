@@ -22,12 +22,21 @@ pub fn keys(
     nodes: impl Stream<Item = Change<Node>> + Send + 'static,
     namespace: String,
 ) -> impl Stream<Item = PoolKey> + Send + 'static {
-    let of_pools = material(pools, same_pool).map(|change| vec![PoolKey::of_pool(change.object())]);
+    let of_pools = material(pools, same_pool).map(|change| vec![pool_of(&change)]);
     let mut owners = Owners::default();
     let of_nodes = material(nodes, same_node).map(move |change| owners.concerned(&change));
     stream::select(of_pools, of_nodes)
         .flat_map(stream::iter)
         .filter(move |key| std::future::ready(namespace.is_empty() || key.namespace == namespace))
+}
+
+fn pool_of(change: &Change<NodePool>) -> PoolKey {
+    match change {
+        Change::Applied(pool) | Change::Deleted(pool) => PoolKey::of_pool(pool),
+        Change::Unreadable(pool) => {
+            PoolKey { namespace: pool.namespace.clone().unwrap_or_default(), name: pool.name.clone() }
+        }
+    }
 }
 
 /// Whether nothing changed that a pass reads or that it would put right again: the operator's own part of the status is
@@ -72,12 +81,17 @@ struct Owners(HashMap<String, PoolKey>);
 
 impl Owners {
     fn concerned(&mut self, change: &Change<Node>) -> Vec<PoolKey> {
-        let node = change.object();
-        let name = node.metadata.name.clone().unwrap_or_default();
-        let now = PoolKey::of_node(node);
+        let (name, now) = match change {
+            Change::Applied(node) | Change::Deleted(node) => {
+                (node.metadata.name.clone().unwrap_or_default(), PoolKey::of_node(node))
+            }
+            Change::Unreadable(node) => (node.name.clone(), None),
+        };
         let before = match (change, &now) {
             (Change::Applied(_), Some(key)) => self.0.insert(name, key.clone()),
-            (Change::Applied(_), None) | (Change::Deleted(_), _) => self.0.remove(&name),
+            (Change::Applied(_), None) | (Change::Deleted(_) | Change::Unreadable(_), _) => {
+                self.0.remove(&name)
+            }
         };
         let moved_from = before.filter(|before| Some(before) != now.as_ref());
         moved_from.into_iter().chain(now).collect()

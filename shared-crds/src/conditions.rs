@@ -109,6 +109,8 @@ api_names! {
         WriteForbidden,
         /// The API server finds a write of the operator invalid.
         WriteInvalid,
+        /// The object holds a value that this version of the operator cannot read.
+        Unreadable,
         /// `spec.replicas` is within the bounds.
         WithinBounds,
         /// `spec.replicas` is above `spec.maxReplicas`.

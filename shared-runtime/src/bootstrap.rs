@@ -29,10 +29,11 @@ use crate::{
     error::chain,
     events::Recorder,
     freshness::Floors,
+    gate,
     leader::{self, Elector, Ended, Fence, InvalidTiming, LeaseConfig},
     metrics::{Metrics, MetricsError},
     readiness::Readiness,
-    reflect::{self, Change, Watching},
+    reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching},
     shutdown,
     telemetry::{self, TelemetryError},
     write::{Door, NotAnOperator},
@@ -69,8 +70,12 @@ pub struct Operator {
     pub metrics: Metrics,
     /// Kubernetes events.
     pub recorder: Recorder,
-    /// What must hold before work begins.
+    /// What must hold while there is work.
     pub readiness: Readiness,
+    /// What is left out of the caches because it cannot be read.
+    pub unreadable: UnreadableObjects,
+    /// Up to when the caches are known to show the cluster.
+    pub caches: Caches,
     /// The clocks.
     pub clock: Clock,
     /// Whether this replica leads.
@@ -82,22 +87,18 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// A controller loop that begins when every cache is filled and this replica leads. Triggers are taken before.
+    /// A controller loop that runs while this replica leads and every cache is current. Triggers are taken before.
     pub fn controller(&self, name: &'static str) -> controller::Config {
-        let (readiness, fence) = (self.readiness.clone(), self.fence.clone());
         controller::Config::new(name, self.clock.clone(), self.metrics.clone())
             .concurrency(usize::from(self.args.concurrency))
-            .gate(async move {
-                readiness.ready().await;
-                fence.leading().await;
-            })
+            .gate(gate::may_decide(self.readiness.clone(), self.fence.clone(), self.caches.clone()))
     }
 
     /// A cache of a kind and the stream of its changes; see [`reflect::reflect`].
     pub fn reflect<K, P>(
         &self,
         api: Api<K>,
-        config: watcher::Config,
+        config: &watcher::Config,
         prune: P,
     ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
     where
@@ -111,15 +112,16 @@ impl Operator {
     pub fn reflect_as<W, K, P>(
         &self,
         api: Api<W>,
-        config: watcher::Config,
+        config: &watcher::Config,
         keep: P,
+        stand_in: fn(&Unreadable) -> Option<W>,
     ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
     where
         P: FnMut(W) -> K + Send + 'static,
         W: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
         K: Lookup<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        reflect::reflect_as(api, config, &self.watching(), keep)
+        reflect::reflect_as(api, config, &self.watching(), keep, stand_in)
     }
 
     fn watching(&self) -> Watching {
@@ -127,6 +129,8 @@ impl Operator {
             metrics: self.metrics.clone(),
             floors: self.floors.clone(),
             readiness: self.readiness.clone(),
+            unreadable: self.unreadable.clone(),
+            caches: self.caches.clone(),
         }
     }
 
@@ -256,6 +260,15 @@ where
         metrics.leading(true);
     }
 
+    // Caches that are listed after the lease was won need not catch up with what was written before.
+    let caches = Caches::default();
+    tokio::select! {
+        () = signalled.cancelled() => {}
+        () = fence.tried().cancelled() => {}
+    }
+    if fence.has_led() {
+        caches.led();
+    }
     let work = CancellationToken::new();
     let operator = Operator {
         client,
@@ -264,6 +277,8 @@ where
         metrics,
         recorder,
         readiness,
+        unreadable: UnreadableObjects::default(),
+        caches,
         clock,
         fence: fence.clone(),
         shutdown: work.clone(),

@@ -29,14 +29,14 @@ fn learn<K: Resource<DynamicType = ()> + Clone>(
     change: &Change<K>,
     same: impl Fn(&K, &K) -> bool,
 ) -> bool {
-    let key = ObjectRef::from_obj(&**change.object());
     match change {
-        Change::Deleted(_) => {
-            known.remove(&key);
+        Change::Unreadable(_) => true,
+        Change::Deleted(gone) => {
+            known.remove(&ObjectRef::from_obj(&**gone));
             true
         }
         Change::Applied(now) => {
-            let before = known.insert(key, Arc::clone(now));
+            let before = known.insert(ObjectRef::from_obj(&**now), Arc::clone(now));
             before.is_none_or(|before| before.meta().uid != now.meta().uid || !same(&before, now))
         }
     }
@@ -65,7 +65,9 @@ mod tests {
     fn through(changes: Vec<Change<Node>>) -> Vec<String> {
         let material = material(stream::iter(changes), |a, b| a.spec == b.spec);
         let kept: Vec<_> = material.collect().now_or_never().unwrap();
-        kept.iter().map(|change| change.object().metadata.resource_version.clone().unwrap()).collect()
+        kept.iter()
+            .map(|change| change.object().unwrap().metadata.resource_version.clone().unwrap())
+            .collect()
     }
 
     #[test]

@@ -6,7 +6,10 @@
 
 use std::{collections::HashMap, fmt::Debug, future::Future, hash::Hash, pin::pin, time::Duration};
 
-use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _, Stream, StreamExt as _, future,
+    stream::{self, BoxStream},
+};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info_span, warn};
@@ -49,7 +52,7 @@ pub struct Config {
     debounce: Duration,
     backoff: Backoff,
     stop_deadline: Duration,
-    gate: BoxFuture<'static, ()>,
+    gate: BoxStream<'static, bool>,
     clock: Clock,
     metrics: Metrics,
 }
@@ -63,7 +66,7 @@ impl Config {
             debounce: Duration::ZERO,
             backoff: Backoff::default(),
             stop_deadline: STOP_DEADLINE,
-            gate: futures::future::ready(()).boxed(),
+            gate: stream::once(future::ready(true)).boxed(),
             clock,
             metrics,
         }
@@ -97,9 +100,10 @@ impl Config {
         self
     }
 
-    /// The first reconcile starts when this future ends. Triggers are taken all the while.
+    /// Reconciles start only while the last word of this stream is `true`. Triggers are taken all the while, and what runs
+    /// already goes on.
     #[must_use]
-    pub fn gate(mut self, gate: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub fn gate(mut self, gate: impl Stream<Item = bool> + Send + 'static) -> Self {
         self.gate = gate.boxed();
         self
     }
@@ -160,7 +164,7 @@ where
             // In order of urgency; the loop above has already started whatever may start.
             biased;
             () = shutdown.cancelled() => break,
-            () = &mut gate, if !open => open = true,
+            Some(now) = gate.next() => open = now,
             Some(ended) = runs.tasks.join_next_with_id() => {
                 if let Some((key, outcome)) = runs.settle(ended) {
                     let failures = queue.finished(&key, outcome, clock.monotonic(), rand::random());

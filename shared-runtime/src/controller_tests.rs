@@ -81,7 +81,7 @@ async fn a_failing_key_is_not_hurried_by_events_and_a_panic_is_an_error() {
     let clock = Clock::system();
     let starts: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let stop = CancellationToken::new();
-    let ticks = futures::stream::unfold((), |()| async {
+    let ticks = stream::unfold((), |()| async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         Some(("a", ()))
     });
@@ -157,7 +157,7 @@ async fn a_reconcile_that_does_not_end_is_dropped_at_the_deadline() {
         let stop = stop.clone();
         async move {
             let reconcile = |_: &str| std::future::pending::<Result<Step, Boom>>();
-            run(config.stop_deadline(SECOND * 7), futures::stream::iter(["a"]), reconcile, stop).await;
+            run(config.stop_deadline(SECOND * 7), stream::iter(["a"]), reconcile, stop).await;
         }
     });
     tokio::time::sleep(SECOND).await;
@@ -180,8 +180,8 @@ async fn nothing_starts_before_the_gate_opens_and_triggers_are_kept() {
                 runs.lock().unwrap().push(key);
                 async { Ok::<_, Boom>(Step::Done) }
             };
-            let config = config.gate(gate.cancelled_owned());
-            run(config, futures::stream::iter(["a", "b"]), reconcile, stop).await;
+            let config = config.gate(stream::once(gate.cancelled_owned()).map(|()| true));
+            run(config, stream::iter(["a", "b"]), reconcile, stop).await;
         }
     });
     tokio::time::sleep(SECOND).await;
@@ -205,7 +205,7 @@ async fn conflicts_come_back_at_once_and_are_no_errors() {
                 let nth = runs.fetch_add(1, Ordering::SeqCst);
                 async move { Ok::<_, Boom>(if nth < 3 { Step::Conflict } else { Step::Done }) }
             };
-            run(config, futures::stream::iter(["a"]), reconcile, stop).await;
+            run(config, stream::iter(["a"]), reconcile, stop).await;
         }
     });
     tokio::time::sleep(Duration::from_millis(150)).await;

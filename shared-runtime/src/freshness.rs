@@ -131,6 +131,11 @@ impl Feed {
     {
         self.0.observe(event);
     }
+
+    /// The cluster's data is older than it was; see [`conflict_retry::freshness::Floors::rewound`].
+    pub(crate) fn rewound(&self) {
+        self.0.rewound();
+    }
 }
 
 #[cfg(test)]

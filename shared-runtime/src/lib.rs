@@ -16,6 +16,7 @@ pub mod crds;
 pub mod error;
 pub mod events;
 pub mod freshness;
+mod gate;
 pub mod leader;
 pub mod metrics;
 mod queue;
@@ -25,4 +26,6 @@ pub mod shutdown;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+mod unreadable;
+mod watch;
 pub mod write;

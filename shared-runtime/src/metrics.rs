@@ -36,6 +36,8 @@ struct Inner {
     queue_depth: IntGaugeVec,
     in_backoff: IntGaugeVec,
     watch_errors: IntCounterVec,
+    cache_current: IntGaugeVec,
+    unreadable: IntGaugeVec,
     leader: IntGauge,
     crd_missing: IntGaugeVec,
     api_requests: IntCounterVec,
@@ -105,6 +107,16 @@ impl Metrics {
                 "Failed lists and watches",
                 &["controller", "resource", "category"],
             )?,
+            cache_current: r.gauges(
+                "cache_current",
+                "1 while the API server is heard of and the cache holds what it said; nothing is decided while it is 0",
+                &["controller", "resource"],
+            )?,
+            unreadable: r.gauges(
+                "unreadable_objects",
+                "Objects that this version cannot read and leaves out; the log names them",
+                &["controller", "resource"],
+            )?,
             leader: r.gauge("leader", "1 while this replica leads")?,
             crd_missing: r.gauges(
                 "crd_missing",
@@ -163,6 +175,14 @@ impl Metrics {
 
     pub(crate) fn watch_error(&self, resource: &str, category: &str) {
         self.0.watch_errors.with_label_values(&[self.0.controller, resource, category]).inc();
+    }
+
+    pub(crate) fn cache_current(&self, resource: &str, is_current: bool) {
+        self.0.cache_current.with_label_values(&[self.0.controller, resource]).set(i64::from(is_current));
+    }
+
+    pub(crate) fn unreadable(&self, resource: &str, objects: usize) {
+        self.0.unreadable.with_label_values(&[self.0.controller, resource]).set(gauge(objects));
     }
 
     pub(crate) fn leading(&self, leading: bool) {

@@ -35,7 +35,7 @@ impl Default for Backoff {
 impl Backoff {
     /// The wait after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
     /// `[0, 1)`, so that keys that failed together do not return together.
-    fn delay(self, failures: u32, random: f64) -> Duration {
+    pub(crate) fn delay(self, failures: u32, random: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
         let full = self.base.saturating_mul(doubled).min(self.max);
         full.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0))

@@ -55,6 +55,12 @@ impl Readiness {
         let _ = closed.wait_for(|closed| *closed == 0).await;
     }
 
+    /// Comes back as soon as a gate is closed.
+    pub async fn not_ready(&self) {
+        let mut closed = self.0.closed.subscribe();
+        let _ = closed.wait_for(|closed| *closed > 0).await;
+    }
+
     fn set(&self, name: &str, reason: Option<String>) {
         let closed = {
             let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);

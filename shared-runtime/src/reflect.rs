@@ -1,17 +1,17 @@
 //! A cache of one kind and the stream of its changes, **deletions included**.
 //!
-//! kube's reflector is the cache; this file adds what it leaves out: deletions that happened while the watch was away,
-//! the changes of a list only once the store holds all of them, the read-your-writes feed, readiness and counters. It
-//! decides nothing from an object.
+//! [`crate::watch`] brings the changes and kube's reflector is the cache; this file adds what lies between: deletions that
+//! happened while the watch was away, the changes of a list only once the store holds all of them, objects that cannot be
+//! read, the read-your-writes feed, and counters. It decides nothing from an object.
 
 use std::{fmt::Debug, sync::Arc};
 
-use futures::{Stream, StreamExt as _, stream};
+use futures::Stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{
     Api, Resource, ResourceExt as _,
+    api::ListParams,
     runtime::{
-        WatchStreamExt as _,
         reflector::{self, Lookup, ObjectRef, Store, store::Writer},
         watcher::{self, Event},
     },
@@ -21,15 +21,16 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use crate::{
-    error::{chain, client_category, status_category},
+    error::chain,
     freshness::{Feed, Floors},
     metrics::Metrics,
-    readiness::{Gate, Readiness},
+    readiness::Readiness,
+    watch::{self, Failure, Sink},
 };
-
-/// Objects of a page of the first list. client-go has 500; a page is decoded as a whole, with the managed fields that are
-/// dropped afterwards, which is some 60 KB for a pod: 500 were half of an operator's memory for as long as it ran.
-const PAGE: u32 = 50;
+pub use crate::{
+    unreadable::UnreadableObjects,
+    watch::{Caches, Decoded, Unreadable},
+};
 
 /// What a reflector reports to.
 #[derive(Clone, Debug)]
@@ -38,8 +39,12 @@ pub struct Watching {
     pub metrics: Metrics,
     /// Learns what the watch has brought.
     pub floors: Floors,
-    /// Gets a gate that opens when the first list has been taken in.
+    /// Gets a gate that is open while the cache is current.
     pub readiness: Readiness,
+    /// Learns which objects cannot be read.
+    pub unreadable: UnreadableObjects,
+    /// Asks the cache to catch up.
+    pub caches: Caches,
 }
 
 /// A change of the cache. The store already holds it when it comes out of the stream.
@@ -49,13 +54,17 @@ pub enum Change<K> {
     Applied(Arc<K>),
     /// The object is gone; this is the last that was known of it.
     Deleted(Arc<K>),
+    /// The object cannot be read, or was deleted without ever having been read; the store does not hold it. See
+    /// [`UnreadableObjects`].
+    Unreadable(Arc<Unreadable>),
 }
 
 impl<K> Change<K> {
-    /// The object, whatever happened to it.
-    pub fn object(&self) -> &Arc<K> {
+    /// The object, whatever happened to it, if it could be read.
+    pub fn object(&self) -> Option<&Arc<K>> {
         match self {
-            Self::Applied(object) | Self::Deleted(object) => object,
+            Self::Applied(object) | Self::Deleted(object) => Some(object),
+            Self::Unreadable(_) => None,
         }
     }
 }
@@ -63,11 +72,11 @@ impl<K> Change<K> {
 /// Watches `api` and keeps a cache. `prune` drops what nobody reads before an object is kept; `managedFields` go as well,
 /// they are about half of an object's metadata. Only who wrote `spec.replicas` stays of them.
 ///
-/// The stream drives the cache: whoever stops polling it stops the cache. It never ends; failed lists and watches are
-/// repeated with kube's default backoff (0.8 s to 30 s, jittered), counted, and logged when their nature changes.
+/// A task of its own feeds the cache until the stream is dropped; a reader that does not keep up holds it up. The stream
+/// never ends; failed lists and watches are repeated after 0.2 s to 10 s, counted, and logged when their nature changes.
 pub fn reflect<K, P>(
     api: Api<K>,
-    config: watcher::Config,
+    config: &watcher::Config,
     watching: &Watching,
     prune: P,
 ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<K, P>)
@@ -75,42 +84,134 @@ where
     P: FnMut(&mut K) + Send + 'static,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    mirrored(api, config, watching, watching.floors.feed::<K>().map(observer), pruned(prune))
+    mirrored(api, config, watching, watching.floors.feed::<K>().map(observer), pruned(prune), |_| None)
 }
 
 /// As [`reflect`], for objects of which little is read: `keep` makes of each what the cache holds. They have no place for
-/// what the API's types have place for. Nothing is known of own writes to such objects.
+/// what the API's types have place for. Nothing is known of own writes to such objects. For one that cannot be read, the
+/// cache holds what `stand_in` says, if anything.
 pub fn reflect_as<W, K, P>(
     api: Api<W>,
-    config: watcher::Config,
+    config: &watcher::Config,
     watching: &Watching,
     keep: P,
+    stand_in: fn(&Unreadable) -> Option<W>,
 ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
 where
     P: FnMut(W) -> K + Send + 'static,
     W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    mirrored(api, config, watching, None, keep)
+    mirrored(api, config, watching, None, keep, stand_in)
+}
+
+/// What a live list brought.
+#[derive(Clone, Debug)]
+pub struct Listed<K> {
+    /// What can be read.
+    pub items: Vec<K>,
+    /// What cannot.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// Lists live, and reads each object for itself. It takes as long as the API server likes.
+pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
+    for object in watch::list(api, params).await? {
+        match object {
+            Decoded::Read(object) => listed.items.push(object),
+            Decoded::Unreadable(unreadable) => listed.unreadable.push(unreadable),
+        }
+    }
+    Ok(listed)
 }
 
 fn mirrored<W, K, P>(
     api: Api<W>,
-    config: watcher::Config,
+    config: &watcher::Config,
     watching: &Watching,
     observer: Option<Observer<K>>,
-    mut keep: P,
+    keep: P,
+    stand_in: fn(&Unreadable) -> Option<W>,
 ) -> (Store<K>, impl Stream<Item = Change<K>> + Send + 'static + use<W, K, P>)
 where
     P: FnMut(W) -> K + Send + 'static,
     W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    let (store, mut mirror) = Mirror::new(watching, observer);
-    let changes = watcher::watcher(api, config.page_size(PAGE))
-        .default_backoff()
-        .flat_map(move |event| stream::iter(mirror.take(event.map(|event| converted(event, &mut keep)))));
+    let (store, mirror) = Mirror::new(watching, observer);
+    let gate = watching.readiness.gate(format!("cache of {}", K::plural(&())), "not listed yet");
+    let sink = Keeping { mirror, keep, stand_in };
+    let changes = watch::follow(api, config, sink, &watching.caches, gate, &watching.metrics);
     (store, changes)
+}
+
+/// Keeps of each object what `keep` makes of it.
+struct Keeping<W, K: Lookup<DynamicType = ()> + Clone + 'static, P> {
+    mirror: Mirror<K>,
+    keep: P,
+    stand_in: fn(&Unreadable) -> Option<W>,
+}
+
+impl<W, K, P> Sink<W> for Keeping<W, K, P>
+where
+    P: FnMut(W) -> K + Send + 'static,
+    W: Send + 'static,
+    K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
+{
+    type Out = Change<K>;
+
+    fn begin(&mut self) {
+        self.mirror.begin();
+    }
+
+    fn listed(&mut self, object: Decoded<W>) {
+        match object {
+            Decoded::Read(object) => self.mirror.listed((self.keep)(object)),
+            Decoded::Unreadable(unreadable) => {
+                if let Some(stand_in) = (self.stand_in)(&unreadable) {
+                    self.mirror.listed((self.keep)(stand_in));
+                }
+                self.mirror.listed_unreadable(unreadable);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Vec<Change<K>> {
+        self.mirror.finish()
+    }
+
+    fn applied(&mut self, object: Decoded<W>) -> Vec<Change<K>> {
+        match object {
+            Decoded::Read(object) => self.mirror.applied((self.keep)(object)),
+            Decoded::Unreadable(unreadable) => {
+                let stand_in = (self.stand_in)(&unreadable).map(&mut self.keep);
+                self.mirror.applied_unreadable(unreadable, stand_in)
+            }
+        }
+    }
+
+    fn deleted(&mut self, object: Decoded<W>) -> Vec<Change<K>> {
+        match object {
+            Decoded::Read(object) => self.mirror.deleted((self.keep)(object)),
+            Decoded::Unreadable(unreadable) => self.mirror.deleted_unreadable(&unreadable),
+        }
+    }
+
+    fn rewound(&mut self) {
+        self.mirror.rewound();
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        self.mirror.failed(failure);
+    }
+
+    fn recovered(&mut self) {
+        self.mirror.recovered();
+    }
 }
 
 /// Makes of an object what is kept of it.
@@ -119,16 +220,6 @@ fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + u
         replicas_writers(object.managed_fields_mut());
         prune(&mut object);
         object
-    }
-}
-
-fn converted<W, K>(event: Event<W>, keep: &mut impl FnMut(W) -> K) -> Event<K> {
-    match event {
-        Event::Apply(object) => Event::Apply(keep(object)),
-        Event::Delete(object) => Event::Delete(keep(object)),
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(keep(object)),
-        Event::InitDone => Event::InitDone,
     }
 }
 
@@ -143,22 +234,33 @@ fn replicas_writers(entries: &mut Vec<ManagedFieldsEntry>) {
     }
 }
 
-/// Hears of each event when the store has taken it in.
-type Observer<K> = Box<dyn Fn(&Event<K>) + Send>;
-
-fn observer<K: Resource<DynamicType = ()> + 'static>(feed: Feed) -> Observer<K> {
-    Box::new(move |event| feed.observe(event))
-}
-
 /// The cache and everybody who hears of its events.
 struct Mirror<K: Lookup<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Writer<K>,
     observer: Option<Observer<K>>,
-    gate: Gate,
+    unreadable: UnreadableObjects,
+    /// Of the list that is being taken in.
+    listed_unreadable: Vec<Unreadable>,
     metrics: Metrics,
     /// Category of the failure that was logged last; none while the watch works.
     failing: Option<&'static str>,
+}
+
+/// Hears of what the store has taken in.
+type Observer<K> = Box<dyn Fn(Heard<'_, K>) + Send>;
+
+/// What an observer hears of.
+enum Heard<'a, K> {
+    Event(&'a Event<K>),
+    Rewound,
+}
+
+fn observer<K: Resource<DynamicType = ()> + 'static>(feed: Feed) -> Observer<K> {
+    Box::new(move |heard| match heard {
+        Heard::Event(event) => feed.observe(event),
+        Heard::Rewound => feed.rewound(),
+    })
 }
 
 impl<K> Mirror<K>
@@ -166,72 +268,117 @@ where
     K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
     fn new(watching: &Watching, observer: Option<Observer<K>>) -> (Store<K>, Self) {
-        let Watching { metrics, floors: _, readiness } = watching;
         let (store, writer) = reflector::store::<K>();
         let mirror = Self {
             store: store.clone(),
             writer,
             observer,
-            gate: readiness.gate(format!("cache of {}", K::plural(&())), "not listed yet"),
-            metrics: metrics.clone(),
+            unreadable: watching.unreadable.clone(),
+            listed_unreadable: Vec::new(),
+            metrics: watching.metrics.clone(),
             failing: None,
         };
         (store, mirror)
     }
 
-    fn take(&mut self, event: watcher::Result<Event<K>>) -> Vec<Change<K>> {
-        let event = match event {
-            Ok(event) => event,
-            Err(failed) => {
-                self.failed(&failed);
-                return Vec::new();
-            }
-        };
-        if self.failing.take().is_some() {
-            info!(resource = %K::plural(&()), "watch works again");
+    /// Takes the event into the store and tells of it.
+    fn take(&mut self, event: &Event<K>) {
+        self.writer.apply_watcher_event(event);
+        if let Some(observer) = &self.observer {
+            observer(Heard::Event(event));
         }
-        let changes = self.apply(&event);
-        if let Some(observe) = &self.observer {
-            observe(&event);
-        }
-        if matches!(event, Event::InitDone) {
-            self.gate.open();
-        }
+    }
+
+    fn begin(&mut self) {
+        self.listed_unreadable.clear();
+        self.take(&Event::Init);
+    }
+
+    fn listed(&mut self, object: K) {
+        self.take(&Event::InitApply(object));
+    }
+
+    fn listed_unreadable(&mut self, unreadable: Unreadable) {
+        self.listed_unreadable.push(unreadable);
+    }
+
+    fn finish(&mut self) -> Vec<Change<K>> {
+        let before = self.store.state();
+        self.take(&Event::InitDone);
+        let vanished = before.into_iter().filter(|old| {
+            let now = self.store.get(&ObjectRef::from_obj(&**old));
+            now.is_none_or(|new| new.uid() != old.uid())
+        });
+        let mut changes: Vec<_> = vanished.map(Change::Deleted).collect();
+        changes.extend(self.store.state().into_iter().map(Change::Applied));
+        let listed = std::mem::take(&mut self.listed_unreadable).into_iter().map(Arc::new).collect();
+        changes.extend(self.unreadable.replace::<K>(listed).into_iter().map(Change::Unreadable));
+        self.count_unreadable();
         changes
     }
 
-    /// Takes the event into the store and says what changed.
-    fn apply(&mut self, event: &Event<K>) -> Vec<Change<K>> {
-        match event {
-            Event::Init | Event::InitApply(_) => {
-                self.writer.apply_watcher_event(event);
-                Vec::new()
-            }
-            Event::Apply(object) => {
-                self.writer.apply_watcher_event(event);
-                self.store.get(&ObjectRef::from_obj(object)).map(Change::Applied).into_iter().collect()
-            }
-            Event::Delete(object) => {
-                self.writer.apply_watcher_event(event);
-                vec![Change::Deleted(Arc::new(object.clone()))]
-            }
-            Event::InitDone => {
-                let before = self.store.state();
-                self.writer.apply_watcher_event(event);
-                let vanished = before.into_iter().filter(|old| {
-                    let now = self.store.get(&ObjectRef::from_obj(&**old));
-                    now.is_none_or(|new| new.uid() != old.uid())
-                });
-                let mut changes: Vec<_> = vanished.map(Change::Deleted).collect();
-                changes.extend(self.store.state().into_iter().map(Change::Applied));
-                changes
-            }
+    fn applied(&mut self, object: K) -> Vec<Change<K>> {
+        let key = ObjectRef::from_obj(&object);
+        self.readable_again(&key);
+        self.take(&Event::Apply(object));
+        self.store.get(&key).map(Change::Applied).into_iter().collect()
+    }
+
+    /// What was known of the object is of the past: it leaves the store, for what stands in for it if anything does, and is
+    /// told as what cannot be read.
+    fn applied_unreadable(&mut self, unreadable: Unreadable, stand_in: Option<K>) -> Vec<Change<K>> {
+        if let Some(stand_in) = stand_in {
+            self.take(&Event::Apply(stand_in));
+        } else if let Some(known) = self.store.get(&key_of(&unreadable)) {
+            self.take(&Event::Delete((*known).clone()));
+        }
+        let unreadable = Arc::new(unreadable);
+        self.unreadable.insert::<K>(&unreadable);
+        self.count_unreadable();
+        vec![Change::Unreadable(unreadable)]
+    }
+
+    fn deleted(&mut self, object: K) -> Vec<Change<K>> {
+        self.readable_again(&ObjectRef::from_obj(&object));
+        self.take(&Event::Delete(object.clone()));
+        vec![Change::Deleted(Arc::new(object))]
+    }
+
+    fn deleted_unreadable(&mut self, unreadable: &Unreadable) -> Vec<Change<K>> {
+        let key = key_of(unreadable);
+        self.readable_again(&key);
+        let Some(known) = self.store.get(&key) else {
+            return vec![Change::Unreadable(Arc::new(unreadable.clone()))];
+        };
+        self.take(&Event::Delete((*known).clone()));
+        vec![Change::Deleted(known)]
+    }
+
+    fn readable_again(&mut self, key: &ObjectRef<K>) {
+        if self.unreadable.remove::<K>(key.namespace.as_deref(), &key.name) {
+            self.count_unreadable();
         }
     }
 
-    fn failed(&mut self, failed: &watcher::Error) {
+    fn count_unreadable(&self) {
+        self.metrics.unreadable(&K::plural(&()), self.unreadable.count::<K>());
+    }
+
+    fn rewound(&mut self) {
+        if let Some(observer) = &self.observer {
+            observer(Heard::Rewound);
+        }
+    }
+
+    fn recovered(&mut self) {
+        if self.failing.take().is_some() {
+            info!(resource = %K::plural(&()), "watch works again");
+        }
+    }
+
+    fn failed(&mut self, failed: &Failure) {
         let resource = K::plural(&());
-        let category = category(failed);
+        let category = failed.category();
         self.metrics.watch_error(&resource, category);
         if self.failing.replace(category) == Some(category) {
             return;
@@ -247,14 +394,12 @@ where
     }
 }
 
-/// The category of a failed list or watch. A version that is too old is how every long watch ends some day.
-fn category(failed: &watcher::Error) -> &'static str {
-    match failed {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => client_category(source),
-        watcher::Error::WatchError(status) => status_category(status.code),
-        watcher::Error::NoResourceVersion => "other",
+/// The place in the store of what cannot be read.
+fn key_of<K: Lookup<DynamicType = ()>>(unreadable: &Unreadable) -> ObjectRef<K> {
+    let key = ObjectRef::new(&unreadable.name);
+    match &unreadable.namespace {
+        Some(namespace) => key.within(namespace),
+        None => key,
     }
 }
 

@@ -12,6 +12,8 @@ fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
         floors: Floors::new(clock, Arc::new(conflict_retry::observe::Silent)),
         metrics,
         readiness: Readiness::default(),
+        unreadable: UnreadableObjects::default(),
+        caches: Caches::default(),
     };
     let (store, mirror) = Mirror::new(&watching, watching.floors.feed::<Node>().map(observer));
     (store, mirror, watching)
@@ -33,6 +35,7 @@ fn said(changes: &[Change<Node>]) -> Vec<String> {
         .map(|change| match change {
             Change::Applied(object) => format!("+{}", object.name_any()),
             Change::Deleted(object) => format!("-{}", object.name_any()),
+            Change::Unreadable(object) => format!("?{object}"),
         })
         .collect();
     said.sort();
@@ -40,47 +43,87 @@ fn said(changes: &[Change<Node>]) -> Vec<String> {
 }
 
 fn list(mirror: &mut Mirror<Node>, nodes: &[Node]) -> Vec<String> {
-    let mut changes = mirror.take(Ok(Event::Init));
+    mirror.begin();
     for node in nodes {
-        changes.extend(mirror.take(Ok(Event::InitApply(node.clone()))));
+        mirror.listed(node.clone());
     }
-    assert!(changes.is_empty(), "nothing is told before the store holds the list");
-    said(&mirror.take(Ok(Event::InitDone)))
+    said(&mirror.finish())
+}
+
+fn unreadable(name: &str) -> Unreadable {
+    Unreadable {
+        namespace: None,
+        name: name.to_owned(),
+        uid: None,
+        version: None,
+        node_name: None,
+        error: "spec: is odd".to_owned(),
+    }
 }
 
 #[test]
-fn a_list_is_told_when_the_store_holds_it_and_opens_the_gate() {
-    let (store, mut mirror, watching) = mirror();
-    assert_eq!(watching.readiness.waiting_for().len(), 1);
-    assert_eq!(list(&mut mirror, &[node("a", "1"), node("b", "2")]), ["+a", "+b"]);
+fn a_list_is_told_when_the_store_holds_it() {
+    let (store, mut mirror, _) = mirror();
+    mirror.begin();
+    mirror.listed(node("a", "1"));
+    mirror.listed(node("b", "2"));
+    assert_eq!(store.len(), 0);
+    assert_eq!(said(&mirror.finish()), ["+a", "+b"]);
     assert_eq!(store.len(), 2);
-    assert!(watching.readiness.waiting_for().is_empty());
 }
 
 #[test]
 fn deletions_are_told_also_those_the_watch_missed() {
     let (_, mut mirror, _) = mirror();
     list(&mut mirror, &[node("a", "1"), node("b", "2"), node("c", "3")]);
-    assert_eq!(said(&mirror.take(Ok(Event::Delete(node("a", "1"))))), ["-a"]);
+    assert_eq!(said(&mirror.deleted(node("a", "1"))), ["-a"]);
     // b vanished and c was replaced by a namesake while the watch was away.
     assert_eq!(list(&mut mirror, &[node("c", "4")]), ["+c", "-b", "-c"]);
 }
 
 #[test]
+fn an_object_that_cannot_be_read_leaves_the_store_and_is_counted_until_it_goes_or_can_be_read() {
+    let (store, mut mirror, watching) = mirror();
+    let known = || watching.unreadable.get::<Node>(None, "a");
+    let count = || {
+        let text = String::from_utf8(watching.metrics.render().unwrap()).unwrap();
+        let line = r#"tandem_unreadable_objects{controller="test",resource="nodes"} "#;
+        text.split(line).nth(1).unwrap().chars().next().unwrap()
+    };
+    list(&mut mirror, &[node("a", "1"), node("b", "2")]);
+    assert_eq!(said(&mirror.applied_unreadable(unreadable("a"), None)), ["?a"]);
+    assert_eq!((store.len(), known().unwrap().error.as_str(), count()), (1, "spec: is odd", '1'));
+    assert_eq!(said(&mirror.applied(node("a", "1"))), ["+a"]);
+    assert_eq!((store.len(), known(), count()), (2, None, '0'));
+
+    mirror.applied_unreadable(unreadable("a"), None);
+    assert_eq!(said(&mirror.deleted_unreadable(&unreadable("a"))), ["?a"], "whoever cares looks for it");
+    assert_eq!((store.len(), known(), count()), (1, None, '0'));
+
+    mirror.begin();
+    mirror.listed_unreadable(unreadable("a"));
+    assert_eq!(said(&mirror.finish()), ["-b", "?a"]);
+    assert!(known().is_some());
+    assert_eq!(list(&mut mirror, &[]), ["?a"], "it is gone");
+    assert!(known().is_none());
+}
+
+#[test]
+fn what_stands_in_for_an_object_that_cannot_be_read_is_kept_until_it_goes() {
+    let (store, mut mirror, watching) = mirror();
+    assert_eq!(said(&mirror.applied_unreadable(unreadable("a"), Some(node("a", "1")))), ["?a"]);
+    assert_eq!((store.len(), watching.unreadable.of::<Node>().len()), (1, 1));
+    assert_eq!(said(&mirror.deleted_unreadable(&unreadable("a"))), ["-a"]);
+    assert_eq!((store.len(), watching.unreadable.of::<Node>().len()), (0, 0));
+}
+
+#[test]
 fn what_nobody_reads_is_not_kept() {
     let mut keep = pruned(|node: &mut Node| node.spec = None);
-    for event in [Event::Apply, Event::Delete, Event::InitApply] {
-        let (Event::Apply(kept) | Event::Delete(kept) | Event::InitApply(kept)) =
-            converted(event(node("a", "1")), &mut keep)
-        else {
-            panic!("the object is gone")
-        };
-        assert_eq!(kept.metadata.uid.as_deref(), Some("1"));
-        assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));
-        assert!(kept.spec.is_none());
-    }
-    assert!(matches!(converted(Event::Init, &mut keep), Event::Init));
-    assert!(matches!(converted(Event::InitDone, &mut keep), Event::InitDone));
+    let kept = keep(node("a", "1"));
+    assert_eq!(kept.metadata.uid.as_deref(), Some("1"));
+    assert!(kept.metadata.managed_fields.as_ref().is_none_or(Vec::is_empty));
+    assert!(kept.spec.is_none());
 }
 
 #[test]
@@ -103,9 +146,9 @@ fn of_managed_fields_only_who_wrote_replicas_is_kept() {
 fn failures_are_counted_by_category_and_change_nothing() {
     let (store, mut mirror, watching) = mirror();
     list(&mut mirror, &[node("a", "1")]);
-    let forbidden = || Box::new(Status { code: 403, ..Status::default() });
-    assert!(mirror.take(Err(watcher::Error::WatchError(forbidden()))).is_empty());
-    assert!(mirror.take(Err(watcher::Error::WatchError(forbidden()))).is_empty());
+    let forbidden = || Failure::Ended(Box::new(Status { code: 403, ..Status::default() }));
+    mirror.failed(&forbidden());
+    mirror.failed(&forbidden());
     assert_eq!(mirror.failing, Some("forbidden"));
     assert_eq!(store.len(), 1);
     let text = String::from_utf8(watching.metrics.render().unwrap()).unwrap();
@@ -115,6 +158,6 @@ fn failures_are_counted_by_category_and_change_nothing() {
         ),
         "{text}"
     );
-    mirror.take(Ok(Event::Apply(node("a", "1"))));
+    mirror.recovered();
     assert_eq!(mirror.failing, None);
 }

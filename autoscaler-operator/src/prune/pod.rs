@@ -9,6 +9,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 use kube::ResourceExt as _;
+use shared_runtime::reflect::Unreadable;
 
 use super::is_read;
 use crate::plan::{
@@ -159,6 +160,20 @@ fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
     in_force == asked
         && status.allocated_resources.as_ref().is_none_or(|granted| granted == asked)
         && limits.keys().all(|name| asked.contains_key(name))
+}
+
+/// What the cache holds of a pod that cannot be read: that it runs on its node, without anything that says it could run
+/// elsewhere, so the node stays. One without a node needs none that could be planned.
+pub fn stand_in(unreadable: &Unreadable) -> Option<Pod> {
+    let node_name = unreadable.node_name.clone()?;
+    let mut pod = Pod::default();
+    pod.metadata.namespace.clone_from(&unreadable.namespace);
+    pod.metadata.name = Some(unreadable.name.clone());
+    pod.metadata.uid.clone_from(&unreadable.uid);
+    pod.metadata.resource_version.clone_from(&unreadable.version);
+    pod.spec.get_or_insert_default().node_name = Some(node_name);
+    pod.status.get_or_insert_default().phase = Some("Running".to_owned());
+    Some(pod)
 }
 
 #[cfg(test)]

@@ -247,6 +247,10 @@ impl Ledger {
         self.reached(version.and_then(Version::parse), now);
     }
 
+    pub(super) fn rewound(&mut self) {
+        *self = Self { lists: self.lists, ..Self::default() };
+    }
+
     fn reached(&mut self, version: Option<Version>, now: Duration) {
         if version <= self.seen {
             return;

@@ -166,6 +166,12 @@ impl Floors {
         self.event(Ledger::list_ended);
     }
 
+    /// The cluster's data is older than it was: etcd was restored from a backup. Versions from before mean nothing any more,
+    /// and writes from before may never have been. Everything is forgotten; list anew afterwards.
+    pub fn rewound(&self) {
+        self.event(|ledger, _| ledger.rewound());
+    }
+
     /// The store has just taken this event of a kube watcher in.
     #[cfg(feature = "runtime")]
     pub fn observe<K: Resource>(&self, event: &kube::runtime::watcher::Event<K>) {

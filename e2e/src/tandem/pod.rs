@@ -5,6 +5,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::cluster::Cluster;
+use crate::fault_proxy::FaultProxy;
 use crate::operators::{Launch, Operator, OperatorProcess};
 
 /// A pod of an operator, as the chart describes it.
@@ -58,6 +59,18 @@ impl Pod {
     pub async fn start(&self, cluster: &Cluster) -> Result<OperatorProcess> {
         let kubeconfig =
             cluster.kubeconfig_for_service_account(&self.namespace, &self.service_account).await?;
+        let launch = Launch { operator: self.operator, args: self.args()?, env: self.env()?, kubeconfig };
+        OperatorProcess::start(cluster, launch).await
+    }
+
+    /// As [`Pod::start`], but all of its requests go through `proxy`.
+    ///
+    /// # Errors
+    /// As [`Pod::start`].
+    pub async fn start_through(&self, cluster: &Cluster, proxy: &FaultProxy) -> Result<OperatorProcess> {
+        let kubeconfig =
+            cluster.kubeconfig_for_service_account(&self.namespace, &self.service_account).await?;
+        let kubeconfig = proxy.kubeconfig(&kubeconfig)?;
         let launch = Launch { operator: self.operator, args: self.args()?, env: self.env()?, kubeconfig };
         OperatorProcess::start(cluster, launch).await
     }

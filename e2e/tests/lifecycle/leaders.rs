@@ -130,7 +130,7 @@ fn process(trial: &mut Trial, operator: Operator) -> &mut OperatorProcess {
 }
 
 /// Waits until a replica of the operator holds the lease, and returns who that is.
-async fn holder(trial: &Trial, operator: Operator, replica: usize) -> String {
+pub(super) async fn holder(trial: &Trial, operator: Operator, replica: usize) -> String {
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
     let name = operator.name();
     eventually(PATIENCE, &format!("{name}-{replica} leads"), async || {

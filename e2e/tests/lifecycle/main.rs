@@ -8,6 +8,7 @@ mod killed;
 mod leaders;
 mod several;
 mod startup;
+mod watches;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -41,6 +41,7 @@ pub struct Fence {
     clock: Clock,
     state: watch::Sender<State>,
     lost: CancellationToken,
+    tried: CancellationToken,
 }
 
 impl Fence {
@@ -55,7 +56,11 @@ impl Fence {
     }
 
     fn new(clock: Clock, state: State) -> Self {
-        Self { clock, state: watch::Sender::new(state), lost: CancellationToken::new() }
+        let (lost, tried) = (CancellationToken::new(), CancellationToken::new());
+        if state == State::Always {
+            tried.cancel();
+        }
+        Self { clock, state: watch::Sender::new(state), lost, tried }
     }
 
     /// How long a write that starts now may go on, retries included; `None` means as long as it likes.
@@ -76,14 +81,35 @@ impl Fence {
         let _ = state.wait_for(|state| matches!(state, State::Always | State::Leading { .. })).await;
     }
 
+    /// Whether this process leads, or has led.
+    pub fn has_led(&self) -> bool {
+        *self.state.borrow() != State::Standby
+    }
+
+    /// Cancelled when this process has tried to lead once, whatever came of it.
+    pub fn tried(&self) -> &CancellationToken {
+        &self.tried
+    }
+
     /// Cancelled when this process has led and does so no more.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
 
+    #[cfg(test)]
+    pub(crate) fn lead_for(&self, time: Duration) {
+        self.renewed(self.clock.monotonic() + time, self.clock.monotonic() + time);
+    }
+
     /// The lease was renewed.
     pub(super) fn renewed(&self, renew_by: Duration, expires: Duration) {
         self.state.send_replace(State::Leading { renew_by, expires });
+        self.tried.cancel();
+    }
+
+    /// The lease is somebody else's, or cannot be had.
+    pub(super) fn stands_by(&self) {
+        self.tried.cancel();
     }
 
     /// The lease was not renewed in time, or was given up.

@@ -98,7 +98,7 @@ impl Elector {
                     self.fence.renewed(began + timing.renew_deadline, began + timing.lease_duration);
                     break (lease, began);
                 }
-                Some(Try::Not) | None => {}
+                Some(Try::Not) | None => self.fence.stands_by(),
             }
             // As client-go: candidates that wait for one lease do not all look at the same time.
             let pause = timing.retry_period.mul_f64(1.0 + JITTER_FACTOR * rand::random::<f64>());

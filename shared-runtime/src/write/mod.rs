@@ -12,6 +12,7 @@ mod owned;
 mod replicas;
 mod status;
 mod strategy;
+mod unreadable;
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,0 +1,274 @@
+//! What feeds the caches goes wrong: watches that die without a word, rights that are taken away, objects that cannot be
+//! read, an API server too busy for a long list.
+
+use std::collections::BTreeSet;
+
+use e2e::audit::Event;
+use e2e::fault_proxy::{FaultProxy, Refusal};
+use e2e::objects;
+use e2e::operators::Operator;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::leaders::holder;
+use super::{QUICK_LEASE, scale, sent_by};
+
+/// A standby whose watches have been dead for as long as it was one believes in a pool of three nodes. It comes to lead when
+/// there are ten.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
+    let mut trial = Trial::begin("stale", &QUICK_LEASE).await.unwrap();
+    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    let mut pool = objects::pool("p", 0, 12);
+    pool.spec.replicas = Some(3);
+    trial.create(&pool).await.unwrap();
+    trial.settles("p", 3).await.unwrap();
+    holder(&trial, Operator::NodePool, 0).await;
+    let replica = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap().replica(1);
+    let standby = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    eventually(PATIENCE, "the standby has its caches", async || {
+        Ok(standby.waits_for().await?.is_none().then_some(()))
+    })
+    .await
+    .unwrap();
+    proxy.silence_watches();
+
+    scale(&trial, "npool/p", 10).await;
+    trial.settles("p", 10).await.unwrap();
+    trial.operators.node_pool.kill_9().await.unwrap();
+    trial.operators.node_pool = standby;
+    holder(&trial, Operator::NodePool, 1).await;
+    // It has come to lead and knows that it knows nothing.
+    eventually(PATIENCE, "the new leader says that its caches are of no use", async || {
+        trial.operators.check_alive()?;
+        let waits = trial.operators.node_pool.waits_for().await?;
+        Ok(waits.filter(|waits| waits.contains("cache of nodepools")).map(|_| ()))
+    })
+    .await
+    .unwrap();
+    // Those of this pool: a test that failed before leaves a namespace, and its nodes go meanwhile.
+    let nodes = trial.nodes("p").await.unwrap();
+    let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
+    let written = || {
+        let events = trial.events().unwrap();
+        let by_the_new = |event: &&Event| event.is_write() && sent_by(event, Operator::NodePool, 1);
+        let of_pool = |event: &Event| {
+            let object = event.object.as_ref().filter(|object| object.resource == "nodes")?;
+            nodes.contains(&object.name).then(|| format!("{} {}", event.verb, object.name))
+        };
+        events.iter().filter(by_the_new).filter_map(of_pool).collect::<Vec<_>>()
+    };
+    assert_eq!(written(), Vec::<String>::new(), "{}", trial.operators.node_pool.log_tail());
+
+    proxy.let_watches_speak();
+    scale(&trial, "npool/p", 11).await;
+    trial.settles("p", 11).await.unwrap();
+    let log = std::fs::read_to_string(trial.operators.node_pool.log_path()).unwrap();
+    assert_eq!(written(), Vec::<String>::new(), "{log}");
+    trial.end().await.unwrap();
+}
+
+/// The connections stay open and nothing comes any more: what a firewall does that forgets them.
+#[tokio::test(flavor = "multi_thread")]
+async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
+    let mut trial = Trial::begin("silent", &[]).await.unwrap();
+    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap();
+    trial.operators.node_pool = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    let mut pool = objects::pool("p", 0, 5);
+    pool.spec.replicas = Some(1);
+    trial.create(&pool).await.unwrap();
+    trial.settles("p", 1).await.unwrap();
+
+    proxy.silence_open_watches();
+    scale(&trial, "npool/p", 3).await;
+    trial.settles("p", 3).await.unwrap();
+    let silent = trial
+        .operators
+        .node_pool
+        .metric("tandem_watch_errors_total", &["category=\"silent\""])
+        .await
+        .unwrap();
+    assert!(silent >= 1.0, "{silent}");
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_it_is_given_back() {
+    let trial = Trial::begin("revoked", &[]).await.unwrap();
+    let mut pool = objects::pool("p", 0, 5);
+    pool.spec.replicas = Some(1);
+    trial.create(&pool).await.unwrap();
+    trial.settles("p", 1).await.unwrap();
+
+    let roles = Api::<ClusterRole>::all(trial.client.clone());
+    let role = roles.get("tandem-nodepool-operator").await.unwrap();
+    let mut without = role.clone();
+    for rule in without.rules.iter_mut().flatten() {
+        if rule.resources.iter().flatten().any(|resource| resource == "nodes") {
+            rule.verbs.retain(|verb| verb != "watch" && verb != "list");
+        }
+    }
+    assert_ne!(role.rules, without.rules);
+    without.metadata.managed_fields = None;
+    without.metadata.resource_version = None;
+    roles.replace("tandem-nodepool-operator", &PostParams::default(), &without).await.unwrap();
+    let waits = eventually(PATIENCE, "/readyz says that nodes cannot be watched", async || {
+        trial.operators.check_alive()?;
+        Ok(trial.operators.node_pool.waits_for().await?.filter(|waits| waits.contains("cache of nodes")))
+    })
+    .await
+    .unwrap();
+    assert!(waits.contains("forbidden"), "{waits}");
+
+    let mut again = role.clone();
+    again.metadata.managed_fields = None;
+    again.metadata.resource_version = None;
+    roles.replace("tandem-nodepool-operator", &PostParams::default(), &again).await.unwrap();
+    scale(&trial, "npool/p", 2).await;
+    trial.settles("p", 2).await.unwrap();
+    trial.end().await.unwrap();
+}
+
+/// The API server takes a time that is later than any this program can hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
+    let mut trial = Trial::begin("odd", &[]).await.unwrap();
+    let odd = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "odd"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "odd"}},
+            "template": {
+                "metadata": {"labels": {"app": "odd"}, "creationTimestamp": "9999-12-31T23:59:59-23:00"},
+                "spec": {"nodeSelector": {"no": "node"}, "containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    });
+    let input = serde_json::to_string(&odd).unwrap();
+    let namespace = trial.namespace().to_owned();
+    let args = ["--namespace", &namespace, "create", "--filename", "-"];
+    trial.cluster.kubectl_with_input(&args, &input).await.unwrap();
+    // Met by a watch, and by the list of one that starts.
+    for wanted in [1, 2] {
+        eventually(PATIENCE, "the object is counted", async || {
+            trial.operators.check_alive()?;
+            let labels = ["resource=\"daemonsets\""];
+            let count = trial.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
+            Ok((count > 0.5).then_some(()))
+        })
+        .await
+        .unwrap();
+        let log = std::fs::read_to_string(trial.operators.autoscaler.log_path()).unwrap();
+        assert!(log.contains(&format!("{namespace}/odd")), "{log}");
+        assert!(log.contains("spec.template.metadata.creationTimestamp"), "{log}");
+        if wanted == 1 {
+            trial.create(&objects::pool("p", 0, 5)).await.unwrap();
+            trial.create(&objects::autoscaler("all", 600)).await.unwrap();
+            trial.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
+            trial.pods_run(1).await.unwrap();
+            trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
+            trial.operators.autoscaler.start_again().await.unwrap();
+        }
+    }
+    scale(&trial, "deployment/web", 2).await;
+    trial.pods_run(2).await.unwrap();
+
+    trial.kubectl(&["delete", "daemonset", "odd", "--ignore-not-found"]).await.unwrap();
+    eventually(PATIENCE, "its deletion is noticed", async || {
+        let labels = ["resource=\"daemonsets\""];
+        let count = trial.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
+        Ok((count < 0.5).then_some(()))
+    })
+    .await
+    .unwrap();
+    trial.end().await.unwrap();
+}
+
+/// Every other page is refused, so a list of four pages that begins anew each time never ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages() {
+    let mut trial = Trial::begin("busy", &[]).await.unwrap();
+    for number in 0..170 {
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": {"name": format!("b-{number}")},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"no": "pod"}}},
+        }))
+        .unwrap();
+        trial.create(&budget).await.unwrap();
+    }
+    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    proxy.refuse(Refusal { asks: "continue=".into(), code: 429, one_in: 2 });
+    trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, Operator::Autoscaler).await.unwrap();
+    trial.operators.autoscaler = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    trial.create(&objects::pool("p", 0, 5)).await.unwrap();
+    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
+    trial.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
+    trial.pods_run(1).await.unwrap();
+    assert!(proxy.refused() > 0);
+    trial.end().await.unwrap();
+}
+
+/// A value that a newer version of the definition allows and this operator, after a rollback, does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on() {
+    let trial = Trial::begin("newer", &[]).await.unwrap();
+    for name in ["p", "other"] {
+        let mut pool = objects::pool(name, 0, 5);
+        pool.spec.replicas = Some(2);
+        trial.create(&pool).await.unwrap();
+        trial.settles(name, 2).await.unwrap();
+    }
+    let definitions = Api::<CustomResourceDefinition>::all(trial.client.clone());
+    let name = "nodepools.tandem.dev";
+    let before = definitions.get(name).await.unwrap();
+    let mut newer = serde_json::to_value(&before).unwrap();
+    let effect = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/template/properties/spec\
+                  /properties/taints/items/properties/effect/enum";
+    newer.pointer_mut(effect).and_then(Value::as_array_mut).unwrap().push(json!("NoVisit"));
+    let newer: CustomResourceDefinition = serde_json::from_value(newer).unwrap();
+    let newer = definitions.replace(name, &PostParams::default(), &newer).await.unwrap();
+
+    let patch = json!({"spec": {"replicas": 1, "template": {"spec": {"taints": [{"key": "k", "effect": "NoVisit"}]}}}});
+    let patch = patch.to_string();
+    let args = ["patch", "npool/p", "--type=merge", "--patch", patch.as_str()];
+    eventually(PATIENCE, "the API server takes the new value", async || Ok(trial.kubectl(&args).await.ok()))
+        .await
+        .unwrap();
+    let condition = |type_: &'static str| {
+        let output =
+            format!("jsonpath={{.status.conditions[?(@.type==\"{type_}\")]['status','reason','message']}}");
+        let trial = &trial;
+        async move { trial.kubectl(&["get", "npool/p", "--output", &output]).await }
+    };
+    let stalled = eventually(PATIENCE, "the pool is told that it cannot be read", async || {
+        trial.operators.check_alive()?;
+        Ok(Some(condition("Stalled").await?).filter(|said| said.starts_with("True Unreadable")))
+    })
+    .await
+    .unwrap();
+    assert!(stalled.contains("effect") && stalled.contains("NoVisit"), "{stalled}");
+    assert!(condition("Ready").await.unwrap().starts_with("False Unreadable"));
+    // What it was told before stays: one node too many is not removed.
+    let replicas =
+        trial.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
+    assert_eq!(replicas.trim(), "2");
+    scale(&trial, "npool/other", 3).await;
+    trial.settles("other", 3).await.unwrap();
+    assert_eq!(trial.nodes("p").await.unwrap().len(), 2);
+
+    let patch = json!([{"op": "remove", "path": "/spec/template/spec/taints"}]).to_string();
+    trial.kubectl(&["patch", "npool/p", "--type=json", "--patch", &patch]).await.unwrap();
+    trial.settles("p", 1).await.unwrap();
+    let mut before = before;
+    before.metadata.resource_version = newer.metadata.resource_version;
+    definitions.replace(name, &PostParams::default(), &before).await.unwrap();
+    trial.end().await.unwrap();
+}

@@ -1,0 +1,91 @@
+//! When an operator may decide: the one rule between what it knows and what it does.
+
+use futures::{Stream, stream};
+
+use crate::{leader::Fence, readiness::Readiness, watch::Caches};
+
+/// Whether the caches may be decided from, now and whenever that changes.
+///
+/// They may while this replica leads, everything is ready, and every cache holds what had been written when this replica
+/// came to lead. When one was out of touch since, every cache first has to catch up with what is written by then.
+pub(crate) fn may_decide(
+    readiness: Readiness,
+    fence: Fence,
+    caches: Caches,
+) -> impl Stream<Item = bool> + Send + 'static {
+    let opening = Opening { readiness, fence, caches, since_led: true };
+    stream::unfold((opening, false), |(mut opening, is_open)| async move {
+        if is_open {
+            opening.readiness.not_ready().await;
+        } else {
+            opening.comes().await;
+        }
+        Some((!is_open, (opening, !is_open)))
+    })
+}
+
+struct Opening {
+    readiness: Readiness,
+    fence: Fence,
+    caches: Caches,
+    /// Nothing was out of touch since this replica leads.
+    since_led: bool,
+}
+
+impl Opening {
+    async fn comes(&mut self) {
+        self.fence.leading().await;
+        self.caches.led();
+        loop {
+            self.readiness.ready().await;
+            let first = std::mem::take(&mut self.since_led);
+            let caught_up = async {
+                if first {
+                    self.caches.caught_up_since_led().await;
+                } else {
+                    self.caches.catch_up().await;
+                }
+            };
+            tokio::select! {
+                () = caught_up => return,
+                () = self.readiness.not_ready() => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, time::Duration};
+
+    use futures::{StreamExt as _, poll};
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    #[tokio::test]
+    async fn a_standby_that_comes_to_lead_decides_when_its_caches_have_caught_up_and_again_after_a_loss() {
+        let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let (readiness, fence, caches) = (Readiness::default(), Fence::standby(clock), Caches::default());
+        let gate = readiness.gate("cache", "not listed yet");
+        let mut cache = caches.questions();
+        let mut decides = pin!(may_decide(readiness, fence.clone(), caches));
+        gate.open();
+        assert!(poll!(decides.next()).is_pending(), "a standby");
+        fence.lead_for(Duration::from_secs(15));
+        assert!(poll!(decides.next()).is_pending(), "what it holds may be of any time");
+        cache.answer_all();
+        assert_eq!(decides.next().await, Some(true));
+
+        gate.close("nothing was heard");
+        assert_eq!(decides.next().await, Some(false));
+        gate.open();
+        assert!(poll!(decides.next()).is_pending(), "what was missed has not come yet");
+        gate.close("again");
+        gate.open();
+        assert!(poll!(decides.next()).is_pending());
+        cache.answer_all();
+        assert_eq!(decides.next().await, Some(true));
+    }
+}

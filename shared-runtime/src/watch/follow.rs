@@ -1,0 +1,286 @@
+//! The loop behind a cache: list, watch, watch again, and list anew when there is no other way.
+
+use std::{pin::pin, time::Duration};
+
+use conflict_retry::freshness::Version;
+use futures::StreamExt as _;
+use kube::{Resource, core::WatchEvent};
+use serde::de::DeserializeOwned;
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    Failure, Sink, WATCH_SECONDS, caches::Questions, decode::Decoded, health::Health, requests::Requests,
+};
+use crate::{controller::Backoff, error::chain};
+
+/// A watch that is to bring a bookmark soon: the API server sends one two seconds before the end.
+const BOOKMARK_SECONDS: u32 = 3;
+/// So many such watches without the bookmark, and all is listed anew.
+const BOOKMARK_TRIES: u32 = 3;
+/// How long after its time a watch may go on before it counts as dead.
+const SILENCE: Duration = Duration::from_secs(3);
+/// After a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
+const RETRY: Backoff = Backoff { base: Duration::from_millis(200), max: Duration::from_secs(10) };
+
+/// Whoever read the changes is gone.
+#[derive(Debug)]
+pub(super) struct Unread;
+
+/// How one watch ended.
+enum End {
+    /// In time, or because something was asked; all is well.
+    Well,
+    /// In time, and nothing was heard of it. That is either an old API server, or a version of the future.
+    Unheard,
+    Failed(Failure),
+}
+
+/// A question of [`super::Caches`] and the version that answers it.
+struct Pursuit {
+    question: u64,
+    newest: Version,
+    tries: u32,
+}
+
+pub(super) struct Follower<W, S: Sink<W>> {
+    requests: Requests,
+    sink: S,
+    out: mpsc::Sender<Vec<S::Out>>,
+    health: Health,
+    questions: Questions,
+    pursuit: Option<Pursuit>,
+    /// Up to here the cache has come.
+    version: String,
+    failures: u32,
+}
+
+impl<W, S> Follower<W, S>
+where
+    W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Send + 'static,
+    S: Sink<W>,
+{
+    pub(super) fn new(
+        requests: Requests,
+        sink: S,
+        out: mpsc::Sender<Vec<S::Out>>,
+        health: Health,
+        questions: Questions,
+    ) -> Self {
+        Self { requests, sink, out, health, questions, pursuit: None, version: String::new(), failures: 0 }
+    }
+
+    pub(super) async fn run(mut self) -> Unread {
+        loop {
+            if self.list().await.is_err() || self.watch().await.is_err() {
+                return Unread;
+            }
+        }
+    }
+
+    /// Lists everything. A page that fails is asked for again; only one that is too old begins the list anew.
+    async fn list(&mut self) -> Result<(), Unread> {
+        loop {
+            // A list shows what was written before it began, so it answers what was asked before.
+            let question = self.questions.open();
+            self.sink.begin();
+            match self.pages().await {
+                Ok(version) => {
+                    self.version = version;
+                    let changes = self.sink.finish();
+                    self.works();
+                    if let Some(question) = question {
+                        self.questions.answer(question);
+                    }
+                    self.pursuit = None;
+                    return self.tell(changes).await;
+                }
+                Err(failure) => self.failed(failure).await,
+            }
+        }
+    }
+
+    async fn pages(&mut self) -> Result<String, Failure> {
+        let mut next = None;
+        loop {
+            let page = match self.health.during(self.requests.page::<W>(next.as_deref())).await {
+                Ok(page) => page,
+                Err(failure) if failure.is_expired() => return Err(failure),
+                Err(failure) => {
+                    self.failed(failure).await;
+                    continue;
+                }
+            };
+            self.failures = 0;
+            next = page.next().map(ToOwned::to_owned);
+            let version = page.version().map(ToOwned::to_owned);
+            for object in page.items {
+                self.sink.listed(object);
+            }
+            if next.is_none() {
+                return version.ok_or(Failure::NoVersion);
+            }
+        }
+    }
+
+    /// Watches for as long as that does. Afterwards all has to be listed.
+    async fn watch(&mut self) -> Result<(), Unread> {
+        let mut doubt = false;
+        loop {
+            let asked = self.questions.open();
+            let asked = asked.filter(|asked| self.pursuit.as_ref().is_none_or(|p| p.question != *asked));
+            if doubt || asked.is_some() {
+                match self.health.during(self.requests.newest()).await {
+                    Ok(newest) => {
+                        if !self.is_ahead_of_none(newest.as_ref()) {
+                            self.rewound();
+                            return Ok(());
+                        }
+                        doubt = false;
+                        match (asked, newest) {
+                            (Some(question), Some(newest)) => {
+                                self.pursuit = Some(Pursuit { question, newest, tries: 0 });
+                                self.pursue();
+                            }
+                            // Versions that cannot be compared: only a list is known to be new.
+                            (Some(_), None) => return Ok(()),
+                            (None, _) => {}
+                        }
+                    }
+                    Err(failure) => {
+                        self.failed(failure).await;
+                        continue;
+                    }
+                }
+            }
+            if self.pursuit.as_mut().is_some_and(Pursuit::gives_up) {
+                return Ok(());
+            }
+            match self.one_watch().await? {
+                End::Well => {}
+                End::Unheard => doubt = self.pursuit.is_none(),
+                End::Failed(failure) => {
+                    let expired = failure.is_expired();
+                    self.failed(failure).await;
+                    if expired {
+                        return Ok(());
+                    }
+                    doubt = true;
+                }
+            }
+        }
+    }
+
+    /// Whether this cache has not come further than the cluster has. Of versions that cannot be compared it is not known.
+    fn is_ahead_of_none(&self, newest: Option<&Version>) -> bool {
+        match (Version::parse(&self.version), newest) {
+            (Some(mine), Some(newest)) => mine <= *newest,
+            _ => true,
+        }
+    }
+
+    fn rewound(&mut self) {
+        self.sink.failed(&Failure::Rewound);
+        self.sink.rewound();
+        self.health.lost("the cluster's data went back in time: listing anew");
+    }
+
+    async fn one_watch(&mut self) -> Result<End, Unread> {
+        let seconds = if self.pursuit.is_some() { BOOKMARK_SECONDS } else { WATCH_SECONDS };
+        let lasts = Duration::from_secs(u64::from(seconds));
+        let changes = self.requests.changes::<W>(&self.version, seconds);
+        let events = match self.health.during(changes).await {
+            Ok(events) => events,
+            Err(failure) => return Ok(End::Failed(failure)),
+        };
+        self.works();
+        let opened = Instant::now();
+        let mut heard = false;
+        let mut events = pin!(events);
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = tokio::time::timeout_at(opened + lasts + SILENCE, events.next()) => event,
+                () = changed(&mut self.questions.asked), if self.pursuit.is_none() => return Ok(End::Well),
+            };
+            let event = match event {
+                Ok(Some(Ok(event))) => event,
+                Ok(Some(Err(failure))) => return Ok(End::Failed(failure)),
+                Ok(None) if heard => return Ok(End::Well),
+                Ok(None) if opened.elapsed() < lasts / 2 => return Ok(End::Failed(Failure::Short)),
+                Ok(None) => return Ok(End::Unheard),
+                Err(_elapsed) => return Ok(End::Failed(Failure::Silent(lasts + SILENCE))),
+            };
+            if let WatchEvent::Error(status) = event {
+                return Ok(End::Failed(Failure::Ended(status)));
+            }
+            heard = true;
+            self.failures = 0;
+            self.take(event).await?;
+        }
+    }
+
+    async fn take(&mut self, event: WatchEvent<Decoded<W>>) -> Result<(), Unread> {
+        let version = match &event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+                object.version(|object| object.meta().resource_version.as_deref())
+            }
+            WatchEvent::Bookmark(bookmark) => Some(bookmark.metadata.resource_version.as_str()),
+            WatchEvent::Error(_) => None,
+        };
+        let version = version.filter(|version| !version.is_empty()).map(ToOwned::to_owned);
+        let changes = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.sink.applied(object),
+            WatchEvent::Deleted(object) => self.sink.deleted(object),
+            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => Vec::new(),
+        };
+        if let Some(version) = version {
+            self.version = version;
+        }
+        self.pursue();
+        self.tell(changes).await
+    }
+
+    /// Answers the question that is pursued, if the cache has come so far.
+    fn pursue(&mut self) {
+        let mine = Version::parse(&self.version);
+        if let Some(pursuit) = self.pursuit.take_if(|pursuit| mine >= Some(pursuit.newest.clone())) {
+            self.questions.answer(pursuit.question);
+        }
+    }
+
+    async fn tell(&mut self, changes: Vec<S::Out>) -> Result<(), Unread> {
+        if changes.is_empty() {
+            return if self.out.is_closed() { Err(Unread) } else { Ok(()) };
+        }
+        self.out.send(changes).await.map_err(|_unsent| Unread)
+    }
+
+    fn works(&mut self) {
+        self.sink.recovered();
+        self.health.current();
+    }
+
+    /// Says what failed and waits before anything is tried again.
+    async fn failed(&mut self, failure: Failure) {
+        self.sink.failed(&failure);
+        self.health.doubtful(chain(&failure));
+        self.failures = self.failures.saturating_add(1);
+        let pause = RETRY.delay(self.failures, rand::random());
+        let pause = failure.retry_after().map_or(pause, |asked| asked.min(RETRY.max).max(pause));
+        self.health.during(tokio::time::sleep(pause)).await;
+    }
+}
+
+impl Pursuit {
+    fn gives_up(&mut self) -> bool {
+        self.tries += 1;
+        self.tries > BOOKMARK_TRIES
+    }
+}
+
+/// Comes back when something new is asked; never when nobody is left to ask.
+async fn changed(asked: &mut tokio::sync::watch::Receiver<u64>) {
+    if asked.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

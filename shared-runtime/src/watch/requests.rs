@@ -1,0 +1,151 @@
+//! The three questions a watch asks the API server: a page of the list, the changes after a version, and which version
+//! is the newest.
+
+use std::time::Duration;
+
+use conflict_retry::freshness::Version;
+use futures::{Stream, StreamExt as _};
+use kube::{
+    Api, Client, Resource,
+    api::{ListParams, WatchParams},
+    core::{Request, WatchEvent},
+    runtime::watcher::Config,
+};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
+
+use super::{Failure, decode::Decoded};
+
+/// Objects of a page of a list. client-go has 500; a page is decoded as a whole, with the managed fields that are dropped
+/// afterwards, which is some 60 KB for a pod: 500 were half of an operator's memory for as long as it ran.
+const PAGE: u32 = 50;
+
+/// How long a page may take. The API server lets a request wait for its turn up to 15 s (priority and fairness, a quarter
+/// of `--request-timeout`).
+const PAGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long the answer to a watch may take to begin: the API server sends its headers at once.
+const OPEN_LIMIT: Duration = Duration::from_secs(10);
+
+/// No object has this name: it would have to end in a letter or a digit.
+const NO_NAME: &str = "metadata.name=-";
+
+/// One list, whole, with every object read for itself.
+pub(crate) async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<Decoded<K>>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned,
+{
+    let request = Request::new(api.resource_url()).list(params).map_err(kube::Error::BuildRequest)?;
+    let page: Page<K> = api.clone().into_client().request(request).await?;
+    Ok(page.items)
+}
+
+/// Which objects of which kind.
+#[derive(Clone)]
+pub(super) struct Requests {
+    client: Client,
+    request: Request,
+    labels: Option<String>,
+    fields: Option<String>,
+}
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "W: DeserializeOwned"))]
+pub(super) struct Page<W> {
+    metadata: PageMeta,
+    #[serde(default = "Vec::new")]
+    pub(super) items: Vec<Decoded<W>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: Option<String>,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+impl<W> Page<W> {
+    /// The version of the whole list.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.metadata.resource_version.as_deref().filter(|version| !version.is_empty())
+    }
+
+    /// Where the next page begins.
+    pub(super) fn next(&self) -> Option<&str> {
+        self.metadata.next.as_deref().filter(|next| !next.is_empty())
+    }
+}
+
+impl Requests {
+    /// The objects that `api` and the selectors of `config` name.
+    pub(super) fn new<W: Resource>(api: Api<W>, config: &Config) -> Self {
+        let request = Request::new(api.resource_url());
+        Self {
+            client: api.into_client(),
+            request,
+            labels: config.label_selector.clone(),
+            fields: config.field_selector.clone(),
+        }
+    }
+
+    fn list(&self, fields: Option<String>) -> ListParams {
+        ListParams { label_selector: self.labels.clone(), field_selector: fields, ..ListParams::default() }
+    }
+
+    /// A page of a list that shows at least everything that was written before it began.
+    pub(super) async fn page<W: DeserializeOwned>(&self, next: Option<&str>) -> Result<Page<W>, Failure> {
+        let mut params = self.list(self.fields.clone()).limit(PAGE);
+        params.continue_token = next.map(ToOwned::to_owned);
+        let request =
+            self.request.list(&params).map_err(|failed| Failure::List(kube::Error::BuildRequest(failed)))?;
+        tokio::time::timeout(PAGE_LIMIT, self.client.request(request))
+            .await
+            .map_err(|_elapsed| Failure::SlowList(PAGE_LIMIT))?
+            .map_err(Failure::List)
+    }
+
+    /// The version that everything written before now has at most. A list of nothing: the API server answers it from its
+    /// watch cache, after it has made sure that this is up to date (Kubernetes 1.31; before, it asks etcd).
+    pub(super) async fn newest(&self) -> Result<Option<Version>, Failure> {
+        let fields = self.fields.iter().map(String::as_str).chain([NO_NAME]).collect::<Vec<_>>().join(",");
+        let request = self
+            .request
+            .list(&self.list(Some(fields)))
+            .map_err(|failed| Failure::List(kube::Error::BuildRequest(failed)))?;
+        let page: Page<IgnoredAny> = tokio::time::timeout(PAGE_LIMIT, self.client.request(request))
+            .await
+            .map_err(|_elapsed| Failure::SlowList(PAGE_LIMIT))?
+            .map_err(Failure::List)?;
+        Ok(page.version().and_then(Version::parse))
+    }
+
+    /// The changes after `version`, for `seconds`.
+    pub(super) async fn changes<W>(
+        &self,
+        version: &str,
+        seconds: u32,
+    ) -> Result<impl Stream<Item = Result<WatchEvent<Decoded<W>>, Failure>> + Send + use<W>, Failure>
+    where
+        W: DeserializeOwned + Clone + Send + 'static,
+    {
+        let params = WatchParams {
+            label_selector: self.labels.clone(),
+            field_selector: self.fields.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let request = self
+            .request
+            .watch(&params, version)
+            .map_err(|failed| Failure::Watch(kube::Error::BuildRequest(failed)))?;
+        let opened = tokio::time::timeout(OPEN_LIMIT, self.client.request_events::<Decoded<W>>(request));
+        let events =
+            opened.await.map_err(|_elapsed| Failure::Unopened(OPEN_LIMIT))?.map_err(Failure::Watch)?;
+        Ok(events.map(|event| event.map_err(Failure::Watch)))
+    }
+}
