@@ -24,6 +24,7 @@ use crate::lifeline::Lifeline;
 
 pub use detached::Detached;
 pub use namespace::TestNamespace;
+pub use private::Backup;
 use private::Private;
 
 /// Keeps the directory of a private control plane, logs included, when set to anything: for looking into a failure.
@@ -235,6 +236,22 @@ impl Cluster {
     pub async fn restart_api_server(&self) -> Result<()> {
         self.stop_api_server().await?;
         self.start_api_server().await
+    }
+
+    /// Copies what etcd holds, for [`Cluster::restore`]. The API server and etcd are stopped and started again.
+    ///
+    /// # Errors
+    /// On a cluster that this process did not start, or when one of them does not stop or start.
+    pub async fn back_up(&self) -> Result<Backup> {
+        self.private()?.back_up().await
+    }
+
+    /// Makes the cluster what it was: versions are lower than before, as after a restore that does not raise them.
+    ///
+    /// # Errors
+    /// As [`Cluster::back_up`].
+    pub async fn restore(&self, backup: &Backup) -> Result<()> {
+        self.private()?.restore(backup).await
     }
 
     /// Ends what this process started and waits until it is gone. Dropping does the same, but cannot say what failed.

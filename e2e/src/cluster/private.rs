@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::{KEEP_VARIABLE, Options, client_of};
@@ -150,6 +151,32 @@ impl Private {
         lock(&self.programs).get(&Tool::ApiServer).cloned().context("there is no API server")
     }
 
+    pub(super) async fn back_up(&self) -> Result<Backup> {
+        let backup = tempfile::tempdir_in(self.layout.root()).context("no place for a backup")?;
+        let (from, to) = (self.layout.etcd_data(), backup.path().to_owned());
+        self.while_etcd_is_down(move || copy(&from, &to)).await?;
+        Ok(Backup(backup))
+    }
+
+    pub(super) async fn restore(&self, backup: &Backup) -> Result<()> {
+        let (from, to) = (backup.0.path().to_owned(), self.layout.etcd_data());
+        self.while_etcd_is_down(move || {
+            std::fs::remove_dir_all(&to)?;
+            copy(&from, &to)
+        })
+        .await
+    }
+
+    async fn while_etcd_is_down(&self, work: impl FnOnce() -> std::io::Result<()>) -> Result<()> {
+        self.stop_api_server().await?;
+        let etcd = lock(&self.programs).get(&Tool::Etcd).cloned().context("there is no etcd")?;
+        etcd.stop(API_SERVER_STOP).await?;
+        work().context("cannot copy what etcd holds")?;
+        let started = self.lifeline.start(etcd.spec).await?;
+        lock(&self.programs).insert(Tool::Etcd, started);
+        self.start_api_server().await
+    }
+
     fn programs(&self) -> Vec<Running> {
         lock(&self.programs).values().cloned().collect()
     }
@@ -161,6 +188,23 @@ impl Private {
     pub(super) fn close(&self) -> Result<()> {
         self.lifeline.close()
     }
+}
+
+/// What etcd held at some time. It goes with the cluster's directory, or when this is dropped.
+pub struct Backup(TempDir);
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let place = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &place)?;
+        } else {
+            std::fs::copy(entry.path(), place)?;
+        }
+    }
+    Ok(())
 }
 
 /// Fills the directory with what the programs read.

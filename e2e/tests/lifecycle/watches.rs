@@ -4,20 +4,24 @@
 use std::collections::BTreeSet;
 
 use e2e::audit::Event;
+use e2e::cluster::{Cluster, Options};
 use e2e::fault_proxy::{FaultProxy, Refusal};
 use e2e::objects;
 use e2e::operators::Operator;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::tandem::Release;
+use e2e::trial::{PATIENCE, RELEASE_NAMESPACE, Trial};
 use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
+use shared_crds::NodePool;
 
 use super::leaders::holder;
-use super::{QUICK_LEASE, scale, sent_by};
+use super::{PATIENT_LEASE, QUICK_LEASE, scale, sent_by};
 
 /// A standby whose watches have been dead for as long as it was one believes in a pool of three nodes. It comes to lead when
 /// there are ten.
@@ -271,4 +275,50 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     before.metadata.resource_version = newer.metadata.resource_version;
     definitions.replace(name, &PostParams::default(), &before).await.unwrap();
     trial.end().await.unwrap();
+}
+
+/// etcd is restored from a backup, and versions are lower than they were. A watch from before waits for a future that does
+/// not come, and what the operator remembers of its own writes is of a world that never was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_restored_from_a_backup_is_seen_as_it_is() {
+    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let release =
+        Release::install(&cluster, RELEASE_NAMESPACE, &PATIENT_LEASE.map(str::to_owned)).await.unwrap();
+    let operator = release.pod(&cluster, Operator::NodePool).await.unwrap().start(&cluster).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let (pools, nodes) =
+        (Api::<NodePool>::namespaced(client.clone(), "default"), Api::<Node>::all(client.clone()));
+    let mut pool = objects::pool("p", 0, 9);
+    pool.spec.replicas = Some(1);
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+    let there_are = async |wanted: usize| {
+        eventually(PATIENCE, &format!("{wanted} nodes"), async || {
+            operator.check_alive()?;
+            let seen = nodes.list_metadata(&ListParams::default()).await?.items.len();
+            anyhow::ensure!(seen == wanted, "{seen} nodes");
+            Ok(Some(()))
+        })
+        .await
+        .map_err(|error| error.context(operator.log_tail()))
+        .unwrap();
+    };
+    there_are(1).await;
+
+    let backup = cluster.back_up().await.unwrap();
+    cluster.kubectl(&["scale", "npool/p", "--replicas=5"]).await.unwrap();
+    there_are(5).await;
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+    for number in 0..200 {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(format!("m-{number}"));
+        maps.create(&PostParams::default(), &map).await.unwrap();
+    }
+    cluster.restore(&backup).await.unwrap();
+    there_are(1).await;
+    cluster.kubectl(&["scale", "npool/p", "--replicas=3"]).await.unwrap();
+    there_are(3).await;
+    let log = std::fs::read_to_string(operator.log_path()).unwrap();
+    assert!(log.contains("restored from a backup"), "{log}");
+    operator.stop(PATIENCE).await.unwrap();
+    cluster.stop().await.unwrap();
 }
