@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
+    liveness::Liveness,
     metrics::{self, Metrics},
     readiness::Readiness,
 };
@@ -42,6 +43,7 @@ pub enum AdminError {
 #[derive(Clone)]
 struct Served {
     readiness: Readiness,
+    liveness: Liveness,
     metrics: Metrics,
 }
 
@@ -49,6 +51,7 @@ struct Served {
 pub async fn serve(
     address: SocketAddr,
     readiness: Readiness,
+    liveness: Liveness,
     metrics: Metrics,
     shutdown: CancellationToken,
 ) -> Result<(SocketAddr, JoinHandle<()>), AdminError> {
@@ -59,10 +62,10 @@ pub async fn serve(
     let address = listener.local_addr().map_err(|source| AdminError::Listen { address, source })?;
     info!(%address, "admin server listens");
     let router = Router::new()
-        .route("/livez", get(|| async { "ok\n" }))
+        .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(render))
-        .with_state(Served { readiness, metrics });
+        .with_state(Served { readiness, liveness, metrics });
     let served =
         axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).into_future();
     let task = tokio::spawn(async move {
@@ -71,6 +74,18 @@ pub async fn serve(
         }
     });
     Ok((address, task))
+}
+
+async fn livez(State(served): State<Served>) -> Response {
+    let silent = served.liveness.silent();
+    if silent.is_empty() {
+        return "ok\n".into_response();
+    }
+    let text: String = silent
+        .iter()
+        .map(|(task, time)| format!("{task}: not heard of for {} s\n", time.as_secs()))
+        .collect();
+    (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
 async fn readyz(State(served): State<Served>) -> Response {
@@ -94,6 +109,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::clock::Clock;
 
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -112,11 +128,20 @@ mod tests {
         let gate = readiness.gate("crds", "nodepools.tandem.dev is missing");
         let shutdown = CancellationToken::new();
         let metrics = Metrics::new("test", "0").unwrap();
-        let (address, task) = serve(ANY, readiness, metrics, shutdown.clone()).await.unwrap();
+        let (clock, time) = Clock::fake(jiff::Timestamp::UNIX_EPOCH);
+        let liveness = Liveness::new(clock);
+        let pulse = liveness.pulse("controller x");
+        let (address, task) = serve(ANY, readiness, liveness, metrics, shutdown.clone()).await.unwrap();
 
         let closed = get(address, "/readyz").await;
         assert!(closed.starts_with("HTTP/1.1 503"), "{closed}");
         assert!(closed.ends_with("crds: nodepools.tandem.dev is missing\n"), "{closed}");
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
+        time.advance(std::time::Duration::from_secs(91));
+        let stuck = get(address, "/livez").await;
+        assert!(stuck.starts_with("HTTP/1.1 500"), "{stuck}");
+        assert!(stuck.ends_with("controller x: not heard of for 91 s\n"), "{stuck}");
+        pulse.beat();
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
         gate.open();
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
@@ -131,8 +156,15 @@ mod tests {
         let taken = TcpListener::bind(ANY).await.unwrap();
         let address = taken.local_addr().unwrap();
         let metrics = Metrics::new("test", "0").unwrap();
-        let failed =
-            serve(address, Readiness::default(), metrics, CancellationToken::new()).await.unwrap_err();
+        let failed = serve(
+            address,
+            Readiness::default(),
+            Liveness::new(Clock::system()),
+            metrics,
+            CancellationToken::new(),
+        )
+        .await
+        .unwrap_err();
         assert_eq!(
             failed.to_string(),
             format!(

@@ -31,6 +31,7 @@ use crate::{
     freshness::Floors,
     gate,
     leader::{self, Elector, Ended, Fence, InvalidTiming, LeaseConfig},
+    liveness::Liveness,
     metrics::{Metrics, MetricsError},
     readiness::Readiness,
     reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching},
@@ -76,6 +77,8 @@ pub struct Operator {
     pub unreadable: UnreadableObjects,
     /// Up to when the caches are known to show the cluster.
     pub caches: Caches,
+    /// Whether the tasks of this process run.
+    pub liveness: Liveness,
     /// The clocks.
     pub clock: Clock,
     /// Whether this replica leads.
@@ -91,6 +94,7 @@ impl Operator {
     pub fn controller(&self, name: &'static str) -> controller::Config {
         controller::Config::new(name, self.clock.clone(), self.metrics.clone())
             .concurrency(usize::from(self.args.concurrency))
+            .pulse(self.liveness.pulse(format!("controller {name}")))
             .gate(gate::may_decide(self.readiness.clone(), self.fence.clone(), self.caches.clone()))
     }
 
@@ -131,6 +135,7 @@ impl Operator {
             readiness: self.readiness.clone(),
             unreadable: self.unreadable.clone(),
             caches: self.caches.clone(),
+            liveness: self.liveness.clone(),
         }
     }
 
@@ -220,10 +225,11 @@ where
     let clock = Clock::system();
     let metrics = Metrics::new(spec.name, spec.version)?;
     let readiness = Readiness::default();
+    let liveness = Liveness::new(clock.clone());
     // The admin server outlives everything else, so that a stop can be watched.
     let served = CancellationToken::new();
     let _stop_serving = served.clone().drop_guard();
-    admin::serve(args.admin_address, readiness.clone(), metrics.clone(), served).await?;
+    admin::serve(args.admin_address, readiness.clone(), liveness.clone(), metrics.clone(), served).await?;
     let client =
         client::connect(&args.client, spec.name, spec.version, clock.clone(), metrics.clone()).await?;
     tokio::select! {
@@ -279,6 +285,7 @@ where
         readiness,
         unreadable: UnreadableObjects::default(),
         caches,
+        liveness,
         clock,
         fence: fence.clone(),
         shutdown: work.clone(),

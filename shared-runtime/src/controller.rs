@@ -18,6 +18,7 @@ pub use crate::queue::Backoff;
 use crate::{
     clock::Clock,
     error::{Categorised, chain},
+    liveness::Pulse,
     metrics::{Metrics, ReconcileResult},
     queue::{Next, Outcome, Queue},
 };
@@ -42,6 +43,9 @@ const STALE_RECHECK: Duration = Duration::from_millis(250);
 /// Triggers taken in one go, so that a stream that never pauses does not keep the loop from anything else.
 const BURST: usize = 1024;
 
+/// How long the loop may wait for anything before it turns once more, to show that it can.
+const TURN: Duration = Duration::from_secs(10);
+
 /// How long running reconciles may take to finish when the loop stops; below the 30 s that Kubernetes gives a Pod.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 
@@ -53,6 +57,7 @@ pub struct Config {
     backoff: Backoff,
     stop_deadline: Duration,
     gate: BoxStream<'static, bool>,
+    pulse: Option<Pulse>,
     clock: Clock,
     metrics: Metrics,
 }
@@ -67,9 +72,17 @@ impl Config {
             backoff: Backoff::default(),
             stop_deadline: STOP_DEADLINE,
             gate: stream::once(future::ready(true)).boxed(),
+            pulse: None,
             clock,
             metrics,
         }
+    }
+
+    /// Told each time the loop turns, at least every few seconds.
+    #[must_use]
+    pub fn pulse(mut self, pulse: Pulse) -> Self {
+        self.pulse = Some(pulse);
+        self
     }
 
     /// How many keys may run at the same time; 0 counts as 1.
@@ -134,7 +147,7 @@ where
     Fut: Future<Output = Result<Step, E>> + Send + 'static,
     E: Categorised,
 {
-    let Config { name, concurrency, debounce, backoff, stop_deadline, gate, clock, metrics } = config;
+    let Config { name, concurrency, debounce, backoff, stop_deadline, gate, pulse, clock, metrics } = config;
     let mut runs = Runs {
         name,
         clock: clock.clone(),
@@ -160,6 +173,9 @@ where
             }
         }
         metrics.queue(name, queue.depth(), queue.in_backoff());
+        if let Some(pulse) = &pulse {
+            pulse.beat();
+        }
         tokio::select! {
             // In order of urgency; the loop above has already started whatever may start.
             biased;
@@ -181,19 +197,13 @@ where
                     queue.trigger(key, clock.monotonic());
                 }
             }
-            () = sleep(wake), if wake.is_some() => {}
-            else => {
-                // No trigger will ever come, nothing runs and nothing waits: only the stop is left.
-                shutdown.cancelled().await;
-                break;
-            }
+            () = tokio::time::sleep(wake.unwrap_or(TURN).min(TURN)) => {}
         }
     }
+    if let Some(pulse) = pulse {
+        pulse.ended();
+    }
     runs.finish(stop_deadline).await;
-}
-
-async fn sleep(time: Option<Duration>) {
-    tokio::time::sleep(time.unwrap_or_default()).await;
 }
 
 /// What is known of a reconcile while it runs.

@@ -18,6 +18,7 @@ pub mod events;
 pub mod freshness;
 mod gate;
 pub mod leader;
+pub mod liveness;
 pub mod metrics;
 mod queue;
 pub mod readiness;

@@ -23,6 +23,7 @@ use tracing::{info, warn};
 use crate::{
     error::chain,
     freshness::{Feed, Floors},
+    liveness::Liveness,
     metrics::Metrics,
     readiness::Readiness,
     watch::{self, Failure, Sink},
@@ -45,6 +46,8 @@ pub struct Watching {
     pub unreadable: UnreadableObjects,
     /// Asks the cache to catch up.
     pub caches: Caches,
+    /// Hears of the task that feeds the cache.
+    pub liveness: Liveness,
 }
 
 /// A change of the cache. The store already holds it when it comes out of the stream.
@@ -145,7 +148,8 @@ where
     let (store, mirror) = Mirror::new(watching, observer);
     let gate = watching.readiness.gate(format!("cache of {}", K::plural(&())), "not listed yet");
     let sink = Keeping { mirror, keep, stand_in };
-    let changes = watch::follow(api, config, sink, &watching.caches, gate, &watching.metrics);
+    let changes =
+        watch::follow(api, config, sink, &watching.caches, gate, &watching.metrics, &watching.liveness);
     (store, changes)
 }
 

@@ -9,6 +9,7 @@ fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let metrics = Metrics::new("test", "0").unwrap();
     let watching = Watching {
+        liveness: Liveness::new(clock.clone()),
         floors: Floors::new(clock, Arc::new(conflict_retry::observe::Silent)),
         metrics,
         readiness: Readiness::default(),

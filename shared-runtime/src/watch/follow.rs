@@ -197,6 +197,7 @@ where
         let mut heard = false;
         let mut events = pin!(events);
         loop {
+            self.health.beat();
             let event = tokio::select! {
                 biased;
                 event = tokio::time::timeout_at(opened + lasts + SILENCE, events.next()) => event,

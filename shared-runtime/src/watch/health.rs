@@ -4,7 +4,11 @@ use std::{future::Future, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::{metrics::Metrics, readiness::Gate};
+use crate::{
+    liveness::{Liveness, Pulse},
+    metrics::Metrics,
+    readiness::Gate,
+};
 
 /// How long a cache counts as current after its watch was lost. A watch that is opened again brings what was missed, and an
 /// API server that is replaced by another does not leave its clients alone for longer.
@@ -16,6 +20,7 @@ pub(super) struct Health {
     resource: String,
     gate: Gate,
     metrics: Metrics,
+    pulse: Pulse,
     /// The cache was current when last looked at.
     current: bool,
     /// Until when it is current if nothing is heard, and why it then is not.
@@ -24,9 +29,15 @@ pub(super) struct Health {
 
 impl Health {
     /// Not current yet. `gate` is closed.
-    pub(super) fn new(resource: String, gate: Gate, metrics: Metrics) -> Self {
+    pub(super) fn new(resource: String, gate: Gate, metrics: Metrics, liveness: &Liveness) -> Self {
         metrics.cache_current(&resource, false);
-        Self { resource, gate, metrics, current: false, until: None }
+        let pulse = liveness.pulse(format!("cache of {resource}"));
+        Self { resource, gate, metrics, pulse, current: false, until: None }
+    }
+
+    /// The task that feeds the cache runs.
+    pub(super) fn beat(&self) {
+        self.pulse.beat();
     }
 
     /// The watch works.
@@ -63,6 +74,7 @@ impl Health {
 
     /// Waits for `work`, and closes the gate should its time come meanwhile.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        self.beat();
         let mut work = std::pin::pin!(work);
         if let Some((at, why)) = self.until.clone() {
             tokio::select! {
@@ -75,15 +87,23 @@ impl Health {
     }
 }
 
+impl Drop for Health {
+    /// Whatever ended the task that fed the cache, a panic included: what the cache holds is of the past from now on.
+    fn drop(&mut self) {
+        self.close("nothing feeds the cache any more".to_owned());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::readiness::Readiness;
+    use crate::{clock::Clock, readiness::Readiness};
 
     fn health() -> (Health, Readiness, Metrics) {
         let (readiness, metrics) = (Readiness::default(), Metrics::new("test", "0").unwrap());
         let gate = readiness.gate("cache of nodes", "not listed yet");
-        (Health::new("nodes".to_owned(), gate, metrics.clone()), readiness, metrics)
+        let liveness = Liveness::new(Clock::system());
+        (Health::new("nodes".to_owned(), gate, metrics.clone(), &liveness), readiness, metrics)
     }
 
     #[tokio::test(start_paused = true)]
@@ -110,5 +130,7 @@ mod tests {
         assert_eq!(readiness.waiting_for()[0].1, "forbidden", "the newest reason is shown");
         health.current();
         assert!(readiness.waiting_for().is_empty());
+        drop(health);
+        assert_eq!(readiness.waiting_for()[0].1, "nothing feeds the cache any more");
     }
 }

@@ -36,6 +36,7 @@ pub use self::{
 use self::{follow::Follower, health::Health, requests::Requests};
 use crate::{
     error::{client_category, status_category},
+    liveness::Liveness,
     metrics::Metrics,
     readiness::Gate,
 };
@@ -135,13 +136,14 @@ pub(crate) fn follow<W, S>(
     caches: &Caches,
     gate: Gate,
     metrics: &Metrics,
+    liveness: &Liveness,
 ) -> impl Stream<Item = S::Out> + Send + 'static + use<W, S>
 where
     W: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Sink<W>,
 {
     let (out, mut batches) = mpsc::channel(BATCHES);
-    let health = Health::new(W::plural(&()).into_owned(), gate, metrics.clone());
+    let health = Health::new(W::plural(&()).into_owned(), gate, metrics.clone(), liveness);
     let follower = Follower::new(Requests::new(api, config), sink, out, health, caches.register());
     let task = AbortOnDropHandle::new(tokio::spawn(follower.run()));
     let batches = futures::stream::poll_fn(move |context| {

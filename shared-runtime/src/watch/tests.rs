@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
-use crate::readiness::Readiness;
+use crate::{clock::Clock, readiness::Readiness};
 
 /// What the server does with one request.
 enum Answer {
@@ -155,8 +155,9 @@ impl Trial {
         let (caches, readiness) = (Caches::default(), Readiness::default());
         let metrics = Metrics::new("test", "0").unwrap();
         let gate = readiness.gate("cache of nodes", "not listed yet");
-        let api = Api::<Node>::all(client);
-        let told = follow(api, &Config::default(), Heard(Vec::new()), &caches, gate, &metrics).boxed();
+        let (api, liveness) = (Api::<Node>::all(client), Liveness::new(Clock::system()));
+        let told =
+            follow(api, &Config::default(), Heard(Vec::new()), &caches, gate, &metrics, &liveness).boxed();
         Self { told, log, caches, readiness, metrics }
     }
 
