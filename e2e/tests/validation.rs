@@ -54,6 +54,7 @@ async fn apply(namespace: &TestNamespace, change: &Value) -> Result<String, Stri
 async fn nonsense_is_refused_and_the_message_names_the_field() {
     let namespace = namespace().await;
     let capacity = |value: Value| json!({"spec": {"template": {"spec": {"capacity": value}}}});
+    let label = |key: &str| json!({"spec": {"template": {"metadata": {"labels": {key: "x"}}}}});
     for (change, expected) in [
         (json!({"spec": {"minReplicas": 7}}), "minReplicas must not be above maxReplicas"),
         (json!({"spec": {"replicas": 9}}), "replicas must lie between minReplicas and maxReplicas"),
@@ -80,6 +81,9 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
             json!({"spec": {"template": {"metadata": {"labels": {"tandem.dev/nodepool": "other"}}}}}),
             "belong to the operators",
         ),
+        (label("node-role.kubernetes.io/control-plane"), "use a prefix of your own"),
+        (label("node-restriction.kubernetes.io/trusted"), "a kubelet may set itself"),
+        (label("sigs.k8s.io/x"), "a kubelet may set itself"),
         (json!({"spec": {"maxReplica": 3}}), "unknown field"),
     ] {
         let refusal = apply(&namespace, &change).await.expect_err(&format!("{change} was accepted"));
@@ -87,6 +91,27 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
     }
     // The control: what all of these were made from is accepted.
     apply(&namespace, &json!({})).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_that_planning_from_zero_needs_are_accepted_as_many_as_fit() {
+    let namespace = namespace().await;
+    let mut labels = json!({
+        "kubernetes.io/arch": "arm64",
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/region": "r",
+        "topology.kubernetes.io/zone": "a",
+        "failure-domain.beta.kubernetes.io/zone": "a",
+        "node.kubernetes.io/instance-type": "large",
+        "gpu.node.kubernetes.io/model": "x",
+    });
+    // The longest keys there can be, as many as there can be (`pool` is there too): the server's limit on the cost of a
+    // rule must not be what refuses them.
+    let prefix = format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
+    for number in labels.as_object().unwrap().len()..63 {
+        labels[format!("{prefix}/{number:0>63}")] = json!("x".repeat(63));
+    }
+    apply(&namespace, &json!({"spec": {"template": {"metadata": {"labels": labels}}}})).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,23 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Holds for a label's `key` in the namespaces of Kubernetes that a kubelet could not set on its own Node. `NodeRestriction`
+/// draws the same line (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>):
+/// what lies beyond it says what a node may be trusted with (`node-role.kubernetes.io/…`,
+/// `node-restriction.kubernetes.io/…`), and is for the cluster's administrators. What planning from zero needs (zone,
+/// region, instance type, system, architecture) lies before it.
+const RESERVED_LABEL: &str = "key.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') \
+    && !key.matches('^([^/]*[.])?(kubelet|node)[.]kubernetes[.]io/') \
+    && !(key in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch', \
+    'topology.kubernetes.io/zone', 'topology.kubernetes.io/region', \
+    'failure-domain.beta.kubernetes.io/zone', 'failure-domain.beta.kubernetes.io/region', \
+    'beta.kubernetes.io/instance-type', 'beta.kubernetes.io/os', 'beta.kubernetes.io/arch'])";
+
+/// What the user is told about labels for which [`RESERVED_LABEL`] holds. Not which of them: the API server finds an
+/// expression that puts keys, whose length has no bound, into a message too expensive.
+const RESERVED_LABEL_ADVICE: &str = "labels in the kubernetes.io and k8s.io namespaces must be ones that a kubelet may \
+    set itself, such as topology.kubernetes.io/zone or node.kubernetes.io/instance-type; use a prefix of your own";
+
 /// Labels of nodes.
 pub fn labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -72,10 +89,16 @@ pub fn labels(_: &mut SchemaGenerator) -> Schema {
             "maxLength": 63,
             "pattern": "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$",
         },
-        "x-kubernetes-validations": [{
-            "rule": "self.all(key, !key.startsWith('tandem.dev/'))",
-            "message": "labels under tandem.dev/ belong to the operators",
-        }],
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.all(key, !key.matches('^([^/]*[.])?tandem[.]dev/'))",
+                "message": "labels under tandem.dev/ belong to the operators",
+            },
+            {
+                "rule": format!("self.all(key, !({RESERVED_LABEL}))"),
+                "message": RESERVED_LABEL_ADVICE,
+            },
+        ],
     })
 }
 

@@ -55,3 +55,58 @@ fn a_pool_without_a_provider_or_capacity_is_refused() {
     bad["spec"]["template"]["spec"]["reserved"] = json!({ "nvidia.com/gpu": "1" });
     assert!(verdict(&bad).is_err());
 }
+
+/// A pool whose template carries the label `key`.
+fn labelled(key: &str) -> Value {
+    let mut pool = pool(0, 1, None);
+    pool["spec"]["template"]["metadata"] = json!({ "labels": { "pool": "x", key: "" } });
+    pool
+}
+
+#[test]
+fn labels_that_a_kubelet_could_not_set_itself_are_refused() {
+    for key in [
+        "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/worker",
+        "node-restriction.kubernetes.io/pci",
+        "x.node-restriction.kubernetes.io/pci",
+        "kubernetes.io/role",
+        "topology.kubernetes.io/rack",
+        "cloud.kubernetes.io/x",
+        "k8s.io/x",
+        "cluster.k8s.io/x",
+    ] {
+        let refusal = verdict(&labelled(key)).expect_err(key);
+        assert!(refusal.contains("a kubelet may set itself"), "{key}: {refusal}");
+    }
+    for key in ["tandem.dev/nodepool", "x.tandem.dev/y"] {
+        let refusal = verdict(&labelled(key)).expect_err(key);
+        assert!(refusal.contains("belong to the operators"), "{key}: {refusal}");
+    }
+}
+
+#[test]
+fn labels_that_planning_from_zero_needs_and_labels_of_ones_own_are_accepted() {
+    for key in [
+        "kubernetes.io/hostname",
+        "kubernetes.io/os",
+        "kubernetes.io/arch",
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+        "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/instance-type",
+        "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch",
+        "node.kubernetes.io/anything",
+        "gpu.node.kubernetes.io/model",
+        "kubelet.kubernetes.io/anything",
+        "kwok.x-k8s.io/node",
+        "example.com/kubernetes.io",
+        "notkubernetes.io/x",
+        "team",
+    ] {
+        assert_eq!(verdict(&labelled(key)), Ok(()), "{key}");
+    }
+}
