@@ -2,13 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use e2e::objects;
 use e2e::tandem::{Release, chart};
 use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
-use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -104,6 +107,130 @@ async fn each_operator_is_refused_what_is_not_its_own() {
         "the NodePool operator may create pods"
     );
     pools.patch_status("x", &params, &status).await.unwrap();
+}
+
+/// Somebody who holds one of the cluster's own roles (`view`, `edit`, `admin`) in one namespace.
+struct Person {
+    client: Client,
+    namespace: String,
+}
+
+impl Person {
+    async fn with_role(role: &str, namespace: &str) -> Self {
+        let cluster = Trial::cluster().await.unwrap();
+        let name = format!("{role}-of-{namespace}");
+        let binding = json!({
+            "metadata": {"name": &name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": &name}],
+        });
+        Api::<RoleBinding>::namespaced(cluster.client().await.unwrap(), namespace)
+            .create(&PostParams::default(), &serde_json::from_value(binding).unwrap())
+            .await
+            .unwrap();
+        let mut config = cluster.client_config().await.unwrap();
+        config.auth_info.impersonate = Some(name);
+        Self { client: Client::try_from(config).unwrap(), namespace: namespace.to_owned() }
+    }
+
+    /// What the authorizer says, as `resource verb`.
+    async fn may(&self, group: &str, resource: &str, verb: &str) -> bool {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let review = json!({"metadata": {}, "spec": {"resourceAttributes": {
+            "namespace": self.namespace, "group": group, "resource": resource, "subresource": subresource,
+            "verb": verb,
+        }}});
+        let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+        let answer = Api::all(self.client.clone()).create(&PostParams::default(), &review).await.unwrap();
+        answer.status.unwrap().allowed
+    }
+
+    /// Everything beyond reading that this person may do to Tandem's resources.
+    async fn may_write(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for resource in [
+            "nodepools",
+            "nodepools/scale",
+            "nodepools/status",
+            "nodepoolautoscalers",
+            "nodepoolautoscalers/status",
+        ] {
+            for verb in ["create", "update", "patch", "delete", "deletecollection"] {
+                if self.may(names::GROUP, resource, verb).await {
+                    found.insert(format!("{resource} {verb}"));
+                }
+            }
+        }
+        found
+    }
+
+    /// Waits until the authorizer knows what the roles at this moment add up to. The cluster's roles are collected by a
+    /// controller, one change after the other: a role made now arrives after all others.
+    async fn knows_its_roles(&self) {
+        static MARKERS: AtomicUsize = AtomicUsize::new(0);
+        let marker = format!("marker{}", MARKERS.fetch_add(1, Ordering::Relaxed));
+        let collected: BTreeMap<String, &str> = ["view", "edit", "admin"]
+            .map(|role| (format!("rbac.authorization.k8s.io/aggregate-to-{role}"), "true"))
+            .into();
+        let role = json!({
+            "metadata": {"name": &marker, "labels": collected},
+            "rules": [{"apiGroups": ["marker.example.org"], "resources": [&marker], "verbs": ["get"]}],
+        });
+        let roles = Api::<ClusterRole>::all(Trial::cluster().await.unwrap().client().await.unwrap());
+        roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
+        eventually(trial::PATIENCE, "the roles are collected", async || {
+            Ok(self.may("marker.example.org", &marker, "get").await.then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for() {
+    let _turn = trial::turn().await;
+    let cluster = Trial::cluster().await.unwrap();
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let namespace = cluster.namespace("editors").await.unwrap();
+    let admin = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    admin.create(&PostParams::default(), &objects::pool("x", 0, 3)).await.unwrap();
+    let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
+    let drain = Patch::Merge(json!({"spec": {"drain": {"timeoutSeconds": 1}}}));
+    let params = PatchParams::default();
+
+    let viewer = Person::with_role("view", namespace.name()).await;
+    let editor = Person::with_role("edit", namespace.name()).await;
+    let owner = Person::with_role("admin", namespace.name()).await;
+    for person in [&viewer, &editor, &owner] {
+        person.knows_its_roles().await;
+        assert_eq!(person.may_write().await, BTreeSet::new());
+        // What is shown is shown to all three.
+        let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
+        pools.get("x").await.unwrap();
+        // The server's own words, beside what it says it would say.
+        assert!(is_forbidden(pools.create(&PostParams::default(), &objects::pool("y", 0, 100_000)).await));
+        assert!(is_forbidden(pools.patch("x", &params, &drain).await));
+        assert!(is_forbidden(pools.patch_scale("x", &params, &scale).await));
+    }
+
+    Release::install(cluster, RELEASE_NAMESPACE, &["rbac.aggregateToEdit=true".to_owned()]).await.unwrap();
+    for person in [&editor, &owner] {
+        person.knows_its_roles().await;
+        let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
+        pools.patch("x", &params, &drain).await.unwrap();
+        pools.patch_scale("x", &params, &scale).await.unwrap();
+        let all = person.may_write().await;
+        assert!(all.iter().all(|what| !what.contains("/status")), "{all:?}");
+    }
+    viewer.knows_its_roles().await;
+    assert_eq!(viewer.may_write().await, BTreeSet::new());
+
+    // Asked for no longer, it is taken away again; and whoever is given the role by name keeps it.
+    Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
+    let node_admin = Person::with_role("tandem-edit", namespace.name()).await;
+    editor.knows_its_roles().await;
+    assert_eq!(editor.may_write().await, BTreeSet::new());
+    assert!(node_admin.may(names::GROUP, "nodepools/scale", "patch").await);
 }
 
 /// What a role lets its holder write of Tandem's resources, as `resource verb`.
