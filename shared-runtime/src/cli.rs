@@ -150,7 +150,7 @@ pub struct TelemetryArgs {
     #[arg(long, env = "TANDEM_LOG_FORMAT", value_enum, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// What is logged: a level, or a filter per module
+    /// What is logged: a level (off, error, warn, info, debug, trace), or a filter per module
     ///
     /// Examples: --log-level debug
     ///           --log-level info,shared_runtime::write=debug   (each write)

@@ -7,7 +7,7 @@ use std::{env, io::IsTerminal as _, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use http::{Request, Response};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, hyper::HyperClient};
@@ -16,7 +16,8 @@ use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tokio::runtime::Handle;
 use tracing::{info, warn};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    EnvFilter, Layer as _, Registry, filter::LevelFilter, layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
 };
 
 use crate::cli::{LogFormat, TelemetryArgs};
@@ -26,6 +27,9 @@ const QUIET: &str = "kube_runtime=error,kube_client=warn,kube_client::client::bu
 
 /// The standard's default for `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where the standard says that a collector listens when the environment names the exporter and no endpoint.
+const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
 /// Logging or tracing cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -40,15 +44,32 @@ pub enum TelemetryError {
         /// Why.
         source: tracing_subscriber::filter::ParseError,
     },
+    /// A word where a level stands. To the library it would be the name of a module, and nothing else would be logged.
+    #[error(
+        "--log-level {filter:?}: {word:?} is no level; levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug"
+    )]
+    Level {
+        /// What was given.
+        filter: String,
+        /// The part of it that is no level.
+        word: String,
+    },
     /// Another subscriber is installed already.
     #[error("logging is set up already")]
     Installed(#[from] tracing_subscriber::util::TryInitError),
     /// The exporter cannot be made from what the environment says.
     #[error("traces cannot be exported; check the OTEL_EXPORTER_OTLP_* environment variables")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-    /// The system's certificates cannot be read.
-    #[error("cannot read the system's certificates for the trace exporter")]
-    Certificates(#[from] std::io::Error),
+    /// The endpoint is to be reached over TLS, and nothing says whom to trust.
+    #[error(
+        "traces cannot be exported to {endpoint}: https needs the system's CA certificates; install them (ca-certificates), point SSL_CERT_FILE at a bundle, or use an http:// endpoint"
+    )]
+    Certificates {
+        /// Where the traces were to go.
+        endpoint: String,
+        /// Why.
+        source: std::io::Error,
+    },
 }
 
 /// What has to be flushed at the end.
@@ -76,15 +97,15 @@ pub fn init(
         }
     };
     let wanted = Wanted::from_environment(|name| env::var(name).ok());
-    let provider = match wanted {
+    let provider = match &wanted {
         Wanted::Off | Wanted::Unsupported(_) => None,
-        Wanted::Otlp => Some(provider(name, version)?),
+        Wanted::Otlp(endpoint) => Some(provider(name, version, endpoint)?),
     };
     let spans =
         provider.as_ref().map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer(name)));
     Registry::default().with(filter).with(spans).with(logs).try_init()?;
     match wanted {
-        Wanted::Otlp => info!("traces are exported"),
+        Wanted::Otlp(endpoint) => info!(endpoint, "traces are exported"),
         Wanted::Unsupported(what) => warn!(what, "traces are not exported: this is not supported"),
         Wanted::Off => {}
     }
@@ -105,16 +126,36 @@ impl Telemetry {
 }
 
 fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
+    if let Some(word) = no_level(text) {
+        return Err(TelemetryError::Level { filter: text.to_owned(), word: word.to_owned() });
+    }
+    // The library trips over a space behind a comma.
+    let trimmed: Vec<&str> = text.split(',').map(str::trim).collect();
+    let trimmed = trimmed.join(",");
     // A filter that names modules says all there is to say; a bare level is meant for our own code.
-    let full = if text.contains('=') { text.to_owned() } else { format!("{text},{QUIET}") };
+    let full = if trimmed.contains('=') { trimmed } else { format!("{trimmed},{QUIET}") };
     EnvFilter::try_new(full).map_err(|source| TelemetryError::Filter { filter: text.to_owned(), source })
+}
+
+/// The first part of a filter that has a word where a level stands. A module may have any name: it may not be there yet.
+fn no_level(text: &str) -> Option<&str> {
+    let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    if parts().next().is_none() {
+        return Some(text);
+    }
+    // Directives about spans hold commas and equals signs of their own; the library reads those.
+    parts().filter(|_| !text.contains('[')).find_map(|part| {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        level.parse::<LevelFilter>().is_err().then_some(level)
+    })
 }
 
 /// What the environment asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Off,
-    Otlp,
+    /// To this endpoint.
+    Otlp(String),
     /// The variable and its value.
     Unsupported(String),
 }
@@ -127,12 +168,11 @@ impl Wanted {
         if get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Self::Off;
         }
-        let endpoint = get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-            .or_else(|| get("OTEL_EXPORTER_OTLP_ENDPOINT"))
-            .is_some();
+        let endpoint =
+            get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").or_else(|| get("OTEL_EXPORTER_OTLP_ENDPOINT"));
         match get("OTEL_TRACES_EXPORTER").as_deref() {
             Some("none") => return Self::Off,
-            None if !endpoint => return Self::Off,
+            None if endpoint.is_none() => return Self::Off,
             Some("otlp") | None => {}
             Some(other) => return Self::Unsupported(format!("OTEL_TRACES_EXPORTER={other}")),
         }
@@ -141,17 +181,17 @@ impl Wanted {
             Some((name, protocol)) if protocol != "http/protobuf" => {
                 Self::Unsupported(format!("{name}={protocol}"))
             }
-            _ => Self::Otlp,
+            _ => Self::Otlp(endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned())),
         }
     }
 }
 
-fn provider(name: &'static str, version: &'static str) -> Result<SdkTracerProvider, TelemetryError> {
-    let connector = HttpsConnectorBuilder::new().with_native_roots()?.https_or_http().enable_http1().build();
-    let client = OnRuntime {
-        client: Arc::new(HyperClient::new(connector, EXPORT_TIMEOUT, None)),
-        runtime: Handle::current(),
-    };
+fn provider(
+    name: &'static str,
+    version: &'static str,
+    endpoint: &str,
+) -> Result<SdkTracerProvider, TelemetryError> {
+    let client = OnRuntime { client: client(endpoint)?, runtime: Handle::current() };
     let exporter = SpanExporter::builder().with_http().with_http_client(client).build()?;
     let mut resource =
         Resource::builder().with_attribute(opentelemetry::KeyValue::new("service.version", version));
@@ -161,10 +201,23 @@ fn provider(name: &'static str, version: &'static str) -> Result<SdkTracerProvid
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
 }
 
+/// An HTTP client for `endpoint`. Without TLS nobody's certificate is looked at, and an image needs none.
+fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>, TelemetryError> {
+    let is_tls = endpoint.get(.."https:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
+    if !is_tls {
+        return Ok(Arc::new(HyperClient::new(HttpConnector::new(), EXPORT_TIMEOUT, None)));
+    }
+    let roots = HttpsConnectorBuilder::new()
+        .with_native_roots()
+        .map_err(|source| TelemetryError::Certificates { endpoint: endpoint.to_owned(), source })?;
+    let connector = roots.https_or_http().enable_http1().build();
+    Ok(Arc::new(HyperClient::new(connector, EXPORT_TIMEOUT, None)))
+}
+
 /// The exporter's HTTP client. The exporter calls from a thread of its own, without a runtime; the request runs on ours.
 #[derive(Clone, Debug)]
 struct OnRuntime {
-    client: Arc<HyperClient<HttpsConnector<HttpConnector>>>,
+    client: Arc<dyn HttpClient>,
     runtime: Handle,
 }
 
@@ -190,8 +243,11 @@ mod tests {
     fn traces_are_exported_only_when_the_environment_asks() {
         let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318");
         assert_eq!(wanted(&[]), Wanted::Off);
-        assert_eq!(wanted(&[endpoint]), Wanted::Otlp);
-        assert_eq!(wanted(&[("OTEL_TRACES_EXPORTER", "otlp")]), Wanted::Otlp);
+        assert_eq!(wanted(&[endpoint]), Wanted::Otlp(endpoint.1.to_owned()));
+        let named = ("OTEL_TRACES_EXPORTER", "otlp");
+        assert_eq!(wanted(&[named]), Wanted::Otlp(DEFAULT_ENDPOINT.to_owned()));
+        let for_traces = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "https://traces.example.org");
+        assert_eq!(wanted(&[endpoint, for_traces]), Wanted::Otlp(for_traces.1.to_owned()));
         assert_eq!(wanted(&[endpoint, ("OTEL_TRACES_EXPORTER", "none")]), Wanted::Off);
         assert_eq!(wanted(&[endpoint, ("OTEL_SDK_DISABLED", "true")]), Wanted::Off);
         assert_eq!(wanted(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")]), Wanted::Off);
@@ -210,8 +266,32 @@ mod tests {
     fn a_filter_that_does_not_parse_is_answered_with_examples() {
         assert!(filter("info").is_ok());
         assert!(filter("debug,shared_runtime::write=trace").is_ok());
-        let failed = filter("a=b=c").unwrap_err().to_string();
+        assert!(filter("INFO, kube=debug,").is_ok());
+        assert!(filter("3,no_such_module=trace").is_ok());
+        assert!(filter("kube=debug").is_ok());
+        assert!(filter("info,[reconcile]=debug").is_ok());
+        let failed = filter("info,/x=debug").unwrap_err().to_string();
         assert!(failed.contains("--log-level"), "{failed}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_with_the_levels_there_are_and_an_example() {
+        for (text, word) in [
+            ("verbose", "verbose"),
+            ("info,verbose", "verbose"),
+            ("infoo,kube=debug", "infoo"),
+            ("info,kube=loud", "loud"),
+            ("shared_runtime", "shared_runtime"),
+            ("a=b=c", "c"),
+            ("", ""),
+            (" ,", " ,"),
+        ] {
+            let failed = filter(text).unwrap_err().to_string();
+            assert!(failed.starts_with(&format!("--log-level {text:?}: {word:?} is no level")), "{failed}");
+            for help in ["off, error, warn, info, debug and trace", "info,shared_runtime::write=debug"] {
+                assert!(failed.contains(help), "{failed}");
+            }
+        }
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -229,12 +309,7 @@ mod tests {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
             String::from_utf8_lossy(&read[..count]).into_owned()
         });
-        let connector =
-            HttpsConnectorBuilder::new().with_native_roots().unwrap().https_or_http().enable_http1().build();
-        let client = OnRuntime {
-            client: Arc::new(HyperClient::new(connector, EXPORT_TIMEOUT, None)),
-            runtime: Handle::current(),
-        };
+        let client = OnRuntime { client: client(&endpoint).unwrap(), runtime: Handle::current() };
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(client)
