@@ -200,7 +200,12 @@ where
 {
     let timing = args.leader.timing()?;
     let telemetry = telemetry::init(&args.telemetry, spec.name, spec.version)?;
-    info!(name = spec.name, version = spec.version, strategy = %args.write_strategy, "starting");
+    // Beside the other operator's line this tells whether both look at the same pools.
+    let watched = match args.client.watch_namespace.as_str() {
+        "" => "all",
+        namespace => namespace,
+    };
+    info!(name = spec.name, version = spec.version, strategy = %args.write_strategy, watched, "starting");
     let ended = run(spec, args, timing, start).await;
     match &ended {
         Ok(()) => info!("stopped"),

@@ -69,6 +69,9 @@ pub struct ClientArgs {
     /// The kubeconfig to use; without it, the Pod's service account, and outside a Pod $KUBECONFIG or ~/.kube/config
     ///
     /// Example: kind get kubeconfig > kind.yaml, then --kubeconfig kind.yaml
+    ///
+    /// As with kubectl, its proxy-url names a proxy (http:// or socks5://); without one, HTTPS_PROXY does, but for what
+    /// NO_PROXY lists. A Pod's service account never goes through a proxy.
     #[arg(long, env = "TANDEM_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -76,7 +79,7 @@ pub struct ClientArgs {
     #[arg(long, env = "TANDEM_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 
-    /// Only look at Tandem's objects in this namespace; empty means all
+    /// Only look at Tandem's objects in this namespace, the same for both operators; empty means all
     #[arg(
         long,
         env = "TANDEM_WATCH_NAMESPACE",

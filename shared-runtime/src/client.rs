@@ -19,7 +19,12 @@ use kube::{
 use tower::{BoxError, Layer, Service};
 use tracing::info;
 
-use crate::{cli::ClientArgs, clock::Clock, metrics::Metrics};
+use crate::{
+    cli::ClientArgs,
+    clock::Clock,
+    metrics::Metrics,
+    proxy::{self, InvalidProxy},
+};
 
 /// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): whoever has not answered by then
 /// never will. Writes have a tighter bound of their own. A watch has its answer as soon as it is opened.
@@ -56,6 +61,12 @@ pub enum ClientError {
     /// The kubeconfig names no context, or what its context says cannot be used.
     #[error("the kubeconfig cannot be used; check the context it names, or choose one with --context")]
     Unusable(#[source] Box<KubeconfigError>),
+    /// The kubeconfig or the environment names a proxy that cannot be used.
+    #[error(transparent)]
+    Proxy(#[from] InvalidProxy),
+    /// A variable about proxies cannot be read.
+    #[error("cannot use the proxy of the environment; check HTTPS_PROXY and NO_PROXY")]
+    ProxyVariables(#[source] Box<KubeconfigError>),
     /// The Pod's service account cannot be used.
     #[error("cannot use the Pod's service account; is automountServiceAccountToken off?")]
     InCluster(#[source] kube::config::InClusterError),
@@ -89,7 +100,9 @@ pub async fn connect(
     if let Ok(agent) = HeaderValue::try_from(agent) {
         config.headers.push((USER_AGENT, agent));
     }
-    info!(cluster = %config.cluster_url, "connecting");
+    // Without the user and the password that may stand before the host.
+    let proxy = config.proxy_url.as_ref().and_then(|proxy| proxy.host());
+    info!(cluster = %config.cluster_url, proxy, "connecting");
     let builder = ClientBuilder::try_from(config).map_err(|failed| ClientError::Setup(Box::new(failed)))?;
     Ok(builder.with_layer(&Requests { clock, metrics }).build())
 }
@@ -98,6 +111,7 @@ async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
     let kubeconfig = match &args.kubeconfig {
         Some(path) => read(path)?,
         None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => {
+            // Variables about proxies are for the way out of the cluster, and its API server is inside.
             return Config::incluster().map_err(ClientError::InCluster);
         }
         None => Kubeconfig::read().map_err(|failed| ClientError::NoCluster(Box::new(failed)))?,
@@ -108,10 +122,28 @@ async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
             return Err(ClientError::NoContext { wanted: wanted.clone(), known });
         }
     }
+    let configured = proxy::of_kubeconfig(&kubeconfig, args.context.as_deref());
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    Config::from_custom_kubeconfig(kubeconfig, &options)
-        .await
-        .map_err(|failed| ClientError::Unusable(Box::new(failed)))
+    let mut config =
+        Config::from_custom_kubeconfig(without_proxies(kubeconfig), &options).await.map_err(|failed| {
+            match failed {
+                KubeconfigError::ParseProxyUrl(_) | KubeconfigError::ParseNoProxy(_) => {
+                    ClientError::ProxyVariables(Box::new(failed))
+                }
+                _ => ClientError::Unusable(Box::new(failed)),
+            }
+        })?;
+    config.proxy_url =
+        proxy::choose(configured.as_deref(), &config.cluster_url, |name| std::env::var(name).ok())?;
+    Ok(config)
+}
+
+/// What kube would say about a proxy that it cannot read is said by [`proxy`], with the place where it stands.
+fn without_proxies(mut kubeconfig: Kubeconfig) -> Kubeconfig {
+    for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        cluster.proxy_url = None;
+    }
+    kubeconfig
 }
 
 fn read(path: &Path) -> Result<Kubeconfig, ClientError> {

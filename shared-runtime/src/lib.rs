@@ -20,6 +20,7 @@ mod gate;
 pub mod leader;
 pub mod liveness;
 pub mod metrics;
+pub mod proxy;
 mod queue;
 pub mod readiness;
 pub mod reflect;
