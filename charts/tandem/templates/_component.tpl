@@ -28,22 +28,62 @@ operator may do differs, and stands in its own rbac.yaml. All templates take the
 {{- end }}
 {{- end -}}
 
-{{/* What a JSON schema cannot say, because it compares two values. */}}
+{{/*
+What a JSON schema cannot say, because it compares two values or reads a text. What an operator refuses at its start is
+refused here, in the operator's own words: a release that installs must not be a crash loop.
+*/}}
 {{- define "tandem.component.validate" -}}
-{{- $block := .name | camelcase | untitle -}}
+{{- include "tandem.component.validateLease" . -}}
+{{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
+{{- with .root.Values -}}
+{{- $namespaces := list (.nodepoolOperator.watchNamespace | default "") (.autoscalerOperator.watchNamespace | default "") -}}
+{{- if ne (first $namespaces) (last $namespaces) -}}
+{{- $why := "must be the same: pools that only one operator sees are planned and never filled, or filled and never planned" -}}
+{{- fail (printf "nodepoolOperator.watchNamespace (%q) and autoscalerOperator.watchNamespace (%q) %s" (first $namespaces) (last $namespaces) $why) -}}
+{{- end -}}
+{{- if and .metrics.serviceMonitor.enabled (not .metrics.service.enabled) -}}
+{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: a ServiceMonitor finds pods through their Service" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tandem.component.validateLease" -}}
+{{- $at := printf "%s.leaderElection" (.name | camelcase | untitle) -}}
 {{- with .values.leaderElection -}}
 {{- $duration := int .leaseDurationSeconds -}}
 {{- $deadline := int .renewDeadlineSeconds -}}
 {{- $period := int .retryPeriodSeconds -}}
-{{- if not (and (gt $duration $deadline) (gt $deadline $period)) -}}
-{{- $order := "leaseDurationSeconds (%d) must be above renewDeadlineSeconds (%d), and that above retryPeriodSeconds (%d)" -}}
-{{- fail (printf (printf "%s.leaderElection: %s" $block $order) $duration $deadline $period) -}}
+{{- if le $duration $deadline -}}
+{{- $rule := "the lease duration (%ds) must be longer than the renew deadline (%ds); raise leaseDurationSeconds or lower renewDeadlineSeconds" -}}
+{{- fail (printf (printf "%s: %s" $at $rule) $duration $deadline) -}}
+{{- end -}}
+{{- /* 1.2 is client-go's jitter: below that, the holder would have no second try. */ -}}
+{{- if le (mul 5 $deadline) (mul 6 $period) -}}
+{{- $rule := "the renew deadline (%ds) must be longer than 1.2 times the retry period (%ds); raise renewDeadlineSeconds or lower retryPeriodSeconds" -}}
+{{- fail (printf (printf "%s: %s" $at $rule) $deadline $period) -}}
 {{- end -}}
 {{- end -}}
-{{- with .root.Values.metrics -}}
-{{- if and .serviceMonitor.enabled (not .service.enabled) -}}
-{{- fail "metrics.serviceMonitor.enabled needs metrics.service.enabled: a ServiceMonitor finds pods through their Service" -}}
 {{- end -}}
+
+{{/* Takes the filter. A word that is no level would be taken for the name of a module, and nothing else be logged. */}}
+{{- define "tandem.validateLogLevel" -}}
+{{- $filter := . -}}
+{{- $wrong := list -}}
+{{- if not (regexMatch "[^,\\s]" $filter) -}}
+{{- $wrong = list $filter -}}
+{{- end -}}
+{{- /* Directives about spans hold commas and equals signs of their own. */ -}}
+{{- if not (contains "[" $filter) -}}
+{{- range splitList "," $filter -}}
+{{- $level := trim . | splitList "=" | last -}}
+{{- if not (regexMatch "^(?i)(off|error|warn|info|debug|trace|[0-5])?$" $level) -}}
+{{- $wrong = append $wrong $level -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $wrong -}}
+{{- $levels := "levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug" -}}
+{{- fail (printf "global.logLevel %q: %q is no level; %s" $filter (first .) $levels) -}}
 {{- end -}}
 {{- end -}}
 

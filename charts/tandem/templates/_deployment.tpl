@@ -48,9 +48,9 @@ serviceAccountName: {{ include "tandem.component.fullname" . }}
 automountServiceAccountToken: true
 # The kubelet would set TANDEM_… variables for Services of this name, and the operators read variables of that prefix.
 enableServiceLinks: false
-{{- with .root.Values.global.image.pullSecrets }}
+{{- with include "tandem.pullSecrets" .root | trim }}
 imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
+  {{- . | nindent 2 }}
 {{- end }}
 {{- with .values.priorityClassName }}
 priorityClassName: {{ . }}

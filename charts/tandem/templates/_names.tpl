@@ -32,13 +32,26 @@ block in values.yaml).
 {{- printf "%s-%s" (include "tandem.fullname" .root) .name -}}
 {{- end -}}
 
+{{/* `global.imageRegistry` and `global.imagePullSecrets` are what charts have in common: a parent chart sets them for all. */}}
 {{- define "tandem.component.image" -}}
 {{- $global := .root.Values.global.image -}}
-{{- $repository := printf "%s/%s" $global.registry .values.image.repository -}}
+{{- $registry := .root.Values.global.imageRegistry | default $global.registry -}}
+{{- $repository := printf "%s/%s" $registry .values.image.repository -}}
 {{- if .values.image.digest -}}
 {{- printf "%s@%s" $repository .values.image.digest -}}
 {{- else -}}
 {{- printf "%s:%s" $repository (coalesce .values.image.tag $global.tag .root.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A list of `{name}`, empty when there is no secret. Some charts list names, others objects. */}}
+{{- define "tandem.pullSecrets" -}}
+{{- $names := list -}}
+{{- range concat (.Values.global.image.pullSecrets | default list) (.Values.global.imagePullSecrets | default list) -}}
+{{- $names = append $names (kindIs "string" . | ternary . (get (kindIs "string" . | ternary dict .) "name")) -}}
+{{- end -}}
+{{- range uniq $names }}
+- name: {{ . }}
 {{- end -}}
 {{- end -}}
 
