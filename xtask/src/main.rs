@@ -5,9 +5,11 @@ mod bench;
 mod chart;
 mod crds;
 mod demo;
+mod deny;
 mod dev;
 mod guide;
 mod package;
+mod spdx;
 mod tidy;
 mod workspace;
 
@@ -49,8 +51,10 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// What CI checks beside the tests: generated files, sizes, purity of the planners, the chart.
+    /// What CI checks beside the tests: generated files, sizes, purity of the planners, dependencies, the chart.
     Check,
+    /// The licences, sources and versions of all dependencies, as deny.toml has them.
+    Deny,
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
@@ -90,13 +94,16 @@ async fn run(task: Task) -> anyhow::Result<()> {
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");
             tidy::run()?;
-            println!("sizes, planners and dependencies are as the house style has them");
+            println!("sizes, planners and arrows are as the house style has them");
+            deny::run()?;
+            println!("licences, sources and versions of the dependencies are as deny.toml has them");
             chart::run(true).await?;
             println!("the chart passes lint, unit tests and golden renders");
             Ok(())
         }
         Task::Bench(args) => bench::run(args),
         Task::Package => package::run(),
+        Task::Deny => deny::run(),
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }
