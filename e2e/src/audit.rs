@@ -28,6 +28,8 @@ pub struct Event {
     pub subresource: String,
     /// The field manager that the request named.
     pub field_manager: Option<String>,
+    /// Whether the request takes fields over from other managers (`force` of a server-side apply).
+    pub forced: bool,
     /// The HTTP code of the answer.
     pub code: u16,
     /// `Conflict`, `Invalid`, …; empty when the request succeeded.
@@ -230,7 +232,8 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
     Ok(Some(Event {
         user: raw.impersonated_user.unwrap_or(raw.user).username,
         user_agent: raw.user_agent,
-        field_manager: field_manager(&raw.request_uri),
+        field_manager: parameter(&raw.request_uri, "fieldManager").map(String::from),
+        forced: parameter(&raw.request_uri, "force") == Some("true"),
         verb: raw.verb,
         object,
         subresource,
@@ -244,10 +247,13 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
     }))
 }
 
-/// The `fieldManager` parameter of a request. Field managers of this project need no decoding.
-fn field_manager(uri: &str) -> Option<String> {
+/// A parameter of a request, as it was sent. Field managers of this project need no decoding.
+fn parameter<'a>(uri: &'a str, name: &str) -> Option<&'a str> {
     let (_, query) = uri.split_once('?')?;
-    query.split('&').find_map(|pair| pair.strip_prefix("fieldManager=")).map(String::from)
+    query
+        .split('&')
+        .find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name))
+        .map(|(_, value)| value)
 }
 
 #[derive(Deserialize)]
@@ -321,6 +327,7 @@ pub(crate) mod tests {
                 object: Some(ObjectKey::node_pool("default", "pool")),
                 subresource: self.subresource.into(),
                 field_manager: None,
+                forced: false,
                 code: self.code,
                 reason: String::new(),
                 message: String::new(),
@@ -355,6 +362,9 @@ pub(crate) mod tests {
             (409, "Conflict", "status")
         );
         assert_eq!(event.field_manager.as_deref(), Some("nodepool-operator"));
+        assert!(
+            !event.forced && parse(&one_line(CONFLICT).replace("x=y", "force=true")).unwrap().unwrap().forced
+        );
         assert_eq!(event.writer(), "tandem:nodepool-operator");
         assert_eq!(event.base_version(), Some("7"));
         assert!(event.is_write() && !event.succeeded());
