@@ -1,9 +1,9 @@
 //! A cache that a real watch feeds, and that can be held back: its events wait at a gate while a scenario keeps the gate
-//! shut. How far a cache is behind is then no matter of luck.
+//! shut, or pass it one by one. How far a cache is behind is then no matter of luck.
 
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
 use conflict_retry::freshness::{Floors, Watched, WatchedObject};
@@ -15,13 +15,13 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch_of};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::stage::{Actor, PATIENCE};
 
-/// Hears the name of each object that an event has brought, when the cache holds what the event said.
-pub type Hears = Box<dyn Fn(&str) + Send>;
+/// Hears of each object that an event has brought, when the cache holds what the event said.
+pub type Hears<K> = Box<dyn Fn(&K) + Send>;
 
 /// An actor's cache of the stage's objects of a kind.
 pub struct Cache<K>
@@ -30,16 +30,66 @@ where
 {
     watched: Watched<K>,
     namespace: String,
-    gate: Arc<Mutex<()>>,
+    gate: Arc<Gate>,
     /// Moves after each event that was taken in.
     ticks: watch::Receiver<u64>,
     _feed: AbortOnDropHandle<()>,
 }
 
-/// The cache takes nothing in for as long as this lives.
+/// What every event passes on its way into the cache.
+#[derive(Default)]
+struct Gate {
+    /// How many events may still pass; all of them, if it is open. Held while an event is taken in, so that nothing is on
+    /// its way any more when the gate has been shut.
+    left: Mutex<Option<u64>>,
+    moved: Notify,
+}
+
+impl Gate {
+    fn set(&self, left: Option<u64>) {
+        *self.left() = left;
+        self.moved.notify_one();
+    }
+
+    /// Waits for its turn, and takes an event in.
+    async fn pass(&self, mut take_in: impl FnMut()) {
+        loop {
+            let may_pass = {
+                let mut left = self.left();
+                let may_pass = *left != Some(0);
+                if may_pass {
+                    *left = left.map(|left| left - 1);
+                    take_in();
+                }
+                may_pass
+            };
+            if may_pass {
+                return;
+            }
+            self.moved.notified().await;
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Option<u64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The cache takes nothing in for as long as this lives, but what is let through.
 #[must_use = "the gate opens when this is dropped"]
-pub struct Shut {
-    _gate: OwnedMutexGuard<()>,
+pub struct Shut(Arc<Gate>);
+
+impl Shut {
+    /// Lets this many of the events through that wait, or come next.
+    pub fn let_through(&self, events: u64) {
+        self.0.set(Some(events));
+    }
+}
+
+impl Drop for Shut {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
 }
 
 impl<K> Cache<K>
@@ -48,10 +98,10 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// Lists and watches as `actor`; both requests have been told when this returns. `hears` is told of each event.
-    pub async fn start(actor: &Actor, hears: Hears) -> Result<Self> {
+    pub async fn start(actor: &Actor, hears: Hears<K>) -> Result<Self> {
         let (reader, writer) = store();
         let watched = Watched::new(reader, Floors::new(K::plural(&())));
-        let gate = Arc::new(Mutex::new(()));
+        let gate = Arc::<Gate>::default();
         let (ticker, ticks) = watch::channel(0);
         let feed = Feed { writer, watched: watched.clone(), gate: Arc::clone(&gate), hears, ticker };
         let feed = AbortOnDropHandle::new(tokio::spawn(feed.run(actor.clone())));
@@ -66,8 +116,9 @@ where
     }
 
     /// Shuts the gate: from now on events wait.
-    pub async fn shut(&self) -> Shut {
-        Shut { _gate: Arc::clone(&self.gate).lock_owned().await }
+    pub fn shut(&self) -> Shut {
+        self.gate.set(Some(0));
+        Shut(Arc::clone(&self.gate))
     }
 
     /// The cached copy, however old.
@@ -95,6 +146,8 @@ where
     pub async fn holds(&self, name: &str, version: &str) -> Result<()> {
         let mut ticks = self.ticks.clone();
         let holds = ticks.wait_for(|_| {
+            // Not between the store and those who are told what is in it.
+            let _whole = self.gate.left();
             self.copy(name).is_ok_and(|copy| copy.resource_version().as_deref() == Some(version))
         });
         tokio::time::timeout(PATIENCE, holds)
@@ -113,8 +166,8 @@ where
 {
     writer: Writer<K>,
     watched: Watched<K>,
-    gate: Arc<Mutex<()>>,
-    hears: Hears,
+    gate: Arc<Gate>,
+    hears: Hears<K>,
     ticker: watch::Sender<u64>,
 }
 
@@ -129,8 +182,9 @@ where
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };
             let gate = Arc::clone(&self.gate);
-            let _passed = gate.lock().await;
-            self.take_in(&event);
+            gate.pass(|| self.take_in(&event)).await;
+            // With the gate free again: those who wait for a tick look into the cache through it.
+            self.ticker.send_modify(|tick| *tick += 1);
         }
     }
 
@@ -139,13 +193,12 @@ where
         self.writer.apply_watcher_event(event);
         self.watched.observe(event);
         match event {
-            Event::Apply(object) | Event::Delete(object) => (self.hears)(&object.name_any()),
+            Event::Apply(object) | Event::Delete(object) => (self.hears)(object),
             // A list is in the store only when it is complete.
             Event::InitDone => {
-                self.watched.store().state().iter().for_each(|object| (self.hears)(&object.name_any()));
+                self.watched.store().state().iter().for_each(|object| (self.hears)(object));
             }
             Event::Init | Event::InitApply(_) => {}
         }
-        self.ticker.send_modify(|tick| *tick += 1);
     }
 }

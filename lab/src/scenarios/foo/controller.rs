@@ -1,12 +1,13 @@
 //! The smallest controller: a cache fed by a watch, a work queue fed by the same events, and a loop that the scenario turns
 //! by hand, so that it can look between two reconciles. What a reconcile does is the scenario's business.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::protect::workqueue::{ItemExponentialFailure, ItemLimiter as _};
+use kube::ResourceExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::queue::Queue;
@@ -55,13 +56,23 @@ struct Inbox {
     of: Mutex<String>,
     queue: Queue,
     events: AtomicUsize,
+    /// Whether an event that leaves the generation as it was is dropped.
+    by_generation: AtomicBool,
+    generation: Mutex<Option<i64>>,
 }
 
 impl Inbox {
-    fn hears(&self, name: &str) {
-        if *self.of.lock().unwrap_or_else(PoisonError::into_inner) == name {
-            self.events.fetch_add(1, Ordering::SeqCst);
-            self.queue.add(name, Instant::now());
+    fn hears(&self, object: &Foo) {
+        let name = object.name_any();
+        if *self.of.lock().unwrap_or_else(PoisonError::into_inner) != name {
+            return;
+        }
+        self.events.fetch_add(1, Ordering::SeqCst);
+        let mut generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = *generation == object.metadata.generation;
+        *generation = object.metadata.generation;
+        if !(is_same && self.by_generation.load(Ordering::SeqCst)) {
+            self.queue.add(&name, Instant::now());
         }
     }
 }
@@ -72,7 +83,7 @@ impl<'a> Controller<'a> {
         let actor = stage.actor("controller").await?;
         let inbox = Arc::new(Inbox::default());
         let feed = Arc::clone(&inbox);
-        let cache = Cache::start(&actor, Box::new(move |name| feed.hears(name))).await?;
+        let cache = Cache::start(&actor, Box::new(move |object| feed.hears(object))).await?;
         let limiter = ItemExponentialFailure::new(FIRST_PAUSE, LONGEST_PAUSE);
         Ok(Self { stage, actor, cache, inbox, limiter, reconciles: 0, failed: 0 })
     }
@@ -82,8 +93,14 @@ impl<'a> Controller<'a> {
         name.clone_into(&mut self.inbox.of.lock().unwrap_or_else(PoisonError::into_inner));
         self.inbox.events.store(0, Ordering::SeqCst);
         self.inbox.queue.clear();
+        *self.inbox.generation.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.reconciles = 0;
         self.failed = 0;
+    }
+
+    /// From now on events are filtered as by controller-runtime's `GenerationChangedPredicate`.
+    pub(super) fn compare_generations(&self) {
+        self.inbox.by_generation.store(true, Ordering::SeqCst);
     }
 
     /// What it cares for.

@@ -38,7 +38,7 @@ async fn puts_always(stage: &Stage, alice: &Actor, controller: &mut Controller<'
     controller.care_for("always");
     create(alice, "always").await?;
     controller.catch_up().await?;
-    let shut = controller.cache.shut().await;
+    let shut = controller.cache.shut();
     let first = controller.next().await?;
     let written = put(&controller.actor, &saying(&first, "Hello")).await?;
     controller.ended(Ok(()))?;

@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A conflict returned to the work queue",
     rows: &["0g"],
     refutes: &[],
-    lesson: "Returned, a conflict repeats the whole reconcile: right whenever the decision needs more than this object, and never forgotten where the object is watched, because the write that won is an event.\nRetried by `update`, it repeats one decision: enough where that is made from this object alone.",
+    lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\nRetried by `update`, a conflict repeats one decision: enough where that is made from this object alone.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
@@ -36,6 +36,13 @@ async fn run(stage: &Stage) -> Result<()> {
     row(&mut table, "neither returned nor retried", &tally, reads);
     let (tally, reads) = play.retried().await?;
     row(&mut table, "retried by update", &tally, reads);
+
+    stage.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
+    play.controller.compare_generations();
+    let (tally, reads) = play.forgotten().await?;
+    row(&mut table, "neither, and events filtered", &tally, reads);
+    let (tally, reads) = play.returned_under_a_filter().await?;
+    row(&mut table, "returned, and events filtered", &tally, reads);
     stage.table(table);
     Ok(())
 }
@@ -58,7 +65,7 @@ impl Play<'_> {
         create(&self.alice, name).await?;
         label(&self.alice, name, json!("Alice")).await?;
         self.controller.catch_up().await?;
-        let shut = self.controller.cache.shut().await;
+        let shut = self.controller.cache.shut();
         label(&self.bob, name, json!("Bob")).await?;
         Ok(shut)
     }
@@ -118,7 +125,7 @@ impl Play<'_> {
     }
 
     async fn dropped(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. The write that won is an event which the watch has yet to bring, and that calls the next reconcile.");
+        self.stage.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("dropped").await?;
         let copy = self.controller.next().await?;
@@ -129,6 +136,42 @@ impl Play<'_> {
         drop(shut);
         self.controller.catch_up().await?;
         self.stage.check("with Bob's event the queue has it again", !self.controller.is_idle());
+        self.settle().await?;
+        Ok((self.controller.tally(), self.reads(before)))
+    }
+
+    /// What becomes of a conflict that is dropped where the event of the write that won is dropped too.
+    async fn forgotten(&mut self) -> Result<(Tally, usize)> {
+        self.stage.say("The conflict is neither returned nor retried, as before.");
+        let before = self.controller.actor.requests().len();
+        let shut = self.begin("forgotten").await?;
+        let copy = self.controller.next().await?;
+        let result = self.reconcile(&copy).await?;
+        self.stage.check("the PUT met a conflict", result.is_err());
+        self.controller.ended(Ok(()))?;
+        drop(shut);
+        self.controller.catch_up().await?;
+        let cached = self.controller.cache.copy("forgotten")?;
+        self.stage.check_eq(
+            "Bob's event has come, and the cache has his name",
+            &cached.labels().get("name").map(String::as_str),
+            &Some("Bob"),
+        );
+        self.stage.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
+        let stored = self.controller.stored().await?;
+        self.stage.check_eq("the write is forgotten: nobody is greeted", &greeting_of(&stored), &"");
+        Ok((self.controller.tally(), self.reads(before)))
+    }
+
+    async fn returned_under_a_filter(&mut self) -> Result<(Tally, usize)> {
+        self.stage.say("The same filter, and the conflict is returned: the queue needs no event.");
+        let before = self.controller.actor.requests().len();
+        let shut = self.begin("filtered").await?;
+        let copy = self.controller.next().await?;
+        let result = self.reconcile(&copy).await?;
+        self.stage.check("the PUT met a conflict", result.is_err());
+        self.controller.ended(result)?;
+        drop(shut);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }

@@ -36,7 +36,7 @@ async fn run(stage: &Stage) -> Result<()> {
     let made = create(&bob, "hello").await?;
     cache.holds("hello", &version_of(&made)?).await?;
     let play = Play { stage, bob, controller, cache };
-    let shut = play.cache.shut().await;
+    let shut = play.cache.shut();
     label(&play.bob, "hello", json!("bob")).await?;
     play.compare().await?;
 
@@ -163,7 +163,7 @@ impl Play<'_> {
 
     async fn somebody_elses_write(&self) -> Result<()> {
         self.stage.say("Somebody else's write is in nobody's memory. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
-        let _shut = self.cache.shut().await;
+        let _shut = self.cache.shut();
         label(&self.bob, "hello", json!("bob-again")).await?;
         let before = self.controller.counts();
         let object = self.cache.object("hello");
