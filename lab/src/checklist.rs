@@ -56,7 +56,7 @@ pub const ROWS: &[(&str, &str)] = &[
     ("4e", "server-side apply with a field manager and without force"),
     ("4f", "the status subresource with a retry"),
     ("4g", "a JSON Patch without a version, a merge patch with one"),
-    ("4h", "a watch from a version, taken up again after a break"),
+    ("4h", "a watch from a version, resumed after a break"),
     ("4i", "an empty resourceVersion"),
     ("4j", "a loop without a bound"),
     ("4k", "a conflict that is ignored is a change that is lost without a word"),
@@ -78,12 +78,12 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "revision-per-item",
         said: "etcd counts revisions per item, and the resourceVersion maps to that count.",
-        fact: "the revision counts the writes of the whole store; gaps between an object's versions are normal.",
+        fact: "the revision counts the writes of the whole store; gaps between an object's versions are normal. Since Kubernetes 1.35 two versions of one resource may be compared (which is the later one); before, only for equality.",
     },
     Claim {
         id: "status-conflicts",
         said: "Most conflicts come from status writes, and the status subresource avoids them.",
-        fact: "an object has one version: a PUT to either endpoint is refused after a write to the other.",
+        fact: "which writes conflict most depends on who writes how often, and is not measured here. The subresource avoids none: an object has one version, and a PUT to either endpoint is refused after a write to either.",
     },
     Claim {
         id: "retry-with-cached-get",
@@ -98,17 +98,17 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "no-op-moves-version",
         said: "An update that changes nothing moves the resourceVersion.",
-        fact: "it does not, and no event is sent; only the bookkeeping of field managers can make it a write.",
+        fact: "where the server would store what it has stored, nothing moves and no event is sent. The same content is a write when managedFields changes, or when the server would encode it in another way, as with a new storage version.",
     },
     Claim {
         id: "too-many-reconciles",
-        said: "Too many reconciles amplify the lag of the cache.",
-        fact: "there are two faults: a desired state that alternates, and a stale read. A retry hides the second only.",
+        said: "Too many reconciles amplify the lag of the cache, and so the updates conflict and the loop does not end.",
+        fact: "right about the conflicts: they come from copies that are behind. Wrong about the loop: it goes on with a cache that is never behind, because the desired state alternates. A retry hides the conflicts only.",
     },
     Claim {
         id: "lazy-is-wasteful",
         said: "Returning the error is lazy and wasteful, retrying is better.",
-        fact: "a decision made from an old object must be made again; retrying its write alone commits what is no longer right.",
+        fact: "a decision made from an old object must be made again: retrying its write alone stores what is no longer right, until something calls the reconcile again. Returning the error costs more requests, and stores only what is right.",
     },
     Claim {
         id: "default-retry-unlimited",
@@ -128,7 +128,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "retry-is-exponential",
         said: "RetryOnConflict implements exponential backoff.",
-        fact: "DefaultRetry has factor 1: the same 10 ms each time.",
+        fact: "as far as the backoff does that it is given: DefaultBackoff grows by a factor of 5 (10, 50, 250 ms), DefaultRetry, the usual one, by none: the same 10 ms each time.",
     },
     Claim {
         id: "wrap-the-reconcile",
@@ -163,12 +163,12 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "apply-resolves",
         said: "Server-side apply resolves conflicts better, using the resourceVersion inside.",
-        fact: "its conflicts are 409s too, over ownership; a retry never helps, and whole objects applied take fields one never meant.",
+        fact: "its conflicts are 409s too, but over ownership: the same apply is refused until the owner gives the field up or agrees, however often it is tried. And whole objects applied take fields one never meant.",
     },
     Claim {
         id: "watch-misses-nothing",
-        said: "A watch taken up again from a version misses nothing.",
-        fact: "only while that version is kept: then it is 410, and what was deleted meanwhile has to be found by listing again.",
+        said: "A watch that is resumed from a version misses nothing.",
+        fact: "only while the server still has that version. After that it sends an ERROR event, 410 Expired, whose object is no pool but a Status; and what was deleted meanwhile has to be found by listing again.",
     },
     Claim {
         id: "never-set-version",

@@ -32,13 +32,14 @@ pub(crate) async fn check_version(client: &Client) -> Result<()> {
 }
 
 /// What the lab has to be allowed: verb, group, resource with its subresource.
-const RIGHTS: [(&str, &str, &str); 21] = [
+const RIGHTS: [(&str, &str, &str); 22] = [
     ("get", "", "namespaces"),
     ("list", "", "namespaces"),
     ("create", "", "namespaces"),
     ("delete", "", "namespaces"),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("create", "apiextensions.k8s.io", "customresourcedefinitions"),
+    ("patch", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("delete", "apiextensions.k8s.io", "customresourcedefinitions"),
     ("*", pool::GROUP, "*"),
     ("create", "", "configmaps"),

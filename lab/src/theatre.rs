@@ -24,7 +24,7 @@ use crate::rights::{check_rights, check_version};
 use crate::scenario::Needs;
 
 /// The label on what the lab makes in a cluster; its value names the run.
-const RUN_LABEL: &str = "tandem.dev/lab-run";
+pub(crate) const RUN_LABEL: &str = "tandem.dev/lab-run";
 /// How long a definition may take until it is served.
 const SERVED: Duration = Duration::from_secs(30);
 /// How long a namespace may take to go.

@@ -1,7 +1,7 @@
 //! Server-side apply: whose field is whose, and what a dispute looks like.
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Class, Verb, WriteError, is_conflict};
+use conflict_retry::{Class, Outcome, Verb, WriteError, is_conflict};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -12,10 +12,10 @@ use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply",
-    title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that no retry ends",
+    title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that lasts as long as the ownership",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner: ask whose field it is; do not try again, and force only what is yours.",
+    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner of the field. It is granted when the owner has given the field up, or agrees, and not sooner: ask whose field it is instead of a retry, and force only what is yours.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
@@ -32,6 +32,7 @@ async fn run(stage: &Stage) -> Result<()> {
     let carol = stage.actor("carol").await?;
     apart(stage, &alice, &bob).await?;
     disputed(stage, &carol).await?;
+    ended(stage, &alice, &bob, &carol).await?;
     taken(stage, &bob, &carol).await?;
     given_up(stage, &bob, &carol).await
 }
@@ -82,7 +83,7 @@ async fn apart(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
 
 async fn disputed(stage: &Stage, carol: &Actor) -> Result<()> {
     stage.say(
-        "Carol applies another count, and takes the 409 for one that a retry resolves: she tries five times.",
+        "Carol applies another count, and takes the 409 for one that a retry resolves: she tries five times at once.",
     );
     let errors = insist(carol).await?;
     stage.check_eq("five attempts, five 409s", &errors.len(), &ATTEMPTS);
@@ -96,7 +97,7 @@ async fn disputed(stage: &Stage, carol: &Actor) -> Result<()> {
     };
     let named: Vec<_> = conflicts.iter().map(|c| (c.manager.as_str(), c.field.as_str())).collect();
     stage.check_eq(
-        "but its cause names the owner, bob, and the field, .spec.replicas: it will not go away by itself",
+        "but its cause is FieldManagerConflict, and names the owner, bob, and the field, .spec.replicas",
         &named,
         &vec![("bob", ".spec.replicas")],
     );
@@ -131,8 +132,50 @@ async fn insist(carol: &Actor) -> Result<Vec<kube::Error>> {
     Ok(errors)
 }
 
+/// What ends a dispute: not time, not another version, but the owner.
+async fn ended(stage: &Stage, alice: &Actor, bob: &Actor, carol: &Actor) -> Result<()> {
+    const POOL: &str = "builders";
+    stage.say("Five tries at once prove little. What does the answer depend on? A second pool, owned alike; Carol applies her count to it three times, each time the same body: at once, after a write that moves the version, and after Bob has left the count out of his apply.");
+    met(apply_spec(alice, POOL, &json!({"machine": "small"}), false).await?)?;
+    let owned = met(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await?)?;
+    let hers = json!({"replicas": 9});
+    let at_once = owner_in_the_way(apply_spec(carol, POOL, &hers, false).await)?;
+    let newer = met(apply_spec(alice, POOL, &json!({"machine": "large"}), false).await?)?;
+    let later = owner_in_the_way(apply_spec(carol, POOL, &hers, false).await)?;
+    stage.check(
+        "in between the version has moved",
+        newer.metadata.resource_version != owned.metadata.resource_version,
+    );
+    let bobs = || Some("bob".to_owned());
+    stage.check_eq(
+        "and both were refused for the same reason: bob owns it",
+        &(at_once, later),
+        &(bobs(), bobs()),
+    );
+    met(apply_spec(bob, POOL, &Value::Null, false).await?)?;
+    let given_up = apply_spec(carol, POOL, &hers, false).await;
+    stage.check(
+        "the same body is granted when Bob has given the field up: the answer depends on who owns it",
+        given_up.as_ref().is_ok_and(|outcome| matches!(outcome, Outcome::Written(_))),
+    );
+    let pool = stage.stored::<Pool>(POOL).await?;
+    stage.check(
+        "and the count is hers",
+        pool.spec.replicas == Some(9) && owns(&pool.metadata, "carol", "spec.replicas"),
+    );
+    Ok(())
+}
+
+/// The manager that a refused apply names; none, if it was granted.
+fn owner_in_the_way(answer: Result<Outcome<Pool>, WriteError>) -> Result<Option<String>> {
+    match answer {
+        Err(WriteError::FieldManager { conflicts, .. }) => Ok(conflicts.first().map(|c| c.manager.clone())),
+        answer => answer.map(|_| None).map_err(Into::into),
+    }
+}
+
 async fn taken(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
-    stage.say("With force she takes the field: its value and its ownership.");
+    stage.say("Back to the first pool, where Bob still owns the count. With force Carol takes the field: its value and its ownership.");
     met(apply_spec(carol, POOL, &json!({"replicas": 9}), true).await?)?;
     let pool = stage.stored::<Pool>(POOL).await?;
     stage.table(table(&pool.metadata));
@@ -143,11 +186,7 @@ async fn taken(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
             && !owners(&pool.metadata).contains_key("bob"),
     );
     stage.say("Bob is not told. He finds out when he applies again what he has applied all along: now it is he who meets the 409.");
-    let answer = apply_spec(bob, POOL, &json!({"replicas": 3}), false).await;
-    let owner = match answer {
-        Err(WriteError::FieldManager { conflicts, .. }) => conflicts.first().map(|c| c.manager.clone()),
-        _ => None,
-    };
+    let owner = owner_in_the_way(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await)?;
     stage.check_eq("the loser's own apply is refused, and names carol", &owner.as_deref(), &Some("carol"));
     Ok(())
 }
@@ -182,7 +221,7 @@ async fn given_up(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
 }
 
 /// The object, when the goal is met.
-fn met(outcome: conflict_retry::Outcome<Pool>) -> Result<Pool> {
+fn met(outcome: Outcome<Pool>) -> Result<Pool> {
     let label = outcome.label();
     outcome.met().with_context(|| format!("the apply ended as {label}"))
 }

@@ -5,8 +5,9 @@ use std::fmt::Debug;
 use anyhow::{Context as _, Result, bail, ensure};
 use conflict_retry::{Class, Verb, WriteOptions};
 use e2e::wait::eventually;
+use futures::{AsyncBufReadExt as _, StreamExt as _};
 use kube::api::{DeleteParams, ListParams, VersionMatch, WatchParams};
-use kube::core::NamespaceResourceScope;
+use kube::core::{NamespaceResourceScope, Request};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -20,10 +21,10 @@ use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-expired",
-    title: "410: the version to go on from is gone, and deletions have to be found by listing again",
+    title: "410 Expired: the version to resume a watch from is gone, and deletions have to be found by listing again",
     rows: &["4h"],
     refutes: &["watch-misses-nothing"],
-    lesson: "After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nWhoever goes on from now instead never hears of what was deleted in between.",
+    lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nWhoever goes on from now instead never hears of what was deleted in between.",
     needs: Needs::Embedded,
     run: |stage| Box::pin(run(stage)),
 };
@@ -44,6 +45,7 @@ async fn run(stage: &Stage) -> Result<()> {
     }
     away(stage, &bob, &relisting.version).await?;
     refused(stage, &mut relisting).await?;
+    trusting(stage, &relisting.version).await?;
     from_now(stage, &mut naive).await?;
     relisted(stage, &mut relisting, &bob).await
 }
@@ -91,7 +93,7 @@ async fn compact(stage: &Stage, revision: &str) -> Result<()> {
 
 async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
     let from = relisting.version.clone();
-    stage.say(&format!("Alice takes the watch up again from {}, the last version she saw.", version(&from)));
+    stage.say(&format!("Alice resumes the watch from {}, the last version she saw.", version(&from)));
     let mut events = relisting.watch(&from).await?;
     let Brought::Refused(status) = relisting.next(stage, &mut events).await? else {
         bail!("the watch went on from a version that is gone");
@@ -117,6 +119,39 @@ async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
     };
     stage.check_eq("conflict_retry calls it gone", &Class::of(Verb::Get, &error), &Class::Gone);
     Ok(())
+}
+
+/// A loop that does not look at what an event is.
+async fn trusting(stage: &Stage, from: &str) -> Result<()> {
+    stage.say("Dave resumes from there too. His loop takes the object of every event for a pool, as examples do: `event.Object.(*Pool)` without a second value, in Go. So does his, and panics where it is none.");
+    let dave = stage.actor("dave").await?;
+    let params = WatchParams { bookmarks: false, ..WatchParams::default() };
+    let request = Request::new(Pool::url_path(&(), Some(stage.namespace()))).watch(&params, from)?;
+    let mut lines = dave.request_stream(request).await?.lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next()).await.context("no event came")?;
+    let event: Value = serde_json::from_str(&line.context("the watch ended")??)?;
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (type_, kind) = (text("/type"), text("/object/kind"));
+    stage.act("dave", &format!("{type_:<9}  an object of kind {kind}"));
+    let Err(died) = tokio::spawn(async move { taken_for_a_pool(&event) }).await else {
+        bail!("a {kind} was taken for a pool");
+    };
+    let is_panic = died.is_panic();
+    let why = died.try_into_panic().ok().and_then(|panic| panic.downcast::<String>().ok());
+    stage.act("dave", &format!("panics: {}", why.unwrap_or_default()));
+    stage.check(
+        "the 410 has ended his program: the object of an ERROR event is a Status",
+        is_panic && (type_.as_str(), kind.as_str()) == ("ERROR", "Status"),
+    );
+    Ok(())
+}
+
+/// The object of an event, or a panic, of which no more is printed than the page shows.
+fn taken_for_a_pool(event: &Value) -> Pool {
+    match serde_json::from_value(event["object"].clone()) {
+        Ok(pool) => pool,
+        Err(error) => std::panic::resume_unwind(Box::new(error.to_string())),
+    }
 }
 
 async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {

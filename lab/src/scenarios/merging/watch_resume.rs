@@ -1,4 +1,4 @@
-//! A watch that is taken up again from where it broke off, and one that goes on from now.
+//! A watch that is resumed where it broke off, while the server has that version, and one that goes on from now.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::WriteOptions;
@@ -16,10 +16,10 @@ use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-resume",
-    title: "A watch that is taken up again from its last version misses nothing; one that goes on from now does",
+    title: "Resume a watch from its last version: while the server still has it, nothing is missed; a watch from now misses deletions",
     rows: &["4h"],
     refutes: &[],
-    lesson: "Keep the version of the last event, bookmarks included, and watch from there after a break.\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
+    lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; be ready for 410 when the server has it no more (watch-expired).\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use conflict_retry::backoff::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY};
+use conflict_retry::backoff::{DEFAULT_BACKOFF, DEFAULT_RETRY};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::protect::workqueue::{ItemLimiter, MaxOf};
 use conflict_retry::{RetryError, is_conflict, retry_on_conflict};
@@ -18,10 +18,10 @@ use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "default-retry",
-    title: "RetryOnConflict with DefaultRetry: five attempts, 10 ms apart",
+    title: "RetryOnConflict with DefaultRetry: five attempts, 10 ms apart; with DefaultBackoff: 10, 50, 250 ms",
     rows: &["3c", "4d"],
     refutes: &["default-retry-unlimited", "retry-is-exponential"],
-    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no growth.\nAfter the fifth conflict it answers the conflict; whoever does not look at it has lost a write.",
+    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff, which is DefaultBackoff's.\nAfter the last attempt the helper answers the conflict; whoever does not look at it has lost a write.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
@@ -32,7 +32,8 @@ const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
 async fn run(stage: &Stage) -> Result<()> {
     constants(stage)?;
     four_conflicts(stage).await?;
-    five_conflicts(stage).await
+    five_conflicts(stage).await?;
+    three_conflicts(stage).await
 }
 
 fn constants(stage: &Stage) -> Result<()> {
@@ -57,8 +58,11 @@ fn constants(stage: &Stage) -> Result<()> {
         "all its pauses together are at least 40 ms and at most 44 ms",
         shortest(DEFAULT_RETRY).iter().sum::<Duration>() == ten * 4 && most <= Duration::from_millis(44),
     );
-    let doubled = Backoff::new(5, ten, 2.0, 0.1, Duration::ZERO)?;
-    stage.check("an exponential backoff has other pauses", shortest(doubled) != shortest(DEFAULT_RETRY));
+    stage.check_eq(
+        "DefaultBackoff is exponential: each pause is five times the one before",
+        &shortest(DEFAULT_BACKOFF),
+        &vec![ten, ten * 5, ten * 25],
+    );
     stage.check_eq(
         "1,000 s is where the work queue's limiter ends, at the 19th failure of a key",
         &queue.iter().position(|pause| *pause == Duration::from_secs(1000)),
@@ -105,6 +109,25 @@ async fn five_conflicts(stage: &Stage) -> Result<()> {
         last.as_ref().is_some_and(is_conflict),
     );
     stage.check("nothing of Alice's is written", !contest.is_written(stage).await?);
+    Ok(())
+}
+
+/// The same helper, with client-go's other backoff.
+async fn three_conflicts(stage: &Stage) -> Result<()> {
+    let contest = Contest::new(stage, "cleaners").await?;
+    stage.say("The same helper with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
+    contest.interfere(3);
+    let paces = Paces::default();
+    let policy = RetryPolicy::client_go_default_backoff();
+    let written = retry_on_conflict(&policy, || paces.around(contest.attempt())).await;
+    stage.check("the retry answers what was written", written.is_ok() && contest.is_written(stage).await?);
+    let pauses = paces.pauses();
+    stage.live_quote(&format!("pauses measured: {}", listed(&pauses)));
+    let least = [10, 50, 250].map(Duration::from_millis);
+    stage.check(
+        "its three pauses were not shorter than 10, 50 and 250 ms: exponential backoff, where the backoff says so",
+        pauses.len() == 3 && pauses.iter().zip(least).all(|(pause, least)| *pause >= least),
+    );
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What a resourceVersion is: read from etcd itself.
 
 use anyhow::{Context as _, Result, ensure};
+use conflict_retry::freshness::Version;
 use k8s_openapi::ByteString;
 use kube::api::{Patch, PatchParams};
 use kube::{Client, Config};
@@ -16,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A resourceVersion is the revision of the whole store at the object's last write",
     rows: &["0c"],
     refutes: &["revision-per-item"],
-    lesson: "One counter numbers every write to the store; an object's version is its number at the last write.\nGaps between versions of one object are the writes of others; never compute the next one.",
+    lesson: "One counter numbers every write to the store; an object's version is its number at the last write.\nSince Kubernetes 1.35 the larger of two versions is the later one; but gaps between them are the writes of others, so never compute the next one.",
     needs: Needs::Embedded,
     run: |stage| Box::pin(run(stage)),
 };
@@ -105,6 +106,7 @@ async fn run(stage: &Stage) -> Result<()> {
     stage.table(table);
 
     gap(stage, &second, &foreign, &third)?;
+    compared(stage, &[&made, &second, &foreign, &third]).await?;
     let other = etcd.key("second").await?;
     stage.check_eq(
         "both keys were written three times, the making included",
@@ -129,6 +131,20 @@ fn check(stage: &Stage, when: &str, found: &str, key: &Key, writes: u64) {
         &key.modified.to_string().as_str(),
     );
     stage.check_eq(&format!("{when}: the key itself counts {writes}"), &key.writes, &writes);
+}
+
+/// Versions of one resource, in the order in which they were made.
+async fn compared(stage: &Stage, made: &[&str]) -> Result<()> {
+    let server = stage.backstage().await?.apiserver_version().await.context("the server has no version")?;
+    let of_server = (server.major.parse::<u32>()?, server.minor.parse::<u32>()?);
+    stage.say("May two versions be compared? Up to Kubernetes 1.34 for equality only. Since 1.35 they are decimal numbers that clients may put in order, within one resource type (KEP-5504).");
+    stage.check("this server is of 1.35 or newer", of_server >= (1, 35));
+    let numbers: Option<Vec<Version>> = made.iter().map(|text| Version::parse(text)).collect();
+    stage.check(
+        "the versions of both pools, as numbers, grow in the order of the writes",
+        numbers.is_some_and(|numbers| numbers.windows(2).all(|pair| pair[0] < pair[1])),
+    );
+    Ok(())
 }
 
 /// The first pool's versions, with those of the second in between.

@@ -9,6 +9,7 @@ mod lost_update;
 mod no_op;
 mod one_version;
 mod retry_get_change_update;
+mod storage_version;
 mod when_to_retry;
 mod wrapped_error;
 

@@ -1,4 +1,4 @@
-//! Writes that change nothing, and the one that nevertheless is a write.
+//! Writes that change nothing, and those that nevertheless are writes.
 
 use std::pin::pin;
 
@@ -14,6 +14,7 @@ use kube::core::subresource::{Scale, ScaleSpec};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::storage_version;
 use crate::event::Table;
 use crate::pool::{Pool, PoolStatus, pool};
 use crate::scenario::{Needs, Scenario};
@@ -21,10 +22,10 @@ use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "no-op",
-    title: "A write that changes nothing is no write, save for the bookkeeping of field managers",
+    title: "A no-op update is no write, unless managedFields or the way it is stored change",
     rows: &["3g"],
     refutes: &["no-op-moves-version"],
-    lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exception is ownership: a write that changes only managedFields is a write.",
+    lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exceptions: what changes only managedFields is a write, and so is what the server stores in another way than it did.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
@@ -42,7 +43,8 @@ async fn run(stage: &Stage) -> Result<()> {
     same_again(stage, &alice, &first).await?;
     not_even_sent(stage, &alice).await?;
     another_owner(stage, &alice).await?;
-    by_scale(stage, &alice).await
+    by_scale(stage, &alice).await?;
+    storage_version::changes(stage, &alice).await
 }
 
 /// Alice's writes that the others are to repeat.
@@ -185,7 +187,7 @@ async fn not_even_sent(stage: &Stage, alice: &Actor) -> Result<()> {
 
 /// The same value, applied by somebody who does not own it yet.
 async fn another_owner(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.say("The exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
+    stage.say("The first exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
     let before = stage.stored::<Pool>(NAME).await?;
     let after = apply(&alice.api::<Pool>(), NAME, &WriteOptions::new("others"), &note()).await?.met();
     let after = after.context("the apply was not carried out")?;
