@@ -11,6 +11,12 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 
 use crate::event::Table;
 
+/// Why a guarded write meets no 409.
+pub(super) const WHY_NO_409: &str = "Why the operators meet no 409: each applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What could be refused is the JSON Patch of the replicas: with 422, if somebody else had set another number since.";
+
+/// How `guarded` writes a status.
+pub(super) const REPORT: &str = "server-side apply with force";
+
 /// Who sent the request: an operator by its name, a controller of Kubernetes by its own, everybody else is a person.
 pub(super) fn writer(event: &Event) -> String {
     let name = event.writer();
@@ -57,11 +63,24 @@ pub(super) fn form(event: &Event) -> &'static str {
             Some(body) if body.is_array() && is_versioned => "JSON Patch at a version",
             Some(body) if tests(body) => "JSON Patch that tests the old value",
             Some(body) if body.is_array() => "JSON Patch",
+            Some(body) if body.get("apiVersion").is_some() => match (event.forced, is_versioned) {
+                (true, false) => "server-side apply with force",
+                (true, true) => "server-side apply with force, at a version",
+                (false, false) => "server-side apply",
+                (false, true) => "server-side apply at a version",
+            },
             Some(_) if is_versioned => "merge patch at a version",
-            Some(body) if body.get("apiVersion").is_some() => "server-side apply",
             _ => "patch",
         },
     }
+}
+
+/// In which forms the operators wrote a subresource of `object`, whatever came of it.
+pub(super) fn forms(events: &[Event], object: &ObjectKey, subresource: &str) -> BTreeSet<&'static str> {
+    let writes = events.iter().filter(|event| operator(event).is_some() && event.is_write());
+    let of_it =
+        writes.filter(|event| event.object.as_ref() == Some(object) && event.subresource == subresource);
+    of_it.map(form).collect()
 }
 
 /// The writes to `object` that were granted or refused, in the order in which they were answered: when, who, how, and what
@@ -214,6 +233,23 @@ pub(super) struct Bill {
     pub(super) conflicts: usize,
     /// Those answered 422, as a JSON Patch is whose test does not hold.
     pub(super) invalid: usize,
+}
+
+/// How many 409s of the operators to `object` they caused themselves: the version that was named had been replaced by a write
+/// of the same operator.
+pub(super) fn own_conflicts(events: &[Event], object: &ObjectKey) -> usize {
+    let moved = history::of_object(events, object).into_iter();
+    let made: BTreeMap<u64, &str> = moved
+        .filter(|write| matches!(write.effect, Effect::Moved { .. }))
+        .map(|write| (write.version, write.event.writer()))
+        .collect();
+    let by_itself = |event: &&Event| {
+        let base = event.base_version().and_then(|base| base.parse::<u64>().ok());
+        let next = base.and_then(|base| made.range(base + 1..).next());
+        next.is_some_and(|(_, writer)| *writer == event.writer())
+    };
+    let refused = events.iter().filter(|event| event.object.as_ref() == Some(object) && event.code == 409);
+    refused.filter(|event| operator(event).is_some()).filter(by_itself).count()
 }
 
 /// The operators' requests to `object`, counted.

@@ -186,11 +186,15 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
     stage.check("no version changes a field that is not its writer's", told(stage, &effects.check_owned()));
     let chain = Chain::of(&events, &key);
     stage.check(
-        "no write that names a version follows another one: nothing that was written is lost",
+        "each granted write that names a version names the newest: it replaced nothing that its writer had not read",
         told(stage, &chain.check_unbroken()) && chain.checked > 0,
     );
     let bill = account::bill(&events, &key);
-    stage.check_eq("no write of the operators met a conflict", &(bill.conflicts, bill.invalid), &(0, 0));
+    stage.check_eq(
+        "no write of the operators was refused, neither with 409 nor with 422",
+        &(bill.conflicts, bill.invalid),
+        &(0, 0),
+    );
     let ledger = Ledger::of(&events, |object| *object == key);
     let moved = |target: &str| {
         let rows = ledger.rows.iter().filter(|row| target.is_empty() || row.target == target);
@@ -202,6 +206,13 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         "the generation is as high as the number of writes that changed the spec",
         &u64::try_from(generation)?,
         &moved(""),
+    );
+    stage.say(account::WHY_NO_409);
+    let forms = |subresource: &str| Vec::from_iter(account::forms(&events, &key, subresource));
+    stage.check_eq(
+        "so it was: reports are applied with force and without a version, replicas by a patch that tests the old value",
+        &(forms("status"), forms("scale")),
+        &(vec![account::REPORT], vec!["JSON Patch that tests the old value"]),
     );
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! The lost update: two who read 3, one who wants 5 and one who wants 2.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client};
 use serde_json::json;
+use tower::service_fn;
 
 use super::{Overwrites, code};
 use crate::event::Table;
@@ -18,7 +22,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A version shows that something would be lost; only deciding again saves it",
     rows: &["4a"],
     refutes: &["both-intentions"],
-    lesson: "Without a version the last writer wins and nobody is told; with one the loser is told, and that is all.\nDecide again from the newest object; where two want one field, one wins, and the other must learn of it.",
+    lesson: "Without a version the last writer wins and nobody is told; with one the loser is told, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };
@@ -39,6 +43,8 @@ async fn run(stage: &Stage) -> Result<()> {
     with_versions(&mut play).await?;
     blind_retry(&mut play).await?;
     counted(&mut play).await?;
+    counted_twice(&mut play).await?;
+    said_twice(&mut play).await?;
     needed(&mut play).await?;
     yielded(&mut play).await?;
     stage.table(play.table);
@@ -127,10 +133,6 @@ async fn counted(play: &mut Play<'_>) -> Result<()> {
     let his = bob.api::<Pool>().get("counted").await?;
     raise(alice, "counted").await?;
     let options = WriteOptions::new("bob");
-    let one_less = |pool: &mut Pool| {
-        pool.spec.replicas = pool.spec.replicas.map(|count| count - 1);
-        Decision::Write
-    };
     let outcome = update(&bob.api::<Pool>(), "counted", &options, Source::Copy(his), one_less).await?;
     stage.check_eq("Bob's second decision is granted", &outcome.label(), &"written");
     let stored = replicas(stage, "counted").await?;
@@ -139,9 +141,66 @@ async fn counted(play: &mut Play<'_>) -> Result<()> {
     Ok(())
 }
 
+async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, bob, table, .. } = play;
+    stage.say("Counting has a catch. Bob wants one less, and nobody else writes. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
+    stage.set(&pool("twice", 3)).await?;
+    let pools = deaf(bob, 1);
+    let outcome = update(&pools, "twice", &WriteOptions::new("bob"), Source::Live, one_less).await?;
+    stage.check_eq("Bob is told that it is written", &outcome.label(), &"written");
+    let stored = replicas(stage, "twice").await?;
+    stage.check_eq("1 is stored, where 2 was meant: one less was counted twice", &stored, &Some(1));
+    table.row(&[
+        &"update, counts, an answer is lost",
+        &"",
+        &"-1",
+        &1,
+        &"one too many is gone, and nobody knows",
+    ]);
+    Ok(())
+}
+
+async fn said_twice(play: &mut Play<'_>) -> Result<()> {
+    let Play { stage, bob, table, .. } = play;
+    stage.say("A goal can be repeated. The same with “at most 2”: after the lost answer it is met.");
+    stage.set(&pool("once", 3)).await?;
+    let pools = deaf(bob, 1);
+    let at_most_2 = |pool: &mut Pool| {
+        pool.spec.replicas = pool.spec.replicas.min(Some(2));
+        Decision::Write
+    };
+    let outcome = update(&pools, "once", &WriteOptions::new("bob"), Source::Live, at_most_2).await?;
+    stage.check("Bob is told that it is done already", matches!(outcome, Outcome::AlreadyDone(_)));
+    let stored = replicas(stage, "once").await?;
+    stage.check_eq("2 is stored, written once", &stored, &Some(2));
+    table.row(&[&"update, a goal, an answer is lost", &"", &"≤ 2", &2, &"nothing is lost"]);
+    Ok(())
+}
+
+fn one_less(pool: &mut Pool) -> Decision {
+    pool.spec.replicas = pool.spec.replicas.map(|count| count - 1);
+    Decision::Write
+}
+
+/// The pools through the actor's client, which never hears the answer to its first `puts` PUTs.
+fn deaf(actor: &Actor, puts: usize) -> Api<Pool> {
+    let (client, left) = (actor.client(), Arc::new(AtomicUsize::new(puts)));
+    let service = service_fn(move |request: http::Request<Body>| {
+        let (client, left) = (client.clone(), Arc::clone(&left));
+        async move {
+            let is_put = request.method() == http::Method::PUT;
+            let answer = client.send(request).await?;
+            let is_lost = is_put
+                && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            if is_lost { Err(kube::Error::Service("the connection broke".into())) } else { Ok(answer) }
+        }
+    });
+    Api::namespaced(Client::new(service, actor.namespace()), actor.namespace())
+}
+
 async fn needed(play: &mut Play<'_>) -> Result<()> {
     let Play { stage, alice, bob, table } = play;
-    stage.say("Counting has a catch: an attempt whose answer was lost may have been carried out, and is then counted twice. A goal can be repeated. Here Alice needs at least 5, and Bob at least 4.");
+    stage.say("A goal also holds against others. Alice needs at least 5, and Bob at least 4.");
     stage.set(&pool("needed", 3)).await?;
     let his = bob.api::<Pool>().get("needed").await?;
     raise(alice, "needed").await?;
