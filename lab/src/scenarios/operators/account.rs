@@ -268,3 +268,37 @@ pub(super) fn bill(events: &[Event], object: &ObjectKey) -> Bill {
     }
     bill
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A PUT of the pool by one of Tandem's accounts, as the API server would have logged it.
+    fn put(who: &str, from: u64, to: Option<u64>, second: u64) -> Event {
+        let time = format!("2026-11-21T03:00:0{second}.000000Z");
+        let (code, answer) = match to {
+            Some(version) => (200, json!({"metadata": {"resourceVersion": version.to_string()}})),
+            None => (409, json!({"kind": "Status", "code": 409})),
+        };
+        let line = json!({
+            "stage": "ResponseComplete", "requestURI": "/x", "verb": "update",
+            "user": {"username": format!("system:serviceaccount:tandem:{who}")},
+            "objectRef": {"apiGroup": "tandem.dev", "resource": "nodepools", "namespace": "a", "name": "p"},
+            "responseStatus": {"code": code},
+            "requestObject": {"metadata": {"resourceVersion": from.to_string()}}, "responseObject": answer,
+            "requestReceivedTimestamp": time, "stageTimestamp": time,
+        });
+        e2e::audit::parse(&line.to_string()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_conflict_is_of_its_writers_own_making_when_its_own_write_replaced_the_version() {
+        let pool = ObjectKey::node_pool("a", "p");
+        let (own, other) = (AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR);
+        let scaled = [put(own, 5, Some(7), 0), put(own, 5, None, 1), put(other, 5, None, 2)];
+        assert_eq!(own_conflicts(&scaled, &pool), 1);
+        let between = [put(other, 5, Some(7), 0), put(own, 7, Some(9), 1), put(own, 5, None, 2)];
+        assert_eq!(own_conflicts(&between, &pool), 0, "the other one was first");
+    }
+}
