@@ -98,17 +98,17 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "no-op-moves-version",
         said: "An update that changes nothing moves the resourceVersion.",
-        fact: "where the server would store what it has stored, nothing moves and no event is sent. The same content is a write when managedFields changes, or when the server would encode it in another way, as with a new storage version.",
+        fact: "where the server would store what it has stored already, nothing moves and no event is sent. An equal object is a write when managedFields changes, or when the server would encode it in another way, as after a change of the storage version.",
     },
     Claim {
         id: "too-many-reconciles",
         said: "Too many reconciles amplify the lag of the cache, and so the updates conflict and the loop does not end.",
-        fact: "right about the conflicts: they come from copies that are behind. Wrong about the loop: it goes on with a cache that is never behind, because the desired state alternates. A retry hides the conflicts only.",
+        fact: "half true: the conflicts do come from copies that are behind. But the loop goes on with a cache that is never behind, because the desired state alternates. A retry hides the conflicts and keeps the loop.",
     },
     Claim {
         id: "lazy-is-wasteful",
         said: "Returning the error is lazy and wasteful, retrying is better.",
-        fact: "a decision made from an old object must be made again: retrying its write alone stores what is no longer right, until something calls the reconcile again. Returning the error costs more requests, and stores only what is right.",
+        fact: "a decision made from an old object must be made again: retrying its write alone stores a stale decision, which stands until something calls the reconcile again. Returning the error took one request more here, and never stored it.",
     },
     Claim {
         id: "default-retry-unlimited",
@@ -128,7 +128,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "retry-is-exponential",
         said: "RetryOnConflict implements exponential backoff.",
-        fact: "as far as the backoff does that it is given: DefaultBackoff grows by a factor of 5 (10, 50, 250 ms), DefaultRetry, the usual one, by none: the same 10 ms each time.",
+        fact: "only if the backoff that it is given grows. DefaultBackoff does (10, 50, 250 ms); DefaultRetry, the usual one, does not: the same 10 ms each time.",
     },
     Claim {
         id: "wrap-the-reconcile",
@@ -168,7 +168,7 @@ pub const CLAIMS: &[Claim] = &[
     Claim {
         id: "watch-misses-nothing",
         said: "A watch that is resumed from a version misses nothing.",
-        fact: "only while the server still has that version. After that it sends an ERROR event, 410 Expired, whose object is no pool but a Status; and what was deleted meanwhile has to be found by listing again.",
+        fact: "only while the server still has that version. After that it sends an ERROR event, 410 Expired, whose object is a Status and not what is watched; and what was deleted meanwhile has to be found by listing again.",
     },
     Claim {
         id: "never-set-version",

@@ -40,9 +40,9 @@ async fn run(stage: &Stage) -> Result<()> {
     stage.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
     play.controller.compare_generations();
     let (tally, reads) = play.forgotten().await?;
-    row(&mut table, "neither, and events filtered", &tally, reads);
+    row(&mut table, "neither, with a generation predicate", &tally, reads);
     let (tally, reads) = play.returned_under_a_filter().await?;
-    row(&mut table, "returned, and events filtered", &tally, reads);
+    row(&mut table, "returned, with a generation predicate", &tally, reads);
     stage.table(table);
     Ok(())
 }

@@ -30,7 +30,7 @@ const AT_SPEED: usize = 20;
 
 async fn run(stage: &Stage) -> Result<()> {
     let alice = stage.actor("alice").await?;
-    stage.say("In every reconcile a controller wants its Foo to say “Hello” and then “World”. To look at it closely, each reconcile here waits until the watch has brought everything that was written, unless it is said otherwise: the cache is never behind.");
+    stage.say("In every reconcile a controller wants its Foo to say “Hello” and then “World”. To look at it closely, each reconcile here waits until the watch has brought everything that was written: the cache is never behind, unless the text says so.");
     let mut controller = Controller::start(stage).await?;
     let mut table = Table::new(&["each reconcile has", "reconciles", "failed", "PUTs", "409s", "then"]);
 
@@ -44,7 +44,7 @@ async fn run(stage: &Stage) -> Result<()> {
     stage.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
     stage.check("no reconcile began with an old copy", !seen.was_behind);
     goes_on(stage, &seen);
-    stage.say("So it is not a cache that lags which makes the loop: it goes on with one that is never behind. It does make conflicts, and here the article is right.");
+    stage.say("So a stale cache does not cause the loop, which goes on with a cache that is never behind. Does it cause the conflicts? That half of the claim holds:");
     behind(stage, &alice, &mut controller, &mut table).await?;
 
     stage.say("An old copy needs no cache that lags. Now both PUTs are made from the copy that the reconcile began with, and the cache is never behind again. The first PUT makes that copy an old one, unless it changes nothing.");

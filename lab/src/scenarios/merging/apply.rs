@@ -15,7 +15,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Server-side apply: each field has an owner, and a dispute over one is a 409 that lasts as long as the ownership",
     rows: &["4e"],
     refutes: &["apply-resolves"],
-    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner of the field. It is granted when the owner has given the field up, or agrees, and not sooner: ask whose field it is instead of a retry, and force only what is yours.",
+    lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner. The same apply succeeds when the owner gives the field up or agrees, and no retry makes that sooner: ask whose field it is, and force only what is yours.",
     needs: Needs::ApiServer,
     run: |stage| Box::pin(run(stage)),
 };

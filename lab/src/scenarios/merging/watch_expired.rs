@@ -123,7 +123,7 @@ async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
 
 /// A loop that does not look at what an event is.
 async fn trusting(stage: &Stage, from: &str) -> Result<()> {
-    stage.say("Dave resumes from there too. His loop takes the object of every event for a pool, as examples do: `event.Object.(*Pool)` without a second value, in Go. So does his, and panics where it is none.");
+    stage.say("Dave resumes from there too. His loop takes the object of every event for a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics where it is something else.");
     let dave = stage.actor("dave").await?;
     let params = WatchParams { bookmarks: false, ..WatchParams::default() };
     let request = Request::new(Pool::url_path(&(), Some(stage.namespace()))).watch(&params, from)?;

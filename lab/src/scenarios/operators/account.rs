@@ -12,7 +12,7 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use crate::event::Table;
 
 /// Why a guarded write meets no 409.
-pub(super) const WHY_NO_409: &str = "Why the operators meet no 409: each applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What could be refused is the JSON Patch of the replicas: with 422, if somebody else had set another number since.";
+pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What could be refused is the JSON Patch of the replicas: with 422, if somebody else had set another number since.";
 
 /// How `guarded` writes a status.
 pub(super) const REPORT: &str = "server-side apply with force";

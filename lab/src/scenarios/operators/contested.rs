@@ -82,11 +82,11 @@ async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     );
     let pool = contested(stage).await?;
     stage.check_eq(
-        "for how long, its condition says: from when it saw hers, 600 seconds",
+        "the condition ReplicasContested says for how long: 600 seconds from when the Autoscaler saw her number",
         &seconds_between(&said(&pool, "ReplicasContested")),
         &Some(600),
     );
-    stage.say("Ten minutes are not played here.");
+    stage.say("The lab does not wait for the ten minutes to pass.");
     stage.say("That is onContested: Yield, the default. An autoscaler with onContested: Reclaim writes its own number over hers, and says so.");
     stage
         .racing("The NodePoolAutoscaler is set to Reclaim.", set(alice, json!({"onContested": "Reclaim"})))

@@ -186,7 +186,7 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
     stage.check("no version changes a field that is not its writer's", told(stage, &effects.check_owned()));
     let chain = Chain::of(&events, &key);
     stage.check(
-        "each granted write that names a version names the newest: it replaced nothing that its writer had not read",
+        "every granted write that names a resourceVersion named the newest one: it replaced nothing that its writer had not read",
         told(stage, &chain.check_unbroken()) && chain.checked > 0,
     );
     let bill = account::bill(&events, &key);
@@ -207,7 +207,7 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         &u64::try_from(generation)?,
         &moved(""),
     );
-    stage.say(account::WHY_NO_409);
+    stage.say(&format!("Why do the operators meet no 409? {}", account::WHY_NO_409));
     let forms = |subresource: &str| Vec::from_iter(account::forms(&events, &key, subresource));
     stage.check_eq(
         "so it was: reports are applied with force and without a version, replicas by a patch that tests the old value",

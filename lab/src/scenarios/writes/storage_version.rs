@@ -83,7 +83,7 @@ async fn play(stage: &Stage, alice: &Actor, definitions: &Api<CustomResourceDefi
     table.row(&[&"once more", &told(&moved, &again)]);
     stage.check_eq("once more, and it stays again", &again.resource_version(), &moved.resource_version());
     stage.table(table);
-    stage.say("By the source of the API server a new encryption key has the same effect, which is not shown here. There is an article in which a no-op update moved the version, from 19022 to 19023; which of these it was, it does not say.");
+    stage.say("By the source of the API server a new encryption key has the same effect, which is not shown here. One article reports a no-op update that moved the version from 19022 to 19023; which of these moved it, if any, is not known.");
     Ok(())
 }
 
