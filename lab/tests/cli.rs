@@ -109,7 +109,8 @@ async fn a_cluster_that_cannot_be_reached_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn somebody_elses_cluster_is_played_on_and_left_as_it_was() {
     let (cluster, _turn) = foreign().await;
-    let output = run(&["conflict", "generation", "--kubeconfig", path(cluster.kubeconfig_path())]).await;
+    let output =
+        run(&["conflict", "generation", "no-op", "--kubeconfig", path(cluster.kubeconfig_path())]).await;
     assert!(output.status.success(), "{}", stderr(&output));
     nothing_is_left(cluster).await.unwrap();
 }
