@@ -35,9 +35,11 @@ enum End {
     Failed(Failure),
 }
 
-/// A question of [`super::Caches`] and the version that answers it.
+/// The cache is to come as far as the cluster was a moment ago, because it was asked to, or because its watch had failed and
+/// that a new one can be opened says nothing yet.
 struct Pursuit {
-    question: u64,
+    /// Of [`super::Caches`].
+    question: Option<u64>,
     newest: Version,
     tries: u32,
 }
@@ -127,30 +129,27 @@ where
         let mut doubt = false;
         loop {
             let asked = self.questions.open();
-            let asked = asked.filter(|asked| self.pursuit.as_ref().is_none_or(|p| p.question != *asked));
+            let asked = asked.filter(|_| self.pursuit.as_ref().is_none_or(|p| p.question != asked));
             if doubt || asked.is_some() {
-                match self.health.during(self.requests.newest()).await {
-                    Ok(newest) => {
-                        if !self.is_ahead_of_none(newest.as_ref()) {
-                            self.rewound();
-                            return Ok(());
-                        }
-                        doubt = false;
-                        match (asked, newest) {
-                            (Some(question), Some(newest)) => {
-                                self.pursuit = Some(Pursuit { question, newest, tries: 0 });
-                                self.pursue();
-                            }
-                            // Versions that cannot be compared: only a list is known to be new.
-                            (Some(_), None) => return Ok(()),
-                            (None, _) => {}
-                        }
-                    }
+                let newest = match self.health.during(self.requests.newest()).await {
+                    Ok(newest) => newest,
                     Err(failure) => {
                         self.failed(failure).await;
                         continue;
                     }
+                };
+                if !self.is_ahead_of_none(newest.as_ref()) {
+                    self.rewound();
+                    return Ok(());
                 }
+                let Some(newest) = newest else {
+                    // Versions that cannot be compared: only a list is known to be new.
+                    return Ok(());
+                };
+                doubt = false;
+                let (before, tries) = self.pursuit.take().map_or((None, 0), |p| (p.question, p.tries));
+                self.pursuit = Some(Pursuit { question: asked.or(before), newest, tries });
+                self.pursue();
             }
             if self.pursuit.as_mut().is_some_and(Pursuit::gives_up) {
                 return Ok(());
@@ -192,15 +191,14 @@ where
             Ok(events) => events,
             Err(failure) => return Ok(End::Failed(failure)),
         };
-        self.works();
         let opened = Instant::now();
+        let dead_at = opened + lasts + SILENCE;
         let mut heard = false;
         let mut events = pin!(events);
         loop {
-            self.health.beat();
             let event = tokio::select! {
                 biased;
-                event = tokio::time::timeout_at(opened + lasts + SILENCE, events.next()) => event,
+                event = self.health.during(tokio::time::timeout_at(dead_at, events.next())) => event,
                 () = changed(&mut self.questions.asked), if self.pursuit.is_none() => return Ok(End::Well),
             };
             let event = match event {
@@ -241,11 +239,16 @@ where
         self.tell(changes).await
     }
 
-    /// Answers the question that is pursued, if the cache has come so far.
+    /// Ends the pursuit if the cache has come so far.
     fn pursue(&mut self) {
         let mine = Version::parse(&self.version);
-        if let Some(pursuit) = self.pursuit.take_if(|pursuit| mine >= Some(pursuit.newest.clone())) {
-            self.questions.answer(pursuit.question);
+        if let Some(pursuit) = self.pursuit.take_if(|pursuit| mine >= Some(pursuit.newest.clone()))
+            && let Some(question) = pursuit.question
+        {
+            self.questions.answer(question);
+        }
+        if self.pursuit.is_none() {
+            self.works();
         }
     }
 

@@ -35,11 +35,6 @@ impl Health {
         Self { resource, gate, metrics, pulse, current: false, until: None }
     }
 
-    /// The task that feeds the cache runs.
-    pub(super) fn beat(&self) {
-        self.pulse.beat();
-    }
-
     /// The watch works.
     pub(super) fn current(&mut self) {
         self.until = None;
@@ -74,7 +69,7 @@ impl Health {
 
     /// Waits for `work`, and closes the gate should its time come meanwhile.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
-        self.beat();
+        self.pulse.beat();
         let mut work = std::pin::pin!(work);
         if let Some((at, why)) = self.until.clone() {
             tokio::select! {

@@ -248,6 +248,34 @@ async fn a_watch_that_died_silently_is_opened_anew_and_the_gate_closes_when_that
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_can_be_opened_and_brings_nothing_does_not_open_the_gate() {
+    let mut trial = Trial::new(|query| match name(query).as_str() {
+        "list" => page(7, "", &[]),
+        "newest" => page(9, "", &[]),
+        _ => Answer::SilentStream,
+    });
+    trial.next().await;
+    let began = Instant::now();
+    trial.readiness.not_ready().await;
+    assert!(began.elapsed() <= Duration::from_secs(24), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_cut_is_taken_up_without_closing_the_gate() {
+    let mut trial = Trial::new(|query| match name(query).as_str() {
+        "list" => page(7, "", &[]),
+        "newest" => page(9, "", &[]),
+        "watch 7 for 15" => Answer::Lines(Vec::new(), 1),
+        "watch 7 for 3" => Answer::Lines(vec![(1, bookmark(9))], 2),
+        _ => Answer::SilentStream,
+    });
+    trial.next().await;
+    let closed = trial.readiness.not_ready();
+    assert!(tokio::time::timeout(Duration::from_secs(10), closed).await.is_err());
+    assert_eq!(trial.asked(), ["list", "watch 7 for 15", "newest", "watch 7 for 3", "watch 9 for 15"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cache_that_is_asked_to_catch_up_asks_for_the_newest_version_and_waits_for_it() {
     let mut trial = Trial::new(|query| match name(query).as_str() {
         "list" => page(7, "", &[]),
