@@ -14,7 +14,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info_span, warn};
 
-pub use crate::queue::Backoff;
+pub use crate::queue::{Backoff, CONFLICT_BACKOFF};
 use crate::{
     clock::Clock,
     error::{Categorised, chain},
@@ -30,7 +30,8 @@ pub enum Step {
     Done,
     /// Again after this time, or earlier when an event asks for it.
     RequeueAfter(Duration),
-    /// A write lost a race: again at once, give or take a few milliseconds.
+    /// A write lost a race: again at once, give or take a few milliseconds; conflict after conflict, less and less often
+    /// until something changes ([`CONFLICT_BACKOFF`]).
     Conflict,
     /// The cache is behind the operator's own writes: again when the watch has caught up.
     Stale,
@@ -136,7 +137,7 @@ impl Debug for Config {
 /// Runs `reconcile` for every key that `triggers` names, until `shutdown`; then lets running reconciles finish.
 ///
 /// - One reconcile per key at a time; a trigger that comes meanwhile runs the key once more afterwards.
-/// - `Err` backs the key off ([`Backoff`]), and no event shortens that; it is logged and counted by its category.
+/// - `Err` backs the key off ([`Backoff`]), and an event shortens a long wait; it is logged and counted by its category.
 /// - A panic in `reconcile` counts as an error of category `panic`; the loop goes on.
 /// - The end of `triggers` does not end the loop: keys that asked to come back still do.
 pub async fn run<K, S, F, Fut, E>(config: Config, triggers: S, reconcile: F, shutdown: CancellationToken)

@@ -4,7 +4,9 @@
 //!
 //! A key is in one of two states. *Waiting* has one due time; the earliest wish wins. *Running* remembers whether
 //! somebody asked for it meanwhile. Beside its state a key has a **floor**, the time before which it does not start
-//! whatever happens: that is what a failure sets, so that a stream of events cannot turn a failing key into a hot loop.
+//! whatever happens. A failure or a conflict sets both: the due time is when the key returns on its own, and grows to the
+//! larger cap; the floor is the earliest that an event may bring it back, and grows to the smaller one. So whoever mends
+//! the cause of a failure does not wait for the whole backoff, and a stream of events cannot make a hot loop of it.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -22,30 +24,47 @@ pub struct Backoff {
     pub base: Duration,
     /// At most, whatever the number of failures.
     pub max: Duration,
+    /// At most, where an event asks for the key meanwhile.
+    pub event_max: Duration,
 }
 
 impl Default for Backoff {
-    /// 100 ms doubling up to one minute. client-go's rate limiter starts at 5 ms and ends at 1,000 s; here events cannot
-    /// shorten the wait, so it must be one that a person who fixed the cause is willing to sit through.
+    /// 100 ms doubling up to one minute, of which an event leaves five seconds. client-go's rate limiter goes from 5 ms to
+    /// 1,000 s, and an event ends its wait at once. Our own figures: not every cause that is mended shows as an event, so the
+    /// minute must be one that a person is willing to sit through; and objects that change all the time, such as the pods of
+    /// a large cluster, leave a key that always fails at twelve runs a minute.
     fn default() -> Self {
-        Self { base: Duration::from_millis(100), max: Duration::from_secs(60) }
+        Self {
+            base: Duration::from_millis(100),
+            max: Duration::from_secs(60),
+            event_max: Duration::from_secs(5),
+        }
     }
 }
 
 impl Backoff {
     /// The wait after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
     /// `[0, 1)`, so that keys that failed together do not return together.
-    pub(crate) fn delay(self, failures: u32, random: f64) -> Duration {
+    pub fn delay(self, failures: u32, random: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
         let full = self.base.saturating_mul(doubled).min(self.max);
         full.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0))
     }
+
+    /// Of that wait, what passes before an event can end it.
+    fn floor(self, delay: Duration) -> Duration {
+        delay.min(self.event_max)
+    }
 }
 
-/// Widest wait after one conflict; the n-th in a row waits up to n times that, [`CONFLICT_STEPS`] times at most. Our own
-/// figures: a conflict is resolved as soon as the watch has brought the winner's version, a few milliseconds.
-const CONFLICT_WINDOW: Duration = Duration::from_millis(20);
-const CONFLICT_STEPS: u32 = 10;
+/// How long a key stays away that has met conflicts, one after the other. A single one is resolved as soon as the watch
+/// has brought the winner's version, which takes a few milliseconds; when it is still there after many, the watch brings
+/// nothing, and each run is a full pass from the same stale cache. Our own figures.
+pub const CONFLICT_BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(20),
+    max: Duration::from_secs(5),
+    event_max: Duration::from_secs(1),
+};
 
 /// What came of one run of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +73,7 @@ pub(crate) enum Outcome {
     Done,
     /// Run again after this time, or earlier when somebody asks.
     After(Duration),
-    /// A write lost a race: run again at once, give or take a little.
+    /// A write lost a race: run again at once, give or take a little; later when that was so the last time, too.
     Conflict,
     /// It failed: stay away, longer each time.
     Failed,
@@ -183,14 +202,13 @@ impl<K: Hash + Eq + Clone> Queue<K> {
             Outcome::After(delay) => (Some(now.saturating_add(delay)), Time::ZERO),
             Outcome::Conflict => {
                 entry.conflicts = entry.conflicts.saturating_add(1);
-                let window = CONFLICT_WINDOW.saturating_mul(entry.conflicts.min(CONFLICT_STEPS));
-                let at = now.saturating_add(window.mul_f64(random.clamp(0.0, 1.0)));
-                (Some(at), at)
+                let delay = CONFLICT_BACKOFF.delay(entry.conflicts, random);
+                (Some(now.saturating_add(delay)), now.saturating_add(CONFLICT_BACKOFF.floor(delay)))
             }
             Outcome::Failed => {
                 entry.failures = entry.failures.saturating_add(1);
-                let at = now.saturating_add(self.backoff.delay(entry.failures, random));
-                (Some(at), at)
+                let delay = self.backoff.delay(entry.failures, random);
+                (Some(now.saturating_add(delay)), now.saturating_add(self.backoff.floor(delay)))
             }
         };
         if matches!(outcome, Outcome::Done | Outcome::After(_)) {

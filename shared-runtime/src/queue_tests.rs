@@ -6,8 +6,14 @@ use super::*;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
+const BACKOFF: Backoff = Backoff {
+    base: Duration::from_millis(100),
+    max: Duration::from_millis(1000),
+    event_max: Duration::from_millis(300),
+};
+
 fn queue() -> Queue<&'static str> {
-    Queue::new(Backoff { base: MS(100), max: MS(1000) }, Duration::ZERO, 2)
+    Queue::new(BACKOFF, Duration::ZERO, 2)
 }
 
 #[test]
@@ -58,6 +64,39 @@ fn a_failed_key_stays_away_even_when_events_ask_for_it() {
 }
 
 #[test]
+fn an_event_ends_a_long_backoff_and_no_number_of_events_makes_a_hot_loop() {
+    let mut q = queue();
+    let mut now = MS(0);
+    q.trigger("a", now);
+    for _ in 0..6 {
+        let Next::Start("a") = q.next(now) else { panic!("not due at {now:?}") };
+        q.finished(&"a", Outcome::Failed, now, 1.0);
+        let Next::WaitUntil(due) = q.next(now) else { panic!("not waiting") };
+        now = due;
+    }
+    // The seventh failure: a second away, of which an event leaves 300 ms.
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.finished(&"a", Outcome::Failed, now, 1.0);
+    assert_eq!(q.next(now), Next::WaitUntil(now + MS(1000)));
+    q.trigger("a", now + MS(700));
+    assert_eq!(q.next(now + MS(700)), Next::Start("a"), "somebody has mended the cause");
+    now += MS(700);
+    // An object that changes every 10 ms, and one that changed while the key was running.
+    q.trigger("a", now);
+    q.finished(&"a", Outcome::Failed, now, 1.0);
+    let mut runs = 0;
+    for _ in 0..300 {
+        now += MS(10);
+        q.trigger("a", now);
+        if q.next(now) == Next::Start("a") {
+            runs += 1;
+            q.finished(&"a", Outcome::Failed, now, 1.0);
+        }
+    }
+    assert_eq!(runs, 10, "one in 300 ms over three seconds");
+}
+
+#[test]
 fn backoff_doubles_up_to_its_cap_and_success_resets_it() {
     let mut q = queue();
     let mut now = MS(0);
@@ -84,8 +123,56 @@ fn a_conflict_comes_back_within_milliseconds_and_is_no_failure() {
     q.trigger("a", MS(0));
     assert_eq!(q.next(MS(0)), Next::Start("a"));
     assert_eq!(q.finished(&"a", Outcome::Conflict, MS(0), 0.5), 0);
-    assert_eq!(q.next(MS(0)), Next::WaitUntil(MS(10)));
+    assert_eq!(q.next(MS(0)), Next::WaitUntil(MS(15)));
     assert_eq!(q.in_backoff(), 0);
+}
+
+/// How often a key runs in a minute that meets nothing but conflicts, and is asked for every `event` ms.
+fn runs_on_conflicts(event: Option<u64>) -> usize {
+    let mut q = queue();
+    q.trigger("a", MS(0));
+    let mut runs = 0;
+    for ms in 0..60_000 {
+        if event.is_some_and(|every| ms % every == 0) {
+            q.trigger("a", MS(ms));
+        }
+        if q.next(MS(ms)) == Next::Start("a") {
+            runs += 1;
+            q.finished(&"a", Outcome::Conflict, MS(ms), 1.0);
+        }
+    }
+    runs
+}
+
+#[test]
+fn conflicts_in_a_row_come_back_more_and_more_slowly_with_events_and_without() {
+    // 20 ms doubling to 5 s, and to 1 s where events of other objects keep asking.
+    assert_eq!(runs_on_conflicts(None), 19);
+    assert_eq!(runs_on_conflicts(Some(10)), 65);
+}
+
+#[test]
+fn the_event_that_resolves_a_conflict_brings_the_key_back_at_once() {
+    let mut q = queue();
+    let mut now = MS(0);
+    q.trigger("a", now);
+    for _ in 0..10 {
+        assert_eq!(q.next(now), Next::Start("a"));
+        q.finished(&"a", Outcome::Conflict, now, 1.0);
+        let Next::WaitUntil(due) = q.next(now) else { panic!("not waiting") };
+        now = due;
+    }
+    assert_eq!(q.next(now), Next::Start("a"));
+    q.finished(&"a", Outcome::Conflict, now, 1.0);
+    assert_eq!(q.next(now), Next::WaitUntil(now + MS(5000)));
+    q.trigger("a", now + MS(1200));
+    assert_eq!(q.next(now + MS(1200)), Next::Start("a"));
+    q.finished(&"a", Outcome::Done, now + MS(1200), 0.0);
+    // The next conflict is a first one.
+    q.trigger("a", now + MS(1300));
+    assert_eq!(q.next(now + MS(1300)), Next::Start("a"));
+    q.finished(&"a", Outcome::Conflict, now + MS(1300), 1.0);
+    assert_eq!(q.next(now + MS(1300)), Next::WaitUntil(now + MS(1320)));
 }
 
 #[test]
@@ -144,7 +231,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #[test]
     fn no_key_runs_twice_at_once_none_is_lost_and_floors_hold(steps in steps()) {
-        let mut q = Queue::new(Backoff { base: MS(100), max: MS(1000) }, MS(10), 3);
+        let mut q = Queue::new(BACKOFF, MS(10), 3);
         let mut now = MS(0);
         let mut running: Vec<u8> = Vec::new();
         let mut asked: HashSet<u8> = HashSet::new();
