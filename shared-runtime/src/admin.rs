@@ -1,8 +1,12 @@
 //! The admin server: `/livez`, `/readyz` with its reasons, `/metrics`.
 //!
-//! It serves what others keep ([`Readiness`], [`Metrics`]) and decides nothing.
+//! It serves what others keep ([`Readiness`], [`Metrics`]) and decides nothing. Nobody has to say who they are, and
+//! nothing that is served is secret: names of caches and of definitions, and counts without the names of objects. What a
+//! connection may take is said in `connections`.
 
-use std::{future::IntoFuture as _, net::SocketAddr};
+mod connections;
+
+use std::net::SocketAddr;
 
 use axum::{
     Router,
@@ -13,8 +17,9 @@ use axum::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::info;
 
+use self::connections::Limits;
 use crate::{
     liveness::Liveness,
     metrics::{self, Metrics},
@@ -66,13 +71,7 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(render))
         .with_state(Served { readiness, liveness, metrics });
-    let served =
-        axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).into_future();
-    let task = tokio::spawn(async move {
-        if let Err(failed) = served.await {
-            error!(error = %failed, "admin server ended");
-        }
-    });
+    let task = tokio::spawn(connections::serve(listener, router, Limits::default(), shutdown));
     Ok((address, task))
 }
 
@@ -106,7 +105,12 @@ async fn render(State(served): State<Served>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+    };
 
     use super::*;
     use crate::clock::Clock;
@@ -114,7 +118,7 @@ mod tests {
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
     async fn get(address: SocketAddr, path: &str) -> String {
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -137,7 +141,7 @@ mod tests {
         assert!(closed.starts_with("HTTP/1.1 503"), "{closed}");
         assert!(closed.ends_with("crds: nodepools.tandem.dev is missing\n"), "{closed}");
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));
-        time.advance(std::time::Duration::from_secs(91));
+        time.advance(Duration::from_secs(91));
         let stuck = get(address, "/livez").await;
         assert!(stuck.starts_with("HTTP/1.1 500"), "{stuck}");
         assert!(stuck.ends_with("controller x: not heard of for 91 s\n"), "{stuck}");
@@ -149,6 +153,108 @@ mod tests {
 
         shutdown.cancel();
         task.await.unwrap();
+    }
+
+    /// Opens a connection and sends what is no more than the beginning of a request.
+    async fn half_request(address: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
+        stream
+    }
+
+    /// Whether the server has closed the connection. What it says before that is read and left aside.
+    fn is_closed(stream: &TcpStream) -> bool {
+        let mut bytes = [0; 256];
+        loop {
+            match stream.try_read(&mut bytes) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// Waits until as many of `streams` are closed as `wanted` says.
+    async fn closed(streams: &[TcpStream], wanted: impl Fn(usize) -> bool) {
+        let patience = tokio::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            let closed = streams.iter().filter(|stream| is_closed(stream)).count();
+            if wanted(closed) {
+                return;
+            }
+            let open = streams.len() - closed;
+            assert!(
+                tokio::time::Instant::now() < patience,
+                "{open} of {} connections are open",
+                streams.len()
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn served() -> (SocketAddr, JoinHandle<()>, CancellationToken) {
+        let (metrics, shutdown) = (Metrics::new("test", "0").unwrap(), CancellationToken::new());
+        let (address, task) = serve(ANY, Readiness::default(), metrics, shutdown.clone()).await.unwrap();
+        (address, task, shutdown)
+    }
+
+    #[tokio::test]
+    async fn half_requests_neither_keep_probes_out_nor_stay() {
+        const HALF_REQUESTS: usize = 200;
+        let (address, task, shutdown) = served().await;
+        let mut streams = Vec::new();
+        for _ in 0..HALF_REQUESTS {
+            streams.push(half_request(address).await);
+        }
+        for path in ["/livez", "/readyz", "/metrics"] {
+            let answer = get(address, path).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        }
+        let Limits { connections, .. } = Limits::default();
+        closed(&streams, |closed| closed >= HALF_REQUESTS - connections).await;
+        // The others have their time, and no more.
+        closed(&streams, |closed| closed == HALF_REQUESTS).await;
+        shutdown.cancel();
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_kept_for_the_next_request_but_not_for_ever() {
+        let (address, task, shutdown) = served().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        for _ in 0..2 {
+            stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\nok\n") {
+                assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "closed after {answer:?}");
+            }
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK"));
+        }
+        closed(&[stream], |closed| closed == 1).await;
+        shutdown.cancel();
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_end_is_refused() {
+        let (address, task, shutdown) = served().await;
+        let mut stream = half_request(address).await;
+        let mut answer = String::new();
+        // The server may close before it has taken all of it.
+        let _ = stream.write_all(&[b'x'; 64 * 1024]).await;
+        let _ = stream.read_to_string(&mut answer).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+        shutdown.cancel();
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_half_requests() {
+        let (address, task, shutdown) = served().await;
+        let stream = half_request(address).await;
+        shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(30), task).await.unwrap().unwrap();
+        closed(&[stream], |closed| closed == 1).await;
     }
 
     #[tokio::test]
