@@ -18,6 +18,8 @@ enum Source {
     /// tokio's instant, so that a test with paused time moves it.
     System {
         origin: Instant,
+        /// How long the machine had been suspended by then.
+        suspended: Duration,
     },
     Fake(Arc<Mutex<Times>>),
 }
@@ -26,6 +28,7 @@ enum Source {
 struct Times {
     wall: Timestamp,
     monotonic: Duration,
+    suspended: Duration,
 }
 
 /// The handle that moves a fake [`Clock`].
@@ -35,12 +38,13 @@ pub struct FakeClock(Arc<Mutex<Times>>);
 impl Clock {
     /// The machine's clocks. Monotonic time counts from this call.
     pub fn system() -> Self {
-        Self(Source::System { origin: Instant::now() })
+        Self(Source::System { origin: Instant::now(), suspended: suspended() })
     }
 
     /// A clock that stands still at `start` until it is advanced.
     pub fn fake(start: Timestamp) -> (Self, FakeClock) {
-        let times = Arc::new(Mutex::new(Times { wall: start, monotonic: Duration::ZERO }));
+        let times =
+            Arc::new(Mutex::new(Times { wall: start, monotonic: Duration::ZERO, suspended: Duration::ZERO }));
         (Self(Source::Fake(times.clone())), FakeClock(times))
     }
 
@@ -52,11 +56,27 @@ impl Clock {
         }
     }
 
-    /// Time since the clock was made, never going back: what durations are measured with.
+    /// Time since the clock was made, never going back: what durations are measured with. It stands still while the
+    /// machine is suspended, as timers do.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
-            Source::System { origin } => origin.elapsed(),
+            Source::System { origin, .. } => origin.elapsed(),
             Source::Fake(times) => read(times).monotonic,
+        }
+    }
+
+    /// As [`Clock::monotonic`], and time in which the machine was suspended counts: for what must be over when it wakes
+    /// because others went on without it. Where the system does not say (it does on Linux), or where a hypervisor stops
+    /// a machine without telling it, this is the same as `monotonic`.
+    pub fn boottime(&self) -> Duration {
+        match &self.0 {
+            Source::System { origin, suspended: before } => {
+                origin.elapsed().saturating_add(suspended().saturating_sub(*before))
+            }
+            Source::Fake(times) => {
+                let times = read(times);
+                times.monotonic.saturating_add(times.suspended)
+            }
         }
     }
 }
@@ -68,6 +88,31 @@ impl FakeClock {
         times.monotonic = times.monotonic.saturating_add(by);
         times.wall = times.wall.saturating_add(by).unwrap_or(times.wall);
     }
+
+    /// The machine is suspended for that long: the monotonic clock stands still.
+    pub fn suspend(&self, by: Duration) {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        times.suspended = times.suspended.saturating_add(by);
+        times.wall = times.wall.saturating_add(by).unwrap_or(times.wall);
+    }
+}
+
+/// How long the machine has been suspended since it booted: what its two clocks differ by.
+#[cfg(target_os = "linux")]
+fn suspended() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // In this order, so that a moment between the two makes it longer, never shorter.
+    let [monotonic, boottime] = [ClockId::Monotonic, ClockId::Boottime].map(|clock| {
+        let time = clock_gettime(clock);
+        Duration::try_from(time).unwrap_or_default()
+    });
+    boottime.saturating_sub(monotonic)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn suspended() -> Duration {
+    Duration::ZERO
 }
 
 fn read(times: &Mutex<Times>) -> Times {
@@ -87,10 +132,30 @@ mod tests {
         assert_eq!(clock.now().as_second(), 5);
     }
 
+    #[test]
+    fn a_suspended_machine_has_two_times() {
+        let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
+        fake.advance(Duration::from_secs(5));
+        fake.suspend(Duration::from_secs(3600));
+        assert_eq!(clock.monotonic(), Duration::from_secs(5));
+        assert_eq!(clock.boottime(), Duration::from_secs(3605));
+        assert_eq!(clock.now().as_second(), 3605);
+    }
+
+    #[test]
+    fn a_machine_that_is_awake_has_one_time() {
+        let clock = Clock::system();
+        let (before, boottime, after) = (clock.monotonic(), clock.boottime(), clock.monotonic());
+        // A moment passes between two readings, and not more.
+        let slack = Duration::from_secs(5);
+        assert!(before <= boottime + slack && boottime <= after + slack, "{before:?} {boottime:?} {after:?}");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_system_clock_follows_paused_time() {
         let clock = Clock::system();
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(clock.monotonic(), Duration::from_secs(3));
+        assert!(clock.boottime() >= Duration::from_secs(3));
     }
 }

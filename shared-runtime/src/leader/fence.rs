@@ -27,7 +27,9 @@ enum State {
     /// There is no leader election; whoever asks may write.
     Always,
     Standby,
-    /// Writes may start before `renew_by`; none may be waited for after `expires`, when a successor may begin.
+    /// Writes may start before `renew_by`; none may be waited for after `expires`, when a successor may begin. In the time
+    /// of [`Clock::boottime`]: a machine that is suspended wakes with the timers it had, and the elector's does not fire
+    /// at once.
     Leading {
         renew_by: Duration,
         expires: Duration,
@@ -65,7 +67,7 @@ impl Fence {
 
     /// How long a write that starts now may go on, retries included; `None` means as long as it likes.
     pub fn pass(&self) -> Result<Option<Duration>, Fenced> {
-        let now = self.clock.monotonic();
+        let now = self.clock.boottime();
         match *self.state.borrow() {
             State::Always => Ok(None),
             State::Standby => Err(Fenced::Standby),
@@ -138,6 +140,21 @@ mod tests {
         assert_eq!(fence.pass(), Ok(Some(SECOND * 6)));
         fake.advance(SECOND);
         assert_eq!(fence.pass(), Err(Fenced::Lost));
+    }
+
+    #[test]
+    fn a_machine_that_was_suspended_for_longer_than_the_lease_wakes_with_a_closed_fence() {
+        let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let fence = Fence::standby(clock);
+        fence.renewed(SECOND * 10, SECOND * 15);
+        fake.advance(SECOND);
+        // Somebody else leads by the time it wakes, and no timer of this process has fired yet.
+        fake.suspend(SECOND * 3600);
+        assert_eq!(fence.pass(), Err(Fenced::Lost));
+        // A nap within the lease counts, too.
+        fence.renewed(SECOND * 3611, SECOND * 3616);
+        fake.suspend(SECOND * 4);
+        assert_eq!(fence.pass(), Ok(Some(SECOND * 11)));
     }
 
     #[tokio::test]

@@ -1,5 +1,5 @@
 //! Leader election on a `Lease` that cannot elect two: every write of the lease carries the version that was read, so of
-//! two candidates one gets a conflict; and the holder stops by itself, on its own monotonic clock, before anybody may
+//! two candidates one gets a conflict; and the holder stops by itself, on its own clock, before anybody may
 //! take over.
 //!
 //! Who holds the lease is judged in `lease` (pure); what a process may do without it is said in `fence`.
@@ -88,7 +88,7 @@ impl Elector {
     pub async fn run(mut self, release: CancellationToken) -> Ended {
         let timing = self.config.timing;
         let (mut held, began) = loop {
-            let began = self.clock.monotonic();
+            let began = self.clock.boottime();
             let tried = tokio::select! {
                 () = release.cancelled() => return Ended::Released,
                 tried = tokio::time::timeout(timing.renew_deadline, self.acquire()) => tried,
@@ -130,9 +130,9 @@ impl Elector {
                     self.release(held).await;
                     return Ended::Released;
                 }
-                () = tokio::time::sleep(timing.retry_period.min(deadline.saturating_sub(self.clock.monotonic()))) => {}
+                () = tokio::time::sleep(timing.retry_period.min(deadline.saturating_sub(self.clock.boottime()))) => {}
             }
-            let began = self.clock.monotonic();
+            let began = self.clock.boottime();
             let left = deadline.saturating_sub(began);
             let tried = tokio::time::timeout(left, self.renew(held)).await;
             match self.settle(tried) {
@@ -146,7 +146,7 @@ impl Elector {
                     self.fence.close();
                     return Ended::Lost;
                 }
-                None if self.clock.monotonic() >= deadline => {
+                None if self.clock.boottime() >= deadline => {
                     warn!(lease = %self.config.name, after = ?timing.renew_deadline, "could not renew the lease in time");
                     self.fence.close();
                     return Ended::Lost;
