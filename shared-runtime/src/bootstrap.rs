@@ -16,7 +16,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use shared_crds::ownership::Owner;
-use tokio::task::JoinHandle;
+use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -186,6 +186,9 @@ pub enum Error {
     /// one way back that is known to be right.
     #[error("this replica lost its lease and makes room for another")]
     LostLease,
+    /// Nobody renews the lease any more: the task that did has panicked.
+    #[error("leader election failed, and this replica makes room for another")]
+    Election(#[source] JoinError),
 }
 
 /// Runs an operator until SIGTERM or SIGINT, or until it cannot go on.
@@ -265,7 +268,7 @@ where
         let door = door.unfenced(&clock);
         let elector =
             Elector::new(client.clone(), door, config, fence.clone(), clock.clone(), metrics.clone());
-        tokio::spawn(elector.run(release.clone()))
+        elector.spawn(release.clone())
     });
     if election.is_none() {
         metrics.leading(true);
@@ -299,15 +302,21 @@ where
     let ended = supervise(start(operator), &work, &signalled, &fence).await;
     release.cancel();
     let lease = match election {
-        Some(election) => end_election(election).await,
-        None => Ended::Released,
+        Some(election) => election.await,
+        None => Ok(Ended::Released),
     };
     if tokio::time::timeout(LAST_EVENTS, publisher).await.is_err() {
         warn!("the last events were not published in time");
     }
+    concluded(ended, lease)
+}
+
+/// How the operator ended, when the work and the election did.
+fn concluded(ended: Result<(), Error>, lease: Result<Ended, JoinError>) -> Result<(), Error> {
     match (ended, lease) {
-        (Ok(()), Ended::Lost) => Err(Error::LostLease),
-        (ended, _) => ended,
+        (_, Err(failed)) => Err(Error::Election(failed)),
+        (Ok(()), Ok(Ended::Lost)) => Err(Error::LostLease),
+        (ended, Ok(_)) => ended,
     }
 }
 
@@ -338,13 +347,6 @@ where
         warn!(after = ?WORK_DEADLINE, "the work did not end when it was told to");
     }
     ending
-}
-
-async fn end_election(election: JoinHandle<Ended>) -> Ended {
-    election.await.unwrap_or_else(|failed| {
-        warn!(error = %failed, "leader election failed");
-        Ended::Lost
-    })
 }
 
 fn lease_name(args: &CommonArgs, spec: OperatorSpec) -> String {
@@ -383,3 +385,7 @@ fn report(failed: &(dyn std::error::Error + 'static)) -> ExitCode {
     eprintln!("error: {}", chain(failed));
     ExitCode::FAILURE
 }
+
+#[cfg(test)]
+#[path = "bootstrap_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -62,6 +63,15 @@ pub struct Elector {
     said: String,
 }
 
+/// Closes a fence when it goes.
+struct CloseOnDrop(Fence);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 /// What one try came to.
 enum Try {
     /// The lease is ours, as stored now.
@@ -82,6 +92,17 @@ impl Elector {
     ) -> Self {
         let api = Api::namespaced(client, &config.namespace);
         Self { api, door, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
+    }
+
+    /// [`Elector::run`] in a task of its own. However it ends, by a panic too, the fence is closed then: nobody renews the
+    /// lease any more, and the process must not go on as if somebody did.
+    pub fn spawn(self, release: CancellationToken) -> JoinHandle<Ended> {
+        let closes = CloseOnDrop(self.fence.clone());
+        tokio::spawn(async move {
+            let ended = self.run(release).await;
+            drop(closes);
+            ended
+        })
     }
 
     /// Tries to lead, leads, renews; until `release` is cancelled or the lease is lost. The fence follows.
