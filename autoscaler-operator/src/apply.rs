@@ -4,7 +4,10 @@
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use shared_crds::NodePool;
-use shared_runtime::write::{ReplicasDecision, WriteError, Written};
+use shared_runtime::{
+    error::chain,
+    write::{ReplicasDecision, WriteError, Written},
+};
 use tracing::info;
 
 use crate::{
@@ -12,6 +15,7 @@ use crate::{
     error::Error,
     plan::{Plan, PoolDecision},
     report::pool_status::{self, Standing},
+    write_backoff::{Refusal, Waiting, Write},
 };
 
 /// Pools that are written at the same time.
@@ -30,6 +34,8 @@ pub enum Outcome {
     Gone,
     /// It could not be written.
     Failed(Error),
+    /// It could not be written by a pass before, and is not tried again yet; why it could not.
+    Waiting(String),
 }
 
 impl Outcome {
@@ -38,24 +44,50 @@ impl Outcome {
         matches!(self, Self::Outdated)
     }
 
-    /// The error, if it failed.
+    /// Whether the decision cannot be written for now.
+    pub const fn is_refused(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Waiting(_))
+    }
+
+    /// The error, if it is one of this process and not of the pool.
     pub fn into_error(self) -> Option<Error> {
         match self {
-            Self::Failed(error) => Some(error),
-            Self::Settled | Self::Scaled | Self::Outdated | Self::Gone => None,
+            Self::Failed(error) => Some(error).filter(Error::is_fenced),
+            Self::Settled | Self::Scaled | Self::Outdated | Self::Gone | Self::Waiting(_) => None,
         }
     }
 }
 
 /// Writes every decision that is to be written. The outcomes are in the order of the plan's pools.
-pub async fn apply(ctx: &Context, plan: &Plan, now: Timestamp) -> Vec<Outcome> {
-    let work: Vec<_> = plan.pools.iter().map(|decision| scale(ctx, decision, now)).collect();
+pub async fn apply(ctx: &Context, plan: &Plan, waiting: &Waiting, now: Timestamp) -> Vec<Outcome> {
+    let scaled = async |decision| {
+        let outcome = scale(ctx, decision, waiting, now).await;
+        remember(ctx, decision, &outcome);
+        outcome
+    };
+    let work: Vec<_> = plan.pools.iter().map(scaled).collect();
     stream::iter(work).buffered(PARALLEL_WRITES).collect().await
 }
 
-async fn scale(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Outcome {
+/// Keeps a pool that could not be written, and it alone, from being written again too soon.
+fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
+    let (pool, write) = (&decision.object.metadata, Write::of(decision));
+    match outcome {
+        Outcome::Failed(error) if !error.is_fenced() => {
+            let refusal = Refusal { problem: chain(error), decision: Some(Box::new(decision.clone())) };
+            ctx.refused(pool, write, refusal, error);
+        }
+        Outcome::Scaled | Outcome::Gone => ctx.backoff().over(pool, write),
+        Outcome::Failed(_) | Outcome::Settled | Outcome::Outdated | Outcome::Waiting(_) => {}
+    }
+}
+
+async fn scale(ctx: &Context, decision: &PoolDecision, waiting: &Waiting, now: Timestamp) -> Outcome {
     if !decision.acts || !decision.changes_replicas() {
         return Outcome::Settled;
+    }
+    if let Some(refusal) = waiting.refusal(&decision.object.metadata, Write::of(decision)) {
+        return Outcome::Waiting(refusal.problem.clone());
     }
     let written = match announce(ctx, decision, now).await {
         Ok(Announced::Ready(pool)) => write(ctx, decision, &pool).await,

@@ -1,24 +1,35 @@
 //! Everything a pass needs from outside, in one place: caches, the write door, the clock. It decides nothing.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::api::{
-    apps::v1::DaemonSet,
-    core::v1::{Namespace, Node},
-    policy::v1::PodDisruptionBudget,
-    storage::v1::StorageClass,
+use k8s_openapi::{
+    api::{
+        apps::v1::DaemonSet,
+        core::v1::{Namespace, Node},
+        policy::v1::PodDisruptionBudget,
+        storage::v1::StorageClass,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::runtime::reflector::Store;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
-    bootstrap::Operator, clock::Clock, events::Recorder, freshness::Floors, metrics::MetricsError,
+    bootstrap::Operator,
+    clock::Clock,
+    error::{Categorised as _, chain},
+    events::Recorder,
+    freshness::Floors,
+    metrics::MetricsError,
     write::Door,
 };
+use tracing::warn;
 
 use crate::{
+    error::Error,
     metrics::AutoscalerMetrics,
     plan::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo},
     report::{Told, Unreported},
+    write_backoff::{Refusal, Write, WriteBackoff},
 };
 
 /// The key that the controller loop is given: there is one, because every pass is about the whole cluster.
@@ -69,6 +80,8 @@ pub struct Context {
     pub told: Told,
     /// What was done and is in no status yet.
     pub unreported: Unreported,
+    /// Writes that were refused and wait for their next try.
+    backoff: Mutex<WriteBackoff>,
 }
 
 impl Context {
@@ -84,6 +97,18 @@ impl Context {
             planner: Arc::default(),
             told: Told::default(),
             unreported: Unreported::default(),
+            backoff: Mutex::default(),
         })
+    }
+
+    /// `write` of `object` failed, and is not tried again at once.
+    pub fn refused(&self, object: &ObjectMeta, write: Write, refusal: Refusal, error: &Error) {
+        let wait = self.backoff().refused(object, write, refusal, self.clock.monotonic(), rand::random());
+        warn!(category = error.category(), error = %chain(error), again_in = ?wait, "write failed");
+    }
+
+    /// The writes that were refused and wait for their next try.
+    pub fn backoff(&self) -> MutexGuard<'_, WriteBackoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

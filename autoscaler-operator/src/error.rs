@@ -25,6 +25,13 @@ pub enum Error {
     Metrics(#[from] MetricsError),
 }
 
+impl Error {
+    /// Whether it was refused because this replica does not lead.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.is_fenced())
+    }
+}
+
 impl Categorised for Error {
     fn category(&self) -> &'static str {
         match self {

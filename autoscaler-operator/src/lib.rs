@@ -18,6 +18,7 @@ pub mod reconcile;
 pub mod report;
 pub mod simulate;
 mod triggers;
+pub mod write_backoff;
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 

@@ -19,6 +19,7 @@ pub struct AutoscalerMetrics {
     desired: IntGauge,
     pools: IntGaugeVec,
     unneeded: IntGauge,
+    refused: IntGauge,
     decisions: IntCounterVec,
     planning: Histogram,
 }
@@ -44,6 +45,10 @@ impl AutoscalerMetrics {
                 &["state"],
             )?,
             unneeded: IntGauge::with_opts(opts("unneeded_nodes", "Nodes that nothing needs."))?,
+            refused: IntGauge::with_opts(opts(
+                "refused_writes",
+                "Writes that were refused and wait for their next try.",
+            ))?,
             decisions: IntCounterVec::new(
                 opts("decisions_total", "Decisions written to pools, by direction: up, down, same."),
                 &["direction"],
@@ -55,6 +60,7 @@ impl AutoscalerMetrics {
         metrics.register(all.desired.clone())?;
         metrics.register(all.pools.clone())?;
         metrics.register(all.unneeded.clone())?;
+        metrics.register(all.refused.clone())?;
         metrics.register(all.decisions.clone())?;
         metrics.register(all.planning.clone())?;
         Ok(all)
@@ -82,6 +88,11 @@ impl AutoscalerMetrics {
         self.pools.with_label_values(&["planned"]).set(count(planned().count()));
         self.pools.with_label_values(&["limited"]).set(count(limited));
         self.pools.with_label_values(&["not_planned"]).set(count(plan.pools.len() - planned().count()));
+    }
+
+    /// Shows how many writes were refused and wait.
+    pub fn refused(&self, writes: usize) {
+        self.refused.set(count(writes));
     }
 
     /// Counts a decision that was written.

@@ -14,20 +14,24 @@ use crate::{
     context::Context,
     error::Error,
     observe::observe,
+    plan::Observed,
     report::report,
+    write_backoff::Waiting,
 };
 
 /// Brings every pool to the number of nodes it should have, and says why.
 #[instrument(skip_all)]
 pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
-    let Some(observed) = observe(&ctx) else {
+    let Some(mut observed) = observe(&ctx) else {
         return Ok(Step::Stale);
     };
     let now = observed.now;
     let started = ctx.clock.monotonic();
+    let waiting = waiting(&ctx, &observed, started);
+    observed.closed_pools = waiting.closed_pools();
     // A large cluster takes a while to plan; watches and the lease must not wait for it.
     let planner = Arc::clone(&ctx.planner);
-    let (observed, plan) = tokio::task::spawn_blocking(move || {
+    let (observed, mut plan) = tokio::task::spawn_blocking(move || {
         // A pass that was cut off leaves nothing behind but readings, which are right by themselves.
         let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = planner.plan_for_cluster(&observed);
@@ -35,9 +39,11 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     })
     .await?;
     ctx.metrics.planned(&plan, ctx.clock.monotonic().saturating_sub(started));
+    waiting.stand_in(&mut plan);
 
-    let outcomes = apply(&ctx, &plan, now).await;
-    let reported = report(&ctx, &observed, &plan, &outcomes).await;
+    let outcomes = apply(&ctx, &plan, &waiting, now).await;
+    let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
+    let retry = retry(&ctx, started, &outcomes);
 
     let conflict = outcomes.iter().any(Outcome::is_conflict) | reported.conflict;
     if let Some(error) = outcomes.into_iter().find_map(Outcome::into_error).or(reported.error) {
@@ -46,7 +52,27 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     if conflict {
         return Ok(Step::Conflict);
     }
-    Ok(plan.next.map_or(Step::Done, |at| Step::RequeueAfter(until(at, ctx.clock.now()))))
+    let next_pass = plan.next.map(|at| until(at, ctx.clock.now()));
+    Ok(next_pass.into_iter().chain(retry).min().map_or(Step::Done, Step::RequeueAfter))
+}
+
+/// The writes that this pass leaves out, because they were refused a short while ago.
+fn waiting(ctx: &Context, observed: &Observed, started: Duration) -> Waiting {
+    let pools = observed.pools.iter().map(|pool| &pool.metadata);
+    let autoscalers = observed.autoscalers.iter().map(|autoscaler| &autoscaler.metadata);
+    ctx.backoff().waiting(pools.chain(autoscalers), started)
+}
+
+/// When writes that were refused are to be tried again. A refusal that is news changes the plan at once: the pods of
+/// that pool may have a place in another one.
+fn retry(ctx: &Context, started: Duration, outcomes: &[Outcome]) -> Option<Duration> {
+    let mut backoff = ctx.backoff();
+    backoff.passed(started);
+    ctx.metrics.refused(backoff.len());
+    if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_))) {
+        return Some(Duration::ZERO);
+    }
+    backoff.next().map(|due| due.saturating_sub(ctx.clock.monotonic()))
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {

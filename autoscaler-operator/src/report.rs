@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use shared_crds::{NodePool, NodePoolAutoscaler, v1alpha1::AutoscalingStatus};
 use shared_runtime::{
     error::chain,
@@ -26,6 +26,7 @@ use crate::{
     context::Context,
     error::Error,
     plan::{Observed, Plan, PoolDecision, observed::key},
+    write_backoff::{Refusal, Waiting, Write},
 };
 
 /// Statuses that are written at the same time.
@@ -75,51 +76,84 @@ fn uid(decision: &PoolDecision) -> String {
 pub struct Reported {
     /// Somebody wrote first, and the strategy leaves it to the next pass.
     pub conflict: bool,
-    /// The first failure; the other statuses were written all the same.
+    /// This replica does not lead any more.
     pub error: Option<Error>,
 }
 
 /// Writes all statuses that differ from what they should be, and publishes events.
-pub async fn report(ctx: &Context, observed: &Observed, plan: &Plan, outcomes: &[Outcome]) -> Reported {
+pub async fn report(
+    ctx: &Context,
+    observed: &Observed,
+    plan: &Plan,
+    waiting: &Waiting,
+    outcomes: &[Outcome],
+) -> Reported {
     let now = Time(observed.now);
     events::publish(&ctx.recorder, &ctx.told, observed, plan, outcomes);
     let mut reported = Reported::default();
-    let pools: Vec<_> = plan.pools.iter().zip(outcomes).map(|(d, o)| pool(ctx, d, o, &now)).collect();
-    let mut writes = stream::iter(pools).buffer_unordered(PARALLEL_WRITES);
-    while let Some(result) = writes.next().await {
-        reported.absorb(result);
+    let waits = |object: &ObjectMeta| waiting.refusal(object, Write::Status).is_some();
+    let standings = plan.pools.iter().zip(outcomes).filter_map(|(decision, outcome)| {
+        let standing = standing(ctx, decision, outcome, &now)?;
+        (!waits(&decision.object.metadata)).then_some((decision, standing))
+    });
+    let writes: Vec<_> = standings
+        .map(async |(decision, standing)| {
+            (&decision.object.metadata, pool(ctx, decision, &standing, &now).await)
+        })
+        .collect();
+    let mut writes = stream::iter(writes).buffer_unordered(PARALLEL_WRITES);
+    while let Some((object, result)) = writes.next().await {
+        reported.absorb(ctx, object, result);
     }
-    for object in &observed.autoscalers {
-        reported.absorb(autoscaler(ctx, object, plan, outcomes, &now).await);
+    for object in observed.autoscalers.iter().filter(|object| !waits(&object.metadata)) {
+        let result = autoscaler(ctx, object, plan, outcomes, &now).await;
+        reported.absorb(ctx, &object.metadata, result);
     }
     reported
 }
 
 impl Reported {
     /// Takes in one write: whether it met a conflict, or failed.
-    fn absorb(&mut self, result: Result<bool, Error>) {
+    fn absorb(&mut self, ctx: &Context, object: &ObjectMeta, result: Result<bool, Error>) {
         match result {
-            Ok(conflict) => self.conflict |= conflict,
-            Err(error) => {
+            Ok(conflict) => {
+                self.conflict |= conflict;
+                ctx.backoff().over(object, Write::Status);
+            }
+            Err(error) if error.is_fenced() => {
                 self.error.get_or_insert(error);
+            }
+            Err(error) => {
+                let refusal = Refusal { problem: chain(&error), decision: None };
+                ctx.refused(object, Write::Status, refusal, &error);
             }
         }
     }
 }
 
-async fn pool(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Result<bool, Error> {
-    let standing = match outcome {
+/// How far the decision has come, if there is something to say about that; what was written is kept until a status says it.
+fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Option<Standing> {
+    Some(match outcome {
         Outcome::Scaled => ctx.unreported.remember(decision, Scaled::of(decision, now)),
         Outcome::Settled => ctx.unreported.recall(decision).map_or(Standing::Settled, Standing::Scaled),
         Outcome::Failed(error) => Standing::Failed(chain(error)),
+        Outcome::Waiting(problem) => Standing::Failed(problem.clone()),
         // There will be another decision in a moment, or no pool to speak of.
-        Outcome::Outdated => return Ok(false),
+        Outcome::Outdated => return None,
         Outcome::Gone => {
             ctx.unreported.forget(decision);
-            return Ok(false);
+            return None;
         }
-    };
-    let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, &standing, now);
+    })
+}
+
+async fn pool(
+    ctx: &Context,
+    decision: &PoolDecision,
+    standing: &Standing,
+    now: &Time,
+) -> Result<bool, Error> {
+    let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, standing, now);
     let written = ctx.door.node_pool_status(&decision.object, decide).await;
     if matches!(written, Ok(Written::Changed(_) | Written::Unchanged | Written::Gone)) {
         ctx.unreported.forget(decision);

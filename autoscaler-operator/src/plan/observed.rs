@@ -43,6 +43,8 @@ pub struct Observed {
     pub namespaces: Vec<Arc<Namespace>>,
     /// What the status of some pools, by UID, does not say yet about writes of this operator.
     pub unreported: BTreeMap<String, AutoscalingStatus>,
+    /// Pools, by UID, that cannot be made larger for now, and why: the API server refuses the write.
+    pub closed_pools: BTreeMap<String, String>,
     /// How what the objects say is taken.
     pub terms: Terms,
     /// What the expander `Random` draws with.

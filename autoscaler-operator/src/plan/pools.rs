@@ -43,6 +43,8 @@ pub struct Pool {
     pub leaving: Vec<usize>,
     /// Whether its provider makes the nodes it is asked for.
     pub health: Health,
+    /// Why its replicas cannot be written for now, where that is so. Nodes that were asked for before still come.
+    pub refused: Option<String>,
     /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
     pub spared: usize,
     /// What its status remembers, or should by now.
@@ -118,6 +120,9 @@ impl Pool {
         if let Some(Backoff { reason, message, .. }) = &self.health.backoff {
             return Some(Rejection::InBackoff { reason: reason.clone(), message: message.clone() });
         }
+        if let Some(problem) = &self.refused {
+            return Some(Rejection::WriteRefused(problem.clone()));
+        }
         self.template.as_ref().err().map(|problem| Rejection::InvalidTemplate(problem.clone()))
     }
 
@@ -164,6 +169,7 @@ pub fn pools(observed: &Observed, terms: Terms, all_nodes: &[Arc<Node>], names: 
                     observed.now,
                 ),
                 remembered: observed.remembered(&object).cloned(),
+                refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
                 bounds,
                 limits,
                 template: template(&object, names).map_err(|problem| problem.to_string()),

@@ -85,11 +85,8 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
         .filter(|(d, _)| d.reason == PoolReason::AmbiguousSelector)
         .map(|(d, _)| key(&d.object.metadata).1)
         .collect();
-    let failing: Vec<_> = selected
-        .iter()
-        .filter(|(_, o)| matches!(o, Outcome::Failed(_)))
-        .map(|(d, _)| key(&d.object.metadata).1)
-        .collect();
+    let failing: Vec<_> =
+        selected.iter().filter(|(_, o)| o.is_refused()).map(|(d, _)| key(&d.object.metadata).1).collect();
     if !ambiguous.is_empty() {
         let message = format!(
             "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, nobody plans them until then",

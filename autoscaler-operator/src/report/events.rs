@@ -43,7 +43,7 @@ pub fn publish(recorder: &Recorder, told: &Told, observed: &Observed, plan: &Pla
                 );
                 recorder.publish(&decision.object.object_ref(&()), kind, note);
             }
-            Outcome::Settled | Outcome::Outdated | Outcome::Gone => {}
+            Outcome::Settled | Outcome::Outdated | Outcome::Gone | Outcome::Waiting(_) => {}
         }
     }
     for Saying { about, kind, note } in told.sayings(observed, plan, outcomes) {

@@ -106,7 +106,11 @@ impl Memory {
             match &outcome.fate {
                 Fate::TriggersScaleUp { pool } => {
                     // The pool's own event says how many pods it grew for; those left out here are not told again.
-                    let Some(decision) = grown.get(pool).filter(|_| !is_full) else { continue };
+                    let Some(decision) = grown.get(pool).filter(|_| !is_full) else {
+                        // Nor is a pod told over why it waits because its pool is tried, and refused, once more.
+                        still.extend(self.pods.remove_entry(pod.uid()));
+                        continue;
+                    };
                     self.used += 1;
                     let note = triggered(pool, decision);
                     sayings.push(Saying { about: reference(pod), kind: TRIGGERED_SCALE_UP, note });

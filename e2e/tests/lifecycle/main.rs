@@ -6,6 +6,7 @@
 mod hold;
 mod killed;
 mod leaders;
+mod refused;
 mod several;
 mod startup;
 mod watches;

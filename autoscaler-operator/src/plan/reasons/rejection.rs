@@ -18,6 +18,8 @@ pub enum Rejection {
         /// The condition's message.
         message: String,
     },
+    /// The API server does not let the pool's replicas be written; what it says.
+    WriteRefused(String),
     /// The pool's template cannot be read.
     InvalidTemplate(String),
     /// A taint the pod does not tolerate, as `key=value:effect`.
@@ -98,6 +100,7 @@ impl Rejection {
             Self::PoolDeleting => "PoolDeleting",
             Self::PoolPaused => "PoolPaused",
             Self::InBackoff { .. } => "InBackoff",
+            Self::WriteRefused(_) => "WriteRefused",
             Self::InvalidTemplate(_) => "InvalidTemplate",
             Self::UntoleratedTaint(_) => "UntoleratedTaint",
             Self::NodeSelectorMismatch(_) => "NodeSelectorMismatch",
@@ -135,6 +138,9 @@ impl Rejection {
             Self::PoolPaused => "the pool is paused (spec.paused)".to_owned(),
             Self::InBackoff { reason, message } => {
                 format!("the pool's provider fails ({reason}: {message}), so other pools are used for now")
+            }
+            Self::WriteRefused(problem) => {
+                format!("the pool cannot be made larger ({problem}), so other pools are used for now")
             }
             Self::InvalidTemplate(problem) => format!("the pool's template cannot be read: {problem}"),
             Self::UntoleratedTaint(taint) => {

@@ -1,0 +1,152 @@
+//! A pool whose replicas may not be written is the business of that pool: the others are answered as if nothing were wrong.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::audit::Event;
+use e2e::objects;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use shared_crds::NodePool;
+
+use super::unschedulable;
+
+/// What the policy says.
+const REFUSAL: &str = "the budget of this team is spent";
+
+/// After so many refusals in a row the backoff of a failing key is six seconds at least.
+const MANY: usize = 8;
+
+/// How long a pod of another pool may wait for the write that brings its node.
+const PROMPT: Duration = Duration::from_secs(2);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
+    let trial = Trial::begin("refused", &[]).await.unwrap();
+    for pool in ["refused", "served"] {
+        trial.create(&objects::pool(pool, 0, 10)).await.unwrap();
+    }
+    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
+    for pool in ["refused", "served"] {
+        trial.settles(pool, 0).await.unwrap();
+    }
+    let policy = Policy::begin(&trial, "refused").await.unwrap();
+    let start = trial.audit().unwrap().end().unwrap();
+    trial.create(&objects::deployment("waits", "refused", 1, "1")).await.unwrap();
+    let refusals = |events: &[Event]| scales(&trial, events, "refused", 422).len();
+    let often = |events: &[Event]| (refusals(events) >= MANY).then_some(());
+    trial.audit().unwrap().wait_for(start, PATIENCE, "the pool is refused many times", often).await.unwrap();
+
+    // A pod for the other pool, in the middle of the longest pause so far.
+    let began = trial.audit().unwrap().end().unwrap();
+    trial.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
+    let answered =
+        |events: &[Event]| scales(&trial, events, "served", 200).first().map(|event| event.received);
+    let answered =
+        trial.audit().unwrap().wait_for(began, PATIENCE, "the other pool grows", answered).await.unwrap();
+    let since = trial.audit().unwrap().follow_from(began).read_new().unwrap();
+    let asked = since.iter().find(|event| is_marked(&trial, event, "web-")).unwrap();
+    let took = Duration::try_from(answered.duration_since(asked.completed)).unwrap();
+    assert!(took < PROMPT, "the pod waited {took:?}\n{}", trial.operators.autoscaler.log_tail());
+    trial.settles("served", 1).await.unwrap();
+
+    // The pool says what is wrong, in the server's words, and is not asked over and over.
+    let able = able(&trial, "False").await.unwrap();
+    assert!(able.contains(REFUSAL), "{able}");
+    unschedulable(&trial, "waits", 1).await;
+    let all = trial.audit().unwrap().follow_from(start).read_new().unwrap();
+    assert!(refusals(&all) < 3 * MANY, "{} refusals", refusals(&all));
+
+    // Once the cause is gone the pool is served, at once where the pool itself shows the change, and says so.
+    policy.end().await.unwrap();
+    trial.kubectl(&["label", "npool/refused", "budget=granted"]).await.unwrap();
+    trial.settles("refused", 1).await.unwrap();
+    self::able(&trial, "True").await.unwrap();
+    trial.end().await.unwrap();
+}
+
+/// The answers with `code` to what the Autoscaler wrote to the replicas of `pool`.
+fn scales<'a>(trial: &Trial, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
+    let key = trial.key(pool);
+    let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
+    let scales = of_pool.filter(|event| event.subresource == "scale" && event.code == code);
+    scales.filter(|event| event.user.contains("autoscaler")).collect()
+}
+
+/// Whether the scheduler said here that it finds no node for a pod of the trial whose name begins like that.
+fn is_marked(trial: &Trial, event: &Event, prefix: &str) -> bool {
+    let Some(object) = event.object.as_ref().filter(|object| object.resource == "pods") else { return false };
+    object.namespace == trial.namespace()
+        && object.name.starts_with(prefix)
+        && event.subresource == "status"
+        && event.user.contains("kube-scheduler")
+        && event.succeeded()
+}
+
+/// Waits until the condition `AbleToScale` of the refused pool has this status, and returns its message.
+async fn able(trial: &Trial, status: &str) -> Result<String> {
+    eventually(PATIENCE, &format!("AbleToScale is {status}"), async || {
+        let conditions = trial.pool("refused").await?.status.unwrap_or_default().conditions;
+        let able = conditions.into_iter().find(|c| c.type_ == "AbleToScale").context("no AbleToScale")?;
+        ensure!(able.status == status, "{able:?}");
+        Ok(Some(able.message))
+    })
+    .await
+}
+
+/// A policy that refuses every write to the replicas of one pool.
+struct Policy {
+    policies: Api<ValidatingAdmissionPolicy>,
+    bindings: Api<ValidatingAdmissionPolicyBinding>,
+    pools: Api<NodePool>,
+    name: String,
+    pool: String,
+}
+
+impl Policy {
+    async fn begin(trial: &Trial, pool: &str) -> Result<Self> {
+        let name = format!("refuses-{}", trial.namespace());
+        let here = json!({"matchLabels": {"kubernetes.io/metadata.name": trial.namespace()}});
+        let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
+            "resources": ["nodepools/scale"]});
+        let policy = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"namespaceSelector": here, "resourceRules": [scale]},
+            "validations": [{"expression": format!("object.metadata.name != '{pool}'"), "message": REFUSAL}],
+        }}))?;
+        let binding = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+            "policyName": name, "validationActions": ["Deny"],
+        }}))?;
+        let policies = Api::all(trial.client.clone());
+        let bindings = Api::all(trial.client.clone());
+        policies.create(&PostParams::default(), &policy).await?;
+        bindings.create(&PostParams::default(), &binding).await?;
+        let this = Self { policies, bindings, pools: trial.api(), name, pool: pool.to_owned() };
+        // The API server learns of its policies from a watch, a moment later.
+        eventually(PATIENCE, "the policy is in force", async || match this.probe().await {
+            Err(kube::Error::Api(status)) if status.message.contains(REFUSAL) => Ok(Some(())),
+            other => bail!("a write was answered: {other:?}"),
+        })
+        .await?;
+        Ok(this)
+    }
+
+    /// A write that changes nothing: a dry run passes admission as any other.
+    async fn probe(&self) -> Result<(), kube::Error> {
+        let options = PatchParams { dry_run: true, ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
+        self.pools.patch_scale(&self.pool, &options, &patch).await.map(drop)
+    }
+
+    async fn end(self) -> Result<()> {
+        self.bindings.delete(&self.name, &DeleteParams::default()).await?;
+        self.policies.delete(&self.name, &DeleteParams::default()).await?;
+        eventually(PATIENCE, "the policy is gone", async || Ok(Some(self.probe().await?))).await
+    }
+}
