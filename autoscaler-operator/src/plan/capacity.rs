@@ -35,6 +35,8 @@ pub struct Source<'a> {
     pub demand: &'a Workload,
     /// What daemons take of each node.
     pub daemons: &'a Daemons,
+    /// How many pods wait for a place, those of the headroom included.
+    pub waiting: usize,
 }
 
 /// The world of a pass before pending pods are placed.
@@ -55,13 +57,14 @@ pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &m
         let open = offer.is_some();
         let Offer { profile, free, ports, raises } =
             offer.unwrap_or_else(|| Offer::of(Profile::of_node(node), Amounts::default()));
-        nodes.push(NodeSetup { place: Place::Node(index), profile, free, pods, ports, raises, open });
+        let (place, profile) = (Place::Node(index), Arc::new(profile));
+        nodes.push(NodeSetup { place, profile, free, pods, ports, raises, open });
     }
     for (index, (pool, template)) in pools.iter().zip(&templates).enumerate() {
         let Some(TemplateSetup { profile, free, ports, raises }) = template else { continue };
-        nodes.extend((0..pool.missing()).map(|_| NodeSetup {
+        nodes.extend((0..upcoming(pool.missing(), source.waiting, raises)).map(|_| NodeSetup {
             place: Place::Upcoming(index),
-            profile: profile.clone(),
+            profile: Arc::clone(profile),
             free: free.clone(),
             pods: Vec::new(),
             ports: ports.clone(),
@@ -87,7 +90,14 @@ fn template(pool: &Pool, daemons: &Daemons, demand: &Workload) -> Option<Templat
     let profile = &template.profile;
     daemons.on(profile).for_each(|daemon| offer.reserve(daemon, demand));
     let Offer { profile, free, ports, raises } = offer;
-    Some(TemplateSetup { profile, free, ports, raises })
+    Some(TemplateSetup { profile: Arc::new(profile), free, ports, raises })
+}
+
+/// How many of a pool's `missing` nodes are in the world. They are empty and alike, and only pods that wait for a place
+/// go there: with one more than there are such pods, one at least stays empty, as more would. So what a pool asks for
+/// does not say how much memory a pass takes. Daemons that other pods look at make each node count.
+fn upcoming(missing: usize, waiting: usize, raises: &[TallyId]) -> usize {
+    if raises.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
 }
 
 /// The pods on each node whose kind is known.

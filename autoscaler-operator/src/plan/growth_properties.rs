@@ -148,6 +148,41 @@ proptest! {
     }
 
     #[test]
+    fn no_more_upcoming_nodes_are_needed_than_pods_that_wait_and_one(
+        (cluster, placed) in cluster(),
+        demand in demand(),
+        owed in 0_usize..40,
+    ) {
+        let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+        let mut pools = pods.plan(&cluster).pools;
+        for pool in &mut pools {
+            (pool.bounds.base, pool.bounds.max) = (pool.bounds.base + owed, pool.bounds.max + owed);
+        }
+        let waiting = pods.demand.groups.iter().map(|group| group.pods.len()).sum();
+        let all = pods.plan_on(&cluster, pools.clone());
+        let some = pods.plan_among(&cluster, pools, waiting);
+        let upcoming = |planned: &Planned| {
+            let nodes = 0..planned.world.nodes();
+            nodes.filter(|&node| matches!(planned.world.place_of(node), Place::Upcoming(_))).count()
+        };
+        prop_assert!(upcoming(&some) <= some.pools.len() * (waiting + 1));
+        let places = |planned: &Planned| {
+            let placed = planned.growth.placement.placed.iter();
+            let of_kind = |nodes: &Vec<(usize, usize)>| {
+                let mut places: Vec<_> =
+                    nodes.iter().map(|&(node, pods)| (planned.world.place_of(node), pods)).collect();
+                places.sort_unstable();
+                places
+            };
+            placed.map(of_kind).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(places(&some), places(&all));
+        prop_assert_eq!(some.growth.placement.left, all.growth.placement.left);
+        prop_assert_eq!(some.growth.added, all.growth.added);
+        prop_assert_eq!(some.growth.limited, all.growth.limited);
+    }
+
+    #[test]
     fn nobody_is_left_whom_a_node_or_a_pool_with_room_would_take(
         (cluster, placed) in cluster(),
         demand in demand(),

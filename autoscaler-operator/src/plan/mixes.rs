@@ -94,12 +94,23 @@ impl Pods {
 
     /// Plans them onto these pools.
     pub(super) fn plan_on(&self, cluster: &fixtures::World, pools: Vec<Pool>) -> Planned {
+        self.plan_among(cluster, pools, usize::MAX)
+    }
+
+    /// Plans them onto these pools, with as many upcoming nodes as `waiting` pods can have a use for.
+    pub(super) fn plan_among(&self, cluster: &fixtures::World, pools: Vec<Pool>, waiting: usize) -> Planned {
         let (mut names, mut warnings) = (Names::default(), Vec::new());
         let observed = &cluster.observed;
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
         let demand = self.ordered(observed, &pools);
-        let source =
-            Source { observed, nodes: &observed.nodes, pods: &[], demand: &demand, daemons: &daemons };
+        let source = Source {
+            observed,
+            nodes: &observed.nodes,
+            pods: &[],
+            demand: &demand,
+            daemons: &daemons,
+            waiting,
+        };
         let mut world = capacity::world(source, &pools, &mut names, &mut warnings);
         let asks: Vec<_> = demand.groups.iter().map(|g| Ask { kind: g.kind, count: g.pods.len() }).collect();
         let pass = scale_up::Pass { pools: &pools, kinds: &demand.kinds, asks: &asks, seed: observed.seed };

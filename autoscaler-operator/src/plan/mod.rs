@@ -170,8 +170,10 @@ impl Planner {
         order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
         let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
-        let source =
-            Source { observed, nodes: &all_nodes, pods: &all_pods, demand: &demand, daemons: &daemons };
+        let groups = demand.groups.iter().map(|group| group.pods.len());
+        let waiting = groups.chain(headroom.iter().map(|&(_, count)| count)).sum();
+        let (nodes, pods) = (&all_nodes, &all_pods);
+        let source = Source { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
         let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
         let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
         let (pools, settled) = loop {

@@ -149,7 +149,7 @@ mod tests {
             profile.labels.insert(HOSTNAME_LABEL.to_owned(), format!("n{at}"));
             NodeSetup {
                 place: Place::Node(at),
-                profile,
+                profile: profile.into(),
                 free: amounts(4000, 10),
                 pods,
                 ports: vec![],

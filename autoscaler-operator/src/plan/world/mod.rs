@@ -73,8 +73,8 @@ pub struct Setup<'a> {
 pub struct NodeSetup {
     /// Which one.
     pub place: Place,
-    /// Name, labels and taints.
-    pub profile: Profile,
+    /// Name, labels and taints; nodes that do not exist yet share their pool's.
+    pub profile: Arc<Profile>,
     /// What is free on it before any pod of `pods`.
     pub free: Amounts,
     /// The pods on it.
@@ -91,7 +91,7 @@ pub struct NodeSetup {
 #[derive(Clone, Debug)]
 pub struct TemplateSetup {
     /// Labels and taints.
-    pub profile: Profile,
+    pub profile: Arc<Profile>,
     /// What is free on an empty one.
     pub free: Amounts,
     /// Host ports that are taken from the start.

@@ -168,7 +168,7 @@ fn twins() -> impl Strategy<Value = Twins> {
                 pods.dedup_by_key(|p| p.0);
                 setups.push(NodeSetup {
                     place: if at < existing { Place::Node(at) } else { Place::Upcoming(at % 2) },
-                    profile: profile(zone, host, tainted),
+                    profile: profile(zone, host, tainted).into(),
                     free: amounts(size, size, 4),
                     pods,
                     ports: Vec::new(),
@@ -189,7 +189,7 @@ fn twins() -> impl Strategy<Value = Twins> {
                 })
                 .collect();
             let naive_nodes = setups.iter().map(|setup| NaiveNode {
-                profile: setup.profile.clone(),
+                profile: Profile::clone(&setup.profile),
                 capacity: setup.free.clone(),
                 ports: Vec::new(),
                 raises: setup.raises.clone(),
@@ -212,7 +212,7 @@ fn twins() -> impl Strategy<Value = Twins> {
                 templates: templates
                     .iter()
                     .map(|t| TemplateSetup {
-                        profile: t.profile.clone(),
+                        profile: t.profile.clone().into(),
                         free: t.capacity.clone(),
                         ports: t.ports.clone(),
                         raises: t.raises.clone(),

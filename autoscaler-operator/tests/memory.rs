@@ -1,0 +1,63 @@
+//! How much memory a plan takes must not be for one pool to say.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    io::{Read as _, Write as _},
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+/// What a pipe holds until somebody reads; a program with more to say waits.
+const PIPE_BYTES: usize = 64 * 1024;
+
+/// The most memory that `simulate` has held at any time when it begins to print what it planned for `objects`.
+fn peak_mib(objects: &[Value]) -> u64 {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for object in objects {
+        writeln!(file, "---\n{object}").unwrap();
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_autoscaler-operator"))
+        .args(["simulate", "--output=json", "-f"])
+        .arg(file.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    // With its first byte the plan is made, and the rest does not fit into the pipe: the program is still there.
+    stdout.read_exact(&mut [0]).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let mut printed = String::new();
+    stdout.read_to_string(&mut printed).unwrap();
+    assert!(child.wait().unwrap().success() && printed.len() > PIPE_BYTES, "{} bytes", printed.len());
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+/// A pool that was asked for `replicas` nodes, none of which is there, with as much written on each as the API takes; and
+/// a thousand pods that wait for some.
+fn cluster(replicas: u32) -> Vec<Value> {
+    let labels: serde_json::Map<_, _> =
+        (0..64).map(|at| (format!("example.com/{at:0>50}"), format!("{at:v>63}").into())).collect();
+    let pool = json!({ "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": { "name": "vast", "namespace": "ns" },
+        "spec": { "replicas": replicas, "minReplicas": 0, "maxReplicas": replicas, "provider": { "simulated": {} },
+            "template": { "metadata": { "labels": labels }, "spec": { "capacity": { "cpu": "4", "memory": "16Gi" } } } } });
+    let autoscaler = json!({ "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePoolAutoscaler",
+        "metadata": { "name": "all", "namespace": "ns" }, "spec": { "nodePoolSelector": {} } });
+    let pod = |at: u32| {
+        json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": format!("waits-{at}"), "namespace": "ns" },
+            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "1" } } }] },
+            "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] } })
+    };
+    [pool, autoscaler].into_iter().chain((0..1000).map(pod)).collect()
+}
+
+#[test]
+fn a_pool_of_a_hundred_thousand_nodes_takes_no_more_memory_than_one_of_a_thousand() {
+    let (small, vast) = (peak_mib(&cluster(1_000)), peak_mib(&cluster(100_000)));
+    println!("peak with 1,000 nodes asked for: {small} MiB, with 100,000: {vast} MiB");
+    assert!(vast < small + 16, "{vast} MiB, with a thousand nodes {small} MiB");
+    assert!(vast < 100, "{vast} MiB");
+}
