@@ -194,7 +194,10 @@ mod tests {
 
     async fn served() -> (SocketAddr, JoinHandle<()>, CancellationToken) {
         let (metrics, shutdown) = (Metrics::new("test", "0").unwrap(), CancellationToken::new());
-        let (address, task) = serve(ANY, Readiness::default(), metrics, shutdown.clone()).await.unwrap();
+        let (address, task) =
+            serve(ANY, Readiness::default(), Liveness::new(Clock::system()), metrics, shutdown.clone())
+                .await
+                .unwrap();
         (address, task, shutdown)
     }
 
@@ -241,7 +244,7 @@ mod tests {
         let mut stream = half_request(address).await;
         let mut answer = String::new();
         // The server may close before it has taken all of it.
-        let _ = stream.write_all(&[b'x'; 64 * 1024]).await;
+        let _ = stream.write_all(&vec![b'x'; 64 * 1024]).await;
         let _ = stream.read_to_string(&mut answer).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
         shutdown.cancel();

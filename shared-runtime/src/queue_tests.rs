@@ -8,7 +8,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 const BACKOFF: Backoff = Backoff {
     base: Duration::from_millis(100),
-    max: Duration::from_millis(1000),
+    max: Duration::from_secs(1),
     event_max: Duration::from_millis(300),
 };
 

@@ -20,7 +20,11 @@ const BOOKMARK_TRIES: u32 = 3;
 /// How long after its time a watch may go on before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(3);
 /// After a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
-const RETRY: Backoff = Backoff { base: Duration::from_millis(200), max: Duration::from_secs(10) };
+const RETRY: Backoff = Backoff {
+    base: Duration::from_millis(200),
+    max: Duration::from_secs(10),
+    event_max: Duration::from_secs(10),
+};
 
 /// Whoever read the changes is gone.
 #[derive(Debug)]
