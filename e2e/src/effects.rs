@@ -86,7 +86,7 @@ impl Effects {
         let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
         for field in keys.into_iter().filter(|field| before.get(*field) != after.get(*field)) {
             self.changes += 1;
-            if !candidates.iter().any(|event| may_write(event, field)) {
+            if !candidates.iter().any(|event| may_write(event, field, !before.contains_key(field))) {
                 self.trespasses.push(Trespass {
                     writer: candidates.first().map(|event| event.writer().to_owned()).unwrap_or_default(),
                     version,
@@ -95,8 +95,7 @@ impl Effects {
                     to: after.get(field).cloned(),
                 });
             }
-            let scaled =
-                candidates.iter().find(|event| event.subresource == "scale" && operator(event).is_some());
+            let scaled = candidates.iter().find(|event| operator(event).is_some());
             if let Some(event) = scaled.filter(|event| field == REPLICAS && !is_guarded(event, before)) {
                 self.unguarded.push(format!("{} made version {version}", event.writer()));
             }
@@ -146,13 +145,16 @@ fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
     match before.get(REPLICAS) {
         Some(replicas) if replicas == 0 => tested("/spec") == Some(&json!({})),
         Some(replicas) => tested("/spec/replicas") == Some(replicas),
-        // What the API server shows to a patch where the field is unset.
-        None => tested("/spec/replicas") == Some(&json!(i32::MIN)),
+        // What the API server shows to a patch of `/scale` where the field is unset; and the object itself does not have it,
+        // at the one generation that the patch has to name as well.
+        None if event.subresource == "scale" => tested("/spec/replicas") == Some(&json!(i32::MIN)),
+        None => tested("/spec/replicas") == Some(&Value::Null) && tested("/metadata/generation").is_some(),
     }
 }
 
-/// Whether the contract lets the event's writer change `field`. A person may change spec and metadata, not status.
-fn may_write(event: &Event, field: &str) -> bool {
+/// Whether the contract lets the event's writer change `field`, which may be unset. A person may change spec and metadata,
+/// not status.
+fn may_write(event: &Event, field: &str, is_unset: bool) -> bool {
     let operator = operator(event);
     if let Some(rest) = field.strip_prefix("status.conditions.") {
         let owner = ownership_of_condition(rest);
@@ -164,12 +166,7 @@ fn may_write(event: &Event, field: &str) -> bool {
     if field.starts_with("metadata.") {
         return operator.is_none();
     }
-    match ownership::rule_for(field).map(|rule| rule.owner) {
-        Some(Owner::User) => operator.is_none(),
-        Some(Owner::Scaler) => operator != Some(Owner::NodepoolOperator),
-        Some(owner) => operator == Some(owner),
-        None => false,
-    }
+    ownership::rule_for(field).is_some_and(|rule| rule.may_write(operator.unwrap_or(Owner::User), is_unset))
 }
 
 /// The owner of the condition type that `rest` starts with.
@@ -291,6 +288,24 @@ mod tests {
         ]);
         assert_eq!(effects.trespasses.len(), 1);
         assert_eq!(effects.trespasses[0].field, "spec.replicas");
+    }
+
+    #[test]
+    fn a_count_is_filled_by_the_nodepool_operator_while_it_is_unset_and_not_otherwise() {
+        let filled = |from: &Value| {
+            let request = json!([
+                {"op": "test", "path": "/metadata/generation", "value": 1},
+                {"op": "test", "path": "/spec/replicas", "value": from},
+                {"op": "add", "path": "/spec/replicas", "value": 2},
+            ]);
+            let (user, verb, response) = (NODE_POOL, "patch", pool("2", "x", 2, 0));
+            Wrote { user, verb, subresource: "", request, code: 200, response, at: 1 }.event()
+        };
+        let mut unset = pool("1", "x", 1, 0);
+        unset["spec"].as_object_mut().unwrap().remove("replicas");
+        judge(&[event("admin", "create", "", unset, 0), filled(&Value::Null)]).check_owned().unwrap();
+        let changed = judge(&[event("admin", "create", "", pool("1", "x", 1, 0), 0), filled(&json!(1))]);
+        assert_eq!(changed.trespasses.len(), 1, "{changed:?}");
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut outcome).await;
         request(ctx, plan, seen, &mut outcome).await;
     }
+    outcome.absorb(fill(ctx, seen, plan).await);
     learn(ctx, plan, seen, &mut outcome);
     outcome
 }
@@ -135,6 +136,22 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
     match written("the pool's finalizer", result)? {
         Written::Changed(_) | Written::Unchanged => applied.released = step == PoolStep::Release,
         Written::Gone => applied.released = true,
+        Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
+    }
+    Ok(applied)
+}
+
+/// Fills an unset count, so that what reads `/scale` (which answers 500 until then) can begin. Whoever sets it first wins:
+/// the write is granted only while it is unset, in the spec that was looked at.
+async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error> {
+    let mut applied = Applied::default();
+    let (Some(pool), Some(replicas)) = (seen.observed.pool.as_deref(), plan.fill) else {
+        return Ok(applied);
+    };
+    let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
+    let filled = ctx.door.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
+    match written("the unset number of replicas", filled)? {
+        Written::Changed(_) | Written::Unchanged | Written::Gone => {}
         Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(applied)
@@ -219,7 +236,8 @@ mod tests {
         let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
         let procurement = &bench.ctx.procurement;
         procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
-        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![] };
+        let seen =
+            Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![], has_unread: false };
         let plan = plan::plan(&seen.observed);
         assert!(plan.facts.as_ref().unwrap().settled(), "that is what was planned");
         let outcome = apply(&bench.ctx, &seen, &plan).await;
@@ -230,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_may_not_be_created_is_told_as_rejected() {
         let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
-        let seen = Seen { observed: observed(pool(1), []), failures: vec![] };
+        let seen = Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false };
         let mut plan = plan::plan(&seen.observed);
         plan.register = vec![node(0)];
         let outcome = apply(&bench.ctx, &seen, &plan).await;

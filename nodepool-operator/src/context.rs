@@ -20,6 +20,7 @@ use crate::{
     metrics::NodePoolMetrics,
     plan::PoolKey,
     provider::{procurement::Procurement, simulated::Simulated},
+    tracker::Tracker,
 };
 
 /// What a reconcile needs from outside.
@@ -46,6 +47,8 @@ pub struct Context {
     pub procurement: Procurement,
     /// What was seen on draining nodes lately.
     pub drains: Drains,
+    /// Since when nodes and pods are as they are.
+    pub tracker: Tracker,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
@@ -68,6 +71,7 @@ impl Context {
             unreadable: operator.unreadable.clone(),
             procurement: Procurement::new(Box::new(Simulated::default())),
             drains: Drains::new(operator.clock.clone()),
+            tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
         })
     }
@@ -93,6 +97,7 @@ impl Context {
             unreadable: UnreadableObjects::default(),
             procurement: Procurement::new(Box::new(Simulated::default())),
             drains: Drains::new(clock.clone()),
+            tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
             client,
             door,
@@ -118,6 +123,7 @@ impl Context {
     /// Nothing is left of the pool, so nothing needs to be remembered.
     pub async fn forget(&self, key: &PoolKey) {
         self.doubt(key);
+        self.tracker.forget(key);
         self.procurement.drop_pool(key).await;
     }
 }

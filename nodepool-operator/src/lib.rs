@@ -18,6 +18,7 @@ pub mod reconcile;
 pub mod report;
 #[cfg(test)]
 mod testing;
+pub mod tracker;
 pub mod triggers;
 
 use std::{io::Write as _, sync::Arc, time::Duration};

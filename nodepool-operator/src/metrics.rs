@@ -13,6 +13,7 @@ pub struct NodePoolMetrics {
     evictions: IntCounterVec,
     deleted_pods: IntCounter,
     failures: IntCounterVec,
+    unread: IntCounterVec,
 }
 
 impl NodePoolMetrics {
@@ -45,11 +46,19 @@ impl NodePoolMetrics {
                 ),
                 &["reason"],
             )?,
+            unread: IntCounterVec::new(
+                Opts::new(
+                    name("pod_list_failures_total"),
+                    "Lists of the pods of one node that failed, by category of error; the node waits.",
+                ),
+                &["category"],
+            )?,
         };
         metrics.register(all.nodes.clone())?;
         metrics.register(all.evictions.clone())?;
         metrics.register(all.deleted_pods.clone())?;
         metrics.register(all.failures.clone())?;
+        metrics.register(all.unread.clone())?;
         Ok(all)
     }
 
@@ -68,6 +77,11 @@ impl NodePoolMetrics {
         count(&self.evictions, "accepted", applied.evicted);
         count(&self.evictions, "blocked", applied.refused);
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a list of one node's pods that failed.
+    pub fn pods_unread(&self, category: &str) {
+        self.unread.with_label_values(&[category]).inc();
     }
 
     /// Counts nodes that did not come about.

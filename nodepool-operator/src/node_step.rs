@@ -44,12 +44,18 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
                 applied.rescued.push(name());
             }
         }
-        Fate::Drain { evict, overdue: _ } => {
+        Fate::Drain { evict, delete, overdue: _ } => {
             for pod in evict {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
                 evict_pod(ctx, &name(), pod, &mut applied).await?;
+            }
+            for pod in delete {
+                if is_over(ctx, deadline, &mut applied) {
+                    return Ok(applied);
+                }
+                delete_pod(ctx, &name(), pod, &mut applied).await?;
             }
         }
         Fate::Replace => {
@@ -57,15 +63,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
                 applied.replaced.push(name());
             }
         }
-        Fate::Remove { delete_pods } => {
-            for pod in delete_pods {
-                if is_over(ctx, deadline, &mut applied) {
-                    return Ok(applied);
-                }
-                delete_pod(ctx, pod, &mut applied).await?;
-            }
-            remove(ctx, node, &mut applied).await?;
-        }
+        Fate::Remove => remove(ctx, node, &mut applied).await?,
     }
     Ok(applied)
 }
@@ -165,10 +163,16 @@ fn is_refusal(error: &WriteError) -> bool {
     matches!(error, WriteError::Front(failed) if failed.class().is_some_and(|class| class.cause().is_none()))
 }
 
-async fn delete_pod(ctx: &Context, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
-    let deleted = ctx.door.delete(&pods(ctx, pod), pod).await;
-    if deleted.map_err(|source| Error::Write { what: "a pod", source })? == Deleted::Accepted {
-        applied.deleted_pods += 1;
+/// Deletes the pod, which leaves it its own grace period. A refusal is about this one pod, as with evictions.
+async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
+    match ctx.door.delete(&pods(ctx, pod), pod).await {
+        Ok(Deleted::Accepted) => applied.deleted_pods += 1,
+        Ok(Deleted::Gone | Deleted::Replaced) => {}
+        Err(source) if is_refusal(&source) => {
+            let (node, message) = (node.to_owned(), chain(&source));
+            applied.blocked.push(Blocked { node, pod: PodName::of(pod), message });
+        }
+        Err(source) => return Err(Error::Write { what: "a pod", source }),
     }
     Ok(())
 }
@@ -191,10 +195,13 @@ mod tests {
     }
 
     fn drain(pods: &[&str]) -> NodeStep {
-        step(
-            draining(0, 5),
-            Fate::Drain { evict: pods.iter().map(|name| pod(name)).collect(), overdue: None },
-        )
+        let evict = pods.iter().map(|name| pod(name)).collect();
+        step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None })
+    }
+
+    fn forced(pods: &[&str]) -> NodeStep {
+        let delete = pods.iter().map(|name| pod(name)).collect();
+        step(draining(0, 5), Fate::Drain { evict: vec![], delete, overdue: None })
     }
 
     #[tokio::test]
@@ -234,10 +241,23 @@ mod tests {
         let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
         let applied = carry_out(&bench.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
         assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
-        let remove = step(draining(0, 5), Fate::Remove { delete_pods: vec![pod("d")] });
-        let applied = carry_out(&bench.ctx, &remove, deadline).await.unwrap();
+        let applied = carry_out(&bench.ctx, &forced(&["d"]), deadline).await.unwrap();
         assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
-        assert_eq!(bench.asked().len(), 2, "the node was not deleted either");
+        assert_eq!(bench.asked().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_the_node() {
+        let bench = Bench::new(|path, _| match path {
+            path if path.contains("/pods/minded") => failure(403, "Forbidden", "a webhook minds"),
+            _ => success(),
+        });
+        let applied = carry_out(&bench.ctx, &forced(&["minded", "web"]), ENDLESS).await.unwrap();
+        assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
+        let asked = bench.asked();
+        assert_eq!(asked.len(), 2, "{asked:?}");
+        let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
+        assert!(asked.iter().all(own_grace), "{asked:?}");
     }
 
     #[tokio::test]

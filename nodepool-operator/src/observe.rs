@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api,
@@ -16,9 +16,11 @@ use kube::{
 };
 use shared_crds::{NodePool, names};
 use shared_runtime::{
+    error::{Categorised as _, chain},
     freshness::Freshness,
     reflect::{self, Listed, Unreadable},
 };
+use tracing::warn;
 
 use crate::{
     context::Context,
@@ -30,6 +32,8 @@ use crate::{
 /// How long a live read may take. The client has no limit of its own, and a connection that died silently would hold
 /// the pool forever.
 const READ_LIMIT: Duration = Duration::from_secs(30);
+/// The same for the pods of one node, which are few: while they are waited for, the rest of the pool waits too.
+const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
 /// Live reads of pods at the same time.
 const PARALLEL_READS: usize = 8;
 
@@ -39,6 +43,8 @@ pub struct Seen {
     pub observed: Observed,
     /// Machines that failed since the last visit.
     pub failures: Vec<Refusal>,
+    /// Pods of some node could not be listed. That node waits; the pool should be visited again soon.
+    pub has_unread: bool,
 }
 
 /// Looks at the pool; `None` when the cache does not show our last write of it yet.
@@ -51,24 +57,29 @@ pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error
     let nodes = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
     let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
-    let mut observed = Observed { key: key.clone(), pool, nodes, pods: BTreeMap::new(), supply, now };
-    look_at_pods(ctx, &mut observed).await?;
-    Ok(Some(Seen { observed, failures }))
+    let time = ctx.tracker.saw_nodes(key, &nodes);
+    let mut observed = Observed { key: key.clone(), pool, nodes, pods: BTreeMap::new(), supply, now, time };
+    let has_unread = look_at_pods(ctx, &mut observed).await;
+    observed.time.terminating_pods = ctx.tracker.saw_pods(key, &observed.pods);
+    Ok(Some(Seen { observed, failures, has_unread }))
 }
 
-/// Fills in the pods that the plan needs. What was seen a moment ago will do, but not to remove a node.
-async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> Result<(), Error> {
-    let PodsNeeded { draining, undecided } = plan::pods_needed(observed);
+/// Fills in the pods that the plan needs, and says whether those of some node are missing. What was seen a moment ago will
+/// do, but not to remove a node.
+async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> bool {
+    let PodsNeeded { draining, undecided, in_doubt } = plan::pods_needed(observed);
     observed.pods = ctx.drains.seen(&draining);
     let removed = plan::removed(observed);
-    let unseen = |node: &String| !observed.pods.contains_key(node) || removed.contains(node);
-    let live = pods(ctx, draining.into_iter().filter(unseen).collect()).await?;
-    for (node, pods) in &live {
+    observed.pods.retain(|node, _| !removed.contains(node));
+    let unseen: Vec<String> = draining.into_iter().filter(|node| !observed.pods.contains_key(node)).collect();
+    let of_drains = pods(ctx, unseen.clone()).await;
+    for (node, pods) in &of_drains {
         ctx.drains.saw(node, pods);
     }
-    observed.pods.extend(live);
-    observed.pods.extend(pods(ctx, undecided).await?);
-    Ok(())
+    let others: Vec<String> = undecided.into_iter().chain(in_doubt).collect();
+    let of_others = pods(ctx, others.clone()).await;
+    observed.pods.extend(of_drains.into_iter().chain(of_others));
+    unseen.iter().chain(&others).any(|node| !observed.pods.contains_key(node))
 }
 
 async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<Vec<Arc<Node>>, Error> {
@@ -77,9 +88,9 @@ async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<
     if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
         return Ok(cached);
     }
-    let selector = names::node_selector(&key.namespace, &key.name);
+    let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", reflect::list(&api, &ListParams::default().labels(&selector))).await?;
+    let live = listed("nodes", READ_LIMIT, reflect::list(&api, &of_pool)).await?;
     ctx.visited(key);
     Ok(live.items.into_iter().map(Arc::new).collect())
 }
@@ -111,20 +122,34 @@ pub async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<Dynamic
         .map_err(|source| Error::List { what, source })
 }
 
-/// The pods of `nodes`, live: they decide whether a node may be removed.
-async fn pods(ctx: &Context, nodes: Vec<String>) -> Result<BTreeMap<String, Vec<Pod>>, Error> {
+/// The pods of `nodes`, live: they decide whether a node may be removed. A node whose pods cannot be listed is left out,
+/// and that is counted: it holds up this node and no other.
+async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let list = |node: String| {
         let api = api.clone();
         async move {
-            let selector = format!("spec.nodeName={node}");
-            let pods = listed("pods", reflect::list(&api, &ListParams::default().fields(&selector))).await?;
-            let Listed { mut items, unreadable } = pods;
-            items.extend(unreadable.iter().map(stand_in));
-            Ok((node, items))
+            let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+            let pods = listed("pods", PODS_READ_LIMIT, reflect::list(&api, &of_node)).await;
+            (node, pods)
         }
     };
-    stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS).try_collect().await
+    let mut lists = stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS);
+    let mut found = BTreeMap::new();
+    while let Some((node, pods)) = lists.next().await {
+        match pods {
+            Ok(Listed { mut items, unreadable }) => {
+                items.extend(unreadable.iter().map(stand_in));
+                found.insert(node, items);
+            }
+            Err(failed) => {
+                let category = failed.category();
+                ctx.metrics.pods_unread(category);
+                warn!(node, category, error = %chain(&failed), "the node has to wait: its pods cannot be listed");
+            }
+        }
+    }
+    found
 }
 
 /// A pod of which only the name and the UID can be read. That is enough to evict it, and it holds its node until it is gone.
@@ -138,10 +163,15 @@ fn stand_in(unreadable: &Unreadable) -> Pod {
 
 async fn listed<K>(
     what: &'static str,
+    limit: Duration,
     list: impl Future<Output = kube::Result<Listed<K>>>,
 ) -> Result<Listed<K>, Error> {
-    tokio::time::timeout(READ_LIMIT, list)
+    tokio::time::timeout(limit, list)
         .await
-        .map_err(|_| Error::ListTimeout { what, limit: READ_LIMIT })?
+        .map_err(|_| Error::ListTimeout { what, limit })?
         .map_err(|source| Error::List { what, source })
 }
+
+#[cfg(test)]
+#[path = "observe_tests.rs"]
+mod tests;

@@ -15,6 +15,10 @@ use crate::{
     report::{self, report},
 };
 
+/// When the pool is visited again because pods could not be listed. That is no failure of the pool: the rest of it goes on
+/// at its own pace.
+const UNREAD_RETRY: Duration = Duration::from_secs(2);
+
 /// Brings the pool one step closer to what is wanted.
 pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
     if let Some(pool) = ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name) {
@@ -42,7 +46,9 @@ pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
         return Ok(Step::RequeueAfter(Duration::ZERO));
     }
     let now = ctx.clock.now();
-    Ok(plan.next_visit(&applied, now).map_or(Step::Done, |at| Step::RequeueAfter(until(at, now))))
+    let due = plan.next_visit(&applied, now).map(|at| until(at, now));
+    let again = seen.has_unread.then_some(UNREAD_RETRY);
+    Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {

@@ -19,7 +19,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// `answer` is given a request's path and the clock, and says the status code and the body. Needs a tokio runtime.
+    /// `answer` is given a request's path with its query and the clock, and says the status code and the body. Needs a tokio
+    /// runtime.
     pub(crate) fn new(mut answer: impl FnMut(&str, &FakeClock) -> (u16, Value) + Send + 'static) -> Self {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -30,16 +31,22 @@ impl Bench {
             async move {
                 let (parts, body) = request.into_parts();
                 let bytes = body.collect_bytes().await.unwrap();
-                let (code, body) = (answer.lock().unwrap())(parts.uri.path());
+                let (code, body) = (answer.lock().unwrap())(&parts.uri.to_string());
                 let text = String::from_utf8(bytes.to_vec()).unwrap();
-                log.lock().unwrap().push(format!("{} {} {text}", parts.method, parts.uri.path()));
+                log.lock().unwrap().push(format!("{} {} {text}", parts.method, parts.uri));
                 Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
             }
         });
         Self { ctx: Context::for_test(Client::new(service, "default"), clock), time, asked }
     }
 
-    /// The requests so far, as `METHOD path body`.
+    /// The context, to share, and what tells the requests so far.
+    pub(crate) fn into_parts(self) -> (Arc<Context>, impl Fn() -> Vec<String>) {
+        let asked = self.asked;
+        (Arc::new(self.ctx), move || asked.lock().unwrap().clone())
+    }
+
+    /// The requests so far, as `METHOD path?query body`.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }

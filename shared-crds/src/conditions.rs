@@ -117,7 +117,7 @@ api_names! {
         AboveMaxReplicas,
         /// `spec.replicas` is below `spec.minReplicas`.
         BelowMinReplicas,
-        /// `spec.replicas` is not set; the pool runs `spec.minReplicas` nodes.
+        /// `spec.replicas` is not set; the pool keeps the nodes that are there, within its bounds.
         ReplicasUnset,
         /// Ready to act on the next decision.
         ReadyForNewScale,

@@ -15,8 +15,9 @@ pub const NODEPOOL_NAMESPACE_LABEL: &str = "tandem.dev/nodepool-namespace";
 
 /// Annotation on a Node: hash of the pool's template that the node was made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "tandem.dev/template-hash";
-/// Annotation on a Node: when it was first seen Ready, RFC 3339. A node that carries it and is not Ready has broken; one
-/// that does not is still starting, and is replaced after `spec.provisioningTimeoutSeconds`.
+/// Annotation on a Node: when it was first seen Ready, or seen to have been, RFC 3339. A node that carries it and is not
+/// Ready has broken; one that does not, and shows no other sign of having run, is still starting, and is replaced after
+/// `spec.provisioningTimeoutSeconds`.
 pub const READY_TIME_ANNOTATION: &str = "tandem.dev/ready-time";
 /// Annotation on a Node: when its drain began, RFC 3339. `spec.drain.timeoutSeconds` counts from here, also across a
 /// restart of the operator.

@@ -79,10 +79,24 @@ pub struct Rule {
     pub endpoint: Endpoint,
     /// What keeps others from writing over it.
     pub protection: &'static str,
+    /// Who writes it while it is unset, if not the owner: a guarded write that fills it and never changes it.
+    pub filled_by: Option<Owner>,
 }
 
 const fn rule(path: &'static str, owner: Owner, endpoint: Endpoint, protection: &'static str) -> Rule {
-    Rule { path, owner, endpoint, protection }
+    Rule { path, owner, endpoint, protection, filled_by: None }
+}
+
+impl Rule {
+    const fn filled_by(self, filler: Owner) -> Self {
+        Self { filled_by: Some(filler), ..self }
+    }
+
+    /// Whether `writer` may write the field: always as its owner, and as the one who fills it only while it is unset.
+    pub fn may_write(&self, writer: Owner, is_unset: bool) -> bool {
+        let scales = self.owner == Owner::Scaler && matches!(writer, Owner::AutoscalerOperator | Owner::User);
+        self.owner == writer || scales || (is_unset && self.filled_by == Some(writer))
+    }
 }
 
 const OWN_MANAGER: &str = "its own field manager";
@@ -90,7 +104,8 @@ const OWN_MANAGER: &str = "its own field manager";
 /// The contract. A field belongs to the row with the longest path that contains it.
 pub const NODE_POOL: &[Rule] = &[
     rule("spec", Owner::User, Endpoint::Main, "CEL validation"),
-    rule("spec.replicas", Owner::Scaler, Endpoint::Scale, "a guard on the value the decision was made from"),
+    rule("spec.replicas", Owner::Scaler, Endpoint::Scale, "a guard on the value the decision was made from")
+        .filled_by(Owner::NodepoolOperator),
     rule("status.replicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.readyReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.upToDateReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
@@ -130,7 +145,10 @@ pub fn markdown_table() -> String {
     let fields = NODE_POOL.iter().map(|rule| {
         let path = if rule.path == "spec" { "spec.* (all but replicas)" } else { rule.path };
         let (owner, endpoint) = (rule.owner.describe(), rule.endpoint.rbac_resource());
-        format!("| `{path}` | {owner} | `{endpoint}` | {} |\n", rule.protection)
+        let filler =
+            rule.filled_by.map(|filler| format!("; the {} fills it while it is unset", filler.describe()));
+        let filler = filler.unwrap_or_default();
+        format!("| `{path}` | {owner}{filler} | `{endpoint}` | {} |\n", rule.protection)
     });
     let conditions = [Owner::NodepoolOperator, Owner::AutoscalerOperator].into_iter().map(|owner| {
         let types = conditions(owner).map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", ");
@@ -154,6 +172,16 @@ mod tests {
             rule_for("status.autoscaling.scaleDown.nodes").map(|r| r.owner),
             Some(Owner::AutoscalerOperator)
         );
+    }
+
+    #[test]
+    fn the_nodepool_operator_fills_an_unset_count_and_never_changes_one() {
+        let rule = rule_for("spec.replicas").unwrap();
+        assert!(
+            rule.may_write(Owner::NodepoolOperator, true) && !rule.may_write(Owner::NodepoolOperator, false)
+        );
+        assert!(rule.may_write(Owner::AutoscalerOperator, false) && rule.may_write(Owner::User, false));
+        assert!(!rule_for("spec.minReplicas").unwrap().may_write(Owner::NodepoolOperator, true));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod killed;
 mod leaders;
 mod refused;
 mod several;
+mod silent;
 mod startup;
 mod watches;
 
@@ -277,7 +278,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
     let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client, "default");
     pools.create(&PostParams::default(), &objects::pool("late", 1, 3)).await.unwrap();
     autoscalers.create(&PostParams::default(), &objects::autoscaler("all", 600)).await.unwrap();
-    // The Autoscaler writes the unset count, and the NodePool operator makes that many nodes.
+    // The NodePool operator fills the unset count, and makes that many nodes.
     eventually(PATIENCE, "both operators work", async || {
         for operator in &operators {
             operator.check_alive()?;
@@ -303,6 +304,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
 async fn recommend_decides_and_writes_no_replicas() {
     let trial = Trial::begin("recommend", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    trial.settles("workers", 0).await.unwrap();
     let mut autoscaler = objects::autoscaler("all", 1);
     autoscaler.spec.mode = shared_crds::v1alpha1::AutoscalerMode::Recommend;
     trial.create(&autoscaler).await.unwrap();
@@ -314,7 +316,11 @@ async fn recommend_decides_and_writes_no_replicas() {
     })
     .await
     .unwrap();
-    assert_eq!(trial.pool("workers").await.unwrap().spec.replicas, None);
+    assert_eq!(
+        trial.pool("workers").await.unwrap().spec.replicas,
+        Some(0),
+        "what was filled in is written over"
+    );
     // Switched to Auto, the same decision is written.
     let auto = Patch::Merge(json!({"spec": {"mode": "Auto"}}));
     trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &auto).await.unwrap();

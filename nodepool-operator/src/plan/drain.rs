@@ -7,7 +7,11 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp},
 };
 
-use super::{Fate, PodName, membership::Leaving};
+use super::{
+    Fate, PodName,
+    membership::Leaving,
+    observed_time::{ObservedTime, due},
+};
 
 /// No node goes sooner after it was closed. The scheduler binds pods in the background, so one that it placed just before
 /// it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its taint for the same
@@ -15,38 +19,49 @@ use super::{Fate, PodName, membership::Leaving};
 const CLOSING_MARGIN: SignedDuration = SignedDuration::from_secs(2);
 /// The taint that stands for `spec.unschedulable`. Its value is empty and its effect is `NoSchedule`.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// How long after the end of its grace period a pod still counts as running although nobody has confirmed its end. A
+/// kubelet that lives kills at that end and reports within seconds, unless it is very busy.
+const CONFIRMATION_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// The next step of a leaving node. `pods` is what a live LIST showed after the node was closed; `None` when there was
-/// none. `timeout` is `spec.drain.timeoutSeconds`, `None` for as long as it takes.
-pub fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDuration>, now: Timestamp) -> Fate {
+/// none. `timeout` is `spec.drain.timeoutSeconds`, `None` for as long as it takes: from then on pods are deleted instead of
+/// evicted. The node waits for their end all the same.
+pub fn next(
+    leaving: Leaving,
+    pods: Option<&[Pod]>,
+    timeout: Option<SignedDuration>,
+    now: Timestamp,
+    time: &ObservedTime,
+) -> Fate {
     let Some(started) = leaving.drain_started.filter(|_| leaving.cordoned) else {
         return Fate::Close;
     };
     let Some(pods) = pods else {
-        return Fate::Drain { evict: Vec::new(), overdue: None };
+        return Fate::Drain { evict: Vec::new(), delete: Vec::new(), overdue: None };
     };
-    let holding: Vec<&Pod> =
-        pods.iter().filter(|pod| holds_the_node(pod) && !came_later(pod, started)).collect();
-    let may_go = margin_end(leaving).is_none_or(|end| end <= now);
+    let may_go = margin_end(leaving, now).is_none_or(|end| end <= now);
+    let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
+    let holds = |pod: &&Pod| {
+        let given_up = timed_out && is_given_up(pod, now, time);
+        holds_the_node(pod) && !came_later(pod, started) && !given_up
+    };
+    let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
-        return Fate::Remove { delete_pods: Vec::new() };
+        return Fate::Remove;
     }
-    let (ending, evict): (Vec<&Pod>, Vec<&Pod>) =
+    let (ending, staying): (Vec<&Pod>, Vec<&Pod>) =
         holding.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
-    if may_go && deadline(started, timeout).is_some_and(|deadline| deadline <= now) {
-        return Fate::Remove { delete_pods: evict.into_iter().cloned().collect() };
-    }
-    Fate::Drain {
-        evict: evict.into_iter().cloned().collect(),
-        overdue: ending.into_iter().filter(|pod| is_overdue(pod, now)).map(PodName::of).min(),
-    }
+    let staying = staying.into_iter().cloned().collect();
+    let (evict, delete) = if timed_out && may_go { (Vec::new(), staying) } else { (staying, Vec::new()) };
+    let overdue = ending.into_iter().filter(|pod| is_overdue(pod, now)).map(PodName::of).min();
+    Fate::Drain { evict, delete, overdue }
 }
 
 /// Before when a closed node does not go although it looks empty; `None` when it may go at once, because it was never
 /// Ready, so that no kubelet can have taken a pod.
-pub fn margin_end(leaving: Leaving) -> Option<Timestamp> {
+pub fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
     let started = leaving.drain_started.filter(|_| leaving.cordoned && leaving.was_ready)?;
-    Some(started.checked_add(CLOSING_MARGIN).unwrap_or(Timestamp::MAX))
+    Some(due(started, CLOSING_MARGIN, leaving.observed, now))
 }
 
 /// Whether the pod was made when the node was closed already, and chose it all the same. Evicting it would only bring
@@ -68,19 +83,33 @@ fn tolerates_cordon(toleration: &Toleration) -> bool {
     same_key && (exists || (equal && value.is_empty())) && (effect.is_empty() || effect == "NoSchedule")
 }
 
-/// When a drain that began at `started` stops asking.
-pub fn deadline(started: Timestamp, timeout: Option<SignedDuration>) -> Option<Timestamp> {
-    timeout.map(|timeout| started.checked_add(timeout).unwrap_or(Timestamp::MAX))
-}
-
 /// Whether the pod has outlived the grace period it was given: its deletion time lies at the end of it.
 fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| end.0 < now)
 }
 
+/// Whether nobody will confirm any more that the pod has ended: it was told to end so long ago that a kubelet which lives
+/// would have killed it and said so. Its deletion time lies at the end of its grace period.
+fn is_given_up(pod: &Pod, now: Timestamp, time: &ObservedTime) -> bool {
+    let grace =
+        SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(0));
+    let patience = grace.checked_add(CONFIRMATION_MARGIN).unwrap_or(SignedDuration::MAX);
+    pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| {
+        let margin_is_over = end.0.checked_add(CONFIRMATION_MARGIN).is_ok_and(|end| end <= now);
+        margin_is_over && time.of_pod(pod) >= patience
+    })
+}
+
 /// Whether the node must wait for this pod to go. `DaemonSet` pods would come back, mirror pods only mirror what the
 /// kubelet runs from a file, and finished pods run nothing.
 pub fn holds_the_node(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let finished = matches!(phase, Some("Succeeded" | "Failed"));
+    !is_bound_to_its_node(pod) && !finished
+}
+
+/// Whether the pod belongs to the node and not to a workload: of a `DaemonSet`, or run by the kubelet from a file.
+pub fn is_bound_to_its_node(pod: &Pod) -> bool {
     let of_daemon_set = pod
         .metadata
         .owner_references
@@ -89,9 +118,7 @@ pub fn holds_the_node(pod: &Pod) -> bool {
         .any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet");
     let mirror =
         pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let finished = matches!(phase, Some("Succeeded" | "Failed"));
-    !of_daemon_set && !mirror && !finished
+    of_daemon_set || mirror
 }
 
 #[cfg(test)]
@@ -104,11 +131,17 @@ mod tests {
     use super::*;
     use crate::plan::testing::{at, pod, pod_of};
 
+    /// For a process that has always been there, but for pods.
+    fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDuration>, now: Timestamp) -> Fate {
+        super::next(leaving, pods, timeout, now, &ObservedTime::default())
+    }
+
     const CLOSED: Leaving = Leaving {
         deleting: false,
         drain_started: Some(Timestamp::UNIX_EPOCH),
         cordoned: true,
         was_ready: true,
+        observed: SignedDuration::MAX,
     };
 
     const MINUTE: Option<SignedDuration> = Some(SignedDuration::from_secs(60));
@@ -127,7 +160,7 @@ mod tests {
         for leaving in [
             Leaving { cordoned: false, ..CLOSED },
             Leaving { drain_started: None, ..CLOSED },
-            Leaving { deleting: true, drain_started: None, cordoned: false, was_ready: true },
+            Leaving { deleting: true, drain_started: None, cordoned: false, ..CLOSED },
         ] {
             assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), Fate::Close);
         }
@@ -135,7 +168,10 @@ mod tests {
 
     #[test]
     fn a_node_whose_pods_are_not_known_is_not_removed() {
-        assert_eq!(next(CLOSED, None, MINUTE, at(1000)), Fate::Drain { evict: vec![], overdue: None });
+        assert_eq!(
+            next(CLOSED, None, MINUTE, at(1000)),
+            Fate::Drain { evict: vec![], delete: vec![], overdue: None }
+        );
     }
 
     #[test]
@@ -150,7 +186,7 @@ mod tests {
             pod
         };
         let pods = [daemon, mirror, finished("Succeeded"), finished("Failed")];
-        assert_eq!(next(CLOSED, Some(&pods), None, at(2)), Fate::Remove { delete_pods: vec![] });
+        assert_eq!(next(CLOSED, Some(&pods), None, at(2)), Fate::Remove);
     }
 
     #[test]
@@ -195,7 +231,7 @@ mod tests {
             let tolerant = [tolerant];
             assert_eq!(evicted(&next(CLOSED, Some(&[born(0, &tolerant)]), None, at(100))), ["late"]);
             let later = next(CLOSED, Some(&[born(1, &tolerant)]), None, at(100));
-            assert_eq!(later, Fate::Remove { delete_pods: vec![] }, "{tolerant:?}");
+            assert_eq!(later, Fate::Remove, "{tolerant:?}");
         }
     }
 
@@ -217,24 +253,74 @@ mod tests {
 
     #[test]
     fn a_closed_node_stays_long_enough_to_show_a_pod_that_was_being_bound() {
-        let waits = Fate::Drain { evict: vec![], overdue: None };
+        let waits = Fate::Drain { evict: vec![], delete: vec![], overdue: None };
         let soon = Some(SignedDuration::from_secs(1));
         assert_eq!(next(CLOSED, Some(&[]), None, at(1)), waits);
         assert_eq!(evicted(&next(CLOSED, Some(&[pod("bound")]), soon, at(1))), ["bound"]);
-        assert_eq!(next(CLOSED, Some(&[]), None, at(2)), Fate::Remove { delete_pods: vec![] });
+        assert_eq!(next(CLOSED, Some(&[]), None, at(2)), Fate::Remove);
         let unused = Leaving { was_ready: false, ..CLOSED };
-        assert_eq!(next(unused, Some(&[]), None, at(0)), Fate::Remove { delete_pods: vec![] });
+        assert_eq!(next(unused, Some(&[]), None, at(0)), Fate::Remove);
+    }
+
+    /// The names of the pods that are deleted.
+    fn deleted(fate: &Fate) -> Vec<&str> {
+        match fate {
+            Fate::Drain { delete, .. } => {
+                delete.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
-    fn after_the_timeout_the_node_goes_and_takes_its_pods_with_it() {
+    fn after_the_timeout_pods_are_deleted_and_the_node_stays_for_them() {
         let pods = [pod("web")];
         assert_eq!(evicted(&next(CLOSED, Some(&pods), MINUTE, at(59))), ["web"]);
-        let Fate::Remove { delete_pods } = next(CLOSED, Some(&pods), MINUTE, at(60)) else { panic!() };
-        assert_eq!(delete_pods.len(), 1);
+        let fate = next(CLOSED, Some(&pods), MINUTE, at(60));
+        assert_eq!((evicted(&fate), deleted(&fate)), (vec![], vec!["web"]));
         assert_eq!(
             evicted(&next(CLOSED, Some(&pods), None, at(1_000_000))),
             ["web"],
+            "without a timeout it waits"
+        );
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_ends_no_drain() {
+        let pods = [pod("web")];
+        let seen_for = |seconds| Leaving { observed: SignedDuration::from_secs(seconds), ..CLOSED };
+        assert_eq!(evicted(&next(seen_for(5), Some(&pods), MINUTE, at(600))), ["web"]);
+        assert_eq!(deleted(&next(seen_for(60), Some(&pods), MINUTE, at(600))), ["web"]);
+        // The margin before an empty node goes is no other thing.
+        assert_eq!(evicted(&next(seen_for(1), Some(&[]), None, at(600))), Vec::<&str>::new());
+        assert_eq!(next(seen_for(2), Some(&[]), None, at(600)), Fate::Remove);
+    }
+
+    #[test]
+    fn a_pod_holds_the_node_for_its_grace_and_until_nobody_can_be_expected_to_confirm_its_end() {
+        let mut ending = pod("db");
+        // Told to end at second 70, with half a minute of grace.
+        ending.metadata.deletion_timestamp = Some(Time(at(100)));
+        ending.metadata.deletion_grace_period_seconds = Some(30);
+        let fate = |timeout, second, seen_ending| {
+            let seen = SignedDuration::from_secs(seen_ending);
+            let time = ObservedTime {
+                terminating_pods: [("uid-db".to_owned(), seen)].into(),
+                ..ObservedTime::default()
+            };
+            super::next(CLOSED, Some(&[ending.clone()]), timeout, at(second), &time)
+        };
+        for (second, seen_ending) in [(71, 1), (100, 30), (129, 60), (500, 59)] {
+            let waits = fate(MINUTE, second, seen_ending);
+            assert_eq!(
+                (evicted(&waits), deleted(&waits)),
+                (vec![], vec![]),
+                "at {second} after {seen_ending} s"
+            );
+        }
+        assert_eq!(fate(MINUTE, 130, 60), Fate::Remove);
+        assert!(
+            matches!(fate(None, 5000, 5000), Fate::Drain { overdue: Some(_), .. }),
             "without a timeout it waits"
         );
     }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `model` | nothing: it says what goes in and comes out |
 //! | `membership` | what each node is doing |
+//! | `observed_time` | whether this process itself has seen a time pass |
 //! | `sizing` | how many are missing or too many |
 //! | `victims` | which ones go |
 //! | `drain` | the next step of a node on its way out |
@@ -18,6 +19,7 @@ pub mod events;
 pub mod hash;
 pub mod membership;
 mod model;
+pub mod observed_time;
 pub mod patches;
 pub mod sizing;
 pub mod slots;
@@ -37,26 +39,29 @@ mod world_tests;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    api::core::v1::Node,
+    jiff::{SignedDuration, Timestamp},
+};
 use shared_crds::{NodePool, names};
 
 pub use self::{
     applied::{Applied, Blocked, Extent, Rejected, RejectedWrite},
     membership::PoolKey,
     model::{Fate, NodeStep, Observed, Plan, PodName, PodsNeeded, PoolStep},
+    observed_time::ObservedTime,
     status::Facts,
     supply::Supply,
 };
-use self::{
-    membership::{Member, Readiness},
-    status::InFlight,
-    template::Blueprint,
-};
+use self::{membership::Member, status::InFlight, template::Blueprint};
 
 /// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
 /// How soon an eviction that was refused is tried again, as `kubectl drain` does.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
+/// Most nodes whose pods are listed in one pass before they are replaced, one request each. What happens to them brings
+/// the next pass, for the others.
+const MAX_IN_DOUBT: usize = 50;
 
 impl Plan {
     /// When to look again, after what came of the plan; `None` when only an event can change anything.
@@ -70,8 +75,7 @@ impl Plan {
 
 /// Decides what happens to a pool.
 pub fn plan(observed: &Observed) -> Plan {
-    let mut members: Vec<Member> =
-        observed.nodes.iter().map(|node| Member::read(node, observed.now)).collect();
+    let mut members: Vec<Member> = observed.nodes.iter().map(|node| read(observed, node)).collect();
     members.sort_by(|a, b| a.name().cmp(b.name()));
     match observed.pool.as_deref() {
         None => without_pool(observed, &members),
@@ -80,18 +84,29 @@ pub fn plan(observed: &Observed) -> Plan {
     }
 }
 
+/// Reads a node, with what speaks for its having been Ready although it does not carry the mark: this process has seen
+/// it, or pods that it started.
+fn read(observed: &Observed, node: &Arc<Node>) -> Member {
+    let mut time = observed.time.of_node(node);
+    let pods = node.metadata.name.as_ref().and_then(|name| observed.pods.get(name));
+    let shows = |pod| membership::shows_a_ready_node(node, pod);
+    time.was_ready |= pods.is_some_and(|pods| pods.iter().any(shows));
+    Member::read(node, observed.now, time)
+}
+
 /// The nodes whose pods the plan needs to know.
 pub fn pods_needed(observed: &Observed) -> PodsNeeded {
     let draft = plan(observed);
     PodsNeeded {
         draining: names_of(&draft, |fate| matches!(fate, Fate::Drain { .. })),
         undecided: draft.undecided,
+        in_doubt: draft.in_doubt,
     }
 }
 
 /// The nodes that would be removed now.
 pub fn removed(observed: &Observed) -> Vec<String> {
-    names_of(&plan(observed), |fate| matches!(fate, Fate::Remove { .. }))
+    names_of(&plan(observed), |fate| *fate == Fate::Remove)
 }
 
 fn names_of(plan: &Plan, is_meant: impl Fn(&Fate) -> bool) -> Vec<String> {
@@ -110,6 +125,7 @@ fn without_pool(observed: &Observed, members: &[Member]) -> Plan {
         .collect();
     Plan {
         pool: PoolStep::Keep,
+        fill: None,
         requeue_at: next_visit(observed, members, None),
         nodes,
         request: Vec::new(),
@@ -117,25 +133,34 @@ fn without_pool(observed: &Observed, members: &[Member]) -> Plan {
         fulfilled: Vec::new(),
         register: Vec::new(),
         undecided: Vec::new(),
+        in_doubt: Vec::new(),
         facts: None,
     }
 }
 
-/// Nothing changes but status: also nodes and pools that are being deleted wait, held by their finalizers.
+/// Nothing changes but status, and the record that a node has been Ready, which is lost if nobody writes it down: also
+/// nodes and pools that are being deleted wait, held by their finalizers.
 fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let nodes: Vec<NodeStep> = members
         .iter()
-        .map(|member| step(member, if member.stays() { Fate::Keep } else { Fate::Wait }))
+        .map(|member| {
+            let fate = match (member.stays(), member.lacks_mark()) {
+                (true, true) => Fate::MarkReady,
+                (true, false) => Fate::Keep,
+                (false, _) => Fate::Wait,
+            };
+            step(member, fate)
+        })
         .collect();
     let blueprint = Blueprint::of(&observed.key, pool);
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
-    let machines = &observed.supply.machines;
-    let in_flight = machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).count();
+    let in_flight = in_flight(observed, members);
+    let wanted = status::wanted(pool, present(observed, members));
     Plan {
         pool: PoolStep::Keep,
+        fill: None,
         facts: Some(Facts::gather(
             observed,
-            pool,
+            (pool, wanted),
             &blueprint,
             members,
             &nodes,
@@ -147,6 +172,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Pla
         fulfilled: Vec::new(),
         register: Vec::new(),
         undecided: Vec::new(),
+        in_doubt: Vec::new(),
         requeue_at: None,
     }
 }
@@ -156,14 +182,20 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let deleting = pool.metadata.deletion_timestamp.is_some();
     let blueprint = Blueprint::of(&observed.key, pool);
     let timeout = (!deleting).then(|| seconds(pool.spec.provisioning_timeout_seconds));
-    let gave_up = |member: &Member| {
-        member.stays() && timeout.and_then(|timeout| member.gives_up_at(timeout)).is_some_and(|at| at <= now)
+    let timed_out = |member: &Member| {
+        let gives_up_at = timeout.and_then(|timeout| member.gives_up_at(timeout, now));
+        member.stays() && gives_up_at.is_some_and(|at| at <= now)
     };
+    // Without a look at its pods it is not said of a node that it never started.
+    let gave_up = |member: &Member| timed_out(member) && observed.pods.contains_key(member.name());
+    let in_doubt = members.iter().filter(|member| timed_out(member) && !gave_up(member));
+    let in_doubt = in_doubt.map(|member| member.name().to_owned()).take(MAX_IN_DOUBT).collect();
     let staying = members.iter().filter(|member| member.stays() && !gave_up(member)).collect();
+    let wanted = status::wanted(pool, present(observed, members));
     let sizing = sizing::size(sizing::Input {
         key: &observed.key,
         pool,
-        wanted: status::wanted(pool),
+        wanted,
         members,
         staying,
         pods: &observed.pods,
@@ -188,7 +220,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
                 leave(observed, member, drain_timeout.map(seconds))
             } else if !member.held {
                 Fate::Adopt
-            } else if member.readiness == Readiness::Ready && !member.marked_ready {
+            } else if member.lacks_mark() {
                 Fate::MarkReady
             } else {
                 Fate::Keep
@@ -205,6 +237,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
             (true, true) if members.is_empty() => PoolStep::Release,
             _ => PoolStep::Keep,
         },
+        fill: (pool.spec.replicas.is_none() && !deleting).then(|| i32::try_from(wanted).unwrap_or(i32::MAX)),
         request: sizing.request,
         withdraw: sizing.withdraw,
         fulfilled: (observed.supply.machines.iter())
@@ -213,6 +246,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
             .collect(),
         register: Vec::new(),
         undecided: sizing.undecided,
+        in_doubt,
         facts: None,
         requeue_at: next_visit(observed, members, timeout),
         nodes,
@@ -224,8 +258,20 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         Err(_) => in_flight -= std::mem::take(&mut plan.request).len(),
     }
     let in_flight = InFlight { all: in_flight, new: plan.request.len() };
-    plan.facts = Some(Facts::gather(observed, pool, &blueprint, members, &plan.nodes, in_flight));
+    plan.facts = Some(Facts::gather(observed, (pool, wanted), &blueprint, members, &plan.nodes, in_flight));
     plan
+}
+
+/// How many nodes are there or on their way: what an unset count stands for.
+fn present(observed: &Observed, members: &[Member]) -> usize {
+    members.iter().filter(|member| member.stays()).count() + in_flight(observed, members)
+}
+
+/// The machines that were asked for and have no Node yet.
+fn in_flight(observed: &Observed, members: &[Member]) -> usize {
+    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let machines = observed.supply.machines.iter();
+    machines.filter(|machine| !existing.contains(machine.name.as_str())).count()
 }
 
 fn step(member: &Member, fate: Fate) -> NodeStep {
@@ -239,10 +285,8 @@ fn leave(observed: &Observed, member: &Member, timeout: Option<SignedDuration>) 
         return Fate::Keep;
     };
     let pods = observed.pods.get(member.name()).map(Vec::as_slice);
-    match drain::next(leaving, pods, timeout, observed.now) {
-        Fate::Remove { delete_pods } if leaving.deleting && !member.held && delete_pods.is_empty() => {
-            Fate::Wait
-        }
+    match drain::next(leaving, pods, timeout, observed.now, &observed.time) {
+        Fate::Remove if leaving.deleting && !member.held => Fate::Wait,
         fate => fate,
     }
 }
@@ -263,10 +307,10 @@ fn next_visit(
     let gives_up = members
         .iter()
         .filter(|member| member.stays())
-        .filter_map(|member| member.gives_up_at(provisioning_timeout?))
+        .filter_map(|member| member.gives_up_at(provisioning_timeout?, now))
         .filter(|at| *at > now);
     let may_go =
-        members.iter().filter_map(|member| drain::margin_end(member.leaving?)).filter(|end| *end > now);
+        members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
     machines.chain(retry).chain(gives_up).chain(may_go).min()
 }
 

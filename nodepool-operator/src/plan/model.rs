@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use shared_crds::NodePool;
 
-use super::{PoolKey, status::Facts, supply::Supply};
+use super::{PoolKey, observed_time::ObservedTime, status::Facts, supply::Supply};
 
 /// Everything a decision is made from.
 #[derive(Clone, Debug)]
@@ -23,8 +23,10 @@ pub struct Observed {
     pub pods: BTreeMap<String, Vec<Pod>>,
     /// What the provider is doing.
     pub supply: Supply,
-    /// The time of the decision.
+    /// The time of the decision, by a clock that somebody may have set.
     pub now: Timestamp,
+    /// For how long this process itself has seen what is there.
+    pub time: ObservedTime,
 }
 
 /// Namespace and name of a pod.
@@ -59,24 +61,23 @@ pub enum Fate {
     Keep,
     /// It gets the finalizer: it carries the pool's labels and nobody holds it yet.
     Adopt,
-    /// It is Ready for the first time, which is written on it.
+    /// It is Ready for the first time, or shows that it was; which is written on it.
     MarkReady,
     /// Its drain is called off.
     Rescue,
     /// It is closed to new pods and its drain begins.
     Close,
-    /// Its pods are asked to go.
+    /// Its pods are asked to go, or told to.
     Drain {
         /// Pods to evict.
         evict: Vec<Pod>,
+        /// Pods that outlasted the drain's timeout: to delete without asking their budgets, each with its own grace period.
+        delete: Vec<Pod>,
         /// A pod that was asked to go and has outlived its grace period, the first by name.
         overdue: Option<PodName>,
     },
-    /// It is deleted and let go of; first the pods that outlasted the drain's timeout are deleted.
-    Remove {
-        /// Pods to delete without asking their budgets.
-        delete_pods: Vec<Pod>,
-    },
+    /// Nothing holds it any more: it is deleted and let go of.
+    Remove,
     /// It did not become Ready in time and is deleted; the finalizer then makes this a drain like any other.
     Replace,
     /// It is on its way out and nothing can be done about it in this pass.
@@ -121,6 +122,8 @@ pub enum PoolStep {
 pub struct Plan {
     /// What happens to the pool's finalizer.
     pub pool: PoolStep,
+    /// What an unset `spec.replicas` is filled with.
+    pub fill: Option<i32>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
     /// Machines to ask the provider for, by node name.
@@ -133,6 +136,8 @@ pub struct Plan {
     pub register: Vec<Node>,
     /// Nodes whose pods would help to choose victims, and are not known.
     pub undecided: Vec<String>,
+    /// Nodes that would be replaced as never started, should no pod on them show otherwise, and whose pods are not known.
+    pub in_doubt: Vec<String>,
     /// What the status tells; `None` when there is no pool to tell it on.
     pub facts: Option<Facts>,
     /// When to look again if nothing happens until then.
@@ -146,4 +151,6 @@ pub struct PodsNeeded {
     pub draining: Vec<String>,
     /// Those among which it has to choose.
     pub undecided: Vec<String>,
+    /// Those of which it has to know whether they ever ran a pod.
+    pub in_doubt: Vec<String>,
 }

@@ -22,6 +22,17 @@ pub fn release_pool(pool: &NodePool) -> Option<Value> {
     remove_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
+/// Fills an unset number of replicas, provided that the spec still is the one that was seen. On the object itself and not
+/// through `/scale`, which leaves no entry in `managedFields` where the number is unset: so it shows who filled it, and who
+/// scales from then on.
+pub fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
+    let mut patch = same(&pool.metadata);
+    patch.push(json!({ "op": "test", "path": "/metadata/generation", "value": pool.metadata.generation }));
+    patch.push(json!({ "op": "test", "path": "/spec/replicas", "value": null }));
+    patch.push(json!({ "op": "add", "path": "/spec/replicas", "value": replicas }));
+    Value::Array(patch)
+}
+
 /// Adds the node's finalizer.
 pub fn hold_node(node: &Node) -> Value {
     add_finalizer(&node.metadata, names::NODE_FINALIZER)

@@ -1,6 +1,9 @@
 //! What the planner decides, case by case.
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod, PodStatus},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 use shared_crds::{
     NodePool,
     conditions::Reason,
@@ -66,6 +69,41 @@ fn a_settled_pool_is_left_alone() {
     let plan = plan(&observed(pool(3), nodes(3)));
     assert!(fates(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
     assert_eq!((plan.pool, plan.requeue_at), (PoolStep::Keep, None));
+}
+
+#[test]
+fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
+    let unset = |min, max| {
+        let mut pool = pool(0);
+        (pool.spec.replicas, pool.spec.min_replicas, pool.spec.max_replicas) = (None, min, max);
+        pool
+    };
+    let there = || vec![node(0), starting(1), draining(2, 10)];
+    // Those on their way out were not wanted any more, and the bounds are everybody's.
+    for (min, max, fill, leaving, asked) in
+        [(0, 10, 2, 1, 0), (3, 10, 3, 0, 0), (5, 10, 5, 0, 2), (0, 1, 1, 2, 0)]
+    {
+        let plan = plan(&observed(unset(min, max), there()));
+        assert_eq!((plan.fill, plan.request.len()), (Some(fill), asked), "within {min} to {max}");
+        let facts = plan.facts.unwrap();
+        assert_eq!(
+            (facts.leaving, facts.wanted),
+            (leaving, usize::try_from(fill).unwrap()),
+            "within {min} to {max}"
+        );
+    }
+    let mut busy = observed(unset(0, 10), vec![node(0)]);
+    busy.supply.machines = vec![machine("a", SOON)];
+    assert_eq!(plan(&busy).fill, Some(2), "what is on its way counts");
+    assert!(plan(&busy).withdraw.is_empty());
+
+    let mut paused = unset(0, 10);
+    paused.spec.paused = true;
+    assert_eq!(plan(&observed(paused, there())).fill, None);
+    let mut deleted = unset(0, 10);
+    deleted.metadata.deletion_timestamp = Some(Time(at(90)));
+    assert_eq!(plan(&observed(deleted, there())).fill, None);
+    assert_eq!(plan(&observed(pool(2), there())).fill, None);
 }
 
 #[test]
@@ -204,10 +242,13 @@ fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
     let mut observed = observed(pool(0), [draining(0, 99)]);
     observed.pods.insert("n-000".into(), vec![]);
     let waits = plan(&observed);
-    assert_eq!(fates(&waits), [("n-000".to_owned(), Fate::Drain { evict: vec![], overdue: None })]);
+    assert_eq!(
+        fates(&waits),
+        [("n-000".to_owned(), Fate::Drain { evict: vec![], delete: vec![], overdue: None })]
+    );
     assert_eq!(waits.next_visit(&Applied::default(), at(100)), Some(at(101)));
     observed.now = at(101);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove { delete_pods: vec![] })]);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
 }
 
 #[test]
@@ -239,7 +280,7 @@ fn a_node_is_removed_once_its_pods_have_gone() {
     assert_eq!(removed(&observed), Vec::<String>::new());
     observed.pods.insert("n-000".into(), vec![]);
     assert_eq!(removed(&observed), ["n-000"]);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove { delete_pods: vec![] })]);
+    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
 }
 
 #[test]
@@ -269,10 +310,80 @@ fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_repor
     let waits = plan(&observed);
     assert_eq!((fates(&waits), waits.requeue_at), (vec![], Some(at(900))));
     observed.now = at(900);
+    assert_eq!(fates(&plan(&observed)), []);
+    assert_eq!(
+        pods_needed(&observed).in_doubt,
+        ["n-000"],
+        "nothing is said of it without a look at its pods"
+    );
+    observed.pods.insert("n-000".into(), vec![]);
     let acts = plan(&observed);
     assert_eq!(fates(&acts), [("n-000".to_owned(), Fate::Replace)]);
     assert_eq!(acts.request.len(), 1);
     assert_eq!(acts.facts.unwrap().not_ready, 1);
+    assert!(pods_needed(&observed).in_doubt.is_empty());
+}
+
+/// A node without the mark, at a time when one that never started would be replaced, with these pods on it.
+fn unmarked(pods: Vec<Pod>) -> Observed {
+    let mut observed = observed(pool(1), [starting(0)]);
+    observed.now = at(10_000);
+    observed.pods.insert("n-000".into(), pods);
+    observed
+}
+
+fn started(mut pod: Pod) -> Pod {
+    pod.status = Some(PodStatus { start_time: Some(Time(at(60))), ..PodStatus::default() });
+    pod
+}
+
+#[test]
+fn a_node_that_has_run_pods_did_not_fail_to_start_although_nobody_marked_it() {
+    let ran = unmarked(vec![pod("waits"), started(pod("web"))]);
+    let plan_ran = plan(&ran);
+    assert_eq!(fates(&plan_ran), [("n-000".to_owned(), Fate::MarkReady)]);
+    let facts = plan_ran.facts.unwrap();
+    assert_eq!((facts.starting, facts.not_ready), (0, 1));
+    // Pods that only wait for it, and those that belong to the node itself, show nothing.
+    let mut mirror = started(pod("static"));
+    mirror.metadata.annotations = Some([("kubernetes.io/config.mirror".to_owned(), "x".to_owned())].into());
+    let never = unmarked(vec![pod("waits"), started(testing::pod_of("DaemonSet", "network")), mirror]);
+    assert_eq!(fates(&plan(&never)), [("n-000".to_owned(), Fate::Replace)]);
+    // A node of the same name was there before, and its pods still say so.
+    let mut namesake = unmarked(vec![started(pod("of-the-other"))]);
+    let mut node = starting(0);
+    node.metadata.creation_timestamp = Some(Time(at(500)));
+    namesake.nodes = vec![Arc::new(node)];
+    assert_eq!(fates(&plan(&namesake)), [("n-000".to_owned(), Fate::Replace)]);
+}
+
+#[test]
+fn a_node_that_this_process_has_seen_ready_did_not_fail_to_start() {
+    let mut seen = unmarked(vec![]);
+    seen.time.nodes.get_mut("uid-n-000").unwrap().was_ready = true;
+    assert_eq!(fates(&plan(&seen)), [("n-000".to_owned(), Fate::MarkReady)]);
+}
+
+#[test]
+fn a_node_that_is_ready_while_its_pool_is_paused_is_marked_all_the_same() {
+    let mut paused = pool(1);
+    paused.spec.paused = true;
+    let mut fresh = starting(0);
+    set_ready(&mut fresh, "True");
+    assert_eq!(fates(&plan(&observed(paused, [fresh]))), [("n-000".to_owned(), Fate::MarkReady)]);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_replaces_no_node() {
+    let mut jumped = unmarked(vec![]);
+    let seen_for = |observed: &mut Observed, seconds| {
+        observed.time.nodes.get_mut("uid-n-000").unwrap().not_ready = SignedDuration::from_secs(seconds);
+    };
+    seen_for(&mut jumped, 890);
+    let waits = plan(&jumped);
+    assert_eq!((fates(&waits), waits.requeue_at), (vec![], Some(at(10_010))));
+    seen_for(&mut jumped, 900);
+    assert_eq!(fates(&plan(&jumped)), [("n-000".to_owned(), Fate::Replace)]);
 }
 
 #[test]

@@ -68,19 +68,19 @@ pub(super) struct InFlight {
     pub(super) new: usize,
 }
 
-/// The number of nodes `pool` should have now.
-pub fn wanted(pool: &NodePool) -> usize {
+/// The number of nodes `pool` should have now, where `present` are there or on their way.
+pub fn wanted(pool: &NodePool, present: usize) -> usize {
     if pool.metadata.deletion_timestamp.is_some() {
         return 0;
     }
-    usize::try_from(pool.spec.effective_replicas()).unwrap_or_default()
+    usize::try_from(pool.spec.replicas_or(number(present))).unwrap_or_default()
 }
 
 impl Facts {
-    /// Counts. `members` and `nodes` are the same nodes in the same order.
+    /// Counts. `wanted` is how many nodes the pool should have; `members` and `nodes` are the same nodes in the same order.
     pub(super) fn gather(
         observed: &Observed,
-        pool: &NodePool,
+        (pool, wanted): (&NodePool, usize),
         blueprint: &Result<Blueprint, Invalid>,
         members: &[Member],
         nodes: &[NodeStep],
@@ -99,7 +99,7 @@ impl Facts {
         };
         let turns = members.iter().zip(nodes).filter(|(member, step)| member.stays() != step.fate.stays());
         Self {
-            wanted: wanted(pool),
+            wanted,
             staying: staying().count(),
             ready: count(Readiness::Ready),
             up_to_date: staying().filter(|member| is_current(member)).count(),
@@ -259,7 +259,7 @@ pub fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Stat
         stalled(facts, applied),
         nodes_ready(facts),
         provisioning_healthy(facts, applied),
-        replicas_clamped(pool),
+        replicas_clamped(pool, facts),
     ]
 }
 
@@ -386,14 +386,16 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     }
 }
 
-fn replicas_clamped(pool: &NodePool) -> Statement {
-    let say = |status: bool, reason, message| {
-        Statement::new(ConditionType::ReplicasClamped, status, reason, message)
-    };
+fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {
+    let type_ = ConditionType::ReplicasClamped;
+    let say = |status: bool, reason, message| Statement::new(type_, status, reason, message);
     let (min, max) = (pool.spec.min_replicas, pool.spec.max_replicas);
     let runs = nodes(usize::try_from(pool.spec.effective_replicas()).unwrap_or_default());
     match pool.spec.replicas {
-        None => say(false, Reason::ReplicasUnset, format!("replicas is not set, so the pool runs {runs}")),
+        None => {
+            let runs = nodes(facts.wanted);
+            say(false, Reason::ReplicasUnset, format!("replicas is not set, so the pool runs {runs}"))
+        }
         Some(asked) if asked > max => say(
             true,
             Reason::AboveMaxReplicas,

@@ -232,7 +232,8 @@ fn only_what_was_acknowledged_counts() {
     let rescued = Applied { rescued: vec!["n-001".into()], ..Applied::default() };
     assert_eq!(numbers(&planned.after(&rescued, None)), [2, 2, 2, 0, 0, 0]);
 
-    let late = observed(pool(1), [starting(0)]);
+    let mut late = observed(pool(1), [starting(0)]);
+    late.pods.insert("n-000".into(), vec![]);
     let planned = plan(&Observed { now: at(2000), ..late }).facts.unwrap();
     assert_eq!(numbers(&planned), [0, 0, 0, 0, 1, 1]);
     assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 0, 1, 1, 0, 0]);

@@ -8,14 +8,18 @@ use k8s_openapi::{
         api::resource::Quantity,
         apis::meta::v1::{ObjectMeta, OwnerReference, Time},
     },
-    jiff::Timestamp,
+    jiff::{SignedDuration, Timestamp},
 };
 use shared_crds::{
     NodePool, names,
     v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider},
 };
 
-use super::{Fate, Observed, Plan, PoolKey, Supply, template::Blueprint};
+use super::{
+    Fate, Observed, Plan, PoolKey, Supply,
+    observed_time::{NodeTime, ObservedTime},
+    template::Blueprint,
+};
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "default".into(), name: "web".into() }
@@ -120,15 +124,28 @@ pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
     pod
 }
 
+/// What a process knows that has been there from the beginning, so that the wall clock alone decides.
+pub(crate) const ALWAYS: NodeTime =
+    NodeTime { was_ready: false, not_ready: SignedDuration::MAX, draining: SignedDuration::MAX };
+
+/// What a process observes that has always been there.
 pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
+    let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
     Observed {
         key: key(),
         pool: Some(Arc::new(pool)),
-        nodes: nodes.into_iter().map(Arc::new).collect(),
+        time: always(&nodes),
+        nodes,
         pods: BTreeMap::new(),
         supply: Supply::default(),
         now: at(100),
     }
+}
+
+/// [`ALWAYS`] for each of `nodes`.
+pub(crate) fn always(nodes: &[Arc<Node>]) -> ObservedTime {
+    let uids = nodes.iter().filter_map(|node| node.metadata.uid.clone());
+    ObservedTime { nodes: uids.map(|uid| (uid, ALWAYS)).collect(), terminating_pods: BTreeMap::new() }
 }
 
 /// The fates as `(name, fate)`, without `Keep`.

@@ -15,7 +15,7 @@ use shared_crds::{NodePool, names};
 
 use super::{
     supply::{Machine, MachineState},
-    testing::{at, key, pod, pool, set_ready},
+    testing::{ALWAYS, always, at, key, pod, pool, set_ready},
     *,
 };
 
@@ -56,16 +56,18 @@ impl World {
                 MachineState::Starting { until: Some(*due) }
             },
         };
+        let nodes: Vec<_> = self.nodes.values().cloned().map(Arc::new).collect();
         let mut observed = Observed {
             key: key(),
             pool: Some(Arc::new(self.pool.clone())),
-            nodes: self.nodes.values().cloned().map(Arc::new).collect(),
+            time: always(&nodes),
+            nodes,
             pods: BTreeMap::new(),
             supply: Supply { machines: self.machines.iter().map(machine).collect(), ..Supply::default() },
             now,
         };
-        let PodsNeeded { draining, undecided } = pods_needed(&observed);
-        observed.pods = (draining.into_iter().chain(undecided))
+        let PodsNeeded { draining, undecided, in_doubt } = pods_needed(&observed);
+        observed.pods = (draining.into_iter().chain(undecided).chain(in_doubt))
             .map(|node| (node.clone(), self.pods.get(&node).cloned().unwrap_or_default()))
             .collect();
         observed
@@ -73,7 +75,10 @@ impl World {
 
     fn staying(&self) -> usize {
         let now = at(self.second);
-        self.nodes.values().filter(|node| Member::read(&Arc::new((*node).clone()), now).stays()).count()
+        self.nodes
+            .values()
+            .filter(|node| Member::read(&Arc::new((*node).clone()), now, ALWAYS).stays())
+            .count()
     }
 
     fn promised(&self) -> usize {
@@ -122,13 +127,12 @@ impl World {
             Fate::MarkReady => self.patch(&name, &patches::mark_ready(&step.node, now)),
             Fate::Rescue => self.patch(&name, &patches::rescue(&step.node)),
             Fate::Close => self.patch(&name, &patches::close(&step.node, now)),
-            Fate::Drain { evict, .. } => {
-                if !self.budget_blocks {
-                    self.pods.entry(name).or_default().retain(|pod| !evict.contains(pod));
-                }
+            Fate::Drain { evict, delete, .. } => {
+                let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
+                self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
             Fate::Replace => self.delete(&name, &step.node),
-            Fate::Remove { .. } => {
+            Fate::Remove => {
                 self.delete(&name, &step.node);
                 if let Some(patch) = patches::release_node(&step.node) {
                     self.patch(&name, &patch);
@@ -277,7 +281,7 @@ proptest! {
             let before = world.promised();
             disturb(&mut world, happening);
             if let Happening::Pass(_) = happening {
-                let wanted = status::wanted(&world.pool);
+                let wanted = status::wanted(&world.pool, 0);
                 let after = world.promised();
                 prop_assert!(after <= wanted.max(before), "{after} promised, {wanted} wanted, {before} before");
             }
@@ -308,8 +312,8 @@ proptest! {
         world.budget_blocks = false;
         world.pool.spec.paused = false;
         prop_assert!(settle(&mut world) < 60, "{:?}", fates_now(&world));
-        prop_assert_eq!(world.nodes.len(), status::wanted(&world.pool));
-        prop_assert_eq!(world.staying(), status::wanted(&world.pool));
+        prop_assert_eq!(world.nodes.len(), status::wanted(&world.pool, 0));
+        prop_assert_eq!(world.staying(), status::wanted(&world.pool, 0));
         for node in world.nodes.values() {
             prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
             prop_assert!(node.metadata.finalizers.iter().flatten().any(|f| f == names::NODE_FINALIZER));

@@ -33,7 +33,7 @@ use super::{status::NodePoolStatus, template::NodeTemplate};
         name = "Desired",
         type_ = "integer",
         json_path = ".spec.replicas",
-        description = "Nodes asked for; empty means minReplicas"
+        description = "Nodes asked for"
     ),
     printcolumn(
         name = "Current",
@@ -107,8 +107,10 @@ use super::{status::NodePoolStatus, template::NodeTemplate};
     }
 ]))]
 pub struct NodePoolSpec {
-    /// replicas is the number of nodes wanted. Unset means minReplicas. It has no default, because a removed default
-    /// would reset what an autoscaler wrote. Leave it out of manifests when something scales the pool.
+    /// replicas is the number of nodes wanted. Leave it out of manifests when something scales the pool: where it is unset
+    /// nodepool-operator fills in the nodes that are there, within the bounds, so a new pool starts at minReplicas and
+    /// taking the field out of a manifest removes no node. It has no default, because a removed default would reset what an
+    /// autoscaler wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
@@ -131,11 +133,13 @@ pub struct NodePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
-    /// the planner counts on it.
+    /// the planner counts on it. nodepool-operator replaces only what it has itself watched for that long, so a restart
+    /// of the operator gives the nodes that are starting the whole time once more.
     #[serde(default = "default_provisioning_timeout")]
     #[schemars(range(min = 1, max = 86_400))]
     pub provisioning_timeout_seconds: i32,
-    /// paused stops both operators from changing anything about this pool; status is still reported.
+    /// paused stops both operators from changing anything about this pool; status is still reported, and it is still noted
+    /// on a node that it has been Ready.
     #[serde(default)]
     pub paused: bool,
 }
@@ -184,8 +188,11 @@ pub struct SimulatedProvider {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// timeoutSeconds is how long evictions are tried before the node goes with whatever pods are left on it. Absent
-    /// or 0 means: as long as it takes, so that a disruption budget is never broken.
+    /// timeoutSeconds is how long pods are evicted, which a disruption budget can hold up. From then on those that are left
+    /// are deleted without asking their budgets, each with its own grace period, and the node goes when they have ended, or
+    /// when nobody confirms that for half a minute after the grace period. Absent or 0 means: as long as it takes, so that a
+    /// disruption budget is never broken. nodepool-operator has to watch the drain for that long itself, so a restart of
+    /// the operator gives a drain the whole time once more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: Option<i32>,
@@ -195,6 +202,12 @@ impl NodePoolSpec {
     /// The number of nodes the pool should have: `replicas` within the bounds, `minReplicas` when unset. Where the
     /// bounds cross (which the schema refuses), the upper one wins.
     pub fn effective_replicas(&self) -> i32 {
-        self.replicas.unwrap_or(self.min_replicas).max(self.min_replicas).min(self.max_replicas).max(0)
+        self.replicas_or(self.min_replicas)
+    }
+
+    /// The number of nodes the pool should have when `present` are there: as [`effective_replicas`](Self::effective_replicas),
+    /// but an unset count stands for those that are there.
+    pub fn replicas_or(&self, present: i32) -> i32 {
+        self.replicas.unwrap_or(present).max(self.min_replicas).min(self.max_replicas).max(0)
     }
 }

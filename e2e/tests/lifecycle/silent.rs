@@ -1,0 +1,226 @@
+//! Nodes whose kubelet has fallen silent, and nodes that never had one: what may be concluded from that, and what not.
+//!
+//! kwok plays the kubelet of every node that carries its annotation. A node that loses the annotation is not made Ready
+//! again, and while kwok stands still no pod ends.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use e2e::cluster::{Cluster, Options};
+use e2e::lifeline::Exit;
+use e2e::objects;
+use e2e::operators::{Launch, Operator, OperatorProcess};
+use e2e::trial::{self, PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use shared_crds::names::READY_TIME_ANNOTATION;
+use shared_crds::{NodePool, v1alpha1::DrainSpec};
+
+use super::{observed, scale};
+
+/// A node that kwok plays no longer, as it was then.
+async fn silenced(trial: &Trial, pool: &str) -> Node {
+    let nodes = trial.nodes(pool).await.unwrap();
+    assert_eq!(nodes.len(), 1, "{pool} has {} nodes", nodes.len());
+    let off = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": null}}}));
+    let api = Api::<Node>::all(trial.client.clone());
+    api.patch(&nodes[0].name_any(), &PatchParams::default(), &off).await.unwrap()
+}
+
+/// kwok while it stands still. It goes on when this is dropped.
+struct Frozen(Pid);
+
+impl Frozen {
+    fn kwok(cluster: &Cluster) -> Self {
+        let pid = cluster.pids().into_iter().find_map(|(name, pid)| (name == "kwok").then_some(pid)).unwrap();
+        let pid = Pid::from_raw(pid.try_into().unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGCONT).unwrap();
+    }
+}
+
+/// What a node lifecycle controller or a kubelet says of a node that is not Ready.
+fn not_ready() -> Patch<Value> {
+    let now = jiff::Timestamp::now();
+    let now = jiff::Timestamp::from_second(now.as_second()).unwrap().to_string();
+    Patch::Strategic(json!({"status": {"conditions": [{
+        "type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "a test says so",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }]}}))
+}
+
+/// A pod on the nodes of `pool` that may take `grace` seconds to end, and a budget that lets nobody evict it.
+async fn guarded_pod(trial: &Trial, pool: &str, grace: u32) {
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "db", "labels": {"app": "db"}},
+        "spec": {
+            "nodeSelector": {"pool": pool},
+            "terminationGracePeriodSeconds": grace,
+            "containers": [{"name": "db", "image": "example.invalid/db"}],
+        },
+    }))
+    .unwrap();
+    trial.create(&pod).await.unwrap();
+    let budget: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "db"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
+    }))
+    .unwrap();
+    trial.create(&budget).await.unwrap();
+    trial.pods_run(1).await.unwrap();
+}
+
+/// A pool of one node whose drains ask for a second and then delete, with a guarded pod on it. Its name.
+async fn short_drain(trial: &Trial, pool: &str, grace: u32) -> String {
+    let mut object = objects::pool(pool, 0, 3);
+    object.spec.replicas = Some(1);
+    object.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    trial.create(&object).await.unwrap();
+    guarded_pod(trial, pool, grace).await;
+    trial.settles(pool, 1).await.unwrap();
+    trial.nodes(pool).await.unwrap()[0].name_any()
+}
+
+/// Waits until the guarded pod has been told to end. It is there as long as nobody confirms.
+async fn told_to_end(trial: &Trial) -> Pod {
+    eventually(PATIENCE, "the pod is told to end", async || {
+        let pod = trial.api::<Pod>().get("db").await?;
+        Ok(pod.metadata.deletion_timestamp.is_some().then_some(pod))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
+    let trial = Trial::begin("grace", &[]).await.unwrap();
+    let name = short_drain(&trial, "short", 30).await;
+    let frozen = Frozen::kwok(trial.cluster);
+    scale(&trial, "npool/short", 0).await;
+    let pod = told_to_end(&trial).await;
+    assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "less than the pod's own grace");
+
+    // This is the time in which nothing may happen: the pod may still be writing to its volume.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let nodes = Api::<Node>::all(trial.client.clone());
+    let node = nodes.get_opt(&name).await.unwrap();
+    assert!(node.is_some(), "the node went while a pod on it still had its grace");
+    assert_eq!(node.and_then(|node| node.metadata.deletion_timestamp), None, "the node was deleted");
+
+    // The kubelet confirms.
+    drop(frozen);
+    trial.settles("short", 0).await.unwrap();
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
+    let trial = Trial::begin("unconfirmed", &[]).await.unwrap();
+    let name = short_drain(&trial, "short", 1).await;
+    let frozen = Frozen::kwok(trial.cluster);
+    scale(&trial, "npool/short", 0).await;
+    told_to_end(&trial).await;
+    let nodes = Api::<Node>::all(trial.client.clone());
+    eventually(PATIENCE, "the node goes", async || Ok(nodes.get_opt(&name).await?.is_none().then_some(())))
+        .await
+        .unwrap();
+    drop(frozen);
+    // The pod garbage collector would, a minute later.
+    let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    let _ = trial.api::<Pod>().delete("db", &at_once).await.unwrap();
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start() {
+    let trial = Trial::begin("unmarked", &[]).await.unwrap();
+    let mut pool = objects::pool("workers", 0, 3);
+    pool.spec.replicas = Some(1);
+    trial.create(&pool).await.unwrap();
+    trial.create(&objects::deployment("web", "workers", 1, "1")).await.unwrap();
+    trial.pods_run(1).await.unwrap();
+    observed(&trial, "workers", json!({"paused": true, "provisioningTimeoutSeconds": 1})).await;
+
+    // As if it had become Ready just then, which nobody wrote down, and has lost its kubelet for a moment.
+    let node = silenced(&trial, "workers").await;
+    let (name, nodes) = (node.name_any(), Api::<Node>::all(trial.client.clone()));
+    nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
+    let unmark = Patch::Merge(json!({"metadata": {"annotations": {READY_TIME_ANNOTATION: null}}}));
+    nodes.patch(&name, &PatchParams::default(), &unmark).await.unwrap();
+    let before = trial.audit().unwrap().end().unwrap();
+    observed(&trial, "workers", json!({"paused": false})).await;
+
+    eventually(PATIENCE, "it is written down that the node has run", async || {
+        let node = nodes.get(&name).await?;
+        if node.metadata.deletion_timestamp.is_some() {
+            return Ok(Some(false));
+        }
+        Ok(node.annotations().contains_key(READY_TIME_ANNOTATION).then_some(true))
+    })
+    .await
+    .map(|marked| assert!(marked, "the node was deleted as one that did not start"))
+    .unwrap();
+    observed(&trial, "workers", json!({"maxReplicas": 4})).await;
+    let events = trial.audit().unwrap().follow_from(before).read_new().unwrap();
+    let evictions = events.iter().filter(|event| event.subresource == "eviction").count();
+    assert_eq!(evictions, 0, "a pod was evicted");
+    let node = nodes.get(&name).await.unwrap();
+    assert_eq!(node.metadata.deletion_timestamp, None);
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_again_meanwhile() {
+    let _turn = trial::turn().await;
+    // Nobody plays a kubelet here.
+    let cluster = Cluster::start(Options { kwok: false, ..Options::private() }).await.unwrap();
+    e2e::tandem::install_definitions(&cluster).await.unwrap();
+    let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
+    let launch = Launch {
+        operator: Operator::NodePool,
+        args: args.map(String::from).to_vec(),
+        env: Vec::new(),
+        kubeconfig: cluster.kubeconfig_path().to_owned(),
+    };
+    let mut operator = OperatorProcess::start(&cluster, launch).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let mut pool = objects::pool("stuck", 1, 3);
+    pool.spec.replicas = Some(1);
+    pool.spec.provisioning_timeout_seconds = 4;
+    let pools = Api::<NodePool>::namespaced(client.clone(), "default");
+    pools.create(&PostParams::default(), &pool).await.unwrap();
+    let nodes = Api::<Node>::all(client);
+    let first = eventually(PATIENCE, "a node", async || {
+        Ok(nodes.list(&ListParams::default()).await?.items.into_iter().next())
+    })
+    .await
+    .unwrap();
+    let name = first.name_any();
+
+    // Its kubelet comes up while the operator is down, and never gets so far as to be Ready.
+    operator.kill_9().await.unwrap();
+    nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
+    operator.start_again().await.unwrap();
+    eventually(PATIENCE, "the node is replaced", async || {
+        operator.check_alive()?;
+        let node = nodes.get_opt(&name).await?;
+        let same = node.context("gone").is_ok_and(|node| node.metadata.uid == first.metadata.uid);
+        if same { bail!("{name} is still there") } else { Ok(Some(())) }
+    })
+    .await
+    .unwrap();
+    assert_eq!(operator.stop(Duration::from_secs(30)).await.unwrap(), Exit::Code(0));
+    cluster.stop().await.unwrap();
+}

@@ -1,0 +1,224 @@
+//! Remembers since when this process has seen nodes and pods as they are, by a clock that never jumps.
+//!
+//! It is a memory and decides nothing: the plan reads it beside the wall clock ([`ObservedTime`]). A restart forgets it,
+//! so what needs time then takes that long once more.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    jiff::SignedDuration,
+};
+use shared_crds::names;
+use shared_runtime::clock::Clock;
+
+use crate::plan::{
+    PoolKey,
+    membership::is_ready,
+    observed_time::{NodeTime, ObservedTime},
+};
+
+/// What was seen, pool by pool. A node at rest, which is marked as Ready and does not drain, takes no room.
+pub struct Tracker {
+    clock: Clock,
+    pools: Mutex<HashMap<PoolKey, Tracked>>,
+}
+
+/// What was seen of one pool.
+#[derive(Default)]
+struct Tracked {
+    nodes: HashMap<String, TrackedNode>,
+    /// By the name of their node: a node whose pods could not be listed keeps what is known of them.
+    terminating_pods: HashMap<String, HashMap<String, Duration>>,
+}
+
+/// What was seen of one node, by its UID.
+#[derive(Clone, Debug, Default)]
+struct TrackedNode {
+    was_ready: bool,
+    not_ready_since: Option<Duration>,
+    /// The mark of the drain, and since when it has been seen.
+    draining_since: Option<(String, Duration)>,
+}
+
+impl Tracker {
+    /// Remembers nothing yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, pools: Mutex::default() }
+    }
+
+    /// These are the pool's nodes now: remembers what is new, forgets what is gone, and says for how long each has been as
+    /// it is.
+    pub fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> ObservedTime {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let tracked = pools.entry(key.clone()).or_default();
+        let mut before = std::mem::take(&mut tracked.nodes);
+        for node in nodes {
+            let Some(uid) = &node.metadata.uid else { continue };
+            let known = before.remove(uid).unwrap_or_default();
+            tracked.nodes.extend(known.seen(node, now).map(|node| (uid.clone(), node)));
+        }
+        let draining: HashSet<&str> = nodes
+            .iter()
+            .filter(|node| drain_mark(node).is_some())
+            .filter_map(|node| node.metadata.name.as_deref())
+            .collect();
+        tracked.terminating_pods.retain(|node, _| draining.contains(node.as_str()));
+        let times = tracked.nodes.iter().map(|(uid, node)| (uid.clone(), node.time(now))).collect();
+        if tracked.nodes.is_empty() {
+            pools.remove(key);
+        }
+        ObservedTime { nodes: times, terminating_pods: BTreeMap::new() }
+    }
+
+    /// These are the pods of draining nodes now. The same for pods.
+    pub fn saw_pods(
+        &self,
+        key: &PoolKey,
+        pods: &BTreeMap<String, Vec<Pod>>,
+    ) -> BTreeMap<String, SignedDuration> {
+        let now = self.clock.monotonic();
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(tracked) = pools.get_mut(key) else { return BTreeMap::new() };
+        let mut times = BTreeMap::new();
+        for (node, pods) in pods {
+            let before = tracked.terminating_pods.remove(node).unwrap_or_default();
+            let terminating = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some());
+            let since: HashMap<String, Duration> = terminating
+                .filter_map(|pod| pod.metadata.uid.clone())
+                .map(|uid| {
+                    let since = before.get(&uid).copied().unwrap_or(now);
+                    (uid, since)
+                })
+                .collect();
+            times.extend(since.iter().map(|(uid, since)| (uid.clone(), passed(*since, now))));
+            if !since.is_empty() {
+                tracked.terminating_pods.insert(node.clone(), since);
+            }
+        }
+        times
+    }
+
+    /// Nothing is left of the pool.
+    pub fn forget(&self, key: &PoolKey) {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+impl TrackedNode {
+    /// What is known after another look; `None` when there is nothing to remember.
+    fn seen(self, node: &Node, now: Duration) -> Option<Self> {
+        let Self { was_ready, not_ready_since, draining_since } = self;
+        let ready = is_ready(node);
+        let marked = annotation(node, names::READY_TIME_ANNOTATION).is_some();
+        let mark = drain_mark(node);
+        let after = Self {
+            was_ready: !marked && (was_ready || ready),
+            not_ready_since: (!marked && !ready).then(|| not_ready_since.unwrap_or(now)),
+            draining_since: mark.map(|mark| {
+                draining_since.filter(|(known, _)| known == mark).unwrap_or_else(|| (mark.to_owned(), now))
+            }),
+        };
+        (after.was_ready || after.not_ready_since.is_some() || after.draining_since.is_some())
+            .then_some(after)
+    }
+
+    fn time(&self, now: Duration) -> NodeTime {
+        let since = |since: Option<Duration>| since.map(|since| passed(since, now)).unwrap_or_default();
+        NodeTime {
+            was_ready: self.was_ready,
+            not_ready: since(self.not_ready_since),
+            draining: since(self.draining_since.as_ref().map(|(_, since)| *since)),
+        }
+    }
+}
+
+fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+    node.metadata.annotations.as_ref()?.get(name).map(String::as_str)
+}
+
+/// The mark of a drain that has begun: a node that somebody has opened again is not being drained.
+fn drain_mark(node: &Node) -> Option<&str> {
+    let closed = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| closed)
+}
+
+fn passed(since: Duration, now: Duration) -> SignedDuration {
+    SignedDuration::try_from(now.saturating_sub(since)).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+    use super::*;
+    use crate::plan::testing::{at, draining, key, node, pod, set_ready, starting};
+
+    fn seconds(seconds: i64) -> SignedDuration {
+        SignedDuration::from_secs(seconds)
+    }
+
+    fn one(node: Node) -> [Arc<Node>; 1] {
+        [Arc::new(node)]
+    }
+
+    fn look(tracker: &Tracker, node: &Node) -> NodeTime {
+        tracker.saw_nodes(&key(), &one(node.clone())).of_node(node)
+    }
+
+    #[test]
+    fn time_counts_from_the_first_look_and_whatever_the_wall_clock_says() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let (fresh, leaving) = (starting(0), draining(1, 5));
+        assert_eq!(look(&tracker, &fresh), NodeTime::default());
+        time.advance(Duration::from_secs(7));
+        assert_eq!(look(&tracker, &fresh).not_ready, seconds(7));
+        // A look that does not show it: it is gone, and its namesake would be another one.
+        assert_eq!(look(&tracker, &leaving), NodeTime::default());
+        time.advance(Duration::from_secs(3));
+        assert_eq!(look(&tracker, &leaving).draining, seconds(3));
+        assert_eq!(look(&tracker, &draining(1, 9)).draining, seconds(0), "that is another drain");
+        assert_eq!(look(&tracker, &fresh).not_ready, seconds(0));
+    }
+
+    #[test]
+    fn a_node_that_was_seen_ready_stays_known_as_such_until_it_is_marked() {
+        let (clock, _time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let mut fresh = starting(0);
+        assert!(!look(&tracker, &fresh).was_ready);
+        set_ready(&mut fresh, "True");
+        assert!(look(&tracker, &fresh).was_ready);
+        set_ready(&mut fresh, "Unknown");
+        assert!(look(&tracker, &fresh).was_ready);
+        assert_eq!(look(&tracker, &node(0)), NodeTime::default());
+        assert!(tracker.pools.lock().unwrap().is_empty(), "a pool at rest takes no room");
+    }
+
+    #[test]
+    fn a_terminating_pod_is_remembered_while_its_node_cannot_be_listed() {
+        let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
+        let tracker = Tracker::new(clock);
+        let nodes = one(draining(0, 5));
+        let mut ending = pod("web");
+        ending.metadata.deletion_timestamp = Some(Time(at(30)));
+        let pods = BTreeMap::from([("n-000".to_owned(), vec![ending, pod("stays")])]);
+        let look = |pods: &BTreeMap<String, Vec<Pod>>| {
+            tracker.saw_nodes(&key(), &nodes);
+            let times = tracker.saw_pods(&key(), pods);
+            time.advance(Duration::from_secs(4));
+            times.into_iter().collect::<Vec<_>>()
+        };
+        assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(0))]);
+        assert_eq!(look(&BTreeMap::new()), []);
+        assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(8))]);
+        assert_eq!(look(&BTreeMap::from([("n-000".to_owned(), vec![])])), []);
+        assert_eq!(look(&pods), [("uid-web".to_owned(), seconds(0))]);
+    }
+}
