@@ -56,8 +56,15 @@ impl Trial {
     /// # Errors
     /// When one of these fails.
     pub async fn begin(prefix: &str, values: &[&str]) -> Result<Self> {
+        Self::begin_on(Self::cluster().await?, prefix, values).await
+    }
+
+    /// As [`Trial::begin`], on a control plane with flags of its own, which must be started for the test binary.
+    ///
+    /// # Errors
+    /// As [`Trial::begin`].
+    pub async fn begin_on(cluster: &'static Cluster, prefix: &str, values: &[&str]) -> Result<Self> {
         let turn = turn().await;
-        let cluster = Self::cluster().await?;
         let values: Vec<String> = values.iter().map(ToString::to_string).collect();
         let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
         let log_start = cluster.audit_log().context("no audit log")?.end()?;

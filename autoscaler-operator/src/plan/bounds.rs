@@ -1,4 +1,5 @@
-//! The bounds of a pool, applied by the planner itself: above max plans max, below min plans min, unset plans min.
+//! The bounds of a pool, applied by the planner itself: above max plans max, below min plans min, unset plans the nodes
+//! that are there.
 //! Inside a schedule's window its bounds stand in place of the pool's own.
 
 use shared_crds::NodePool;
@@ -62,6 +63,11 @@ impl Bounds {
         };
         let base = replicas.map_or(min, count).clamp(min, max);
         Self { min, max, base, floor: min, correction, clash }
+    }
+
+    /// Plans from the nodes that are there: what the `NodePool` operator fills an unset number with.
+    pub fn fill(&mut self, nodes: usize) {
+        self.base = nodes.clamp(self.min, self.max);
     }
 
     /// Plans from the Autoscaler's own number in place of somebody else's. Of the nodes that they asked for beyond it,

@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use shared_crds::{
     NodePool,
-    names::AUTOSCALER_OPERATOR,
+    names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR},
     v1alpha1::{AutoscalingStatus, ContestedReplicas, OnContested},
 };
 
@@ -101,10 +101,15 @@ impl Claim {
             let unrecorded = Some((current.saturating_sub(written), time));
             return Self { written: Some(current), unrecorded, contest: None };
         }
+        let writer = writer(pool);
+        if writer.as_deref() == Some(NODEPOOL_OPERATOR) {
+            // It fills an unset number with the nodes that are there, and never changes one. That is nobody's will.
+            return Self { written: Some(current), ..Self::default() };
+        }
         let same = known.filter(|known| known.replicas == current && !has_come_back(known, status));
         let record = same.cloned().unwrap_or_else(|| ContestedReplicas {
             replicas: current.max(0),
-            writer: writer(pool).unwrap_or_default(),
+            writer: writer.unwrap_or_default(),
             since_time: Time(now),
         });
         let course = match policy {

@@ -48,6 +48,7 @@ fn course(claim: &Claim) -> Option<Course> {
 fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
     let kubectl = json!([written("kubectl", "2026-01-01T11:59:00Z")]);
     let ours = json!([written("autoscaler-operator", "2026-01-01T11:59:00Z")]);
+    let filled = json!([written("nodepool-operator", "2026-01-01T11:59:00Z")]);
     let victims = |target: i32| json!({ "writtenReplicas": 3, "scaleDown": { "targetReplicas": target, "decisionID": "d", "nodes": [] } });
     for (what, replicas, status, fields, contested, keeps) in [
         ("the first number that is found", Some(2), json!({}), &kubectl, false, Some(2)),
@@ -71,6 +72,7 @@ fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
         ),
         ("an own removal that was announced", Some(2), victims(2), &json!([]), false, Some(2)),
         ("another number than announced", Some(1), victims(2), &json!([]), true, Some(3)),
+        ("a number that was filled in", Some(2), json!({ "writtenReplicas": 3 }), &filled, false, Some(2)),
         ("no number", None, json!({ "writtenReplicas": 3 }), &kubectl, false, Some(3)),
     ] {
         let claim = claim(&world("Yield", replicas, &status, fields));

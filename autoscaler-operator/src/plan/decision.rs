@@ -37,7 +37,7 @@ pub struct PoolDecision {
     pub acts: bool,
     /// The autoscalers that select it, where that is why it is not planned.
     pub contenders: Vec<String>,
-    /// `spec.replicas`, `spec.minReplicas` where it is not set.
+    /// `spec.replicas`; where it is not set, the nodes that are there, within the bounds.
     pub current: i32,
     /// How many nodes it should have.
     pub desired: i32,
@@ -91,11 +91,14 @@ impl PoolDecision {
         self
     }
 
-    /// Whether `spec.replicas` has to be written: also when it is unset and the number of nodes stays.
+    /// Whether `spec.replicas` has to be written. Where it is unset and the number of nodes stays, that is left to the
+    /// `NodePool` operator, which fills it with just that number: two writers of it would only get in each other's way.
     pub fn changes_replicas(&self) -> bool {
-        self.is_planned()
-            && !matches!(self.reason, PoolReason::Paused | PoolReason::Deleting)
-            && self.object.spec.replicas != Some(self.desired)
+        let is_met = match self.object.spec.replicas {
+            Some(replicas) => replicas == self.desired,
+            None => self.current == self.desired,
+        };
+        self.is_planned() && !matches!(self.reason, PoolReason::Paused | PoolReason::Deleting) && !is_met
     }
 }
 

@@ -15,7 +15,7 @@ use shared_crds::{
 use super::{
     backoff::{Backoff, Health, health},
     behavior::Limits,
-    bounds::{Bounds, count},
+    bounds::{Bounds, count, replicas},
     contested::Claim,
     nodes,
     observed::{Observed, Terms, key},
@@ -197,6 +197,9 @@ fn limits(
     let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
     let claim = Claim::of(pool, status, standing, now);
     let mut bounds = Bounds::within(pool, &window, terms.scheduled);
+    if pool.spec.replicas.is_none() {
+        bounds.fill(nodes);
+    }
     let reclaimed = claim.reclaimed();
     if let Some(ours) = reclaimed {
         bounds.reclaim(count(ours), nodes);
@@ -212,7 +215,8 @@ fn limits(
 fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
     let (mut leaving, staying): (Vec<_>, Vec<_>) =
         members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
-    let excess = staying.len().saturating_sub(count(pool.spec.effective_replicas()));
+    let present = replicas(staying.len());
+    let excess = staying.len().saturating_sub(count(pool.spec.replicas_or(present)));
     let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
     let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
     let named: BTreeSet<usize> =

@@ -168,8 +168,7 @@ impl Pass<'_> {
 }
 
 fn current(pool: &Pool) -> i32 {
-    let spec = &pool.object.spec;
-    spec.replicas.unwrap_or(spec.min_replicas)
+    pool.object.spec.replicas.unwrap_or_else(|| replicas(pool.bounds.base))
 }
 
 /// How many nodes a pool should have, and why.
@@ -235,7 +234,7 @@ fn corrected(correction: PoolReason, pool: &Pool) -> String {
         PoolReason::BelowMinReplicas => {
             format!("spec.replicas {current} is below spec.minReplicas {}", bounds.min)
         }
-        _ => format!("spec.replicas is not set, spec.minReplicas is {}", bounds.min),
+        _ => format!("spec.replicas is not set, which stands for {}", nodes(bounds.base)),
     };
     match pool.spared {
         0 => correction,

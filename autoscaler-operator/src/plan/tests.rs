@@ -380,13 +380,14 @@ fn replicas_outside_the_bounds_are_corrected_at_once() {
     let a = plan.pool("a");
     assert_eq!((a.desired, a.reason.as_str(), a.limited), (1, "AboveMaxReplicas", false));
     assert_eq!(a.victims, ["n1", "n2"], "the node with the most pods stays");
-    for (replicas, desired, reason) in [(json!(0), 2, "BelowMinReplicas"), (NONE, 2, "ReplicasUnset")] {
+    // An unset number stands for what the NodePool operator fills in, so nothing is to be written.
+    for (replicas, reason, writes) in [(json!(0), "BelowMinReplicas", true), (NONE, "ReplicasUnset", false)] {
         let plan = World::new()
             .autoscaler("x", slow.clone())
             .pool("a", json!({ "spec": { "replicas": replicas, "minReplicas": 2 } }))
             .plan();
-        assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (desired, reason));
-        assert!(plan.pool("a").changes_replicas());
+        assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (2, reason));
+        assert_eq!(plan.pool("a").changes_replicas(), writes);
     }
 }
 
@@ -590,7 +591,7 @@ fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
 }
 
 #[test]
-fn a_pool_that_has_to_shrink_and_to_grow_keeps_nodes_and_pods_are_planned_onto_those() {
+fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_them() {
     let world = |running: &str, max: i32| {
         World::eager()
             .pool("a", json!({ "spec": { "replicas": null, "maxReplicas": max } }))
@@ -601,15 +602,11 @@ fn a_pool_that_has_to_shrink_and_to_grow_keeps_nodes_and_pods_are_planned_onto_t
             .pending("p", 1, "3", &none())
             .plan()
     };
-    // One of the nodes is enough: the pod goes there, the other node goes.
+    // Both are kept, also where one would be enough: the NodePool operator fills in just that number.
     let plan = world("1", 2);
-    assert_eq!((plan.desired("a"), plan.fates()), (1, vec!["fits n2".to_owned()]));
-    assert_eq!(plan.pool("a").victims, ["n1"]);
-    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("AboveMaxReplicas", "NeededByPendingPods"));
-    assert_eq!(
-        plan.pool("a").message,
-        "spec.replicas is not set, spec.minReplicas is 0; 1 node kept for pending pods"
-    );
+    assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["fits n1".to_owned()]));
+    assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").changes_replicas());
+    assert_eq!(plan.pool("a").message, "spec.replicas is not set, which stands for 2 nodes");
     // No node has a place, and the bound allows no third.
     let plan = world("3", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));

@@ -1,0 +1,145 @@
+//! A pool that a `HorizontalPodAutoscaler` scales: kube-controller-manager's own, with an external metric. What KEDA
+//! makes is such an object, too.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+mod metrics;
+
+use anyhow::{Context as _, Result, bail};
+use e2e::cluster::{Cluster, Options};
+use e2e::objects;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use shared_crds::NodePool;
+use tokio::sync::OnceCell;
+
+use metrics::{METRIC, Metrics};
+
+/// The control plane of this binary. Its `HorizontalPodAutoscaler` looks every second.
+async fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || async {
+        let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
+        Cluster::start(Options { controller_manager_flags: quick, ..Options::private() }).await
+    };
+    CLUSTER.get_or_try_init(start).await.unwrap()
+}
+
+/// Scales `pool` to as many nodes as the metric says, at once in both directions, and never to none: a
+/// `HorizontalPodAutoscaler` takes a count of zero that it has not written itself for a wish to be left alone.
+async fn scaled_by_metric(trial: &Trial, pool: &str) {
+    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "metadata": {"name": pool},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "name": pool},
+            "minReplicas": 1,
+            "maxReplicas": 8,
+            "metrics": [{"type": "External", "external": {
+                "metric": {"name": METRIC},
+                "target": {"type": "AverageValue", "averageValue": "1"},
+            }}],
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+        },
+    }))
+    .unwrap();
+    trial.create(&autoscaler).await.unwrap();
+}
+
+/// Waits until a pool's count is `wanted`, with what the `HorizontalPodAutoscaler` says when it is not.
+async fn counts(trial: &Trial, pool: &str, wanted: i32) {
+    // It learns of a new kind within half a minute.
+    eventually(2 * PATIENCE, &format!("spec.replicas of {pool} is {wanted}"), async || {
+        let replicas = trial.pool(pool).await?.spec.replicas;
+        if replicas == Some(wanted) {
+            return Ok(Some(()));
+        }
+        let said = trial.api::<HorizontalPodAutoscaler>().get_opt(pool).await?;
+        bail!("{replicas:?}; {:?}", said.and_then(|said| said.status?.conditions))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count() {
+    let trial = Trial::begin_on(cluster().await, "hpa", &[]).await.unwrap();
+    let metrics = Metrics::start(trial.cluster).await.unwrap();
+    trial.create(&objects::pool("workers", 1, 10)).await.unwrap();
+    // Nobody scales it yet, and who wants to can read how many there are.
+    eventually(PATIENCE, "the scale of the pool can be read", async || {
+        let scale = trial.api::<NodePool>().get_scale("workers").await?;
+        Ok(scale.spec.and_then(|spec| spec.replicas).filter(|replicas| *replicas == 1))
+    })
+    .await
+    .unwrap();
+
+    metrics.set(4);
+    scaled_by_metric(&trial, "workers").await;
+    counts(&trial, "workers", 4).await;
+    trial.settles("workers", 4).await.unwrap();
+    metrics.set(1);
+    counts(&trial, "workers", 1).await;
+    trial.settles("workers", 1).await.unwrap();
+    trial.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
+    let trial = Trial::begin_on(cluster().await, "dropped", &[]).await.unwrap();
+    let mut pool = objects::pool("workers", 1, 10);
+    pool.spec.replicas = Some(3);
+    let by_git = PatchParams::apply("git");
+    let pools = trial.api::<NodePool>();
+    pools.patch("workers", &by_git, &Patch::Apply(&pool)).await.unwrap();
+    trial.settles("workers", 3).await.unwrap();
+    pool.spec.replicas = None;
+    let dropped = pools.patch("workers", &by_git, &Patch::Apply(&pool)).await.unwrap();
+    assert_eq!(dropped.spec.replicas, None, "the field is still owned by somebody");
+    counts(&trial, "workers", 3).await;
+    trial.settles("workers", 3).await.unwrap();
+    let events = trial.events().unwrap();
+    let drained = events.iter().filter(|event| {
+        let node = event.object.as_ref().is_some_and(|object| object.resource == "nodes");
+        node && event.request.as_ref().is_some_and(|body| body.to_string().contains("unschedulable"))
+    });
+    assert_eq!(drained.map(|event| (event.writer(), &event.request)).collect::<Vec<_>>(), []);
+    trial.end().await.unwrap();
+}
+
+/// The condition `ReplicasContested` of a pool: status and message.
+async fn contested(trial: &Trial, pool: &str) -> Result<(String, String)> {
+    let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
+    let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
+    let found = found.context("the Autoscaler has not spoken yet")?;
+    Ok((found.status, found.message))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_filled_count_is_not() {
+    let trial = Trial::begin_on(cluster().await, "beside", &[]).await.unwrap();
+    let metrics = Metrics::start(trial.cluster).await.unwrap();
+    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
+    trial.create(&objects::pool("shared", 1, 10)).await.unwrap();
+    trial.settles("shared", 1).await.unwrap();
+    counts(&trial, "shared", 1).await;
+    eventually(PATIENCE, "nobody contests the first count", async || {
+        let (status, message) = contested(&trial, "shared").await?;
+        if status == "False" { Ok(Some(())) } else { bail!("{status}: {message}") }
+    })
+    .await
+    .unwrap();
+
+    metrics.set(3);
+    scaled_by_metric(&trial, "shared").await;
+    eventually(2 * PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
+        let (status, message) = contested(&trial, "shared").await?;
+        let named = message.contains("kube-controller-manager set spec.replicas to 3");
+        if status == "True" && named { Ok(Some(())) } else { bail!("{status}: {message}") }
+    })
+    .await
+    .unwrap();
+    trial.end().await.unwrap();
+}
