@@ -10,6 +10,7 @@ use e2e::tandem::{Release, chart};
 use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::api::{DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams};
@@ -186,6 +187,19 @@ impl Person {
     }
 }
 
+/// An autoscaler of `kind` `x`, beyond any bounds.
+fn scaler_of(api_version: &str, kind: &str) -> HorizontalPodAutoscaler {
+    serde_json::from_value(json!({
+        "metadata": {"name": kind.to_lowercase()},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": "x"},
+            "minReplicas": 3,
+            "maxReplicas": 100_000,
+        },
+    }))
+    .unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for() {
     let _turn = trial::turn().await;
@@ -213,12 +227,27 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
         assert!(is_forbidden(pools.patch_scale("x", &params, &scale).await));
     }
 
+    // Nor may they have it done: the controller of HorizontalPodAutoscalers may scale anything. Policies take a moment.
+    let by_proxy = async |person: &Person| {
+        let scalers = Api::<HorizontalPodAutoscaler>::namespaced(person.client.clone(), namespace.name());
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        scalers.create(&dry_run, &scaler_of("tandem.dev/v1alpha1", "NodePool")).await
+    };
+    eventually(trial::PATIENCE, "an autoscaler on a pool is refused", async || {
+        Ok(is_forbidden(by_proxy(&editor).await).then_some(()))
+    })
+    .await
+    .unwrap();
+    let scalers = Api::<HorizontalPodAutoscaler>::namespaced(editor.client.clone(), namespace.name());
+    scalers.create(&PostParams::default(), &scaler_of("apps/v1", "Deployment")).await.unwrap();
+
     Release::install(cluster, RELEASE_NAMESPACE, &["rbac.aggregateToEdit=true".to_owned()]).await.unwrap();
     for person in [&editor, &owner] {
         person.knows_its_roles().await;
         let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
         pools.patch("x", &params, &drain).await.unwrap();
         pools.patch_scale("x", &params, &scale).await.unwrap();
+        by_proxy(person).await.unwrap();
         let all = person.may_write().await;
         assert!(all.iter().all(|what| !what.contains("/status")), "{all:?}");
     }
