@@ -150,6 +150,20 @@ async fn the_chart_refuses_operators_that_watch_different_namespaces() {
     watching("a", "a").await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flag_that_the_chart_gives_is_refused_among_the_extra_ones() {
+    let with =
+        async |args: &[&str]| render(&chart(), &json!({"nodepoolOperator": {"extraArgs": args}})).await;
+    let refusal = with(&["--lease-name=x"]).await.expect_err("--lease-name twice");
+    assert!(refusal.contains("nodepoolOperator.extraArgs: --lease-name is given by the chart"), "{refusal}");
+    with(&["--concurrency=8"]).await.unwrap();
+    // Because an operator would not start.
+    let binary = Operator::NodePool.binary().await.unwrap();
+    let output = run(&binary, &["run", "--lease-name=a", "--lease-name=b"], &[]).await;
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cannot be used multiple times"), "{said}");
+}
+
 /// A chart of somebody else's that has Tandem among its dependencies.
 async fn parent_chart() -> TempDir {
     let directory = tempfile::tempdir().unwrap();

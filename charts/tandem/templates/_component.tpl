@@ -34,6 +34,7 @@ refused here, in the operator's own words: a release that installs must not be a
 */}}
 {{- define "tandem.component.validate" -}}
 {{- include "tandem.component.validateLease" . -}}
+{{- include "tandem.component.validateArgs" . -}}
 {{- include "tandem.validateLogLevel" .root.Values.global.logLevel -}}
 {{- with .root.Values -}}
 {{- $namespaces := list (.nodepoolOperator.watchNamespace | default "") (.autoscalerOperator.watchNamespace | default "") -}}
@@ -61,6 +62,21 @@ refused here, in the operator's own words: a release that installs must not be a
 {{- if le (mul 5 $deadline) (mul 6 $period) -}}
 {{- $rule := "the renew deadline (%ds) must be longer than 1.2 times the retry period (%ds); raise renewDeadlineSeconds or lower retryPeriodSeconds" -}}
 {{- fail (printf (printf "%s: %s" $at $rule) $deadline $period) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An operator takes a flag once. */}}
+{{- define "tandem.component.validateArgs" -}}
+{{- $own := list -}}
+{{- range include "tandem.component.args" . | fromYamlArray -}}
+{{- $own = splitList "=" . | first | append $own -}}
+{{- end -}}
+{{- $at := printf "%s.extraArgs" (.name | camelcase | untitle) -}}
+{{- range .values.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- if has $flag $own -}}
+{{- fail (printf "%s: %s is given by the chart already; set the value that it comes from" $at $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

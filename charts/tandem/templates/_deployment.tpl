@@ -69,6 +69,9 @@ containers:
     imagePullPolicy: {{ .root.Values.global.image.pullPolicy }}
     args:
       {{- include "tandem.component.args" . | nindent 6 }}
+      {{- range .values.extraArgs }}
+      - {{ . | quote }}
+      {{- end }}
     env:
       - name: POD_NAME
         valueFrom:
@@ -153,7 +156,4 @@ topologySpreadConstraints:
 {{- end }}
 - --log-format={{ .root.Values.global.logFormat }}
 - {{ printf "--log-level=%s" .root.Values.global.logLevel | quote }}
-{{- range .values.extraArgs }}
-- {{ . | quote }}
-{{- end }}
 {{- end -}}
