@@ -10,9 +10,10 @@ use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 
 use crate::event::Table;
+use crate::stage::Stage;
 
 /// Why a guarded write meets no 409.
-pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What could be refused is the JSON Patch of the replicas: with 422, if somebody else had set another number since.";
+pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What can be refused is the JSON Patch of the replicas, which tests what it was decided from: with 422, when that has changed since.";
 
 /// How `guarded` writes a status.
 pub(super) const REPORT: &str = "server-side apply with force";
@@ -75,12 +76,16 @@ pub(super) fn form(event: &Event) -> &'static str {
     }
 }
 
-/// In which forms the operators wrote a subresource of `object`, whatever came of it.
-pub(super) fn forms(events: &[Event], object: &ObjectKey, subresource: &str) -> BTreeSet<&'static str> {
-    let writes = events.iter().filter(|event| operator(event).is_some() && event.is_write());
-    let of_it =
-        writes.filter(|event| event.object.as_ref() == Some(object) && event.subresource == subresource);
-    of_it.map(form).collect()
+/// Whether none of these changes by the operators could meet a 409, whoever else writes: each is a forced apply that names no
+/// version, or a JSON Patch that tests what it was decided from. Says live in which forms they came.
+pub(super) fn cannot_conflict<'a>(stage: &Stage, events: impl IntoIterator<Item = &'a Event>) -> bool {
+    let changes = events.into_iter().filter(|event| {
+        operator(event).is_some() && event.is_write() && !matches!(event.verb.as_str(), "create" | "delete")
+    });
+    let forms: BTreeSet<&str> = changes.map(form).collect();
+    stage.live_quote(&forms.iter().copied().collect::<Vec<_>>().join("\n"));
+    let guarded = ["JSON Patch that tests the old value", "JSON Patch at a generation"];
+    forms.contains(REPORT) && forms.iter().all(|form| *form == REPORT || guarded.contains(form))
 }
 
 /// The writes to `object` that were granted or refused, in the order in which they were answered: when, who, how, and what

@@ -78,7 +78,7 @@ async fn run(stage: &Stage) -> Result<()> {
     stage.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
     stage.table(forms);
     stage.live_table(price(&costs));
-    stage.say(&format!("Why does guarded meet no 409? {} Here nobody else sets them.", account::WHY_NO_409));
+    stage.say(&format!("Why does guarded meet no 409? {}", account::WHY_NO_409));
     stage.say("What each pays for the race differs from run to run, and so does how many 409s the third party causes; in a terminal the bill is shown. What always holds:");
     compare(stage, &costs);
     Ok(())
