@@ -18,7 +18,8 @@ use shared_crds::{NodePool, names};
 use shared_runtime::{
     error::{Categorised as _, chain},
     freshness::Freshness,
-    reflect::{self, Listed, Unreadable},
+    list::{self, Listed},
+    reflect::Unreadable,
 };
 use tracing::warn;
 
@@ -90,7 +91,7 @@ async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let live = listed("nodes", READ_LIMIT, reflect::list(&api, &of_pool)).await?;
+    let live = listed("nodes", READ_LIMIT, list::list(&api, &of_pool)).await?;
     ctx.visited(key);
     Ok(live.items.into_iter().map(Arc::new).collect())
 }
@@ -130,7 +131,7 @@ async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
         let api = api.clone();
         async move {
             let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
-            let pods = listed("pods", PODS_READ_LIMIT, reflect::list(&api, &of_node)).await;
+            let pods = listed("pods", PODS_READ_LIMIT, list::list(&api, &of_node)).await;
             (node, pods)
         }
     };

@@ -21,7 +21,7 @@ use crate::{
     plan::{
         Applied, Facts, Plan,
         events::{Kind, notes},
-        status,
+        status, unreadable,
     },
 };
 
@@ -67,7 +67,7 @@ pub async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step, Error>
     let Some(raw) = raw_pool(ctx, pool).await? else {
         return Ok(Step::Done);
     };
-    let (statements, now) = (status::unreadable(&pool.error), Time(ctx.clock.now()));
+    let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
     let told = ctx.door.unreadable_node_pool(&raw, &statements, &now).await;
     Ok(match written("the status", told)? {
         Written::Conflict => Step::Conflict,

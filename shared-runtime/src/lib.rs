@@ -18,6 +18,7 @@ pub mod events;
 pub mod freshness;
 mod gate;
 pub mod leader;
+pub mod list;
 pub mod liveness;
 pub mod metrics;
 pub mod proxy;

@@ -10,7 +10,6 @@ use futures::Stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::ListParams,
     runtime::{
         reflector::{self, Lookup, ObjectRef, Store, store::Writer},
         watcher::{self, Event},
@@ -106,30 +105,6 @@ where
     K: Lookup<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
     mirrored(api, config, watching, None, keep, stand_in)
-}
-
-/// What a live list brought.
-#[derive(Clone, Debug)]
-pub struct Listed<K> {
-    /// What can be read.
-    pub items: Vec<K>,
-    /// What cannot.
-    pub unreadable: Vec<Unreadable>,
-}
-
-/// Lists live, and reads each object for itself. It takes as long as the API server likes.
-pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
-where
-    K: Resource + Clone + DeserializeOwned,
-{
-    let mut listed = Listed { items: Vec::new(), unreadable: Vec::new() };
-    for object in watch::list(api, params).await? {
-        match object {
-            Decoded::Read(object) => listed.items.push(object),
-            Decoded::Unreadable(unreadable) => listed.unreadable.push(unreadable),
-        }
-    }
-    Ok(listed)
 }
 
 fn mirrored<W, K, P>(

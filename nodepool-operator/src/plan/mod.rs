@@ -11,7 +11,7 @@
 //! | `drain` | the next step of a node on its way out |
 //! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
 //! | `patches` | how a decision is written so that it cannot fall on the wrong object |
-//! | `status`, `events` | what the pool's owner is told |
+//! | `status`, `unreadable`, `events` | what the pool's owner is told |
 
 pub mod applied;
 pub mod drain;
@@ -26,6 +26,7 @@ pub mod slots;
 pub mod status;
 pub mod supply;
 pub mod template;
+pub mod unreadable;
 pub mod victims;
 
 #[cfg(test)]

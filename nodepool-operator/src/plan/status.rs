@@ -229,19 +229,6 @@ pub fn conditions(
         .collect()
 }
 
-/// What is said of a pool of which `error` cannot be read.
-pub fn unreadable(error: &str) -> Vec<Statement> {
-    let message = format!(
-        "this version of the operator cannot read the pool, so nothing is done to its nodes: {error}; change the field, or run a newer version"
-    );
-    let say = |type_, status: bool| Statement::new(type_, status, Reason::Unreadable, message.clone());
-    vec![
-        say(ConditionType::Ready, false),
-        say(ConditionType::Reconciling, false),
-        say(ConditionType::Stalled, true),
-    ]
-}
-
 /// `1 node`, `2 nodes`.
 fn nodes(count: usize) -> String {
     format!("{count} node{}", if count == 1 { "" } else { "s" })

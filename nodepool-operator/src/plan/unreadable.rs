@@ -1,0 +1,16 @@
+//! What is said of a pool that this version of the operator cannot read.
+
+use shared_crds::conditions::{ConditionType, Reason, Statement};
+
+/// What is said of a pool of which `error` cannot be read.
+pub fn statements(error: &str) -> Vec<Statement> {
+    let message = format!(
+        "this version of the operator cannot read the pool, so nothing is done to its nodes: {error}; change the field, or run a newer version"
+    );
+    let say = |type_, status: bool| Statement::new(type_, status, Reason::Unreadable, message.clone());
+    vec![
+        say(ConditionType::Ready, false),
+        say(ConditionType::Reconciling, false),
+        say(ConditionType::Stalled, true),
+    ]
+}
