@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::{PatchParams, PostParams};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::observe::{Observer, Silent};
@@ -28,6 +29,7 @@ pub struct WriteOptions {
     /// Kept whatever policy comes after it.
     cancel: Option<CancellationToken>,
     attempt_timeout: Duration,
+    end: Option<Instant>,
     force: bool,
     observer: Arc<dyn Observer>,
     protection: Protection,
@@ -42,6 +44,7 @@ impl WriteOptions {
             policy: RetryPolicy::default(),
             cancel: None,
             attempt_timeout: ATTEMPT_TIMEOUT,
+            end: None,
             force: false,
             observer: Arc::new(Silent),
             protection: Protection::default(),
@@ -71,6 +74,14 @@ impl WriteOptions {
     #[must_use]
     pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = timeout;
+        self
+    }
+
+    /// When the last request must have ended, whatever time it is otherwise given: the caller's right to write ends then (a
+    /// lease, say). A request that is under way is given up, and none begins after it; the run ends as if cancelled.
+    #[must_use]
+    pub fn with_end(mut self, end: Instant) -> Self {
+        self.end = Some(end);
         self
     }
 
@@ -124,6 +135,13 @@ impl WriteOptions {
         self.attempt_timeout
     }
 
+    /// How long a request that begins now may take; `None` when it may not begin.
+    pub(crate) fn time_left(&self) -> Option<Duration> {
+        let Some(end) = self.end else { return Some(self.attempt_timeout) };
+        let left = end.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then(|| left.min(self.attempt_timeout))
+    }
+
     pub(crate) fn observer(&self) -> &dyn Observer {
         self.observer.as_ref()
     }
@@ -147,6 +165,7 @@ impl fmt::Debug for WriteOptions {
             .field("field_manager", &self.field_manager)
             .field("policy", &self.policy)
             .field("attempt_timeout", &self.attempt_timeout)
+            .field("end", &self.end)
             .field("force", &self.force)
             .field("protection", &self.protection)
             .finish_non_exhaustive()

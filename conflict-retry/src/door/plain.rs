@@ -89,7 +89,8 @@ pub async fn json_patch<K: Writable>(
 /// as a precondition, so that a namesake is spared.
 ///
 /// Use a client with `Config::default_retry = false`: kube's own retry layer repeats a blocked eviction (429) for minutes
-/// before this function hears of it. An eviction is given 15 s at least, because the server may take 10 s to answer.
+/// before this function hears of it. An eviction is given 15 s at least, because the server may take 10 s to answer, but
+/// never longer than to the end of the options ([`WriteOptions::with_end`]).
 pub async fn evict(
     api: &Api<Pod>,
     name: &str,

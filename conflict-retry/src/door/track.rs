@@ -128,16 +128,17 @@ impl<'a> Track<'a> {
             self.leave(limiter.acquire()).await?;
             self.attempts.held(self.queued.saturating_sub(queued));
         }
-        if self.options.policy().cancellation().is_cancelled() {
+        let Some(timeout) =
+            self.options.time_left().filter(|_| !self.options.policy().cancellation().is_cancelled())
+        else {
             return Err(self.cancelled());
-        }
+        };
         let breaker = self.options.protection().breaker.as_ref();
         let permit = match breaker.map(CircuitBreaker::admit).transpose() {
             Ok(permit) => permit,
             Err(open) => return Err(self.held(open.into())),
         };
         self.circuit(permit.as_ref().and_then(Permit::transition));
-        let timeout = self.options.attempt_timeout();
         self.requests = self.requests.saturating_add(1);
         self.rounds = self.running();
         let answer = tokio::select! {

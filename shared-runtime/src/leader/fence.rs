@@ -104,7 +104,7 @@ impl Fence {
     }
 
     /// The lease was renewed.
-    pub(super) fn renewed(&self, renew_by: Duration, expires: Duration) {
+    pub(crate) fn renewed(&self, renew_by: Duration, expires: Duration) {
         self.state.send_replace(State::Leading { renew_by, expires });
         self.tried.cancel();
     }

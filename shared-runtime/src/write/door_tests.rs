@@ -1,4 +1,6 @@
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, client::Body};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
@@ -167,4 +169,40 @@ async fn an_aborted_decision_sends_nothing() {
         door.replicas(&cached(&json!({})), |_| ReplicasDecision::Abort).await.unwrap(),
         Written::Aborted
     );
+}
+
+/// An API server that never answers, and an elector that neither renews nor closes: when the lease may be another's,
+/// nothing may be waited for any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_under_way_when_the_lease_may_be_anothers() {
+    const EXPIRES: Duration = Duration::from_secs(8);
+    let silent = tower::service_fn(|_: http::Request<Body>| async {
+        std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
+    });
+    let client = Client::new(silent, "default");
+    let clock = Clock::system();
+    let started = Instant::now();
+    let fence = Fence::standby(clock.clone());
+    fence.renewed(Duration::from_secs(6), EXPIRES);
+    let door =
+        Door::new(client.clone(), Owner::NodepoolOperator, WriteStrategy::Guarded, &clock, unobserved())
+            .unwrap()
+            .with_fence(fence);
+
+    let pods: Api<Pod> = Api::namespaced(client, "ns");
+    let pod = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns", "uid": "u" } }));
+    let pod = pod.unwrap();
+    let eviction = door.evict(&pods, &pod);
+    let pool = cached(&json!({}));
+    let status = door.node_pool_status(&pool, |_| owned(3));
+    let (eviction, status) = futures::join!(async { (eviction.await.is_err(), started.elapsed()) }, async {
+        (status.await.is_err(), started.elapsed())
+    },);
+    for (what, (failed, ended)) in [("an eviction", eviction), ("a status", status)] {
+        assert!(failed, "{what} succeeded without an answer");
+        assert!(
+            ended <= EXPIRES,
+            "{what} was waited for until {ended:?}, and the lease expired at {EXPIRES:?}"
+        );
+    }
 }

@@ -23,6 +23,7 @@ use conflict_retry::{
 };
 use kube::Client;
 use shared_crds::ownership::Owner;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
@@ -122,7 +123,14 @@ impl Door {
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that is lost half-way ends the retries, and a request that is under way.
         let cancel: CancellationToken = self.fence.lost().child_token();
-        Ok(WriteOptions::new(self.manager)
+        let options = WriteOptions::new(self.manager);
+        // Who loses it without noticing is stopped by the clock: a retry, an eviction with its long time, a write that
+        // waited for its turn would otherwise be under way when a successor may begin.
+        let options = match allowed {
+            Some(left) => options.with_end(Instant::now() + left),
+            None => options,
+        };
+        Ok(options
             .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
             .with_cancellation(cancel)
             .with_attempt_timeout(within(ATTEMPT_TIMEOUT))
