@@ -25,6 +25,12 @@
 //! | I12 | after the last fault the goal is reached and nothing is written any more | here every end is a good one; of the operators, `e2e` |
 //! | I13 | giving up is said, and "nothing was written" is true | here; the metric in `shared-runtime` |
 //! | I14 | nothing is sent that would change nothing | here |
+//!
+//! [`operators`] has the pair of objects that the operators share: nodes that are named, and a count that is written after.
+//! Its promises are L1 to L4: no write of the user's is undone by what was decided before it; a list is not replaced by a
+//! predecessor's; nodes go by no other list than that of the decision whose count is there, and no other node than the list
+//! meant. Each has a mutant that breaks it, one guard taken away, and all were broken without the guards.
 
+pub mod operators;
 pub mod server;
 pub mod writers;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use conflict_model::server::{
-    Answer, Body, Change, Conditions, Endpoint, Manager, Meta, Object, Operation, Request, Server, Spec,
-    Status, Test, Uid, Unconditional, Version,
+    Answer, Body, Change, Conditions, Endpoint, ListTest, Manager, Meta, Object, Operation, Request, Server,
+    Set, Spec, Status, Test, Uid, Unconditional, Version,
 };
 use e2e::cluster::Cluster;
 use e2e::tandem;
@@ -198,6 +198,27 @@ impl Real {
                 let subresource = if scale { "/scale" } else { "" };
                 wire("PATCH", subresource, "application/json-patch+json", Some(operations))
             }
+            Request::PatchAtGeneration { generation, list, set } => {
+                let test = |path: &str, value: Value| json!({"op": "test", "path": path, "value": value});
+                let path = format!("/status/{LIST}");
+                let list = match list {
+                    ListTest::Nothing => None,
+                    ListTest::Absent => Some(test(&path, Value::Null)),
+                    ListTest::Is(list) => Some(test(&path, list_value(list))),
+                };
+                let (subresource, change) = match set {
+                    Set::Replicas(replicas) => {
+                        ("", json!({"op": "add", "path": "/spec/replicas", "value": replicas}))
+                    }
+                    Set::List(Some(list)) => {
+                        ("/status", json!({"op": "add", "path": path, "value": list_value(list)}))
+                    }
+                    Set::List(None) => ("/status", json!({"op": "remove", "path": path})),
+                };
+                let generation = test("/metadata/generation", generation.into());
+                let operations = [Some(generation), list, Some(change)].into_iter().flatten().collect();
+                wire("PATCH", subresource, "application/json-patch+json", Some(operations))
+            }
             Request::Apply { manager, force, version, uid, ref status } => {
                 let mut config = json!({
                     "apiVersion": "tandem.dev/v1alpha1",
@@ -326,7 +347,17 @@ fn status_value(status: &Status) -> Value {
     if let Some(conditions) = status.conditions {
         value["conditions"] = conditions_value(conditions);
     }
+    if let Some(list) = status.list {
+        value[LIST] = list_value(list);
+    }
     value
+}
+
+/// The field that stands for the announced list: one leaf, as in the model.
+const LIST: &str = "selector";
+
+fn list_value(list: u8) -> Value {
+    format!("list={list}").into()
 }
 
 fn conditions_value(conditions: Conditions) -> Value {
@@ -431,7 +462,8 @@ impl Generator {
     fn status(&mut self) -> Status {
         let ready = self.pick(&[None, Some(0), Some(1)]);
         let conditions = if self.one_in(4) { None } else { Some(self.conditions()) };
-        Status { ready, conditions }
+        let list = self.pick(&[None, None, Some(1), Some(2)]);
+        Status { ready, conditions, list }
     }
 
     /// A state of the object that somebody has seen, perhaps changed; or one made up.
@@ -493,12 +525,29 @@ impl Generator {
         Request::JsonPatch { scale: self.one_in(2), test, operation }
     }
 
+    fn patch_at_generation(&mut self, now: Option<Object>) -> Request {
+        let generation = now.map_or(1, |object| object.generation) - i64::from(self.one_in(4));
+        let stands = now.and_then(|object| object.status).and_then(|status| status.list);
+        let list = match self.random.random_range(0..6) {
+            0 => ListTest::Nothing,
+            1 => ListTest::Absent,
+            2 => ListTest::Is(self.pick(&[1, 2])),
+            _ => stands.into(),
+        };
+        let set = match self.random.random_range(0..4) {
+            0 => Set::List(None),
+            1 => Set::List(Some(self.pick(&[1, 2]))),
+            _ => Set::Replicas(self.replicas()),
+        };
+        Request::PatchAtGeneration { generation, list, set }
+    }
+
     fn request(&mut self, now: Option<Object>) -> Request {
         if now.is_none() && !self.one_in(4) {
             return Request::Create { body: self.body(None) };
         }
         let (version, uid) = (self.version(now), self.uid(now));
-        match self.random.random_range(0..40) {
+        match self.random.random_range(0..46) {
             0 => Request::Get,
             1..3 => Request::GetScale,
             3 => Request::Create { body: self.body(now) },
@@ -523,7 +572,8 @@ impl Generator {
                 let manager = self.pick(&[Manager::Alpha, Manager::Beta]);
                 Request::Apply { manager, force: self.one_in(3), version, uid, status }
             }
-            _ => Request::Delete { version, uid },
+            38..40 => Request::Delete { version, uid },
+            _ => self.patch_at_generation(now),
         }
     }
 }

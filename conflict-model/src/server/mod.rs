@@ -13,7 +13,9 @@ mod scale;
 pub use count::CountOwners;
 pub use object::{CONDITIONS, Conditions, Meta, Object, Spec, Status, TOKENS, Uid, Version};
 pub use ownership::{Fields, Manager, Owners};
-pub use request::{Answer, Body, Change, Conflict, Endpoint, Operation, Reason, Request, Test};
+pub use request::{
+    Answer, Body, Change, Conflict, Endpoint, ListTest, Operation, Reason, Request, Set, Test,
+};
 
 use ownership::{Refused, apply};
 
@@ -122,6 +124,10 @@ impl Server {
             Request::JsonPatch { scale: false, test, operation } => {
                 let old = self.existing()?;
                 written(&old, patched(&old, test, operation)?)
+            }
+            Request::PatchAtGeneration { generation, list, set } => {
+                let old = self.existing()?;
+                at_generation(&old, generation, list, set)
             }
             Request::Apply { manager, force, version, uid: _, status } => {
                 let old = self.existing()?;
@@ -249,6 +255,20 @@ fn patched(old: &Object, test: Test, operation: Operation) -> Result<Object, (u1
         Operation::Remove => None,
     };
     Ok(new)
+}
+
+/// The path of a list, its absence included, is not there without a status.
+fn at_generation(old: &Object, generation: i64, list: ListTest, set: Set) -> Verdict {
+    if generation != old.generation || !list.holds(old.status.as_ref()) {
+        return Err(INVALID);
+    }
+    match (set, old.status) {
+        (Set::Replicas(replicas), _) => {
+            written(old, Object { spec: Spec { replicas: Some(replicas), ..old.spec }, ..*old })
+        }
+        (Set::List(None), Some(Status { list: None, .. })) | (Set::List(_), None) => Err(INVALID),
+        (Set::List(list), Some(status)) => written(old, with_status(old, Some(Status { list, ..status }))),
+    }
 }
 
 /// Marks an object that a finalizer holds, and removes any other.

@@ -63,6 +63,9 @@ pub struct Status {
     pub ready: Option<i32>,
     /// `status.conditions`. An empty list and an absent one are not the same.
     pub conditions: Option<Conditions>,
+    /// The decision whose list of nodes is announced: a single field that says which. On the real server, where the list has
+    /// fields of its own, conformance compares `status.selector` in its place.
+    pub list: Option<u8>,
 }
 
 /// A list-map of conditions, keyed by type.

@@ -31,6 +31,9 @@ impl Fields {
     /// The list of conditions itself, which a PUT or a patch owns that brings it, and an apply never does.
     const LIST: Self = Self(32);
 
+    /// The announced list.
+    const ANNOUNCED: Self = Self(64);
+
     /// A condition's own entry, with all of its members but the value.
     const fn entry(which: usize) -> Self {
         Self(2 << (2 * which))
@@ -111,6 +114,8 @@ impl Change {
     fn between(old: Option<&Status>, new: Option<&Status>) -> Self {
         let mut change = Self::default();
         change.note(old.and_then(|s| s.ready), new.and_then(|s| s.ready), Fields::READY, Fields::READY);
+        let announced = |status: Option<&Status>| status.and_then(|s| s.list);
+        change.note(announced(old), announced(new), Fields::ANNOUNCED, Fields::ANNOUNCED);
         let list = |status: Option<&Status>| status.and_then(|s| s.conditions).map(|_| ());
         change.note(list(old), list(new), Fields::LIST, Fields::LIST);
         for which in 0..CONDITIONS {
@@ -152,12 +157,16 @@ pub(super) fn apply(
     let mut merged = Status {
         ready: config.ready.or(live.and_then(|status| status.ready)),
         conditions: merge(live.and_then(|status| status.conditions), config.conditions),
+        list: config.list.or(live.and_then(|status| status.list)),
     };
     // Fields that were applied before and are not any more go, unless somebody else owns them too.
     let (last, applied, others) = (owners.of(manager), Fields::set_in(config), owners.of_others(manager));
     let goes = |field: Fields| last.without(applied).without(others).meets(field);
     if goes(Fields::READY) {
         merged.ready = None;
+    }
+    if goes(Fields::ANNOUNCED) {
+        merged.list = None;
     }
     let (mut incomplete, mut claimed) = (false, others.meets(Fields::LIST));
     for which in 0..CONDITIONS {

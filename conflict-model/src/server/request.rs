@@ -73,6 +73,15 @@ pub enum Request {
         /// What is done.
         operation: Operation,
     },
+    /// JSON Patch at a generation: tests of it and perhaps of the announced list, then one change.
+    PatchAtGeneration {
+        /// `test /metadata/generation`.
+        generation: i64,
+        /// `test` of the announced list.
+        list: ListTest,
+        /// What is done if they hold.
+        set: Set,
+    },
     /// Server-side apply on `/status`.
     Apply {
         /// Who applies.
@@ -140,6 +149,44 @@ pub enum Test {
     Replicas(i32),
     /// `/spec` is `{}`.
     EmptySpec,
+}
+
+/// What a [`Request::PatchAtGeneration`] asks of the announced list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ListTest {
+    /// Nothing.
+    Nothing,
+    /// That there is none: a `test` of `null`.
+    Absent,
+    /// That it is this one.
+    Is(u8),
+}
+
+impl From<Option<u8>> for ListTest {
+    fn from(list: Option<u8>) -> Self {
+        list.map_or(Self::Absent, Self::Is)
+    }
+}
+
+impl ListTest {
+    /// Whether it holds for a status.
+    pub(super) fn holds(self, status: Option<&Status>) -> bool {
+        match (self, status) {
+            (Self::Nothing, _) => true,
+            (Self::Absent, Some(status)) => status.list.is_none(),
+            (Self::Is(list), Some(status)) => status.list == Some(list),
+            (Self::Absent | Self::Is(_), None) => false,
+        }
+    }
+}
+
+/// What a [`Request::PatchAtGeneration`] does; it goes to the endpoint of what it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Set {
+    /// `add /spec/replicas`, on the object.
+    Replicas(i32),
+    /// `add` of the announced list, or `remove`, on `/status`.
+    List(Option<u8>),
 }
 
 /// What a JSON Patch does to `/spec/replicas`.

@@ -146,7 +146,7 @@ fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
         force,
         version: None,
         uid: None,
-        status: Status { ready: None, conditions: Some(Conditions { values, swapped: false }) },
+        status: Status { conditions: Some(Conditions { values, swapped: false }), ..Status::default() },
     };
     let first = stored(None).answer(&apply(Manager::Alpha, false, [Some(true), None])).0;
     assert_eq!(of(first, apply(Manager::Alpha, false, [Some(true), None])), (200, false, 0), "again");
@@ -162,4 +162,30 @@ fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
     // What is not applied any more goes.
     let less = second.answer(&apply(Manager::Beta, false, [Some(true), None])).0;
     assert_eq!(values(less), Some([Some(true), None]));
+}
+
+#[test]
+fn a_patch_at_a_generation_asks_for_it_and_for_the_list_and_for_nothing_else() {
+    let at = |generation, list, set| Request::PatchAtGeneration { generation, list, set };
+    let bare = stored(Some(3));
+    assert_eq!(of(bare, at(1, ListTest::Nothing, Set::Replicas(2))), (200, true, 1));
+    assert_eq!(of(bare, at(2, ListTest::Nothing, Set::Replicas(2))), (422, false, 0), "another generation");
+    assert_eq!(
+        of(bare, at(1, ListTest::Absent, Set::List(Some(1)))),
+        (422, false, 0),
+        "no status to put it in"
+    );
+    let reported = bare.answer(&merge(Endpoint::Status, None, Change::Ready(Some(3)))).0;
+    let named = reported.answer(&at(1, ListTest::Absent, Set::List(Some(1)))).0;
+    assert_eq!(of(named, at(1, ListTest::Absent, Set::List(Some(2)))), (422, false, 0), "there is one");
+    assert_eq!(of(named, at(1, ListTest::Is(1), Set::List(Some(2)))), (200, true, 0));
+    assert_eq!(of(named, at(1, ListTest::Is(2), Set::Replicas(2))), (422, false, 0), "another list");
+    let churned = named.answer(&merge(Endpoint::Status, None, Change::Ready(Some(2)))).0;
+    assert_eq!(
+        of(churned, at(1, ListTest::Is(1), Set::Replicas(2))),
+        (200, true, 1),
+        "status moves no generation"
+    );
+    assert_eq!(of(named, at(1, ListTest::Is(1), Set::List(None))), (200, true, 0));
+    assert_eq!(of(reported, at(1, ListTest::Absent, Set::List(None))), (422, false, 0), "nothing to remove");
 }

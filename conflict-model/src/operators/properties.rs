@@ -1,0 +1,33 @@
+//! What must always hold, and what must be possible at all for that to mean anything.
+
+use stateright::Property;
+
+use super::Operators;
+use super::state::{State, Truth};
+
+/// Every property. `always` must have no counterexample; each `sometimes` has an example where the budget allows it.
+pub(super) fn all() -> Vec<Property<Operators>> {
+    vec![
+        Property::always(
+            "L1 no write of the user's is undone by what was decided before it",
+            |_, state: &State| !state.truth.undone,
+        ),
+        Property::always("L2 a list is not replaced by a predecessor's", |_, state: &State| {
+            !state.truth.replaced
+        }),
+        Property::always(
+            "L3 nodes go by no other list than that of the decision whose count is there",
+            |_, state: &State| !state.truth.foreign_list,
+        ),
+        Property::always("L4 no node goes that the list did not mean", |_, state: &State| {
+            !state.truth.wrong_node
+        }),
+        Property::sometimes("a list is followed", |_, state: &State| state.truth.followed),
+        Property::sometimes("nodes go without a list", |_, state: &State| state.truth.chosen),
+        Property::sometimes("a late request is refused", |_, state: &State| state.truth.refused_late),
+        Property::sometimes("a late request does no harm", |_, state: &State| {
+            let Truth { carried_out_late, undone, replaced, foreign_list, wrong_node, .. } = state.truth;
+            carried_out_late && !(undone || replaced || foreign_list || wrong_node)
+        }),
+    ]
+}

@@ -1,0 +1,274 @@
+//! What can happen next, and what it does.
+
+use crate::server::{Change, Endpoint, ListTest, Manager, Operation, Reason, Request, Set, Status, Test};
+
+use super::state::{ADRIFT, Decision, Phase, SLOTS, Sent, State, Writer};
+use super::{Flaw, Operators};
+
+/// The fewest and the most nodes that anybody wants.
+const COUNTS: std::ops::RangeInclusive<i32> = 1..=3;
+
+/// The places of nodes, and those of requests adrift.
+const PLACES: [u8; SLOTS] = [0, 1, 2];
+const ADRIFT_PLACES: [u8; ADRIFT] = [0, 1];
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// The leader reads, decides that the node in this slot goes, and sends the list.
+    DecideDown(u8),
+    /// The leader reads, decides on one node more, and sends the count; or takes away a list that is in the way.
+    DecideUp,
+    /// The leader sends the count that belongs to its list.
+    SendCount,
+    /// The leader's request is carried out or refused, and answered.
+    Arrive,
+    /// The leader waits no longer: a time-out, or a crash and a new start.
+    GiveUp,
+    /// The leader is deposed, and forgets nothing that it has sent.
+    Depose,
+    /// An abandoned request is carried out or refused after all.
+    ArriveLate(u8),
+    /// An abandoned request never arrives.
+    Vanish(u8),
+    /// The user writes this count.
+    UserScales(i32),
+    /// The user changes another part of the spec.
+    UserChanges,
+    /// Somebody deletes the node in this slot.
+    LoseNode(u8),
+    /// The `NodePool` operator makes or removes nodes, until there are as many as wanted.
+    Resize,
+}
+
+/// Everything that can happen in `state`.
+pub(super) fn possible(state: &State, steps: &mut Vec<Step>) {
+    let (count, _, _) = state.seen();
+    let left = &state.left;
+    match state.phase {
+        Phase::Idle if left.decisions > 0 => {
+            let exists = |slot: &u8| state.nodes.get(usize::from(*slot)).is_some_and(|uid| *uid != 0);
+            if count > *COUNTS.start() {
+                steps.extend(PLACES.into_iter().filter(exists).map(Step::DecideDown));
+            }
+            if count < *COUNTS.end() {
+                steps.push(Step::DecideUp);
+            }
+        }
+        Phase::Idle => {}
+        Phase::Announced(_) => steps.push(Step::SendCount),
+        Phase::Waiting(_) => {
+            steps.push(Step::Arrive);
+            if left.lost > 0 && state.adrift.contains(&None) {
+                steps.push(Step::GiveUp);
+            }
+        }
+    }
+    if left.depositions > 0 && (state.adrift.contains(&None) || !matches!(state.phase, Phase::Waiting(_))) {
+        steps.push(Step::Depose);
+    }
+    for (which, _) in ADRIFT_PLACES.into_iter().zip(state.adrift).filter(|(_, sent)| sent.is_some()) {
+        steps.extend([Step::ArriveLate(which), Step::Vanish(which)]);
+    }
+    if left.user_writes > 0 {
+        steps.extend(COUNTS.filter(|wanted| *wanted != count).map(Step::UserScales));
+    }
+    if left.other_changes > 0 {
+        steps.push(Step::UserChanges);
+    }
+    if left.losses > 0 {
+        let used = PLACES.into_iter().zip(state.nodes).filter(|(_, uid)| *uid != 0);
+        steps.extend(used.map(|(slot, _)| Step::LoseNode(slot)));
+    }
+    if state.count() != count {
+        steps.push(Step::Resize);
+    }
+}
+
+/// Lets `step` happen.
+pub(super) fn take(model: Operators, state: &mut State, step: Step) {
+    match step {
+        Step::DecideDown(slot) => decide(model, state, Some(slot)),
+        Step::DecideUp => decide(model, state, None),
+        Step::SendCount => {
+            if let Phase::Announced(which) = state.phase {
+                send_count(model, state, which);
+            }
+        }
+        Step::Arrive => {
+            if let Phase::Waiting(sent) = state.phase {
+                let granted = arrive(state, sent);
+                state.phase = match sent {
+                    // An announcement that stands is followed by its count; anything else by another pass.
+                    Sent { decision: Some(which), request, .. } if granted && !is_count(&request) => {
+                        Phase::Announced(which)
+                    }
+                    _ => Phase::Idle,
+                };
+            }
+        }
+        Step::GiveUp => {
+            state.left.lost -= 1;
+            let_go(state);
+        }
+        Step::Depose => {
+            state.left.depositions -= 1;
+            let_go(state);
+            state.leader += 1;
+        }
+        Step::ArriveLate(which) => {
+            if let Some(sent) = state.adrift[usize::from(which)].take() {
+                let granted = arrive(state, sent);
+                state.truth.refused_late |= !granted;
+                state.truth.carried_out_late |= granted;
+            }
+        }
+        Step::Vanish(which) => state.adrift[usize::from(which)] = None,
+        Step::UserScales(wanted) => {
+            state.left.user_writes -= 1;
+            let scale = Request::MergeScale { version: None, uid: None, replicas: Some(wanted) };
+            if handle(state, &scale) {
+                state.count_by = Writer::User;
+                state.truth.count_of = None;
+                state.truth.user_wrote += 1;
+            }
+        }
+        Step::UserChanges => {
+            state.left.other_changes -= 1;
+            let tokens = [state.left.other_changes + 1, 0, 0];
+            let change = Change::Tokens(tokens);
+            handle(state, &Request::Merge { on: Endpoint::Main, version: None, uid: None, change });
+        }
+        Step::LoseNode(slot) => {
+            state.left.losses -= 1;
+            state.nodes[usize::from(slot)] = 0;
+        }
+        Step::Resize => resize(model, state),
+    }
+}
+
+/// Decides from what the server has now, and sends what comes first.
+fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
+    let (from, generation, stood) = state.seen();
+    let by = state.leader;
+    if slot.is_none() && stood.is_some() && !model.lacks(Flaw::UnpairedCount) {
+        // The count of a decision without nodes to go may not meet somebody's list.
+        let request = list_request(model, generation, stood, None);
+        state.phase = Phase::Waiting(Sent { by, decision: None, request });
+        // It costs a decision, or it could go on for ever.
+        state.left.decisions -= 1;
+        return;
+    }
+    state.left.decisions -= 1;
+    let Some((which, place)) = (0..).zip(&mut state.decisions).find(|(_, place)| place.is_none()) else {
+        return;
+    };
+    let uid = slot.map_or(0, |slot| state.nodes[usize::from(slot)]);
+    let to = if slot.is_some() { from - 1 } else { from + 1 };
+    let knows = state.truth.user_wrote;
+    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows });
+    if slot.is_some() {
+        let request = list_request(model, generation, stood, Some(which));
+        state.phase = Phase::Waiting(Sent { by, decision: Some(which), request });
+    } else {
+        send_count(model, state, which);
+    }
+}
+
+fn list_request(model: Operators, generation: i64, stood: Option<u8>, list: Option<u8>) -> Request {
+    if model.lacks(Flaw::ForcedApply) {
+        // The rest of the status goes with it.
+        let status = Status { ready: Some(3), list, ..Status::default() };
+        Request::Apply { manager: Manager::Alpha, force: true, version: None, uid: None, status }
+    } else {
+        Request::PatchAtGeneration { generation, list: stood.into(), set: Set::List(list) }
+    }
+}
+
+fn send_count(model: Operators, state: &mut State, which: u8) {
+    let Some(decision) = state.decision(which) else { return };
+    let request = if model.lacks(Flaw::CountGuard) {
+        let (test, operation) = (Test::Replicas(decision.from), Operation::Add(decision.to));
+        Request::JsonPatch { scale: true, test, operation }
+    } else {
+        let own = decision.slot.map(|_| which);
+        let list = if model.lacks(Flaw::UnpairedCount) { ListTest::Nothing } else { own.into() };
+        let set = Set::Replicas(decision.to);
+        Request::PatchAtGeneration { generation: decision.generation, list, set }
+    };
+    state.phase = Phase::Waiting(Sent { by: decision.by, decision: Some(which), request });
+}
+
+fn is_count(request: &Request) -> bool {
+    matches!(request, Request::JsonPatch { .. } | Request::PatchAtGeneration { set: Set::Replicas(_), .. })
+}
+
+/// Nobody waits any more for what is on its way.
+fn let_go(state: &mut State) {
+    if let Phase::Waiting(sent) = state.phase
+        && let Some(place) = state.adrift.iter_mut().find(|place| place.is_none())
+    {
+        *place = Some(sent);
+    }
+    state.phase = Phase::Idle;
+}
+
+/// The server's part of an Autoscaler's request. Says whether it was granted.
+fn arrive(state: &mut State, sent: Sent) -> bool {
+    let (_, _, stood) = state.seen();
+    let granted = handle(state, &sent.request);
+    if !granted {
+        return false;
+    }
+    match sent.decision.and_then(|which| Some((which, state.decision(which)?))) {
+        Some((which, decision)) if is_count(&sent.request) => {
+            state.count_by = Writer::Autoscaler;
+            state.truth.count_of = Some(which);
+            state.truth.undone |= state.truth.user_wrote > decision.knows;
+        }
+        _ => {
+            let author = |list: u8| state.decision(list).map(|decision| decision.by);
+            state.truth.replaced |= stood.and_then(author).is_some_and(|author| author > sent.by);
+        }
+    }
+    true
+}
+
+/// The server's part of any request: whether it was granted.
+fn handle(state: &mut State, request: &Request) -> bool {
+    let (server, answer) = state.server.answer(request);
+    state.server = server;
+    answer.reason == Reason::Success
+}
+
+/// A pass of the `NodePool` operator.
+fn resize(model: Operators, state: &mut State) {
+    let (wanted, _, list) = state.seen();
+    while state.count() < wanted {
+        let Some(free) = state.nodes.iter().position(|uid| *uid == 0) else { return };
+        state.uids += 1;
+        state.nodes[free] = state.uids;
+    }
+    if state.count() <= wanted {
+        return;
+    }
+    let by_writer = model.lacks(Flaw::AnyWriter) || state.count_by == Writer::Autoscaler;
+    let named = list.and_then(|which| Some((which, state.decision(which)?)));
+    if let Some((which, Decision { to, slot: Some(slot), uid, .. })) = named
+        && to == wanted
+        && by_writer
+    {
+        let node = state.nodes[usize::from(slot)];
+        if node != 0 && (node == uid || model.lacks(Flaw::SlotNames)) {
+            state.nodes[usize::from(slot)] = 0;
+            state.truth.followed = true;
+            state.truth.foreign_list |= state.truth.count_of != Some(which);
+            state.truth.wrong_node |= node != uid;
+        }
+    }
+    while state.count() > wanted {
+        let Some(used) = state.nodes.iter().rposition(|uid| *uid != 0) else { return };
+        state.nodes[used] = 0;
+        state.truth.chosen = true;
+    }
+}

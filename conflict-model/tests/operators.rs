@@ -1,0 +1,116 @@
+//! Both operators, a user and late requests in every order: what they promise holds, and each guard is needed.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
+
+use conflict_model::operators::{Budget, Flaw, Operators, State, Step};
+use stateright::{Checker, Expectation, Model, Path};
+
+const UNDONE: &str = "L1 no write of the user's is undone by what was decided before it";
+const REPLACED: &str = "L2 a list is not replaced by a predecessor's";
+const FOREIGN: &str = "L3 nodes go by no other list than that of the decision whose count is there";
+const WRONG: &str = "L4 no node goes that the list did not mean";
+
+const NOTHING: Budget =
+    Budget { decisions: 2, lost: 0, depositions: 0, user_writes: 0, other_changes: 0, losses: 0 };
+
+/// Looks at every state. Says how many there are, and what was found.
+fn explore(name: &str, model: Operators) -> impl Checker<Operators> + use<> {
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!(
+        "{name}: {} states, {} of them unique, depth {}",
+        checker.state_count(),
+        checker.unique_state_count(),
+        checker.max_depth()
+    );
+    checker
+}
+
+/// No `always` has a counterexample, and each `sometimes` but those in `unreachable` has an example.
+fn holds(checker: &impl Checker<Operators>, unreachable: &[&str]) {
+    for property in checker.model().properties() {
+        let found = checker.discovery(property.name);
+        match property.expectation {
+            Expectation::Sometimes => {
+                assert_eq!(found.is_some(), !unreachable.contains(&property.name), "{}", property.name);
+            }
+            Expectation::Always | Expectation::Eventually => {
+                assert!(found.is_none(), "{}\n{}", property.name, story(&found.unwrap()));
+            }
+        }
+    }
+}
+
+/// A path, a step a line.
+fn story(path: &Path<State, Step>) -> String {
+    path.clone().into_actions().iter().map(|step| format!("    {step:?}\n")).collect()
+}
+
+/// Without the guard the model breaks each of `properties`, with it none; prints the shortest way there.
+fn breaks(budget: Budget, flaw: Flaw, properties: &[&'static str]) {
+    let sound = explore(&format!("without {flaw:?}"), Operators { budget, flaw: None });
+    let flawed = Operators { budget, flaw: Some(flaw) };
+    for property in properties {
+        assert!(sound.discovery(property).is_none(), "{property} is broken without {flaw:?}");
+        let shortest = (1..=20).find_map(|depth| {
+            let checker = flawed.checker().target_max_depth(depth).spawn_bfs().join();
+            checker.discovery(property)
+        });
+        let found = shortest.unwrap_or_else(|| panic!("{property} does not notice {flaw:?}"));
+        println!("{flaw:?} breaks \"{property}\":\n{}", story(&found));
+    }
+}
+
+#[test]
+fn a_late_request_undoes_nothing_and_removes_no_node_that_was_not_meant() {
+    let budget = Budget { lost: 1, depositions: 1, user_writes: 2, ..NOTHING };
+    let checker = explore("a user, a successor and late requests", Operators { budget, flaw: None });
+    holds(&checker, &[]);
+    assert!(checker.unique_state_count() > 10_000);
+}
+
+#[test]
+fn a_changed_spec_and_a_lost_node_keep_every_promise() {
+    let budget = Budget { depositions: 1, user_writes: 1, other_changes: 1, losses: 1, ..NOTHING };
+    let checker = explore("a changed spec and a lost node", Operators { budget, flaw: None });
+    holds(&checker, &[]);
+    assert!(checker.unique_state_count() > 10_000);
+}
+
+#[test]
+fn three_decisions_of_two_leaders_keep_every_promise() {
+    let budget = Budget { decisions: 3, lost: 1, depositions: 1, user_writes: 1, ..NOTHING };
+    let checker = explore("three decisions", Operators { budget, flaw: None });
+    holds(&checker, &[]);
+    assert!(checker.unique_state_count() > 50_000);
+}
+
+#[test]
+fn as_it_was_once_every_promise_is_broken() {
+    let budget = Budget { depositions: 1, user_writes: 2, losses: 1, ..NOTHING };
+    breaks(budget, Flaw::Everything, &[UNDONE, REPLACED, FOREIGN, WRONG]);
+}
+
+#[test]
+fn a_count_that_is_guarded_by_its_value_lands_when_the_value_comes_back() {
+    breaks(Budget { decisions: 1, lost: 1, user_writes: 2, ..NOTHING }, Flaw::CountGuard, &[UNDONE]);
+}
+
+#[test]
+fn a_forced_apply_that_comes_late_replaces_the_successors_list() {
+    breaks(Budget { lost: 1, depositions: 1, ..NOTHING }, Flaw::ForcedApply, &[REPLACED]);
+}
+
+#[test]
+fn a_count_that_does_not_ask_for_its_list_meets_another_one() {
+    breaks(Budget { depositions: 1, ..NOTHING }, Flaw::UnpairedCount, &[FOREIGN]);
+}
+
+#[test]
+fn a_list_that_was_left_behind_is_taken_for_the_users_count() {
+    breaks(Budget { decisions: 1, lost: 1, user_writes: 1, ..NOTHING }, Flaw::AnyWriter, &[FOREIGN]);
+}
+
+#[test]
+fn a_list_of_slots_names_a_node_that_came_later() {
+    breaks(Budget { decisions: 1, losses: 1, ..NOTHING }, Flaw::SlotNames, &[WRONG]);
+}
