@@ -41,6 +41,7 @@
 //! | you want to | use | conflicts with |
 //! |---|---|---|
 //! | own some fields of a status or an object | [`apply_status`], [`apply`] | other *owners of those fields* only; never retried |
+//! | change a spec, whatever becomes of its status | [`patch_at_generation`] | other changes *of the spec* only |
 //! | set a replica count | [`scale`] | other changes *of the count* only |
 //! | change an object depending on what it says | [`update`], [`update_status`] | every other write to the object |
 //! | the same with a small body | [`merge_patch`], [`scale_merge`] | every other write to the object |
@@ -84,9 +85,9 @@ pub mod retry;
 pub use backoff::Backoff;
 pub use classify::{Class, FieldConflict, is_conflict};
 pub use door::{
-    Decision, ScaleDecision, ScaleView, Writable, add_finalizer, apply, apply_status, create, delete, evict,
-    json_patch, merge_patch, put_once, remove_finalizer, scale, scale_merge, scale_put, scale_put_once,
-    update, update_status,
+    Decision, PatchDecision, ScaleDecision, ScaleView, Writable, add_finalizer, apply, apply_status, create,
+    delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
+    scale_merge, scale_put, scale_put_once, update, update_status,
 };
 pub use freshness::Source;
 pub use observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource, Subresource, Verb};

@@ -275,6 +275,11 @@ pub enum Refusal {
         "the object has no metadata.resourceVersion to guard the write; pass one read from the API server"
     )]
     NoVersion,
+    /// There is no generation to guard the write with.
+    #[error(
+        "the object has no metadata.uid or no metadata.generation to guard the write; pass one read from the API server, of a kind that counts generations"
+    )]
+    NoGeneration,
     /// The copy given is not the object that the name says.
     #[error("the copy given is of `{found}`, not of `{wanted}`; pass the copy of the object to be written")]
     WrongObject {

@@ -6,6 +6,7 @@
 mod apply;
 mod cycle;
 mod finalizers;
+mod generation;
 mod guard;
 mod merge;
 mod overwrite;
@@ -25,6 +26,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::apply::{apply, apply_status};
 pub use self::finalizers::{add_finalizer, remove_finalizer};
+pub use self::generation::{PatchDecision, patch_at_generation};
 pub use self::merge::merge_patch;
 pub use self::plain::{create, delete, evict, json_patch};
 pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};

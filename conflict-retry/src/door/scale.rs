@@ -37,6 +37,11 @@ pub enum ScaleDecision {
 /// Only a change of the count itself (or another object of the same name) makes the guard fail; writes to status or
 /// to other fields do not. It then reads `/scale` live and asks `decide` again. A copy in `source` is what a cache knows, which
 /// saves the first read.
+///
+/// The guard is a value, and a value comes back: a request that is carried out late (its sender gave it up, its leader was
+/// deposed) undoes a count that somebody has changed and changed back since. Where that matters, and a right to patch the
+/// object can be had, use [`crate::patch_at_generation`]; [`scale_put`] and [`scale_merge`] are immune as well, and meet a
+/// conflict with every other write. A scale shows nothing else that never comes back.
 pub async fn scale<K, F>(
     api: &Api<K>,
     name: &str,

@@ -33,7 +33,7 @@ pub(super) enum Reply {
 pub(super) type Seen = Arc<Mutex<Vec<(String, String, Value)>>>;
 
 /// A client whose server answers from a script, and what it was asked.
-fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
+pub(super) fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
     let seen = Seen::default();
     let script = Arc::new(Mutex::new(VecDeque::from(replies)));
     let log = Arc::clone(&seen);

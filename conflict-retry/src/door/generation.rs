@@ -1,0 +1,189 @@
+//! JSON Patches at the generation they were decided from: a guard that cannot come true again, and that no write to status
+//! or metadata trips.
+//!
+//! Why not the value that was seen: a value comes back. A request may be carried out long after its sender gave it up, and
+//! where the number has gone from 3 to 5 and back to 3 in the meantime, a guard on 3 lets it pass. A generation is never
+//! given twice to one object, and the UID says that it is that object.
+
+use kube::Api;
+use serde_json::{Value, json};
+
+use super::cycle::{self, Exchange, Move};
+use super::target::Target;
+use super::{Writable, guard, wire};
+use crate::freshness::Source;
+use crate::observe::{Subresource, Verb};
+use crate::options::WriteOptions;
+use crate::outcome::{Outcome, Refusal, WriteError};
+
+/// What was decided about an object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PatchDecision {
+    /// Send these operations of a JSON Patch; tests among them are further guards.
+    Patch(Vec<Value>),
+    /// It is right as it is.
+    Keep,
+    /// Do not write.
+    Abort,
+}
+
+/// Sends a JSON Patch that tests the UID and the generation of the object it was decided from, deciding again from a
+/// fresh live read after each conflict.
+///
+/// Only a change of the spec (or a deletion, or another object of the same name) is a conflict, and whatever the tests
+/// among the operations ask for. Neither a late request nor a repeated one is carried out after such a change, whatever
+/// was changed back: for `/scale`, whose objects have no generation, there is nothing like it. The kind must count
+/// generations: one with a status subresource does. `subresource` is [`Subresource::Main`] or [`Subresource::Status`]. As
+/// to `source` and to what `decide` must not do, see [`crate::update`].
+pub async fn patch_at_generation<K, F>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Subresource,
+    options: &WriteOptions,
+    source: Source<'_, K>,
+    decide: F,
+) -> Result<Outcome<K>, WriteError>
+where
+    K: Writable,
+    F: FnMut(&K) -> PatchDecision + Send,
+{
+    let target = Target::new(api, name);
+    cycle::run(&mut AtGeneration { api, name, subresource, options, decide }, target, options, source).await
+}
+
+struct AtGeneration<'a, K, F> {
+    api: &'a Api<K>,
+    name: &'a str,
+    subresource: Subresource,
+    options: &'a WriteOptions,
+    decide: F,
+}
+
+impl<K, F> Exchange for AtGeneration<'_, K, F>
+where
+    K: Writable,
+    F: FnMut(&K) -> PatchDecision + Send,
+{
+    type Seen = K;
+    type Body = Value;
+    type Written = K;
+
+    fn verb(&self) -> Verb {
+        Verb::JsonPatch
+    }
+
+    fn subresource(&self) -> Subresource {
+        self.subresource
+    }
+
+    fn check(&self) -> Result<(), Refusal> {
+        if matches!(self.subresource, Subresource::Main | Subresource::Status) {
+            return Ok(());
+        }
+        Err(Refusal::Body("is for the object itself or its status; a scale has no generation"))
+    }
+
+    fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        self.api.get(self.name)
+    }
+
+    fn uid(seen: &K) -> Option<&str> {
+        seen.meta().uid.as_deref()
+    }
+
+    fn version(seen: &K) -> Option<&str> {
+        seen.meta().resource_version.as_deref()
+    }
+
+    fn as_seen(written: &K) -> Option<&K> {
+        Some(written)
+    }
+
+    fn decide(&mut self, seen: K) -> Result<Move<Value, K>, Refusal> {
+        guard::named(&seen, self.api, self.name)?;
+        let operations = match (self.decide)(&seen) {
+            PatchDecision::Patch(operations) => operations,
+            PatchDecision::Keep => return Ok(Move::Keep(seen)),
+            PatchDecision::Abort => return Ok(Move::Abort),
+        };
+        let (Some(uid), Some(generation)) = (&seen.meta().uid, seen.meta().generation) else {
+            return Err(Refusal::NoGeneration);
+        };
+        let mut guarded = vec![
+            json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
+            json!({ "op": "test", "path": "/metadata/generation", "value": generation }),
+        ];
+        guarded.extend(operations);
+        Ok(Move::Send(Value::Array(guarded)))
+    }
+
+    fn send(&mut self, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::json_patch(self.api, self.name, self.subresource, self.options, body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+    use serde_json::json;
+
+    use super::super::tests::{Reply, options, scripted};
+    use super::*;
+
+    fn object(generation: i64, version: &str, replicas: i32) -> Value {
+        json!({
+            "apiVersion": "example.com/v1", "kind": "Thing",
+            "metadata": {"name": "t", "namespace": "ns", "uid": "u", "generation": generation, "resourceVersion": version},
+            "spec": {"replicas": replicas},
+        })
+    }
+
+    fn grow(seen: &DynamicObject) -> PatchDecision {
+        match seen.data["spec"]["replicas"].as_i64() {
+            Some(5) => PatchDecision::Keep,
+            Some(9) => PatchDecision::Abort,
+            _ => PatchDecision::Patch(vec![json!({"op": "add", "path": "/spec/replicas", "value": 5})]),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_patch_tests_what_it_was_decided_from_and_is_decided_again_after_a_conflict() {
+        let failed = json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "details": {},
+            "message": "the server rejected our request due to an error in our request"});
+        let (client, seen) = scripted(vec![
+            Reply::Json(422, failed),
+            Reply::Json(200, object(8, "12", 3)),
+            Reply::Json(200, object(9, "13", 5)),
+        ]);
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Thing"));
+        let api: Api<DynamicObject> = Api::namespaced_with(client, "ns", &kind);
+        let copy: DynamicObject = serde_json::from_value(object(7, "11", 3)).unwrap();
+        let outcome =
+            patch_at_generation(&api, "t", Subresource::Main, &options(), Source::Copy(copy), grow).await;
+        assert!(matches!(outcome.unwrap(), Outcome::Written(_)));
+        let seen = seen.lock().unwrap();
+        for (request, generation) in [(0, 7), (2, 8)] {
+            let tests = [
+                json!({"op": "test", "path": "/metadata/uid", "value": "u"}),
+                json!({"op": "test", "path": "/metadata/generation", "value": generation}),
+            ];
+            assert_eq!(seen[request].2.as_array().unwrap()[..2], tests);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_sent_without_a_generation_or_a_decision() {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Thing"));
+        let api: Api<DynamicObject> = Api::namespaced_with(scripted(Vec::new()).0, "ns", &kind);
+        let write = async |object: Value| {
+            let copy = serde_json::from_value(object).unwrap();
+            patch_at_generation(&api, "t", Subresource::Main, &options(), Source::Copy(copy), grow).await
+        };
+        assert!(matches!(write(object(7, "11", 5)).await, Ok(Outcome::Unchanged(_))));
+        assert_eq!(write(object(7, "11", 9)).await.unwrap(), Outcome::Aborted);
+        let mut uncounted = object(7, "11", 3);
+        uncounted["metadata"]["generation"] = Value::Null;
+        let refused = write(uncounted).await.unwrap_err();
+        assert!(matches!(refused, WriteError::Refused { reason: Refusal::NoGeneration, .. }), "{refused}");
+    }
+}
