@@ -1,8 +1,10 @@
 //! Carries decisions out: `spec.replicas` of every pool whose decision changes them, and before a scale-down the names of
 //! the nodes that go. One pool's failure does not keep the others waiting.
 
+use std::sync::Arc;
+
 use futures::{StreamExt as _, stream};
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Node;
 use shared_crds::NodePool;
 use shared_runtime::{
     error::chain,
@@ -13,8 +15,8 @@ use tracing::info;
 use crate::{
     context::Context,
     error::Error,
-    plan::{Plan, PoolDecision},
-    report::pool_status::{self, Standing},
+    plan::{Observed, Plan, PoolDecision},
+    report::pool_status,
     write_backoff::{Refusal, Waiting, Write},
 };
 
@@ -59,9 +61,9 @@ impl Outcome {
 }
 
 /// Writes every decision that is to be written. The outcomes are in the order of the plan's pools.
-pub async fn apply(ctx: &Context, plan: &Plan, waiting: &Waiting, now: Timestamp) -> Vec<Outcome> {
+pub async fn apply(ctx: &Context, observed: &Observed, plan: &Plan, waiting: &Waiting) -> Vec<Outcome> {
     let scaled = async |decision| {
-        let outcome = scale(ctx, decision, waiting, now).await;
+        let outcome = scale(ctx, decision, &observed.nodes, waiting).await;
         remember(ctx, decision, &outcome);
         outcome
     };
@@ -82,14 +84,14 @@ fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
     }
 }
 
-async fn scale(ctx: &Context, decision: &PoolDecision, waiting: &Waiting, now: Timestamp) -> Outcome {
+async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], waiting: &Waiting) -> Outcome {
     if !decision.acts || !decision.changes_replicas() {
         return Outcome::Settled;
     }
     if let Some(refusal) = waiting.refusal(&decision.object.metadata, Write::of(decision)) {
         return Outcome::Waiting(refusal.problem.clone());
     }
-    let written = match announce(ctx, decision, now).await {
+    let written = match announce(ctx, decision, nodes).await {
         Ok(Announced::Ready(pool)) => write(ctx, decision, &pool).await,
         Ok(Announced::Not(outcome)) => return outcome,
         Err(error) => return Outcome::Failed(error),
@@ -116,12 +118,15 @@ enum Announced {
 }
 
 /// Names the victims in status, bound to the number of nodes that remain, before the replicas are written: the `NodePool`
-/// operator must never see the one without the other. A scale-up has nothing to announce.
-async fn announce(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Result<Announced, Error> {
+/// operator must never see the one without the other. A scale-up has nothing to announce; what an earlier decision has is
+/// taken away first, so that a number never meets the nodes of another one.
+async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -> Result<Announced, Error> {
     let pool = &decision.object;
-    let Some(plan) = pool_status::victims(decision) else {
+    let plan = pool_status::victims(decision, nodes);
+    let stands = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref()?.scale_down.as_ref());
+    if plan.is_none() && stands.is_none() {
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
-    };
+    }
     let mut outdated = false;
     let written = ctx.door.node_pool_status(pool, |fresh| {
         outdated = fresh.spec.replicas != pool.spec.replicas || fresh.metadata.uid != pool.metadata.uid;
@@ -129,7 +134,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, now: Timestamp) -> Res
             // The decision does not hold any more; leave the status as it is.
             return pool_status::untouched(fresh);
         }
-        pool_status::owned(fresh, decision, &Standing::Announced(plan.clone()), &Time(now))
+        pool_status::announcing(fresh, plan.as_ref())
     });
     let written = written.await.map_err(|source| failed("the scale-down plan", decision, source))?;
     Ok(match written {

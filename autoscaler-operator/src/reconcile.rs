@@ -25,7 +25,6 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let Some(mut observed) = observe(&ctx) else {
         return Ok(Step::Stale);
     };
-    let now = observed.now;
     let started = ctx.clock.monotonic();
     let waiting = waiting(&ctx, &observed, started);
     observed.closed_pools = waiting.closed_pools();
@@ -41,7 +40,7 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     ctx.metrics.planned(&plan, ctx.clock.monotonic().saturating_sub(started));
     waiting.stand_in(&mut plan);
 
-    let outcomes = apply(&ctx, &plan, &waiting, now).await;
+    let outcomes = apply(&ctx, &observed, &plan, &waiting).await;
     let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
     let retry = retry(&ctx, started, &outcomes);
 

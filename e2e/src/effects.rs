@@ -132,8 +132,8 @@ fn operator(event: &Event) -> Option<Owner> {
         .map(|(owner, _)| owner)
 }
 
-/// Whether a change of replicas could only be granted on the ground that it was decided on: at one version, or with a
-/// `test` of the value that was there.
+/// Whether a change of replicas could only be granted on the ground that it was decided on: at one version, at one
+/// generation, or with a `test` of the value that was there.
 fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
     let Some(operations) = event.request.as_ref().and_then(Value::as_array) else {
         return event.base_version().is_some();
@@ -142,6 +142,9 @@ fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
         let test = |operation: &&Value| operation["op"] == "test" && operation["path"] == path;
         operations.iter().find(test).map(|operation| &operation["value"])
     };
+    if tested("/metadata/generation").is_some() {
+        return tested("/metadata/uid").is_some();
+    }
     match before.get(REPLICAS) {
         Some(replicas) if replicas == 0 => tested("/spec") == Some(&json!({})),
         Some(replicas) => tested("/spec/replicas") == Some(replicas),

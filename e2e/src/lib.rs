@@ -13,6 +13,7 @@ pub mod demo;
 pub mod droproxy;
 pub mod effects;
 pub mod fault_proxy;
+pub mod guards;
 pub mod history;
 pub mod ledger;
 pub mod lifeline;

@@ -16,7 +16,7 @@ async fn the_demo_tells_its_story_to_the_end() {
     for (writer, target) in [
         ("tandem-system:tandem-nodepool-operator", "nodepools/status"),
         ("tandem-system:tandem-autoscaler-operator", "nodepools/status"),
-        ("tandem-system:tandem-autoscaler-operator", "nodepools/scale"),
+        ("tandem-system:tandem-autoscaler-operator", "nodepools"),
     ] {
         let row = bill.row(writer, target).unwrap_or_else(|| panic!("{writer} never wrote {target}\n{bill}"));
         assert!(row.succeeded > 3, "{bill}");

@@ -290,11 +290,11 @@ async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
         // RBAC cannot say "only metadata.finalizers, and spec.replicas while it is unset"; the oracle of `conflicts.rs` sees
         // that it stays at that.
         (NODE_POOL_ACCOUNT, Owner::NodepoolOperator, &["nodepools patch"][..]),
-        // Its own kind, which nobody shares.
+        // Its own kind, which nobody shares; and the object itself, where alone a count can be guarded by a generation.
         (
             AUTOSCALER_ACCOUNT,
             Owner::AutoscalerOperator,
-            &["nodepoolautoscalers/status patch", "nodepoolautoscalers/status update"],
+            &["nodepoolautoscalers/status patch", "nodepoolautoscalers/status update", "nodepools patch"],
         ),
     ] {
         let is_its = |rule: &&Rule| rule.may_write(owner, false);

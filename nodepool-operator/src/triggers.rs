@@ -155,7 +155,7 @@ mod tests {
         assert!(changed(|pool| pool.status.as_mut().unwrap().replicas = Some(1)));
         assert!(changed(|pool| pool.status = None));
         assert!(changed(|pool| {
-            let plan = ScaleDownPlan { target_replicas: 1, decision_id: "d".into(), nodes: vec![] };
+            let plan = ScaleDownPlan { target_replicas: 1, ..ScaleDownPlan::default() };
             let autoscaling = AutoscalingStatus { scale_down: Some(plan), ..AutoscalingStatus::default() };
             pool.status.as_mut().unwrap().autoscaling = Some(autoscaling);
         }));

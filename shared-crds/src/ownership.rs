@@ -104,8 +104,13 @@ const OWN_MANAGER: &str = "its own field manager";
 /// The contract. A field belongs to the row with the longest path that contains it.
 pub const NODE_POOL: &[Rule] = &[
     rule("spec", Owner::User, Endpoint::Main, "CEL validation"),
-    rule("spec.replicas", Owner::Scaler, Endpoint::Scale, "a guard on the value the decision was made from")
-        .filled_by(Owner::NodepoolOperator),
+    rule(
+        "spec.replicas",
+        Owner::Scaler,
+        Endpoint::Scale,
+        "a guard on the generation the decision was made from (the Autoscaler's `guarded` writes the object: a scale has none)",
+    )
+    .filled_by(Owner::NodepoolOperator),
     rule("status.replicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.readyReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.upToDateReplicas", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
@@ -114,7 +119,30 @@ pub const NODE_POOL: &[Rule] = &[
     rule("status.observedGeneration", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.nodes", Owner::NodepoolOperator, Endpoint::Status, OWN_MANAGER),
     rule("status.autoscaling", Owner::AutoscalerOperator, Endpoint::Status, OWN_MANAGER),
+    rule(
+        SCALE_DOWN,
+        Owner::AutoscalerOperator,
+        Endpoint::Status,
+        "a guard on the generation and on the list before",
+    ),
 ];
+
+/// The list of nodes that go. It belongs to the write of a count, and so it must not come late: it is no part of what is
+/// applied, but written by a patch of its own.
+const SCALE_DOWN: &str = "status.autoscaling.scaleDown";
+
+/// A field below `status` that is written by a patch that tests what was there before, instead of being applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardedField {
+    /// The keys from `status` down to it.
+    pub path: &'static [&'static str],
+    /// The key in it that tells one value from another.
+    pub witness: &'static str,
+}
+
+/// The fields of a `NodePool` that are written so.
+pub const GUARDED: &[GuardedField] =
+    &[GuardedField { path: &["autoscaling", "scaleDown"], witness: "decisionID" }];
 
 /// The row that a field belongs to: the one with the longest path. Conditions have no row of their own, because each
 /// type has its own owner: ask [`ConditionType::owner_on_node_pool`].
@@ -133,6 +161,7 @@ pub fn status_fields(owner: Owner) -> impl Iterator<Item = &'static str> {
         .iter()
         .filter(move |rule| rule.owner == owner && rule.endpoint == Endpoint::Status)
         .filter_map(|rule| rule.path.strip_prefix("status."))
+        .filter(|field| !field.contains('.'))
 }
 
 /// The condition types that `owner` writes on a `NodePool`.
@@ -188,6 +217,14 @@ mod tests {
     fn a_field_nobody_claims_has_no_owner() {
         assert_eq!(rule_for("status.phase"), None);
         assert_eq!(rule_for("status.replicasX"), None);
+    }
+
+    #[test]
+    fn what_is_guarded_has_a_rule_of_its_own() {
+        for field in GUARDED {
+            let path = format!("status.{}", field.path.join("."));
+            assert_eq!(rule_for(&path).map(|rule| rule.path), Some(path.as_str()));
+        }
     }
 
     #[test]

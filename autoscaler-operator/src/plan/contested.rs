@@ -97,7 +97,7 @@ impl Claim {
                 contest.filter(|contest| contest.until() > now && contest.record.replicas != current);
             return Self { written: Some(written), contest, ..Self::default() };
         }
-        if let Some(time) = own_write(pool, status, current, now) {
+        if let Some(time) = own_write(pool, now) {
             let unrecorded = Some((current.saturating_sub(written), time));
             return Self { written: Some(current), unrecorded, contest: None };
         }
@@ -142,26 +142,19 @@ fn has_come_back(known: &ContestedReplicas, status: &AutoscalingStatus) -> bool 
 }
 
 /// When the number was written (`now`, where the API server does not say), where that was the Autoscaler itself, which could not
-/// report it: the API server names it, or the number is the target of the victims that were announced.
-fn own_write(pool: &NodePool, status: &AutoscalingStatus, current: i32, now: Timestamp) -> Option<Timestamp> {
+/// report it: the API server names it, or the number is that of the list of nodes that is in force.
+fn own_write(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
     let own = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR);
     let time = |entry: &ManagedFieldsEntry| entry.time.as_ref().map_or(now, |time| time.0.min(now));
-    let announced = || status.scale_down.as_ref().filter(|plan| plan.target_replicas == current);
-    owners(pool).filter(own).map(time).max().or_else(|| announced().map(|_| now))
+    pool.replicas_writers().filter(own).map(time).max().or_else(|| pool.scale_down_in_force().map(|_| now))
 }
 
 /// The field manager that wrote the replicas last, as far as the API server knows: in a pool that was made without them it
 /// does not say.
 fn writer(pool: &NodePool) -> Option<String> {
-    let last = owners(pool).max_by_key(|entry| (entry.time.as_ref().map(|time| time.0), &entry.manager));
+    let last =
+        pool.replicas_writers().max_by_key(|entry| (entry.time.as_ref().map(|time| time.0), &entry.manager));
     last.and_then(|entry| entry.manager.clone())
-}
-
-fn owners(pool: &NodePool) -> impl Iterator<Item = &ManagedFieldsEntry> {
-    let owns = |entry: &&ManagedFieldsEntry| {
-        entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
-    };
-    pool.metadata.managed_fields.iter().flatten().filter(owns)
 }
 
 #[cfg(test)]

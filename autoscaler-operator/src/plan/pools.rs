@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Node;
 use shared_crds::{
     NodePool, NodePoolAutoscaler,
     quantity::Exact,
-    v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec, ScaleDownPlan},
+    v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec},
 };
 
 use super::{
@@ -211,7 +211,7 @@ fn limits(
 }
 
 /// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the
-/// moment the counts match, also before the `NodePool` operator has marked it.
+/// moment its count is written, also before the `NodePool` operator has marked it.
 fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
     let (mut leaving, staying): (Vec<_>, Vec<_>) =
         members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
@@ -219,18 +219,16 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     let excess = staying.len().saturating_sub(count(pool.spec.replicas_or(present)));
     let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
     let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
-    let named: BTreeSet<usize> =
-        condemned(pool).filter_map(|n| by_name.get(n)).take(excess).copied().collect();
+    let named: BTreeSet<usize> = match pool.scale_down_in_force() {
+        Some(plan) => {
+            let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+            named.filter(|&n| plan.means(&all_nodes[n])).take(excess).collect()
+        }
+        None => BTreeSet::new(),
+    };
     let staying = staying.into_iter().filter(|n| !named.contains(n)).collect();
     leaving.extend(named);
     (leaving, staying)
-}
-
-/// The victims that status names for the number of replicas the pool has now, in their order.
-fn condemned(pool: &NodePool) -> impl Iterator<Item = &str> {
-    let plan = pool.status.as_ref().and_then(|s| s.autoscaling.as_ref()).and_then(|a| a.scale_down.as_ref());
-    let current = plan.filter(|p| pool.spec.replicas == Some(p.target_replicas));
-    current.into_iter().flat_map(|ScaleDownPlan { nodes, .. }| nodes.iter().map(String::as_str))
 }
 
 fn template(pool: &NodePool, names: &mut Names) -> Result<Template, InvalidAmount> {

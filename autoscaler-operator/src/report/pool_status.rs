@@ -1,12 +1,20 @@
 //! The Autoscaler's part of a pool's status: `status.autoscaling` and three conditions, from a decision and what came of
 //! it. Pure.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::Node,
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+};
 use shared_crds::{
     NodePool,
     conditions::{self, ConditionType, Reason, Statement},
     ownership::{self, Owner},
-    v1alpha1::{AutoscalingStatus, ContestedReplicas, Decision, ScaleDownPlan, ScaleEvent, UnneededNode},
+    v1alpha1::{
+        AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, ScaleDownPlan, ScaleEvent,
+        UnneededNode,
+    },
 };
 use shared_runtime::write::OwnedStatus;
 
@@ -24,8 +32,6 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 pub enum Standing {
     /// There is nothing to do, or nothing is done about it.
     Settled,
-    /// The nodes that go have been named, and the replicas are written next.
-    Announced(ScaleDownPlan),
     /// The replicas were written, by this pass or by one before that could not report it.
     Scaled(Scaled),
     /// They could not be written.
@@ -37,8 +43,6 @@ pub enum Standing {
 pub struct Scaled {
     /// The decision.
     pub decision: Decision,
-    /// The nodes that go.
-    pub victims: Option<ScaleDownPlan>,
     /// The changes there were, this one included, as far as policies ask for them.
     pub events: Vec<ScaleEvent>,
     /// Whose number was written over.
@@ -52,7 +56,6 @@ impl Scaled {
         let reclaimed = limits.claim.contest.as_ref().filter(|contest| contest.course != Course::Yield);
         Self {
             decision: record(decision, time),
-            victims: victims(decision),
             events: limits.events_after(decision.current, decision.desired, time.0),
             contested: reclaimed.map(|contest| contest.record.clone()),
         }
@@ -75,16 +78,31 @@ impl Scaled {
     }
 }
 
-/// The nodes that go with a decision, if any do: its own, and those of decisions before it that are not marked yet.
-pub fn victims(decision: &PoolDecision) -> Option<ScaleDownPlan> {
-    let mut nodes: Vec<_> = decision.condemned.iter().chain(&decision.victims).cloned().collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    (!nodes.is_empty()).then(|| ScaleDownPlan {
+/// The nodes that go with a decision, if any do: its own, and those of decisions before it that are not marked yet. `nodes`
+/// are those it was made from.
+pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
+    let named: BTreeSet<_> = decision.condemned.iter().chain(&decision.victims).collect();
+    let uid = |node: &Arc<Node>| {
+        let metadata = &node.metadata;
+        metadata.uid.clone().filter(|_| metadata.name.as_ref().is_some_and(|name| named.contains(name)))
+    };
+    (!named.is_empty()).then(|| ScaleDownPlan {
         decision_id: decision.id.clone(),
+        generation: None,
         target_replicas: decision.desired,
-        nodes,
+        node_uids: nodes.iter().filter_map(uid).collect(),
+        nodes: named.iter().copied().cloned().collect(),
     })
+}
+
+/// The Autoscaler's part of the status as it is, but for the list of nodes that go: it is written before the count, which
+/// makes the generation that follows.
+pub fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> OwnedStatus {
+    let mut status = pool.status.clone().unwrap_or_default();
+    let generation = pool.metadata.generation.map(|generation| generation.saturating_add(1));
+    status.autoscaling.get_or_insert_default().scale_down =
+        victims.map(|plan| ScaleDownPlan { generation, ..plan.clone() });
+    own(status)
 }
 
 fn record(decision: &PoolDecision, time: &Time) -> Decision {
@@ -110,7 +128,10 @@ pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now:
 
 /// The Autoscaler's part of the status as it is.
 pub fn untouched(pool: &NodePool) -> OwnedStatus {
-    let status = pool.status.clone().unwrap_or_default();
+    own(pool.status.clone().unwrap_or_default())
+}
+
+fn own(status: NodePoolStatus) -> OwnedStatus {
     let own: Vec<_> = ownership::conditions(Owner::AutoscalerOperator).map(ConditionType::as_str).collect();
     let conditions = status.conditions.into_iter().filter(|c| own.contains(&c.type_.as_str())).collect();
     part(status.autoscaling, conditions)
@@ -135,7 +156,7 @@ fn autoscaling(
     let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
     let written = match standing {
         Standing::Scaled(scaled) => Some(scaled),
-        Standing::Settled | Standing::Announced(_) | Standing::Failed(_) => None,
+        Standing::Settled | Standing::Failed(_) => None,
     };
     let scaled = written.map(|written| &written.decision);
     let limits = &decision.limits;
@@ -176,13 +197,12 @@ fn scale_down(
     standing: &Standing,
 ) -> Option<ScaleDownPlan> {
     match standing {
-        Standing::Announced(plan) => Some(plan.clone()),
-        // The object at hand may be from before the replicas were written, so it is not asked.
-        Standing::Scaled(scaled) => scaled.victims.clone(),
+        // What was announced stays; the object at hand may be from before that.
+        Standing::Scaled(_) => before.scale_down.clone(),
         Standing::Settled | Standing::Failed(_) => {
             let in_force = |plan: &ScaleDownPlan| {
                 decision.acts
-                    && pool.spec.replicas == Some(plan.target_replicas)
+                    && pool.scale_down_in_force() == Some(plan)
                     && plan.nodes.iter().any(|node| decision.leaving.contains(node))
             };
             before.scale_down.clone().filter(in_force)
@@ -243,7 +263,7 @@ fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) ->
             say(true, Reason::SucceededRescale, format!("spec.replicas went from {from} to {to}: {message}"))
         }
         Standing::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
-        Standing::Announced(_) | Standing::Settled => {
+        Standing::Settled => {
             let stabilized = decision.cut.as_ref().and_then(|limit| match limit.reason {
                 PoolReason::ScaleUpStabilized => Some(Reason::ScaleUpStabilized),
                 PoolReason::ScaleDownStabilized => Some(Reason::ScaleDownStabilized),

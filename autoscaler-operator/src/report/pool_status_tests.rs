@@ -2,7 +2,6 @@
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use shared_crds::v1alpha1::NodePoolStatus;
 
 use super::*;
 use crate::plan::{
@@ -42,7 +41,7 @@ fn with_status(status: &Value) -> Value {
 }
 
 #[test]
-fn a_written_scale_up_is_recorded_with_its_time_and_names_no_victims() {
+fn a_written_scale_up_is_recorded_with_its_time_and_leaves_the_list_to_the_announcement() {
     let before = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "old", "nodes": ["x"] } });
     let world = World::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
     let (decision, autoscaling, conditions) = reported(&world, &scaled(&world));
@@ -52,7 +51,7 @@ fn a_written_scale_up_is_recorded_with_its_time_and_names_no_victims() {
     assert_eq!(autoscaling.last_scale_up_time, Some(at("2026-01-01T12:00:00Z")));
     let last = autoscaling.last_decision.unwrap();
     assert_eq!((last.from_replicas, last.to_replicas, last.id), (2, 3, decision.id));
-    assert_eq!(autoscaling.scale_down, None);
+    assert_eq!(autoscaling.scale_down.map(|plan| plan.decision_id).as_deref(), Some("old"));
     assert_eq!(
         short(&conditions),
         [
@@ -65,22 +64,31 @@ fn a_written_scale_up_is_recorded_with_its_time_and_names_no_victims() {
 }
 
 #[test]
-fn victims_are_in_status_before_and_after_the_replicas_are_written() {
-    let world = World::eager().pool("a", with_status(&json!({}))).node("a", "n1", json!({})).node(
-        "a",
-        "n2",
-        json!({}),
-    );
+fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes() {
+    let node = |uid: &str| json!({ "metadata": { "uid": uid } });
+    let world = World::eager()
+        .pool("a", with_status(&json!({ "autoscaler": "all" })))
+        .node("a", "n1", node("u1"))
+        .node("a", "n2", node("u2"));
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
-    let plan =
-        ScaleDownPlan { decision_id: decision.id, target_replicas: 0, nodes: vec!["n1".into(), "n2".into()] };
-    for standing in [Standing::Announced(plan.clone()), scaled(&world)] {
-        let (_, autoscaling, _) = reported(&world, &standing);
-        let autoscaling = autoscaling.unwrap();
-        assert_eq!(autoscaling.scale_down, Some(plan.clone()), "{standing:?}");
-        assert_eq!(autoscaling.last_decision.is_some(), matches!(standing, Standing::Scaled(_)));
-        assert_eq!(autoscaling.last_scale_up_time, None);
-    }
+    let plan = ScaleDownPlan {
+        decision_id: decision.id.clone(),
+        generation: Some(8),
+        target_replicas: 0,
+        nodes: vec!["n1".into(), "n2".into()],
+        node_uids: vec!["u1".into(), "u2".into()],
+    };
+    let victims = victims(&decision, &world.observed.nodes);
+    let mut pool = NodePool::clone(&decision.object);
+    pool.metadata.generation = Some(7);
+    let announced = announcing(&pool, victims.as_ref());
+    let expected = json!({ "autoscaler": "all", "scaleDown": plan });
+    assert_eq!(announced.fields.get("autoscaling"), Some(&expected), "and nothing else changes");
+    assert_eq!(announcing(&pool, None), untouched(&pool));
+
+    let (_, autoscaling, _) = reported(&world, &scaled(&world));
+    let autoscaling = autoscaling.unwrap();
+    assert_eq!((autoscaling.last_decision.is_some(), autoscaling.last_scale_up_time), (true, None));
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
         ..NodePoolStatus::default()
     });
     let mut world = world;
-    world.observed.pools = vec![std::sync::Arc::new(pool)];
+    world.observed.pools = vec![Arc::new(pool)];
     let next = plan_for_cluster(&world.observed).pool("a").clone();
     assert!(!next.changes_replicas());
     let second = owned(&next.object, &next, &Standing::Settled, &at("2026-01-01T12:00:30Z"));

@@ -58,7 +58,7 @@ fn pass(
     world.observed.now = now;
     let mut pool = (*world.observed.pools[0]).clone();
     let status = Some(status.clone());
-    pool.status = Some(shared_crds::v1alpha1::NodePoolStatus { autoscaling: status, ..Default::default() });
+    pool.status = Some(NodePoolStatus { autoscaling: status, ..Default::default() });
     world.observed.pools = vec![Arc::new(pool)];
     for at in 0..replicas {
         world = world.node("a", &format!("n{at:02}"), json!({}));

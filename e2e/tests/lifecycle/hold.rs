@@ -31,7 +31,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Begins to hold what `operator` does its work on `pool` by: the Autoscaler's writes of `/scale`, and what the
+    /// Begins to hold what `operator` does its work on `pool` by: the Autoscaler's writes of the count, and what the
     /// `NodePool` operator writes to nodes of the trial's namespace, which must exist.
     pub(crate) async fn begin(trial: &Trial, operator: Operator, pool: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -40,7 +40,7 @@ impl Hold {
         let name = format!("hold.{namespace}.example.com");
         let (rule, about) = match operator {
             Operator::Autoscaler => (
-                rule("tandem.dev", "nodepools/scale"),
+                rule("tandem.dev", "nodepools"),
                 format!("request.namespace == '{namespace}' && request.name == '{pool}'"),
             ),
             Operator::NodePool => (
@@ -134,7 +134,7 @@ impl Probe {
         let sent = match self {
             Self::Replicas { pools, pool } => {
                 let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
-                pools.patch_scale(pool, &options, &patch).await.map(drop)
+                pools.patch(pool, &options, &patch).await.map(drop)
             }
             Self::Node { nodes, node } => {
                 let patch = Patch::Merge(json!({"metadata": {"annotations": {"example.com/probe": ""}}}));

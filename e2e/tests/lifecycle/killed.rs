@@ -195,9 +195,9 @@ async fn killed_in_the_middle(trial: &Trial, hold: &mut Hold, began: u64) -> i64
     assert_eq!(trial.operators.autoscaler.kill_9().await.unwrap(), Exit::Signal(9));
     // The API server gives the write up with the connection of whoever sent it, and then writes it down.
     let scales = |events: &[Event]| {
-        let scales = events.iter().filter(|event| {
-            sent_by(event, Operator::Autoscaler, 0) && event.is_write() && event.subresource == "scale"
-        });
+        let scales = events
+            .iter()
+            .filter(|event| sent_by(event, Operator::Autoscaler, 0) && event.is_write() && is_main(event));
         let scales: Vec<_> = scales.map(|event| (event.succeeded(), replicas_asked(event))).collect();
         (!scales.is_empty()).then_some(scales)
     };
@@ -213,7 +213,12 @@ async fn killed_in_the_middle(trial: &Trial, hold: &mut Hold, began: u64) -> i64
         .unwrap()
 }
 
-/// The number of nodes in a JSON Patch of `/scale`.
+/// Whether it is about a pool itself, no part of it.
+fn is_main(event: &Event) -> bool {
+    event.subresource.is_empty() && event.object.as_ref().is_some_and(|object| object.resource == "nodepools")
+}
+
+/// The number of nodes in a JSON Patch of the count.
 fn replicas_asked(event: &Event) -> Option<i64> {
     let operations = event.request.as_ref()?.as_array()?;
     operations.iter().rfind(|operation| operation["op"] != "test")?.pointer("/value")?.as_i64()

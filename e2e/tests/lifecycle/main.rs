@@ -79,10 +79,9 @@ fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
         sent_by(event, Operator::Autoscaler, 0)
             && event.is_write()
             && event.succeeded()
-            && event.subresource == "scale"
+            && event.subresource.is_empty()
             && event.object.as_ref() == Some(&pool)
     });
-    // A Scale leaves out zero.
     scales.map(|event| event.response.as_ref().unwrap()["spec"]["replicas"].as_i64().unwrap_or(0)).collect()
 }
 

@@ -4,11 +4,12 @@ use k8s_openapi::{
     api::core::v1::{Node, Pod, PodStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
+use serde_json::json;
 use shared_crds::{
     NodePool,
     conditions::Reason,
     names,
-    v1alpha1::{AutoscalingStatus, Decision, DrainSpec, NodePoolStatus, ScaleDownPlan},
+    v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan},
 };
 
 use super::{
@@ -31,8 +32,10 @@ fn named_victims(replicas: i32, nodes: &[&str]) -> NodePool {
         autoscaling: Some(AutoscalingStatus {
             scale_down: Some(ScaleDownPlan {
                 decision_id: "d".into(),
+                generation: pool.metadata.generation,
                 target_replicas: replicas,
                 nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
+                node_uids: nodes.iter().map(|&name| format!("uid-{name}")).collect(),
             }),
             ..AutoscalingStatus::default()
         }),
@@ -41,15 +44,10 @@ fn named_victims(replicas: i32, nodes: &[&str]) -> NodePool {
     pool
 }
 
-fn decided_at(pool: &mut NodePool, second: i64) {
-    pool.status.as_mut().unwrap().autoscaling.as_mut().unwrap().last_decision = Some(Decision {
-        id: "d".into(),
-        from_replicas: 0,
-        to_replicas: 0,
-        reason: String::new(),
-        message: String::new(),
-        time: Time(at(second)),
-    });
+/// Says who wrote the pool's count, as the API server does.
+fn written_by(pool: &mut NodePool, manager: &str) {
+    let entry = json!({ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
+    pool.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
 }
 
 fn nodes(count: usize) -> Vec<Node> {
@@ -203,13 +201,23 @@ fn at_most_the_excess_goes_however_many_are_named() {
 }
 
 #[test]
-fn a_node_that_got_the_name_after_the_decision_is_not_the_one_that_was_meant() {
-    let mut pool = named_victims(1, &["n-000"]);
-    decided_at(&mut pool, 40);
+fn a_node_that_was_given_the_name_since_is_not_the_one_that_was_meant() {
+    let pool = named_victims(1, &["n-000"]);
     let mut nodes = nodes(2);
-    nodes[0].metadata.creation_timestamp = Some(Time(at(50)));
+    nodes[0].metadata.uid = Some("another".into());
     nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
     assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-001"]);
+}
+
+#[test]
+fn names_are_not_taken_where_somebody_else_wrote_their_count() {
+    for (writer, gone) in [("kubectl", "n-001"), (names::AUTOSCALER_OPERATOR, "n-000")] {
+        let mut pool = named_victims(1, &["n-000"]);
+        written_by(&mut pool, writer);
+        let mut nodes = nodes(2);
+        nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
+        assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), [gone], "{writer}");
+    }
 }
 
 #[test]

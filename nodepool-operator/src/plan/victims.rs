@@ -11,28 +11,15 @@ use super::{
     membership::{Member, Readiness},
 };
 
-/// The nodes that the Autoscaler named, while its count is the pool's: names in its order, only nodes that were there
-/// when it decided. A slot's name may have been given to a new node since, and that one was not meant.
+/// The nodes that the Autoscaler named, while the count that it wrote is the pool's: in its order, and only the very nodes
+/// that it meant. A slot's name may have been given to a new node since.
 pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
-    let Some(autoscaling) = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref()) else {
+    let Some(plan) = pool.scale_down_in_force() else {
         return Vec::new();
     };
-    let Some(plan) =
-        autoscaling.scale_down.as_ref().filter(|plan| Some(plan.target_replicas) == pool.spec.replicas)
-    else {
-        return Vec::new();
-    };
-    let decided = autoscaling
-        .last_decision
-        .as_ref()
-        .filter(|decision| decision.id == plan.decision_id)
-        .map(|decision| decision.time.0);
     let by_name: BTreeMap<&str, &Member> = staying.iter().map(|member| (member.name(), *member)).collect();
-    plan.nodes
-        .iter()
-        .filter_map(|name| by_name.get(name.as_str()).copied())
-        .filter(|member| decided.is_none_or(|time| member.created <= time))
-        .collect()
+    let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+    named.filter(|member| plan.means(&member.node)).collect()
 }
 
 /// `candidates` in the order in which they go: not Ready before Ready, then those that somebody has cordoned, then empty

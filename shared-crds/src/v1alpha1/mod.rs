@@ -2,6 +2,7 @@
 
 mod autoscaler;
 mod node_pool;
+mod scale_down;
 mod status;
 mod template;
 
@@ -11,8 +12,9 @@ pub use autoscaler::{
     Schedule, SelectPolicy,
 };
 pub use node_pool::{DrainSpec, NodePool, NodePoolSpec, ProviderSpec, SimulatedProvider};
+pub use scale_down::ScaleDownPlan;
 pub use status::{
     ASSUMED_POD_CAPACITY, AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, NodesSummary,
-    Recommendation, ScaleDownPlan, ScaleEvent, UnneededNode,
+    Recommendation, ScaleEvent, UnneededNode,
 };
 pub use template::{NodeTaint, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec, TaintEffect};

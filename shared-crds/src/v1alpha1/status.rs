@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ScaleDownPlan;
 use crate::schema;
 
 /// Pods a node takes when its template does not say, the kubelet's default `--max-pods`.
@@ -103,8 +104,8 @@ pub struct AutoscalingStatus {
     /// contested is who wrote spec.replicas since the Autoscaler did, and what; it is kept for ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contested: Option<ContestedReplicas>,
-    /// scaleDown names the nodes that go when replicas equals its targetReplicas. The NodePool operator removes no
-    /// other node while the counts match, so both operators always mean the same nodes.
+    /// scaleDown names the nodes that go when the Autoscaler has made replicas its targetReplicas. The NodePool operator
+    /// then removes no other node, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDownPlan>,
     /// unneededNodes are the nodes nothing needs, and since when; they survive a restart of the Autoscaler here.
@@ -181,22 +182,6 @@ pub struct Decision {
     pub message: String,
     /// time of the decision.
     pub time: Time,
-}
-
-/// Which nodes go at which count.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScaleDownPlan {
-    /// decisionID is the decision this plan belongs to.
-    #[serde(rename = "decisionID")]
-    #[schemars(length(max = 64))]
-    pub decision_id: String,
-    /// targetReplicas is the value of replicas at which the nodes go.
-    #[schemars(range(min = 0))]
-    pub target_replicas: i32,
-    /// nodes are the names of the nodes that go.
-    #[schemars(length(max = 1000), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
-    pub nodes: Vec<String>,
 }
 
 /// A node that nothing needs.

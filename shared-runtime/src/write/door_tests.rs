@@ -9,7 +9,7 @@ use crate::{
     clock::Clock,
     leader::Fenced,
     metrics::Metrics,
-    testing::{Asked, Log, lines, server},
+    testing::{Asked, Log, failure, lines, server},
 };
 
 const STATUS: &str = "/apis/tandem.dev/v1alpha1/namespaces/ns/nodepools/p/status";
@@ -169,6 +169,83 @@ async fn an_aborted_decision_sends_nothing() {
         door.replicas(&cached(&json!({})), |_| ReplicasDecision::Abort).await.unwrap(),
         Written::Aborted
     );
+}
+
+/// The Autoscaler's door, and a pool at generation 7 with `autoscaling` in its status.
+fn autoscaler(
+    autoscaling: &Value,
+    answer: impl FnMut(&Asked) -> (u16, Value) + Send + 'static,
+) -> (Door, Log, NodePool) {
+    let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
+    let (client, log) = server(answer);
+    let door =
+        Door::new(client, Owner::AutoscalerOperator, WriteStrategy::Guarded, &clock, unobserved()).unwrap();
+    let mut pool = cached(&json!({ "autoscaling": autoscaling }));
+    pool.metadata.generation = Some(7);
+    (door, log, pool)
+}
+
+fn test(path: &str, value: impl Into<Value>) -> Value {
+    json!({ "op": "test", "path": path, "value": value.into() })
+}
+
+#[tokio::test]
+async fn a_guarded_count_is_a_patch_of_the_object_at_its_generation_with_its_list() {
+    let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": ["n"] });
+    let (door, log, pool) = autoscaler(&json!({ "scaleDown": list }), |_| (200, pool("6", &json!({}))));
+    let written = door.replicas(&pool, |_| ReplicasDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Written::Changed(2), "what the server says it is");
+    let asked = log.lock().unwrap()[0].clone();
+    assert_eq!(asked.path, STATUS.trim_end_matches("/status"));
+    let expected = json!([
+        test("/metadata/uid", "u"),
+        test("/metadata/generation", 7),
+        test("/status/autoscaling/scaleDown/decisionID", "d"),
+        { "op": "add", "path": "/spec/replicas", "value": 1 },
+    ]);
+    assert_eq!(asked.body, expected);
+}
+
+#[tokio::test]
+async fn a_count_is_not_written_where_another_list_has_taken_the_place_of_its_own() {
+    let list = |id: &str| json!({ "scaleDown": { "decisionID": id, "targetReplicas": 1, "nodes": [] } });
+    let other = json!({ "autoscaling": list("other") });
+    let (door, log, cached) = autoscaler(&list("own"), move |asked| match asked.method {
+        http::Method::GET => {
+            let mut fresh = pool("9", &other);
+            fresh["metadata"]["generation"] = 7.into();
+            (200, fresh)
+        }
+        _ => failure(422, "Invalid", "the server rejected our request due to an error in our request"),
+    });
+    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Written::Aborted);
+    assert_eq!(lines(&log).len(), 2, "one patch, one read");
+}
+
+#[tokio::test]
+async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without_it() {
+    let (door, log, cached) = autoscaler(&json!({ "autoscaler": "a" }), |asked| {
+        let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
+        let autoscaler = if asked.body.is_array() { "a" } else { "b" };
+        let autoscaling = json!({ "autoscaler": autoscaler, "scaleDown": list });
+        let mut stored = pool("6", &json!({ "autoscaling": autoscaling }));
+        stored["metadata"]["generation"] = 7.into();
+        (200, stored)
+    });
+    let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
+    let wanted = json!({ "autoscaler": "b", "scaleDown": list });
+    let owned = || OwnedStatus {
+        fields: [("autoscaling".to_owned(), wanted.clone())].into_iter().collect(),
+        ..OwnedStatus::default()
+    };
+    let written = door.node_pool_status(&cached, |_| owned()).await.unwrap();
+    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    let asked = log.lock().unwrap();
+    assert_eq!(asked[0].body[2], test("/status/autoscaling/scaleDown", Value::Null));
+    assert_eq!(asked[0].body[3]["path"], "/status/autoscaling/scaleDown");
+    assert_eq!(asked[1].body["status"], json!({ "autoscaling": { "autoscaler": "b" } }));
+    assert_eq!(asked.len(), 2);
 }
 
 /// An API server that never answers, and an elector that neither renews nor closes: when the lease may be another's,

@@ -6,6 +6,7 @@
 //! and counts. How a single request is retried is not known here; that is `conflict-retry`'s front door.
 
 mod error;
+mod guarded;
 mod objects;
 mod outcome;
 mod owned;

@@ -8,10 +8,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use shared_crds::{
     conditions::ConditionType,
-    ownership::{self, Owner},
+    ownership::{self, GUARDED, GuardedField, Owner},
 };
 
-use super::WriteError;
+use super::{WriteError, guarded};
 
 /// What an operator wants its part of a status to be: all of it. An owned field or condition that is missing here is
 /// removed from the object.
@@ -66,6 +66,8 @@ pub(super) struct Contract {
     fields: Option<Vec<&'static str>>,
     /// `None`: every condition.
     conditions: Option<Vec<ConditionType>>,
+    /// The fields that are not applied, but written by a patch that tests what was there.
+    pub(super) guarded: &'static [GuardedField],
 }
 
 impl Contract {
@@ -74,15 +76,16 @@ impl Contract {
             owner,
             fields: Some(ownership::status_fields(owner).collect()),
             conditions: Some(ownership::conditions(owner).collect()),
+            guarded: if owner == Owner::AutoscalerOperator { GUARDED } else { &[] },
         }
     }
 
     /// Everything in the status of a `NodePoolAutoscaler` is the Autoscaler's, and nothing is anybody else's.
     pub(super) fn autoscaler(owner: Owner) -> Self {
         match owner {
-            Owner::AutoscalerOperator => Self { owner, fields: None, conditions: None },
+            Owner::AutoscalerOperator => Self { owner, fields: None, conditions: None, guarded: &[] },
             Owner::NodepoolOperator | Owner::User | Owner::Scaler => {
-                Self { owner, fields: Some(Vec::new()), conditions: Some(Vec::new()) }
+                Self { owner, fields: Some(Vec::new()), conditions: Some(Vec::new()), guarded: &[] }
             }
         }
     }
@@ -138,9 +141,9 @@ impl Contract {
         Ok(Value::Object(fields))
     }
 
-    /// The owned part of a whole status, for server-side apply.
+    /// The owned part of a whole status that is applied: all but the guarded fields.
     pub(super) fn part(&self, status: &Value) -> Value {
-        let mut part = status.as_object().cloned().unwrap_or_default();
+        let mut part = guarded::without(self.guarded, status).as_object().cloned().unwrap_or_default();
         let conditions = part.remove("conditions");
         part.retain(|field, _| self.owns_field(field));
         if let Some(Value::Array(mut conditions)) = conditions {

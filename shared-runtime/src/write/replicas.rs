@@ -1,11 +1,16 @@
-//! Writing `spec.replicas` through `/scale`: one meaning, four strategies.
+//! Writing `spec.replicas`: one meaning, four strategies. Three write `/scale`, which the object's version guards; `guarded`
+//! writes the object, which its generation guards.
 
-use conflict_retry::{ScaleDecision, ScaleView, Source, WriteOptions};
+use conflict_retry::{PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
 use kube::Api;
-use shared_crds::NodePool;
+use serde_json::{Value, json};
+use shared_crds::{NodePool, ownership::GUARDED};
 use tracing::instrument;
 
-use super::{Door, WriteError, WriteStrategy, Written};
+use super::{
+    Door, WriteError, WriteStrategy, Written,
+    guarded::{self, Current},
+};
 use crate::freshness::ChangeKind;
 
 /// What was decided about a pool's replicas.
@@ -72,9 +77,49 @@ impl Door {
                 conflict_retry::scale_merge(api, name, options, Source::Copy(view), again).await
             }
             WriteStrategy::Guarded => {
-                conflict_retry::scale(api, name, options, Source::Copy(view), again).await
+                return replicas_at_generation(options, api, name, cached, decide).await;
             }
         };
         Ok(outcome?.into())
     }
+}
+
+/// `guarded`: a patch of the object, because a scale has nothing to guard it by that does not come back: the number itself
+/// does. It asks for the list of nodes that go as well: the number and the list belong together, so the number is not
+/// written where another list stands.
+async fn replicas_at_generation(
+    options: &WriteOptions,
+    api: &Api<NodePool>,
+    name: &str,
+    cached: &NodePool,
+    mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
+) -> Result<Written<ScaleView>, WriteError> {
+    let standing = standing(cached)?;
+    let mut failed = None;
+    let decide = |pool: &NodePool| match self::standing(pool) {
+        Ok(now) if now == standing => match decide(pool.spec.replicas) {
+            ReplicasDecision::Abort => PatchDecision::Abort,
+            ReplicasDecision::Set(target) if pool.spec.replicas != Some(target) => {
+                // `add` replaces a member that exists and creates one that does not.
+                let change = json!({ "op": "add", "path": "/spec/replicas", "value": target });
+                PatchDecision::Patch(now.into_iter().chain([change]).collect())
+            }
+            ReplicasDecision::Set(_) | ReplicasDecision::Keep => PatchDecision::Keep,
+        },
+        Ok(_) => PatchDecision::Abort,
+        Err(error) => {
+            failed = Some(error);
+            PatchDecision::Abort
+        }
+    };
+    let (main, source) = (Subresource::Main, Source::Copy(cached.clone()));
+    let outcome = conflict_retry::patch_at_generation(api, name, main, options, source, decide).await?;
+    let view = |pool: NodePool| ScaleView::of(&pool, pool.spec.replicas, None);
+    failed.map_or_else(|| Ok(Written::from(outcome).map(view)), |error| Err(error.into()))
+}
+
+/// The tests that the list of nodes that go is that of `pool`.
+fn standing(pool: &NodePool) -> Result<Vec<Value>, serde_json::Error> {
+    let status = serde_json::to_value(pool.status.clone().unwrap_or_default())?;
+    Ok(guarded::tests(GUARDED, Current { status: &status, is_set: pool.status.is_some() }))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use conflict_retry::{Decision, Source, Subresource, WriteOptions};
+use conflict_retry::{Decision, Outcome, PatchDecision, Source, Subresource, WriteOptions};
 use kube::{
     Api, Resource,
     core::{NamespaceResourceScope, object::HasStatus},
@@ -14,6 +14,7 @@ use tracing::{debug, instrument};
 
 use super::{
     Door, WriteError, WriteStrategy, Written,
+    guarded::{self, Current},
     owned::{Contract, OwnedStatus},
 };
 use crate::freshness::ChangeKind;
@@ -102,6 +103,12 @@ impl<D> Planner<D> {
         let wanted = canonical::<K>(Some(self.contract.splice(&current, &owned)?))?;
         Ok(Plan { current, wanted })
     }
+
+    /// What makes the guarded fields of `object` what they are in a plan made from it.
+    fn guarded_operations<K: StatusObject>(&self, plan: &Plan, object: &K) -> Vec<Value> {
+        let current = Current { status: &plan.current, is_set: object.status().is_some() };
+        guarded::operations(self.contract.guarded, current, &plan.wanted)
+    }
 }
 
 /// A status as its type writes it: what was left out on purpose and what was forgotten look alike afterwards, so that
@@ -149,7 +156,7 @@ impl<K: StatusObject> Target<K> {
             WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
             WriteStrategy::Retry => self.put_live(options, planner).await,
             WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.apply(options, planner, &plan, cached).await,
+            WriteStrategy::Guarded => self.guarded(options, planner, plan, cached).await,
         }
     }
 
@@ -216,7 +223,110 @@ impl<K: StatusObject> Target<K> {
         failed.map_or_else(|| Ok(outcome.into()), Err)
     }
 
-    /// `guarded`: server-side apply of the owned part.
+    /// `guarded`: what must not come late by a patch that tests what was there, the rest by server-side apply.
+    async fn guarded<D>(
+        &self,
+        options: &WriteOptions,
+        mut planner: Planner<D>,
+        plan: Plan,
+        cached: &K,
+    ) -> Result<Written<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        if planner.guarded_operations(&plan, cached).is_empty() {
+            return self.apply(options, planner, &plan, cached).await;
+        }
+        let (base, patched) = match self.patch_guarded(options, &mut planner, cached.clone()).await? {
+            Outcome::Written(object) if guarded::is_applied(planner.contract.guarded, object.meta()) => {
+                match self.patch_anew(options, &mut planner, object).await? {
+                    Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
+                    other => return Ok(other.into()),
+                }
+            }
+            Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
+            Outcome::Unchanged(object) => (object, false),
+            other => return Ok(other.into()),
+        };
+        let plan = planner.plan(&base)?;
+        if planner.contract.part(&plan.current) != planner.contract.part(&plan.wanted) {
+            return self.apply(options, planner, &plan, &base).await;
+        }
+        Ok(if patched { Written::Changed(base) } else { Written::Unchanged })
+    }
+
+    /// Writes the guarded fields where they differ, at the generation that was seen and over what was seen.
+    async fn patch_guarded<D>(
+        &self,
+        options: &WriteOptions,
+        planner: &mut Planner<D>,
+        base: K,
+    ) -> Result<Outcome<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let mut failed = None;
+        let decide = |object: &K| match planner.plan(object) {
+            Ok(plan) => match planner.guarded_operations(&plan, object) {
+                operations if operations.is_empty() => PatchDecision::Keep,
+                operations => PatchDecision::Patch(operations),
+            },
+            Err(error) => {
+                failed = Some(error);
+                PatchDecision::Abort
+            }
+        };
+        let (status, source) = (Subresource::Status, Source::Copy(base));
+        let outcome =
+            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
+                .await?;
+        failed.map_or(Ok(outcome), Err)
+    }
+
+    /// Takes the guarded fields away and writes them again. An earlier release applied them, and whoever replaces such a
+    /// field leaves those of its leaves that stay equal to the apply, which would take them away the next time.
+    async fn patch_anew<D>(
+        &self,
+        options: &WriteOptions,
+        planner: &mut Planner<D>,
+        base: K,
+    ) -> Result<Outcome<K>, WriteError>
+    where
+        D: FnMut(&K) -> OwnedStatus + Send,
+    {
+        let fields = planner.contract.guarded;
+        let mut failed = None;
+        let decide = |object: &K| {
+            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>);
+            let status = match status {
+                Ok(status) => status,
+                Err(error) => {
+                    failed = Some(error);
+                    return PatchDecision::Abort;
+                }
+            };
+            let current = Current { status: &status, is_set: object.status().is_some() };
+            match guarded::operations(fields, current, &guarded::without(fields, &status)) {
+                operations if operations.is_empty() => PatchDecision::Keep,
+                operations => PatchDecision::Patch(operations),
+            }
+        };
+        let (status, source) = (Subresource::Status, Source::Copy(base));
+        let outcome =
+            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
+                .await?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        match outcome {
+            Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
+                self.patch_guarded(options, planner, object).await
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Server-side apply of the owned part.
     ///
     /// `force` is right here: the contract says that these fields are this operator's, so whoever else has written one
     /// (a person with `kubectl edit --subresource=status`) has to give way, and must not be able to stop the operator

@@ -10,7 +10,7 @@ pub enum WriteStrategy {
     Retry,
     /// Merge patch that carries the resourceVersion, decided again after each conflict
     Patch,
-    /// Server-side apply of the own status fields; replicas guarded by the value they were decided from
+    /// Server-side apply of the own status fields; replicas guarded by the generation they were decided from
     #[default]
     Guarded,
 }

@@ -52,8 +52,11 @@ pub(super) fn endpoint(event: &Event) -> String {
 pub(super) fn form(event: &Event) -> &'static str {
     let body = event.request.as_ref();
     let is_versioned = event.base_version().is_some();
-    let tests = |body: &Value| {
-        body.as_array().is_some_and(|all| all.iter().any(|operation| operation["op"] == "test"))
+    let tests = |body: &Value, path: Option<&str>| {
+        let is_it = |operation: &Value| {
+            operation["op"] == "test" && path.is_none_or(|path| operation["path"] == path)
+        };
+        body.as_array().is_some_and(|all| all.iter().any(is_it))
     };
     match event.verb.as_str() {
         "create" => "CREATE",
@@ -62,7 +65,8 @@ pub(super) fn form(event: &Event) -> &'static str {
         "update" => "PUT",
         _ => match body {
             Some(body) if body.is_array() && is_versioned => "JSON Patch at a version",
-            Some(body) if tests(body) => "JSON Patch that tests the old value",
+            Some(body) if tests(body, Some("/metadata/generation")) => "JSON Patch at a generation",
+            Some(body) if tests(body, None) => "JSON Patch that tests the old value",
             Some(body) if body.is_array() => "JSON Patch",
             Some(body) if body.get("apiVersion").is_some() => match (event.forced, is_versioned) {
                 (true, false) => "server-side apply with force",

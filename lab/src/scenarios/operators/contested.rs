@@ -76,7 +76,7 @@ async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     decided_anew(stage, "ValidPoolFound").await?;
     let after = scale_writes(tandem).await?;
     stage.check_eq(
-        "all that time the audit log has no write of it to /scale: her number is kept",
+        "all that time the audit log has no write of it to the count: her number is kept",
         &after,
         &before,
     );
@@ -145,7 +145,7 @@ async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     let pool = decided_anew(stage, "ValidPoolFound").await?;
     stage.check_eq("the pool is still at 5", &pool.spec.replicas, &Some(5));
     let after = scale_writes(tandem).await?;
-    stage.check_eq("and the audit log has no further write of it to /scale", &after, &before);
+    stage.check_eq("and the audit log has no further write of it to the count", &after, &before);
     Ok(())
 }
 
@@ -172,7 +172,7 @@ async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
         &Some(6),
     );
     let after = scale_writes(tandem).await?;
-    stage.check_eq("the audit log has no write of it to /scale since before hers", &after, &before);
+    stage.check_eq("the audit log has no write of it to the count since before hers", &after, &before);
     stage.check_eq(
         "the book says that the 6 is by kubectl",
         &last_writer(&pool)?.as_deref(),
@@ -289,12 +289,12 @@ async fn decided_anew(stage: &Stage, reason: &str) -> Result<NodePool> {
     Ok(pool)
 }
 
-/// How many writes to `/scale` of the pool the Autoscaler has sent.
+/// How many writes of the count of the pool the Autoscaler has sent.
 async fn scale_writes(tandem: &Tandem<'_>) -> Result<usize> {
     let (key, events) = (tandem.key("workers"), tandem.events("workers").await?);
     let of_it = |event: &&Event| {
         event.object.as_ref() == Some(&key)
-            && event.subresource == "scale"
+            && event.subresource.is_empty()
             && event.is_write()
             && account::operator(event) == Some(AUTOSCALER_OPERATOR)
     };

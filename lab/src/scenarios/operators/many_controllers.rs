@@ -34,7 +34,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// Who writes what when a node comes and pods move in: endpoint, writer, and what for.
 const WRITERS: [(&str, &str, &str); 14] = [
     ("nodepools", "nodepool-operator", "its finalizer"),
-    ("nodepools/scale", "autoscaler-operator", "how many nodes there should be"),
+    ("nodepools", "autoscaler-operator", "how many nodes there should be"),
     ("nodepools/status", "autoscaler-operator", "why, and what it saw"),
     ("nodepools/status", "nodepool-operator", "how many there are"),
     ("nodepoolautoscalers/status", "autoscaler-operator", "what it plans"),

@@ -1,0 +1,215 @@
+//! Requests that the API server carries out late: after whoever sent them gave up, after a successor wrote, after a user
+//! changed their mind. Each is caught on its way, and sent when its time is over; it must be refused.
+
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+
+use anyhow::bail;
+use conflict_retry::RetryPolicy;
+use e2e::cluster::Cluster;
+use e2e::objects;
+use e2e::tandem;
+use e2e::trial::{PATIENCE, Trial};
+use e2e::wait::eventually;
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::client::Body;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+use shared_crds::ownership::Owner;
+use shared_crds::v1alpha1::AutoscalingStatus;
+use shared_runtime::clock::Clock;
+use shared_runtime::write::{Door, OwnedStatus, ReplicasDecision, WriteStrategy, unobserved};
+
+const STRATEGIES: [WriteStrategy; 4] =
+    [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];
+
+/// A request that is on its way.
+type Held = Arc<Mutex<Option<(http::request::Parts, Vec<u8>)>>>;
+
+/// A client whose writes never arrive: the first is kept, and breaks off as if the connection had.
+fn cut_off(real: Client) -> (Client, Held) {
+    let held = Held::default();
+    let kept = Arc::clone(&held);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (real, kept) = (real.clone(), Arc::clone(&kept));
+        async move {
+            if request.method() == http::Method::GET {
+                return Ok::<Response<Body>, tower::BoxError>(real.send(request).await?);
+            }
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect_bytes().await?.to_vec();
+            kept.lock().unwrap().get_or_insert((parts, bytes));
+            Err("the connection broke".into())
+        }
+    });
+    (Client::new(service, "default"), held)
+}
+
+/// Lets it arrive. Returns the code of the answer.
+async fn arrive(real: &Client, held: &Held) -> u16 {
+    let (parts, bytes) = held.lock().unwrap().take().unwrap();
+    real.send(Request::from_parts(parts, Body::from(bytes))).await.unwrap().status().as_u16()
+}
+
+/// The Autoscaler's door, which tries once.
+fn door(client: Client, strategy: WriteStrategy) -> Door {
+    let once = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN);
+    Door::new(client, Owner::AutoscalerOperator, strategy, &Clock::system(), unobserved())
+        .unwrap()
+        .with_policy(once)
+}
+
+/// What the Autoscaler says of the nodes that go, beside something else that it says.
+fn naming(decision: &str, nodes: &[&str]) -> OwnedStatus {
+    let list = json!({"decisionID": decision, "targetReplicas": 2, "nodes": nodes});
+    OwnedStatus {
+        fields: [("autoscaling".to_owned(), json!({"autoscaler": "all", "scaleDown": list}))]
+            .into_iter()
+            .collect(),
+        ..OwnedStatus::default()
+    }
+}
+
+async fn pool(cluster: &Cluster, namespace: &str) -> (Client, Api<NodePool>, NodePool) {
+    let client = cluster.client().await.unwrap();
+    let pools: Api<NodePool> = Api::namespaced(client.clone(), namespace);
+    let mut pool = objects::pool("x", 0, 10);
+    pool.spec.replicas = Some(3);
+    let stored = pools.create(&PostParams::default(), &pool).await.unwrap();
+    (client, pools, stored)
+}
+
+fn announced(pool: &NodePool) -> Value {
+    let list = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref()?.scale_down.as_ref());
+    list.map(|list| list.decision_id.clone()).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_comes_late_does_not_undo_the_users_although_the_old_number_is_back() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    for strategy in STRATEGIES {
+        let namespace = cluster.namespace("late-count").await.unwrap();
+        let (client, pools, before) = pool(cluster, namespace.name()).await;
+        let (broken, held) = cut_off(client.clone());
+        let sent = door(broken, strategy).replicas(&before, |_| ReplicasDecision::Set(5)).await;
+        assert!(sent.unwrap_err().maybe_written(), "{strategy}");
+
+        for replicas in [5, 3] {
+            let user = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+            pools.patch_scale("x", &PatchParams::default(), &user).await.unwrap();
+        }
+        let code = arrive(&client, &held).await;
+        let replicas = pools.get("x").await.unwrap().spec.replicas;
+        assert_eq!(replicas, Some(3), "{strategy}: the user's number was undone by a late one ({code})");
+        assert!([409, 422].contains(&code), "{strategy}: {code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_comes_late_does_not_replace_the_successors() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    for strategy in STRATEGIES {
+        let namespace = cluster.namespace("late-list").await.unwrap();
+        let (client, pools, before) = pool(cluster, namespace.name()).await;
+        let (broken, held) = cut_off(client.clone());
+        let deposed = door(broken, strategy).node_pool_status(&before, |_| naming("deposed", &["a"])).await;
+        assert!(deposed.unwrap_err().maybe_written(), "{strategy}");
+
+        let leader = door(client.clone(), strategy);
+        let written = leader.node_pool_status(&before, |_| naming("leader", &["b"])).await.unwrap();
+        assert!(written.is_met(), "{strategy}: {}", written.label());
+        // What others say of the pool is no reason to refuse it.
+        let code = arrive(&client, &held).await;
+        let stored = pools.get("x").await.unwrap();
+        assert_eq!(announced(&stored), "leader", "{strategy}: a late list took its place ({code})");
+        assert!([409, 422].contains(&code), "{strategy}: {code}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any_other() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("late-upgrade").await.unwrap();
+    let (client, pools, _) = pool(cluster, namespace.name()).await;
+    let old = json!({
+        "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
+        "status": {"autoscaling": naming("old", &["a", "b"]).fields["autoscaling"]},
+    });
+    let own = PatchParams::apply("autoscaler-operator").force();
+    let mut before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
+    let leader = door(client, WriteStrategy::Guarded);
+    // Some of it stays as it was, and something else changes as well.
+    for (decision, nodes, autoscaler) in [("new", &["b"][..], "all"), ("newer", &["b", "c"], "other")] {
+        let says = |_: &NodePool| {
+            let mut status = naming(decision, nodes);
+            status.fields.get_mut("autoscaling").unwrap()["autoscaler"] = autoscaler.into();
+            status
+        };
+        let written = leader.node_pool_status(&before, says).await.unwrap();
+        assert!(written.is_met(), "{}", written.label());
+        before = pools.get("x").await.unwrap();
+        let autoscaling = before.status.clone().unwrap().autoscaling.unwrap();
+        let list = autoscaling.scale_down.unwrap();
+        assert_eq!(
+            (list.decision_id.as_str(), list.target_replicas, list.nodes.len()),
+            (decision, 2, nodes.len())
+        );
+        assert_eq!(autoscaling.autoscaler.as_deref(), Some(autoscaler));
+    }
+    let without = |_: &NodePool| OwnedStatus {
+        fields: [("autoscaling".to_owned(), json!({"autoscaler": "other"}))].into_iter().collect(),
+        ..OwnedStatus::default()
+    };
+    let written = leader.node_pool_status(&before, without).await.unwrap();
+    assert!(written.is_met(), "{}", written.label());
+    let left = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
+    let expected = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..AutoscalingStatus::default() };
+    assert_eq!(left, expected);
+}
+
+/// What the Autoscaler named before it crashed is not what somebody means who then writes the same number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_number() {
+    let mut trial = Trial::begin("left-behind", &[]).await.unwrap();
+    let mut pool = objects::pool("x", 0, 10);
+    pool.spec.replicas = Some(3);
+    trial.create(&pool).await.unwrap();
+    let before = trial.settles("x", 3).await.unwrap();
+    trial.operators.autoscaler.kill_9().await.unwrap();
+
+    // Those that the operator would choose itself come first.
+    let mut nodes = trial.nodes("x").await.unwrap();
+    nodes.sort_by_key(|node| {
+        let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (std::cmp::Reverse(created), node.metadata.name.clone())
+    });
+    let name = |node: &Node| node.metadata.name.clone().unwrap();
+    let (chosen, named) = (name(&nodes[0]), name(&nodes[2]));
+    let leader = door(trial.client.clone(), WriteStrategy::Guarded);
+    let uid = nodes[2].metadata.uid.clone().unwrap();
+    let list = |pool: &NodePool| {
+        let mut status = naming("cut-off", &[&named]);
+        let autoscaling = status.fields.get_mut("autoscaling").unwrap();
+        autoscaling["scaleDown"]["nodeUIDs"] = json!([uid]);
+        autoscaling["scaleDown"]["generation"] = json!(pool.metadata.generation.unwrap() + 1);
+        status
+    };
+    let written = leader.node_pool_status(&before, list).await.unwrap();
+    assert!(written.is_met(), "{}", written.label());
+
+    trial.kubectl(&["scale", "npool/x", "--replicas=2"]).await.unwrap();
+    let left = eventually(PATIENCE, "one node goes", async || {
+        let nodes: Vec<String> = trial.nodes("x").await?.iter().map(name).collect();
+        if nodes.len() == 2 { Ok(Some(nodes)) } else { bail!("{nodes:?}") }
+    })
+    .await
+    .unwrap();
+    assert!(left.contains(&named), "{named} went, by a list whose number nobody wrote; {chosen} should have");
+    trial.operators.autoscaler.start_again().await.unwrap();
+    trial.end().await.unwrap();
+}

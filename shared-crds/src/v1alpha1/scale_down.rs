@@ -1,0 +1,132 @@
+//! The nodes that go with a decision, and when both operators take them for what they are: the one rule by which a list
+//! of nodes is followed.
+//!
+//! A list and the count that it belongs to are two writes, so a list can be there whose count was never written: its author
+//! crashed, or lost its lease. A person who then writes the same number did not mean those nodes.
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::NodePool;
+use crate::names::AUTOSCALER_OPERATOR;
+
+/// Which nodes go at which count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleDownPlan {
+    /// decisionID is the decision this plan belongs to.
+    #[serde(rename = "decisionID")]
+    #[schemars(length(max = 64))]
+    pub decision_id: String,
+    /// generation is that which the pool has as soon as the decision's count is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub generation: Option<i64>,
+    /// targetReplicas is the value of replicas at which the nodes go.
+    #[schemars(range(min = 0))]
+    pub target_replicas: i32,
+    /// nodes are the names of the nodes that go.
+    #[schemars(length(max = 1000), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
+    pub nodes: Vec<String>,
+    /// nodeUIDs are the UIDs of the nodes that go: a node that has been given the name of one of them since stays.
+    #[serde(default, rename = "nodeUIDs", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), inner(length(max = 64)), extend("x-kubernetes-list-type" = "set"))]
+    pub node_uids: Vec<String>,
+}
+
+impl ScaleDownPlan {
+    /// Whether the plan means this very node, and not one of its name that came later.
+    pub fn means(&self, node: &Node) -> bool {
+        let metadata = &node.metadata;
+        let known = |uid: &String| self.node_uids.contains(uid);
+        metadata.name.as_ref().is_some_and(|name| self.nodes.contains(name))
+            && metadata.uid.as_ref().is_none_or(known)
+    }
+}
+
+impl NodePool {
+    /// The plan that is followed: that of the decision whose count the pool has. The API server says who wrote the count;
+    /// where it does not, nothing else of the spec may have changed since the plan was made.
+    pub fn scale_down_in_force(&self) -> Option<&ScaleDownPlan> {
+        let plan = self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()?;
+        let mut writers = self.replicas_writers().peekable();
+        let is_written = if writers.peek().is_some() {
+            writers.any(|entry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR))
+        } else {
+            plan.generation == self.metadata.generation
+        };
+        (is_written && self.spec.replicas == Some(plan.target_replicas)).then_some(plan)
+    }
+
+    /// Who wrote `spec.replicas`, as far as the API server says: in a pool that was made without them, a write through
+    /// `/scale` leaves no entry.
+    pub fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {
+        let owns = |entry: &&ManagedFieldsEntry| {
+            entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+        };
+        self.metadata.managed_fields.iter().flatten().filter(owns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pool of two replicas at generation 7, which `writer` wrote, with a plan for `target` at `generation`.
+    fn pool(writer: Option<&str>, target: i32, generation: Option<i64>) -> NodePool {
+        let entries: Vec<_> = writer
+            .map(|name| json!({ "manager": name, "operation": "Update", "fieldsV1": { "f:spec": { "f:replicas": {} } } }))
+            .into_iter()
+            .collect();
+        serde_json::from_value(json!({
+            "apiVersion": "tandem.dev/v1alpha1",
+            "kind": "NodePool",
+            "metadata": { "name": "p", "generation": 7, "managedFields": entries },
+            "spec": {
+                "replicas": 2,
+                "maxReplicas": 5,
+                "template": { "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
+                "provider": { "simulated": {} },
+            },
+            "status": { "autoscaling": { "scaleDown": {
+                "decisionID": "d", "targetReplicas": target, "generation": generation, "nodes": ["a"], "nodeUIDs": ["1"],
+            } } },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_plan_is_followed_at_its_count_where_its_author_wrote_that() {
+        let autoscaler = Some(AUTOSCALER_OPERATOR);
+        for (what, writer, target, generation, followed) in [
+            ("the author wrote the count", autoscaler, 2, Some(7), true),
+            ("and the user changed something else since", autoscaler, 2, Some(6), true),
+            ("it is for another count", autoscaler, 1, Some(7), false),
+            ("a person wrote the count", Some("kubectl"), 2, Some(7), false),
+            ("who wrote it is not known, and nothing has changed since", None, 2, Some(7), true),
+            ("who wrote it is not known, and something has", None, 2, Some(6), false),
+            ("who wrote it is not known, and the plan is of an earlier release", None, 2, None, false),
+        ] {
+            let pool = pool(writer, target, generation);
+            assert_eq!(pool.scale_down_in_force().is_some(), followed, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_plan_means_nodes_and_not_names() {
+        let pool = pool(None, 2, Some(7));
+        let plan = pool.scale_down_in_force().unwrap();
+        let node = |name: &str, uid: &str| {
+            let mut node = Node::default();
+            node.metadata.name = Some(name.to_owned());
+            node.metadata.uid = Some(uid.to_owned());
+            node
+        };
+        assert!(plan.means(&node("a", "1")));
+        assert!(!plan.means(&node("a", "2")), "the name was given to another node");
+        assert!(!plan.means(&node("b", "1")));
+    }
+}

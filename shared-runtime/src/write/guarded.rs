@@ -1,0 +1,191 @@
+//! Fields that must not come late: they are written by a JSON Patch that tests what was there, and are no part of what is
+//! applied. Pure.
+//!
+//! An apply by force takes whatever it finds, also when it arrives long after its author was deposed. For a field that says
+//! how things are that does no harm, the next pass puts it right; a list of nodes that go is acted upon.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::{Map, Value, json};
+use shared_crds::ownership::GuardedField;
+
+/// A status, and whether the object has one at all.
+#[derive(Clone, Copy)]
+pub(super) struct Current<'a> {
+    pub(super) status: &'a Value,
+    pub(super) is_set: bool,
+}
+
+/// `status` without the guarded fields, and without what holds nothing but them.
+pub(super) fn without(fields: &[GuardedField], status: &Value) -> Value {
+    let mut rest = status.clone();
+    for field in fields {
+        remove(&mut rest, field.path);
+    }
+    rest
+}
+
+fn remove(value: &mut Value, path: &[&str]) {
+    let (Some(map), Some((key, below))) = (value.as_object_mut(), path.split_first()) else { return };
+    let Some(child) = map.get_mut(*key) else { return };
+    remove(child, below);
+    if below.is_empty() || child.as_object().is_some_and(Map::is_empty) {
+        map.remove(*key);
+    }
+}
+
+/// Whether an apply owns a part of the guarded fields: that of an earlier release, for today's has none of them.
+pub(super) fn is_applied(fields: &[GuardedField], metadata: &ObjectMeta) -> bool {
+    let owns = |entry: &ManagedFieldsEntry| {
+        let status = entry.fields_v1.as_ref().and_then(|owned| owned.0.get("f:status"));
+        status.is_some_and(|status| {
+            fields.iter().any(|field| {
+                field.path.iter().try_fold(status, |owned, key| owned.get(format!("f:{key}"))).is_some()
+            })
+        })
+    };
+    metadata
+        .managed_fields
+        .iter()
+        .flatten()
+        .any(|entry| entry.operation.as_deref() == Some("Apply") && owns(entry))
+}
+
+/// The operations that make the guarded fields of `current` what they are in `wanted`; none if they are that already.
+pub(super) fn operations(fields: &[GuardedField], current: Current<'_>, wanted: &Value) -> Vec<Value> {
+    let differs = |field: &&GuardedField| at(current.status, field.path) != at(wanted, field.path);
+    let fields = fields.iter().filter(differs);
+    fields.flat_map(|field| [test(field, current), change(field, current, at(wanted, field.path))]).collect()
+}
+
+/// The tests that the guarded fields are what they are in `current`.
+pub(super) fn tests(fields: &[GuardedField], current: Current<'_>) -> Vec<Value> {
+    fields.iter().map(|field| test(field, current)).collect()
+}
+
+/// That the field has the value that it has, or, by the first of its parents that is not there, that there is none.
+fn test(field: &GuardedField, current: Current<'_>) -> Value {
+    let (path, value) = match at(current.status, field.path) {
+        Some(value) => (pointer(field.path) + "/" + field.witness, value.get(field.witness).cloned()),
+        None => (pointer(present(field, current).0), None),
+    };
+    // A `test` of null holds where there is nothing (measured; its parent must be there).
+    json!({ "op": "test", "path": path, "value": value })
+}
+
+fn change(field: &GuardedField, current: Current<'_>, wanted: Option<&Value>) -> Value {
+    let Some(wanted) = wanted else {
+        return json!({ "op": "remove", "path": pointer(field.path) });
+    };
+    let (path, below) = present(field, current);
+    let value = below.iter().rev().fold(wanted.clone(), |value, key| json!({ *key: value }));
+    json!({ "op": "add", "path": pointer(path), "value": value })
+}
+
+/// The path as far as it can be written to, and the keys that are missing below it.
+fn present(field: &GuardedField, current: Current<'_>) -> (&'static [&'static str], &'static [&'static str]) {
+    if !current.is_set {
+        return (&[], field.path);
+    }
+    let mut value = Some(current.status);
+    let mut there = 0;
+    for key in field.path {
+        value = value.and_then(|value| value.get(key));
+        there += 1;
+        if value.is_none() {
+            break;
+        }
+    }
+    field.path.split_at(there)
+}
+
+fn at<'a>(status: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(status, |value, key| value.get(key))
+}
+
+fn pointer(path: &[&str]) -> String {
+    path.iter().fold("/status".to_owned(), |pointer, key| pointer + "/" + key)
+}
+
+#[cfg(test)]
+mod tests {
+    use shared_crds::ownership::GUARDED;
+
+    use super::*;
+
+    fn ops(current: Option<Value>, wanted: &Value) -> Value {
+        let is_set = current.is_some();
+        let status = current.unwrap_or_else(|| json!({}));
+        operations(GUARDED, Current { status: &status, is_set }, wanted).into()
+    }
+
+    fn list(id: &str) -> Value {
+        json!({ "decisionID": id, "targetReplicas": 1 })
+    }
+
+    #[test]
+    fn a_list_is_written_over_exactly_what_was_seen() {
+        let wanted = json!({ "autoscaling": { "scaleDown": list("b") } });
+        let path = "/status/autoscaling/scaleDown";
+        assert_eq!(
+            ops(Some(json!({ "autoscaling": { "scaleDown": list("a") } })), &wanted),
+            json!([
+                { "op": "test", "path": format!("{path}/decisionID"), "value": "a" },
+                { "op": "add", "path": path, "value": list("b") },
+            ])
+        );
+        assert_eq!(
+            ops(Some(json!({ "autoscaling": { "autoscaler": "x" } })), &wanted),
+            json!([
+                { "op": "test", "path": path, "value": null },
+                { "op": "add", "path": path, "value": list("b") },
+            ])
+        );
+        assert_eq!(
+            ops(Some(json!({ "replicas": 1 })), &wanted),
+            json!([
+                { "op": "test", "path": "/status/autoscaling", "value": null },
+                { "op": "add", "path": "/status/autoscaling", "value": { "scaleDown": list("b") } },
+            ])
+        );
+        assert_eq!(
+            ops(None, &wanted),
+            json!([
+                { "op": "test", "path": "/status", "value": null },
+                { "op": "add", "path": "/status", "value": wanted },
+            ])
+        );
+        assert_eq!(
+            ops(Some(wanted.clone()), &json!({})),
+            json!([
+                { "op": "test", "path": format!("{path}/decisionID"), "value": "b" },
+                { "op": "remove", "path": path },
+            ])
+        );
+        assert_eq!(ops(Some(wanted.clone()), &wanted), json!([]));
+    }
+
+    #[test]
+    fn an_apply_that_owns_a_part_of_it_is_noticed() {
+        let owned = |operation: &str, fields: Value| {
+            let entry =
+                json!({ "operation": operation, "fieldsV1": { "f:status": { "f:autoscaling": fields } } });
+            is_applied(GUARDED, &serde_json::from_value(json!({ "managedFields": [entry] })).unwrap())
+        };
+        let list = json!({ "f:autoscaler": {}, "f:scaleDown": { "f:targetReplicas": {} } });
+        assert!(owned("Apply", list.clone()));
+        assert!(!owned("Update", list));
+        assert!(!owned("Apply", json!({ "f:autoscaler": {} })));
+    }
+
+    #[test]
+    fn the_rest_has_no_trace_of_it() {
+        let with = |autoscaling: Value| json!({ "replicas": 1, "autoscaling": autoscaling });
+        let rest = |autoscaling| without(GUARDED, &with(autoscaling));
+        assert_eq!(
+            rest(json!({ "autoscaler": "x", "scaleDown": list("a") })),
+            with(json!({ "autoscaler": "x" }))
+        );
+        assert_eq!(rest(json!({ "scaleDown": list("a") })), json!({ "replicas": 1 }));
+        assert_eq!(rest(json!({ "autoscaler": "x" })), with(json!({ "autoscaler": "x" })));
+    }
+}
