@@ -47,11 +47,16 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the pool's owner has to be told when no repetition can help.
+    /// What the pool's owner has to be told: a write that no repetition can help, or a creation that is never answered.
     pub fn rejection(&self) -> Option<Rejected> {
         let Self::Write { what, source } = self else {
             return None;
         };
+        if *what == NEW_NODE && source.maybe_written() {
+            let message = format!("{}; is an admission webhook for nodes slow or down?", chain(self));
+            let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
+            return Some(Rejected { write, reason, message });
+        }
         let reason = if source.is_forbidden() {
             Reason::WriteForbidden
         } else if source.is_invalid() {

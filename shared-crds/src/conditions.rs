@@ -111,6 +111,8 @@ api_names! {
         WriteInvalid,
         /// The object holds a value that this version of the operator cannot read.
         Unreadable,
+        /// The API server does not answer a write of the operator in time, most often for an admission webhook that is slow.
+        WriteTimedOut,
         /// `spec.replicas` is within the bounds.
         WithinBounds,
         /// `spec.replicas` is above `spec.maxReplicas`.

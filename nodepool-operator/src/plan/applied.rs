@@ -25,7 +25,8 @@ pub enum RejectedWrite {
     Change,
 }
 
-/// A write that the API server forbids or finds invalid: it stays so until a person changes something.
+/// A write that the API server forbids or finds invalid: it stays so until a person changes something. Or one that it does
+/// not answer: that may mend itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rejected {
     /// What was to be written.
@@ -86,6 +87,11 @@ pub struct Applied {
 }
 
 impl Applied {
+    /// A rejection that stays so. A server that does not answer is asked again.
+    pub fn lasting_rejection(&self) -> Option<&Rejected> {
+        self.rejected.as_ref().filter(|rejected| rejected.reason != Reason::WriteTimedOut)
+    }
+
     /// Adds what came of another part of the plan.
     pub fn absorb(&mut self, other: Self) {
         let Self {

@@ -70,7 +70,8 @@ pub fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> V
 fn knows_of_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| {
-        condition.type_ == ConditionType::Stalled.as_str()
+        let tells = [ConditionType::Stalled, ConditionType::ProvisioningHealthy];
+        tells.iter().any(|type_| condition.type_ == type_.as_str())
             && condition.reason == rejected.reason.as_str()
             && rejected.message.starts_with(&condition.message)
     })

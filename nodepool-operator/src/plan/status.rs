@@ -293,7 +293,7 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         }
         return say(false, Reason::Paused, message);
     }
-    if let Some(Rejected { write: _, reason, message }) = &applied.rejected {
+    if let Some(Rejected { write: _, reason, message }) = applied.lasting_rejection() {
         return say(false, *reason, message.clone());
     }
     if let Some(blocked) = applied.blocked.iter().min() {
@@ -329,7 +329,7 @@ fn waiting(facts: &Facts) -> String {
 
 /// Why nothing will move without a person. A quota that is used up is such a thing once all else is done.
 fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> {
-    if let Some(rejected) = &applied.rejected {
+    if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));
     }
     if let Some(invalid) = facts.invalid.as_ref().filter(|_| !facts.deleting) {

@@ -256,6 +256,19 @@ fn rejected(write: RejectedWrite, message: &str) -> Applied {
 }
 
 #[test]
+fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
+    let pool = pool(2);
+    let facts = facts(&pool, vec![node(0)], Supply::default()).after(&Applied::default(), None);
+    let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
+    let rejected = Rejected { write, reason, message: "no answer".into() };
+    let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
+    let say = |type_| one(&pool, &facts, &applied, type_);
+    assert_eq!(say(ConditionType::ProvisioningHealthy), (Some(false), Reason::WriteTimedOut));
+    assert_eq!(say(ConditionType::Stalled), (Some(false), Reason::Settled));
+    assert_eq!(say(ConditionType::Reconciling).0, Some(true));
+}
+
+#[test]
 fn a_write_that_the_server_will_never_take_stalls_the_pool() {
     let pool = pool(2);
     let facts = facts(&pool, vec![node(0), draining(1, 5), deleted(node(2))], Supply::default());

@@ -120,6 +120,11 @@ impl Door {
 
     /// Passes the fence and says how one write is sent.
     fn begin(&self) -> Result<WriteOptions, WriteError> {
+        self.begin_within(ATTEMPT_TIMEOUT)
+    }
+
+    /// The same for a write whose one attempt may take `attempt`.
+    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriteError> {
         let allowed = self.fence.pass()?;
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that is lost half-way ends the retries, and a request that is under way.
@@ -134,7 +139,7 @@ impl Door {
         Ok(options
             .with_policy(self.policy.clone().with_deadline(Some(within(DEADLINE))))
             .with_cancellation(cancel)
-            .with_attempt_timeout(within(ATTEMPT_TIMEOUT))
+            .with_attempt_timeout(within(attempt))
             .with_observer(Arc::clone(&self.observer))
             .with_protection(self.protection.clone()))
     }

@@ -15,17 +15,19 @@ use kube::{
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{Created, Deleted, Door, Evicted, WriteError, Written};
+use super::{Created, DEADLINE, Deleted, Door, Evicted, WriteError, Written};
 use crate::freshness::ChangeKind;
 
 impl Door {
-    /// Creates an object. One of that name that exists already is an outcome: it may be our own.
+    /// Creates an object. One of that name that exists already is an outcome: it may be our own. The one attempt has the time
+    /// of all: the API server gives up a creation whose client has gone, so that one that admission webhooks keep longer than
+    /// an attempt would never succeed. Their own time-out is 10 s unless it is set.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriteError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let options = self.begin()?;
+        let options = self.begin_within(DEADLINE)?;
         match conflict_retry::create(api, &options, object).await {
             Ok(created) => {
                 self.floors.wrote(&created, ChangeKind::Created);
