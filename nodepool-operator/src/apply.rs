@@ -178,7 +178,11 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
 }
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
-    let existing = api.get_opt(name).await.map_err(|source| Error::List { what: "a node", source })?;
+    let what = "a node";
+    let existing = tokio::time::timeout(TIME_LIMIT, api.get_opt(name))
+        .await
+        .map_err(|_elapsed| Error::ListTimeout { what, limit: TIME_LIMIT })?
+        .map_err(|source| Error::List { what, source })?;
     Ok(existing.is_some_and(|node| PoolKey::of_node(&node).as_ref() != Some(&seen.observed.key)))
 }
 

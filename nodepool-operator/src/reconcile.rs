@@ -35,7 +35,9 @@ pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
     if let Some(error) = error {
         return Err(error);
     }
-    if applied.extent == Extent::Conflict || reported?.is_conflict() {
+    // Looked at first: a status that cannot be written is an error, whatever else happened.
+    let reported = reported?;
+    if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
     if applied.released || (plan.facts.is_none() && plan.nodes.is_empty()) {

@@ -139,6 +139,25 @@ async fn a_successor_waits_out_the_lease_of_a_leader_that_died() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_deletes_does_not_make_a_second_leader() {
+    let leases = Leases::default();
+    let leader = candidate(&leases, "a");
+    tokio::time::sleep(SECOND).await;
+    let successor = candidate(&leases, "b");
+    tokio::time::sleep(SECOND * 5).await;
+    assert!(leader.fence.pass().is_ok() && successor.fence.pass().is_err());
+    // The leader does not hear of it, because its requests fail; whoever stands by does.
+    *leases.stored.lock().unwrap() = None;
+    leader.task.abort();
+    for _ in 0..100 {
+        tokio::time::sleep(SECOND / 10).await;
+        assert!(leader.fence.pass().is_err() || successor.fence.pass().is_err(), "two lead");
+    }
+    tokio::time::sleep(SECOND * 15).await;
+    assert!(successor.fence.pass().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_stops_at_the_deadline_before_anybody_takes_over() {
     let leases = Leases::default();
     let leader = candidate(&leases, "a");

@@ -106,10 +106,7 @@ impl Watcher {
             _ => now,
         };
         let holder = spec.holder_identity.clone().unwrap_or_default();
-        let lasts = spec
-            .lease_duration_seconds
-            .and_then(|seconds| u64::try_from(seconds).ok())
-            .map_or(lease_duration, Duration::from_secs);
+        let lasts = lasts(&spec, lease_duration);
         self.last = Some((spec, since));
         if holder == identity {
             Verdict::Mine
@@ -119,6 +116,27 @@ impl Watcher {
             Verdict::Held { by: holder }
         }
     }
+}
+
+impl Watcher {
+    /// What it means that there is no lease. Somebody has deleted it, and whoever held it does not know yet: as long as that
+    /// one may still believe in it, it is not free. A process that has never seen it has nobody to wait for.
+    pub(super) fn judge_absent(&self, identity: &str, lease_duration: Duration, now: Duration) -> Verdict {
+        let held = self.last.as_ref().filter(|(spec, since)| {
+            let held_by_other =
+                spec.holder_identity.as_deref().is_some_and(|h| !h.is_empty() && h != identity);
+            held_by_other && now.saturating_sub(*since) < lasts(spec, lease_duration)
+        });
+        let holder = held.and_then(|(spec, _)| spec.holder_identity.clone());
+        holder.map_or(Verdict::Free, |by| Verdict::Held { by })
+    }
+}
+
+/// How long a lease lasts; `otherwise` where it does not say.
+fn lasts(spec: &LeaseSpec, otherwise: Duration) -> Duration {
+    spec.lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(otherwise, Duration::from_secs)
 }
 
 /// A new lease, held by `identity`.

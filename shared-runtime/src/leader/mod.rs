@@ -181,6 +181,10 @@ impl Elector {
     async fn acquire(&mut self) -> Result<Try, TryError> {
         let LeaseConfig { namespace, name, identity, timing } = &self.config;
         let Some(current) = self.api.get_opt(name).await? else {
+            let now = self.clock.monotonic();
+            if self.watcher.judge_absent(identity, timing.lease_duration, now) != Verdict::Free {
+                return Ok(Try::Not);
+            }
             let lease = lease::new(namespace, name, identity, *timing, self.clock.now());
             return Ok(match self.door.create(&self.api, &lease).await? {
                 Created::Created(lease) => Try::Won(Box::new(lease)),
