@@ -148,10 +148,8 @@ fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
     match before.get(REPLICAS) {
         Some(replicas) if replicas == 0 => tested("/spec") == Some(&json!({})),
         Some(replicas) => tested("/spec/replicas") == Some(replicas),
-        // What the API server shows to a patch of `/scale` where the field is unset; and the object itself does not have it,
-        // at the one generation that the patch has to name as well.
-        None if event.subresource == "scale" => tested("/spec/replicas") == Some(&json!(i32::MIN)),
-        None => tested("/spec/replicas") == Some(&Value::Null) && tested("/metadata/generation").is_some(),
+        // What the API server shows to a patch of `/scale` where the field is unset.
+        None => event.subresource == "scale" && tested("/spec/replicas") == Some(&json!(i32::MIN)),
     }
 }
 
@@ -297,6 +295,7 @@ mod tests {
     fn a_count_is_filled_by_the_nodepool_operator_while_it_is_unset_and_not_otherwise() {
         let filled = |from: &Value| {
             let request = json!([
+                {"op": "test", "path": "/metadata/uid", "value": "u"},
                 {"op": "test", "path": "/metadata/generation", "value": 1},
                 {"op": "test", "path": "/spec/replicas", "value": from},
                 {"op": "add", "path": "/spec/replicas", "value": 2},
