@@ -129,7 +129,9 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
     }
     let mut outdated = false;
     let written = ctx.door.node_pool_status(pool, |fresh| {
-        outdated = fresh.spec.replicas != pool.spec.replicas || fresh.metadata.uid != pool.metadata.uid;
+        outdated = fresh.spec.replicas != pool.spec.replicas
+            || fresh.metadata.generation != pool.metadata.generation
+            || fresh.metadata.uid != pool.metadata.uid;
         if outdated {
             // The decision does not hold any more; leave the status as it is.
             return pool_status::untouched(fresh);

@@ -26,7 +26,10 @@ where
                 generations.remove(&uid(object));
                 true
             }
-            Change::Unreadable(_) => true,
+            Change::Unreadable(unreadable) => {
+                generations.remove(unreadable.uid.as_deref().unwrap_or_default());
+                true
+            }
         };
         future::ready(is_new)
     })

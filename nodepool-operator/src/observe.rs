@@ -54,6 +54,10 @@ pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error
     if pool.as_deref().is_some_and(|pool| ctx.floors.check(pool) == Freshness::Stale) {
         return Ok(None);
     }
+    if pool.is_none() && unreadable(ctx, key).is_some() {
+        // It can no longer be read since the pass began; that is not the same as gone.
+        return Ok(None);
+    }
     let now = ctx.clock.now();
     let nodes = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
@@ -109,6 +113,14 @@ fn belongs(node: &Node, key: &PoolKey) -> bool {
     let label = |name: &str| node.metadata.labels.as_ref().and_then(|labels| labels.get(name));
     label(names::NODEPOOL_LABEL) == Some(&key.name)
         && label(names::NODEPOOL_NAMESPACE_LABEL) == Some(&key.namespace)
+}
+
+/// The pool, if it cannot be read. The store is looked at first: an object that can be read again is there before it leaves
+/// the list of those that cannot.
+pub fn unreadable(ctx: &Context, key: &PoolKey) -> Option<Arc<Unreadable>> {
+    let pool = ObjectRef::<NodePool>::new(&key.name).within(&key.namespace);
+    let is_readable = ctx.pools.get(&pool).is_some();
+    ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name).filter(|_| !is_readable)
 }
 
 /// A pool that cannot be read, as it is on the API server.

@@ -3,14 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
 use crate::{
     apply::{Outcome, apply},
     context::Context,
     error::Error,
-    observe::observe,
+    observe::{observe, unreadable},
     plan::{self, Extent, PoolKey},
     report::{self, report},
 };
@@ -21,7 +20,7 @@ const UNREAD_RETRY: Duration = Duration::from_secs(2);
 
 /// Brings the pool one step closer to what is wanted.
 pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
-    if let Some(pool) = ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name) {
+    if let Some(pool) = unreadable(&ctx, &key) {
         return report::unreadable(&ctx, &pool).await;
     }
     let Some(seen) = observe(&ctx, &key).await? else {

@@ -30,7 +30,11 @@ fn learn<K: Resource<DynamicType = ()> + Clone>(
     same: impl Fn(&K, &K) -> bool,
 ) -> bool {
     match change {
-        Change::Unreadable(_) => true,
+        Change::Unreadable(unreadable) => {
+            // What was known of it is of the past, also when it comes back just so.
+            known.remove(&unreadable.key());
+            true
+        }
         Change::Deleted(gone) => {
             known.remove(&ObjectRef::from_obj(&**gone));
             true

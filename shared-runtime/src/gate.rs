@@ -13,10 +13,10 @@ pub(crate) fn may_decide(
     fence: Fence,
     caches: Caches,
 ) -> impl Stream<Item = bool> + Send + 'static {
-    let opening = Opening { readiness, fence, caches, since_led: true };
+    let opening = Opening { readiness, fence, caches, since_led: true, closings: 0 };
     stream::unfold((opening, false), |(mut opening, is_open)| async move {
         if is_open {
-            opening.readiness.not_ready().await;
+            opening.readiness.closed_since(opening.closings).await;
         } else {
             opening.comes().await;
         }
@@ -30,6 +30,9 @@ struct Opening {
     caches: Caches,
     /// Nothing was out of touch since this replica leads.
     since_led: bool,
+    /// How often a gate had been closed when the caches began to catch up. One that has closed and opened again since, between
+    /// two looks, has missed something.
+    closings: u64,
 }
 
 impl Opening {
@@ -38,6 +41,7 @@ impl Opening {
         self.caches.led();
         loop {
             self.readiness.ready().await;
+            self.closings = self.readiness.closings();
             let first = std::mem::take(&mut self.since_led);
             let caught_up = async {
                 if first {
@@ -48,7 +52,7 @@ impl Opening {
             };
             tokio::select! {
                 () = caught_up => return,
-                () = self.readiness.not_ready() => {}
+                () = self.readiness.closed_since(self.closings) => {}
             }
         }
     }
@@ -79,8 +83,8 @@ mod tests {
         assert_eq!(decides.next().await, Some(true));
 
         gate.close("nothing was heard");
-        assert_eq!(decides.next().await, Some(false));
         gate.open();
+        assert_eq!(decides.next().await, Some(false), "it was closed, if only for a moment");
         assert!(poll!(decides.next()).is_pending(), "what was missed has not come yet");
         gate.close("again");
         gate.open();

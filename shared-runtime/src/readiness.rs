@@ -18,7 +18,14 @@ pub struct Readiness(Arc<Shared>);
 struct Shared {
     /// `None` is open; `Some` says what it waits for.
     gates: Mutex<BTreeMap<String, Option<String>>>,
-    closed: watch::Sender<usize>,
+    closed: watch::Sender<Closed>,
+}
+
+/// How many gates are closed, and how often one was.
+#[derive(Clone, Copy, Debug, Default)]
+struct Closed {
+    now: usize,
+    times: u64,
 }
 
 /// One condition of readiness. It stays as it was last set, also when dropped.
@@ -30,7 +37,7 @@ pub struct Gate {
 
 impl Default for Readiness {
     fn default() -> Self {
-        Self(Arc::new(Shared { gates: Mutex::default(), closed: watch::Sender::new(0) }))
+        Self(Arc::new(Shared { gates: Mutex::default(), closed: watch::Sender::new(Closed::default()) }))
     }
 }
 
@@ -52,22 +59,35 @@ impl Readiness {
     pub async fn ready(&self) {
         let mut closed = self.0.closed.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = closed.wait_for(|closed| *closed == 0).await;
+        let _ = closed.wait_for(|closed| closed.now == 0).await;
     }
 
     /// Comes back as soon as a gate is closed.
     pub async fn not_ready(&self) {
         let mut closed = self.0.closed.subscribe();
-        let _ = closed.wait_for(|closed| *closed > 0).await;
+        let _ = closed.wait_for(|closed| closed.now > 0).await;
+    }
+
+    /// How often a gate was closed until now.
+    pub(crate) fn closings(&self) -> u64 {
+        self.0.closed.borrow().times
+    }
+
+    /// Comes back when a gate was closed after [`Self::closings`] said `closings`, also one that is open again.
+    pub(crate) async fn closed_since(&self, closings: u64) {
+        let mut closed = self.0.closed.subscribe();
+        let _ = closed.wait_for(|closed| closed.times != closings).await;
     }
 
     fn set(&self, name: &str, reason: Option<String>) {
-        let closed = {
-            let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
-            gates.insert(name.to_owned(), reason);
-            gates.values().flatten().count()
-        };
-        self.0.closed.send_replace(closed);
+        let mut gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let closes = reason.is_some();
+        let was_closed = gates.insert(name.to_owned(), reason).is_some_and(|before| before.is_some());
+        let now = gates.values().flatten().count();
+        self.0.closed.send_modify(|closed| {
+            closed.now = now;
+            closed.times += u64::from(closes && !was_closed);
+        });
     }
 }
 

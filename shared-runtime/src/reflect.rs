@@ -283,6 +283,11 @@ where
 
     fn finish(&mut self) -> Vec<Change<K>> {
         let before = self.store.state();
+        let unreadable: Vec<_> =
+            std::mem::take(&mut self.listed_unreadable).into_iter().map(Arc::new).collect();
+        for unreadable in &unreadable {
+            self.unreadable.insert::<K>(unreadable);
+        }
         self.take(&Event::InitDone);
         let vanished = before.into_iter().filter(|old| {
             let now = self.store.get(&ObjectRef::from_obj(&**old));
@@ -290,29 +295,29 @@ where
         });
         let mut changes: Vec<_> = vanished.map(Change::Deleted).collect();
         changes.extend(self.store.state().into_iter().map(Change::Applied));
-        let listed = std::mem::take(&mut self.listed_unreadable).into_iter().map(Arc::new).collect();
-        changes.extend(self.unreadable.replace::<K>(listed).into_iter().map(Change::Unreadable));
+        changes.extend(self.unreadable.replace::<K>(unreadable).into_iter().map(Change::Unreadable));
         self.count_unreadable();
         changes
     }
 
     fn applied(&mut self, object: K) -> Vec<Change<K>> {
         let key = ObjectRef::from_obj(&object);
-        self.readable_again(&key);
         self.take(&Event::Apply(object));
+        self.readable_again(&key);
         self.store.get(&key).map(Change::Applied).into_iter().collect()
     }
 
     /// What was known of the object is of the past: it leaves the store, for what stands in for it if anything does, and is
     /// told as what cannot be read.
     fn applied_unreadable(&mut self, unreadable: Unreadable, stand_in: Option<K>) -> Vec<Change<K>> {
-        if let Some(stand_in) = stand_in {
-            self.take(&Event::Apply(stand_in));
-        } else if let Some(known) = self.store.get(&key_of(&unreadable)) {
-            self.take(&Event::Delete((*known).clone()));
-        }
+        // Known here before it leaves the store: whoever finds it in neither takes it for gone.
         let unreadable = Arc::new(unreadable);
         self.unreadable.insert::<K>(&unreadable);
+        if let Some(stand_in) = stand_in {
+            self.take(&Event::Apply(stand_in));
+        } else if let Some(known) = self.store.get(&unreadable.key()) {
+            self.take(&Event::Delete((*known).clone()));
+        }
         self.count_unreadable();
         vec![Change::Unreadable(unreadable)]
     }
@@ -324,7 +329,7 @@ where
     }
 
     fn deleted_unreadable(&mut self, unreadable: &Unreadable) -> Vec<Change<K>> {
-        let key = key_of(unreadable);
+        let key = unreadable.key();
         self.readable_again(&key);
         let Some(known) = self.store.get(&key) else {
             return vec![Change::Unreadable(Arc::new(unreadable.clone()))];
@@ -370,15 +375,6 @@ where
             _ => "trying again".to_owned(),
         };
         warn!(%resource, category, advice, error = %chain(failed), "cannot watch");
-    }
-}
-
-/// The place in the store of what cannot be read.
-fn key_of<K: Lookup<DynamicType = ()>>(unreadable: &Unreadable) -> ObjectRef<K> {
-    let key = ObjectRef::new(&unreadable.name);
-    match &unreadable.namespace {
-        Some(namespace) => key.within(namespace),
-        None => key,
     }
 }
 

@@ -75,7 +75,8 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
 fn scales<'a>(trial: &Trial, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
     let key = trial.key(pool);
     let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
-    let scales = of_pool.filter(|event| event.subresource == "scale" && event.code == code);
+    // The Autoscaler writes nothing of the object itself but the number.
+    let scales = of_pool.filter(|event| matches!(&*event.subresource, "" | "scale") && event.code == code);
     scales.filter(|event| event.user.contains("autoscaler")).collect()
 }
 
@@ -114,11 +115,14 @@ impl Policy {
         let name = format!("refuses-{}", trial.namespace());
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": trial.namespace()}});
         let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
-            "resources": ["nodepools/scale"]});
+            "resources": ["nodepools", "nodepools/scale"]});
+        // Neither the object nor its scale has a member for no replicas where there were none.
+        let same = "has(object.spec.replicas) == has(oldObject.spec.replicas) && (!has(object.spec.replicas) || \
+                    object.spec.replicas == oldObject.spec.replicas)";
         let policy = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
             "failurePolicy": "Fail",
             "matchConstraints": {"namespaceSelector": here, "resourceRules": [scale]},
-            "validations": [{"expression": format!("object.metadata.name != '{pool}'"), "message": REFUSAL}],
+            "validations": [{"expression": format!("object.metadata.name != '{pool}' || ({same})"), "message": REFUSAL}],
         }}))?;
         let binding = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
             "policyName": name, "validationActions": ["Deny"],

@@ -118,6 +118,7 @@ impl Fence {
     pub(super) fn close(&self) {
         self.state.send_replace(State::Lost);
         self.lost.cancel();
+        self.tried.cancel();
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use kube::runtime::reflector::{Lookup, ObjectRef};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -30,6 +31,17 @@ pub struct Unreadable {
     pub node_name: Option<String>,
     /// The field and what is wrong with it.
     pub error: String,
+}
+
+impl Unreadable {
+    /// The place in a store of a kind where the object would be.
+    pub fn key<K: Lookup<DynamicType = ()>>(&self) -> ObjectRef<K> {
+        let key = ObjectRef::new(&self.name);
+        match &self.namespace {
+            Some(namespace) => key.within(namespace),
+            None => key,
+        }
+    }
 }
 
 impl std::fmt::Display for Unreadable {

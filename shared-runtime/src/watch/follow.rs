@@ -17,6 +17,8 @@ use crate::{controller::Backoff, error::chain};
 const BOOKMARK_SECONDS: u32 = 3;
 /// So many such watches without the bookmark, and all is listed anew.
 const BOOKMARK_TRIES: u32 = 3;
+/// A page that is refused so often is not asked for again: the list begins anew.
+const PAGE_TRIES: u32 = 10;
 /// How long after its time a watch may go on before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(3);
 /// After a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
@@ -100,26 +102,30 @@ where
                     self.pursuit = None;
                     return self.tell(changes).await;
                 }
-                Err(failure) => self.failed(failure).await,
+                Err(failure) => self.failed_again(&failure).await,
             }
         }
     }
 
     async fn pages(&mut self) -> Result<String, Failure> {
         let mut next = None;
+        let mut refused = 0;
         loop {
             let page = match self.health.during(self.requests.page::<W>(next.as_deref())).await {
                 Ok(page) => page,
-                Err(failure) if failure.is_expired() => return Err(failure),
+                Err(failure) if next.is_some() && (failure.is_final() || refused >= PAGE_TRIES) => {
+                    return Err(failure);
+                }
                 Err(failure) => {
-                    self.failed(failure).await;
+                    refused += 1;
+                    self.failed(&failure, refused).await;
                     continue;
                 }
             };
-            self.failures = 0;
+            refused = 0;
             next = page.next().map(ToOwned::to_owned);
             let version = page.version().map(ToOwned::to_owned);
-            for object in page.items {
+            for object in page.items() {
                 self.sink.listed(object);
             }
             if next.is_none() {
@@ -138,7 +144,7 @@ where
                 let newest = match self.health.during(self.requests.newest()).await {
                     Ok(newest) => newest,
                     Err(failure) => {
-                        self.failed(failure).await;
+                        self.failed_again(&failure).await;
                         continue;
                     }
                 };
@@ -155,15 +161,17 @@ where
                 self.pursuit = Some(Pursuit { question: asked.or(before), newest, tries });
                 self.pursue();
             }
-            if self.pursuit.as_mut().is_some_and(Pursuit::gives_up) {
+            let ended = self.one_watch().await?;
+            // Only watches that were well and brought no bookmark say that there will be none.
+            if !matches!(ended, End::Failed(_)) && self.pursuit.as_mut().is_some_and(Pursuit::gives_up) {
                 return Ok(());
             }
-            match self.one_watch().await? {
+            match ended {
                 End::Well => {}
                 End::Unheard => doubt = self.pursuit.is_none(),
                 End::Failed(failure) => {
                     let expired = failure.is_expired();
-                    self.failed(failure).await;
+                    self.failed_again(&failure).await;
                     if expired {
                         return Ok(());
                     }
@@ -208,8 +216,8 @@ where
             let event = match event {
                 Ok(Some(Ok(event))) => event,
                 Ok(Some(Err(failure))) => return Ok(End::Failed(failure)),
-                Ok(None) if heard => return Ok(End::Well),
                 Ok(None) if opened.elapsed() < lasts / 2 => return Ok(End::Failed(Failure::Short)),
+                Ok(None) if heard => return Ok(End::Well),
                 Ok(None) => return Ok(End::Unheard),
                 Err(_elapsed) => return Ok(End::Failed(Failure::Silent(lasts + SILENCE))),
             };
@@ -268,12 +276,17 @@ where
         self.health.current();
     }
 
-    /// Says what failed and waits before anything is tried again.
-    async fn failed(&mut self, failure: Failure) {
-        self.sink.failed(&failure);
-        self.health.doubtful(chain(&failure));
+    /// Counts a failure since anything was heard of a watch, and waits.
+    async fn failed_again(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
-        let pause = RETRY.delay(self.failures, rand::random());
+        self.failed(failure, self.failures).await;
+    }
+
+    /// Says what failed, the so-manieth time, and waits before anything is tried again.
+    async fn failed(&mut self, failure: &Failure, failures: u32) {
+        self.sink.failed(failure);
+        self.health.doubtful(chain(failure));
+        let pause = RETRY.delay(failures, rand::random());
         let pause = failure.retry_after().map_or(pause, |asked| asked.min(RETRY.max).max(pause));
         self.health.during(tokio::time::sleep(pause)).await;
     }
@@ -282,7 +295,7 @@ where
 impl Pursuit {
     fn gives_up(&mut self) -> bool {
         self.tries += 1;
-        self.tries > BOOKMARK_TRIES
+        self.tries >= BOOKMARK_TRIES
     }
 }
 

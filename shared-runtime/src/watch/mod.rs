@@ -114,6 +114,17 @@ impl Failure {
         self.category() == "expired"
     }
 
+    /// Whether asking for the same again will never help: the request itself is refused, and neither for who asks nor because
+    /// the API server is busy.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::List(kube::Error::Api(status)) => {
+                (400..500).contains(&status.code) && !matches!(status.code, 401 | 403 | 408 | 429)
+            }
+            _ => false,
+        }
+    }
+
     /// What the API server asks to wait.
     fn retry_after(&self) -> Option<Duration> {
         let (Self::List(kube::Error::Api(status))

@@ -26,6 +26,9 @@ const PAGE: u32 = 50;
 /// of `--request-timeout`).
 const PAGE_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long the question for the newest version may take: while it is open, nobody knows whether the cache is current.
+const NEWEST_LIMIT: Duration = Duration::from_secs(5);
+
 /// How long the answer to a watch may take to begin: the API server sends its headers at once.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -39,7 +42,7 @@ where
 {
     let request = Request::new(api.resource_url()).list(params).map_err(kube::Error::BuildRequest)?;
     let page: Page<K> = api.clone().into_client().request(request).await?;
-    Ok(page.items)
+    Ok(page.items())
 }
 
 /// Which objects of which kind.
@@ -56,8 +59,8 @@ pub(super) struct Requests {
 #[serde(bound(deserialize = "W: DeserializeOwned"))]
 pub(super) struct Page<W> {
     metadata: PageMeta,
-    #[serde(default = "Vec::new")]
-    pub(super) items: Vec<Decoded<W>>,
+    #[serde(default = "Option::default")]
+    items: Option<Vec<Decoded<W>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -72,6 +75,11 @@ impl<W> Page<W> {
     /// The version of the whole list.
     pub(super) fn version(&self) -> Option<&str> {
         self.metadata.resource_version.as_deref().filter(|version| !version.is_empty())
+    }
+
+    /// Its objects; some servers say `null` where there are none.
+    pub(super) fn items(self) -> Vec<Decoded<W>> {
+        self.items.unwrap_or_default()
     }
 
     /// Where the next page begins.
@@ -116,9 +124,9 @@ impl Requests {
             .request
             .list(&self.list(Some(fields)))
             .map_err(|failed| Failure::List(kube::Error::BuildRequest(failed)))?;
-        let page: Page<IgnoredAny> = tokio::time::timeout(PAGE_LIMIT, self.client.request(request))
+        let page: Page<IgnoredAny> = tokio::time::timeout(NEWEST_LIMIT, self.client.request(request))
             .await
-            .map_err(|_elapsed| Failure::SlowList(PAGE_LIMIT))?
+            .map_err(|_elapsed| Failure::SlowList(NEWEST_LIMIT))?
             .map_err(Failure::List)?;
         Ok(page.version().and_then(Version::parse))
     }

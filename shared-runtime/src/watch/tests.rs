@@ -261,6 +261,63 @@ async fn a_watch_that_can_be_opened_and_brings_nothing_does_not_open_the_gate() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_is_tried_again_less_and_less_often_and_nothing_is_listed_meanwhile() {
+    let mut trial = Trial::new(|query| match name(query).as_str() {
+        "list" => page(7, "", &[]),
+        "newest" => page(9, "", &[]),
+        _ => Answer::Status(429),
+    });
+    trial.next().await;
+    trial.readiness.not_ready().await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(!trial.readiness.waiting_for().is_empty());
+    let asked = trial.asked();
+    assert_eq!(asked.iter().filter(|asked| *asked == "list").count(), 1, "{asked:?}");
+    assert!(asked.len() < 40, "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_after_each_word_is_not_opened_again_without_a_pause() {
+    let mut trial = Trial::new(|query| match name(query).as_str() {
+        "list" | "newest" => page(7, "", &[]),
+        _ => Answer::Lines(vec![(0, bookmark(7))], 0),
+    });
+    trial.next().await;
+    sleep(Duration::from_secs(10)).await;
+    let asked = trial.asked();
+    // Two questions after each pause of 0.1 to 0.2 s, and not thousands.
+    assert!(asked.len() < 220, "{}", asked.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_will_never_come_begins_the_list_anew() {
+    let mut lists = 0;
+    let mut trial = Trial::new(move |query| match name(query).as_str() {
+        "list" => {
+            lists += 1;
+            page(6 + lists, if lists == 1 { "bad" } else { "" }, &[])
+        }
+        "list bad" => Answer::Status(400),
+        _ => Answer::SilentStream,
+    });
+    trial.next().await;
+    assert_eq!(trial.asked()[..3], ["list", "list bad", "list"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_not_answered_closes_the_gate_within_half_a_minute() {
+    let mut trial = Trial::new(|query| match name(query).as_str() {
+        "list" => Answer::Json(json!({"metadata": {"resourceVersion": "7"}, "items": null})),
+        "watch 7 for 15" => Answer::Lines(Vec::new(), 15),
+        _ => Answer::Silence,
+    });
+    trial.next().await;
+    let began = Instant::now();
+    trial.readiness.not_ready().await;
+    assert!(began.elapsed() <= Duration::from_secs(26), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_is_cut_is_taken_up_without_closing_the_gate() {
     let mut trial = Trial::new(|query| match name(query).as_str() {
         "list" => page(7, "", &[]),

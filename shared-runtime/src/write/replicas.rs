@@ -99,6 +99,13 @@ async fn replicas_at_generation(
     let decide = |pool: &NodePool| match self::standing(pool) {
         Ok(now) if now == standing => match decide(pool.spec.replicas) {
             ReplicasDecision::Abort => PatchDecision::Abort,
+            // The decision was made from the whole spec: from its bounds, its template, and whether it is paused.
+            ReplicasDecision::Set(target)
+                if pool.spec.replicas != Some(target)
+                    && pool.metadata.generation != cached.metadata.generation =>
+            {
+                PatchDecision::Abort
+            }
             ReplicasDecision::Set(target) if pool.spec.replicas != Some(target) => {
                 // `add` replaces a member that exists and creates one that does not.
                 let change = json!({ "op": "add", "path": "/spec/replicas", "value": target });
