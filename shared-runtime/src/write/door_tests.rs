@@ -224,6 +224,30 @@ async fn a_count_is_not_written_where_another_list_has_taken_the_place_of_its_ow
 }
 
 #[tokio::test]
+async fn a_count_is_not_written_to_a_pool_that_was_paused_since_it_was_decided() {
+    let paused = |replicas: i32| {
+        move |asked: &Asked| match asked.method {
+            http::Method::GET => {
+                let mut fresh = pool("9", &json!({ "autoscaling": {} }));
+                fresh["metadata"]["generation"] = 8.into();
+                fresh["spec"]["paused"] = true.into();
+                fresh["spec"]["replicas"] = replicas.into();
+                (200, fresh)
+            }
+            _ => failure(422, "Invalid", "the server rejected our request due to an error in our request"),
+        }
+    };
+    let (door, log, cached) = autoscaler(&json!({}), paused(2));
+    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Written::Aborted);
+    assert_eq!(lines(&log).len(), 2, "one patch, one read");
+    // A number that is there already was perhaps our own, of which the answer was lost.
+    let (door, _, cached) = autoscaler(&json!({}), paused(1));
+    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
+    assert!(written.is_met(), "{written:?}");
+}
+
+#[tokio::test]
 async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without_it() {
     let (door, log, cached) = autoscaler(&json!({ "autoscaler": "a" }), |asked| {
         let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
