@@ -76,7 +76,8 @@ fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
     let (pool, write) = (&decision.object.metadata, Write::of(decision));
     match outcome {
         Outcome::Failed(error) if !error.is_fenced() => {
-            let refusal = Refusal { problem: chain(error), decision: Some(Box::new(decision.clone())) };
+            let decision = Some(Box::new(decision.clone()));
+            let refusal = Refusal { problem: chain(error), is_final: error.is_refusal(), decision };
             ctx.refused(pool, write, refusal, error);
         }
         Outcome::Scaled | Outcome::Gone => ctx.backoff().over(pool, write),

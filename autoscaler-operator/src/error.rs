@@ -26,6 +26,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the API server minds this very write, so that the next one will fare no better soon.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if source.is_refusal())
+    }
+
     /// Whether it was refused because this replica does not lead.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.is_fenced())

@@ -124,7 +124,8 @@ impl Reported {
                 self.error.get_or_insert(error);
             }
             Err(error) => {
-                let refusal = Refusal { problem: chain(&error), decision: None };
+                let refusal =
+                    Refusal { problem: chain(&error), is_final: error.is_refusal(), decision: None };
                 ctx.refused(object, Write::Status, refusal, &error);
             }
         }

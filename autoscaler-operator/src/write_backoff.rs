@@ -37,9 +37,15 @@ impl Write {
 pub struct Refusal {
     /// Why, as the server says it.
     pub problem: String,
+    /// The API server minds this very write; else it did not answer, or could not.
+    pub is_final: bool,
     /// The decision that could not be carried out; none for a status.
     pub decision: Option<Box<PoolDecision>>,
 }
+
+/// So many failures in a row of a write that nobody minds, and it is planned without it all the same: a webhook that never
+/// answers in time is as good as one that refuses. One lost answer is not, and the write may have been carried out.
+const LASTING: u32 = 3;
 
 /// When writes that were refused are tried again.
 #[derive(Debug, Default)]
@@ -76,7 +82,14 @@ impl Seen {
 
 /// The writes that a pass leaves out.
 #[derive(Debug, Default)]
-pub struct Waiting(HashMap<(String, Write), Refusal>);
+pub struct Waiting(HashMap<(String, Write), Waits>);
+
+#[derive(Debug)]
+struct Waits {
+    refusal: Refusal,
+    /// There is no use in planning with the write.
+    lasts: bool,
+}
 
 impl WriteBackoff {
     /// `write` of `object` was refused. Returns how long it waits.
@@ -109,7 +122,8 @@ impl WriteBackoff {
         let waits = |object: &ObjectMeta, write| {
             let key = key(object, write);
             let record = self.0.get(&key).filter(|r| r.due > now && r.seen == Seen::of(object))?;
-            Some((key, record.refusal.clone()))
+            let lasts = record.refusal.is_final || record.refusals >= LASTING;
+            Some((key, Waits { refusal: record.refusal.clone(), lasts }))
         };
         let all = |object| [Write::Growth, Write::Removal, Write::Status].map(|write| waits(object, write));
         Waiting(objects.flat_map(all).flatten().collect())
@@ -140,13 +154,16 @@ impl WriteBackoff {
 impl Waiting {
     /// Why `write` of `object` waits, if it does.
     pub fn refusal(&self, object: &ObjectMeta, write: Write) -> Option<&Refusal> {
-        if self.0.is_empty() { None } else { self.0.get(&key(object, write)) }
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&key(object, write)).map(|waits| &waits.refusal)
     }
 
     /// Why pools do not grow for now, by UID: nodes that cannot be asked for do not come.
     pub fn closed_pools(&self) -> BTreeMap<String, String> {
-        let growth = self.0.iter().filter(|((_, write), _)| *write == Write::Growth);
-        growth.map(|((uid, _), refusal)| (uid.clone(), refusal.problem.clone())).collect()
+        let growth = self.0.iter().filter(|((_, write), waits)| *write == Write::Growth && waits.lasts);
+        growth.map(|((uid, _), waits)| (uid.clone(), waits.refusal.problem.clone())).collect()
     }
 
     /// Shows a pool whose growth waits with the decision that was refused. The plan sends its pods elsewhere for now, and

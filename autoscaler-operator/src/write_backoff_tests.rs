@@ -15,7 +15,7 @@ fn object(uid: &str) -> ObjectMeta {
 }
 
 fn refusal(problem: &str) -> Refusal {
-    Refusal { problem: problem.to_owned(), decision: None }
+    Refusal { problem: problem.to_owned(), is_final: true, decision: None }
 }
 
 fn waits(backoff: &WriteBackoff, object: &ObjectMeta, write: Write, now: Duration) -> bool {
@@ -88,7 +88,8 @@ fn refused_world() -> (World, WriteBackoff, String) {
     let grown = plan.pools.iter().find(|decision| decision.changes_replicas()).unwrap();
     let name = grown.object.metadata.name.clone().unwrap();
     let mut backoff = WriteBackoff::default();
-    let refusal = Refusal { problem: "the budget is spent".into(), decision: Some(Box::new(grown.clone())) };
+    let decision = Some(Box::new(grown.clone()));
+    let refusal = Refusal { problem: "the budget is spent".into(), is_final: true, decision };
     backoff.refused(&grown.object.metadata, Write::of(grown), refusal, MS(0), 1.0);
     (world, backoff, name)
 }
@@ -126,4 +127,16 @@ fn a_pod_without_another_pool_is_told_that_its_pool_cannot_be_written() {
     let mut world = World::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));
     world.observed.closed_pools = [("1".to_owned(), "no".to_owned())].into();
     assert_eq!(plan_for_cluster(&world.observed).fates(), ["fits upcoming ns/a"]);
+}
+
+#[test]
+fn an_answer_that_was_lost_closes_no_pool_and_one_that_never_comes_does() {
+    let (mut backoff, pool) = (WriteBackoff::default(), object("a"));
+    let lost = || Refusal { is_final: false, ..refusal("no answer") };
+    for (failures, closed) in [(1, false), (2, false), (3, true)] {
+        backoff.refused(&pool, Write::Growth, lost(), Duration::ZERO, 0.5);
+        let waiting = backoff.waiting([&pool].into_iter(), Duration::ZERO);
+        assert!(waiting.refusal(&pool, Write::Growth).is_some(), "it waits all the same");
+        assert_eq!(!waiting.closed_pools().is_empty(), closed, "{failures}");
+    }
 }

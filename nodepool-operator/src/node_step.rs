@@ -146,7 +146,7 @@ async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) 
         }
         Ok(Evicted::Gone | Evicted::Replaced) => Answer::Going,
         Ok(Evicted::Blocked { message, .. }) => refused(message),
-        Err(source) if is_refusal(&source) => refused(chain(&source)),
+        Err(source) if source.is_refusal() => refused(chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
     if matches!(answer, Answer::Refused(_)) {
@@ -156,19 +156,12 @@ async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) 
     Ok(answer)
 }
 
-/// Whether the API server said no for good. That is about this one pod, for instance because two disruption budgets
-/// select it or because an admission webhook minds, so the others can still be asked. An overloaded or silent server
-/// is about them all.
-fn is_refusal(error: &WriteError) -> bool {
-    matches!(error, WriteError::Front(failed) if failed.class().is_some_and(|class| class.cause().is_none()))
-}
-
 /// Deletes the pod, which leaves it its own grace period. A refusal is about this one pod, as with evictions.
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
         Ok(Deleted::Accepted) => applied.deleted_pods += 1,
         Ok(Deleted::Gone | Deleted::Replaced) => {}
-        Err(source) if is_refusal(&source) => {
+        Err(source) if source.is_refusal() => {
             let (node, message) = (node.to_owned(), chain(&source));
             applied.blocked.push(Blocked { node, pod: PodName::of(pod), message });
         }

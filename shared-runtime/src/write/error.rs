@@ -37,6 +37,12 @@ impl WriteError {
         matches!(self.class(), Some(Class::Invalid))
     }
 
+    /// The API server, or an admission webhook, minds this very write. An API server that is overloaded or silent minds
+    /// nothing: that is about all writes, and passes.
+    pub fn is_refusal(&self) -> bool {
+        self.class().is_some_and(|class| class.cause().is_none())
+    }
+
     /// This replica does not lead; the reconcile should end without another word.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced(_))
