@@ -36,10 +36,11 @@ pub struct ScaleDownPlan {
 }
 
 impl ScaleDownPlan {
-    /// Whether the plan means this very node, and not one of its name that came later.
+    /// Whether the plan means this very node, and not one of its name that came later. A plan of an earlier release knows names
+    /// only: while the operators are upgraded one after the other, those are what there is.
     pub fn means(&self, node: &Node) -> bool {
         let metadata = &node.metadata;
-        let known = |uid: &String| self.node_uids.contains(uid);
+        let known = |uid: &String| self.node_uids.is_empty() || self.node_uids.contains(uid);
         metadata.name.as_ref().is_some_and(|name| self.nodes.contains(name))
             && metadata.uid.as_ref().is_none_or(known)
     }
@@ -128,5 +129,7 @@ mod tests {
         assert!(plan.means(&node("a", "1")));
         assert!(!plan.means(&node("a", "2")), "the name was given to another node");
         assert!(!plan.means(&node("b", "1")));
+        let earlier = ScaleDownPlan { node_uids: Vec::new(), ..plan.clone() };
+        assert!(earlier.means(&node("a", "2")) && !earlier.means(&node("b", "1")));
     }
 }
