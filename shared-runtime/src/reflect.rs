@@ -1,6 +1,6 @@
 //! A cache of one kind and the stream of its changes, **deletions included**.
 //!
-//! [`crate::watch`] brings the changes and kube's reflector is the cache; this file adds what lies between: deletions that
+//! The `watch` module brings the changes and kube's reflector is the cache; this file adds what lies between: deletions that
 //! happened while the watch was away, the changes of a list only once the store holds all of them, objects that cannot be
 //! read, the read-your-writes feed, and counters. It decides nothing from an object.
 
