@@ -32,6 +32,8 @@ pub mod victims;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
+mod start_tests;
+#[cfg(test)]
 mod status_tests;
 #[cfg(test)]
 pub(crate) mod testing;
