@@ -5,9 +5,12 @@ use std::{cmp::Ordering, sync::Arc};
 
 use k8s_openapi::{api::core::v1::Taint, jiff::SignedDuration};
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::{
-    Observed, Plan, plan,
+    Observed, Plan,
+    fixtures::{Read, World},
+    plan,
     properties::{carry_out, world},
 };
 
@@ -40,6 +43,35 @@ fn like_new(mut observed: Observed) -> Observed {
         status.conditions.iter_mut().flatten().for_each(|condition| condition.status = "True".to_owned());
     }
     observed
+}
+
+/// A seed of the property below. While pool `gpu` is on its way, the pod with a choice is planned onto `n0`, so `plain`
+/// grows; once all nodes are there, that pod is planned onto the node of `gpu`, and nothing seems to need the new one.
+#[test]
+fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
+    let taint = json!([{ "key": "gpu", "effect": "NoSchedule" }]);
+    let tolerates = json!({ "spec": { "tolerations": [{ "key": "gpu", "operator": "Exists" }] } });
+    let mut observed = World::eager()
+        .pool("gpu", json!({ "spec": { "replicas": 1, "maxReplicas": 1, "template": { "spec": { "taints": taint } } } }))
+        .pool("plain", json!({ "spec": { "replicas": 2 } }))
+        .node("plain", "n0", json!({}))
+        .pending("choice", 1, "3", &tolerates)
+        .pending("none", 2, "2500m", &json!({}))
+        .observed;
+    let before = plan(&observed);
+    assert_eq!(before.fates(), ["fits n0", "fits upcoming ns/plain", "grows ns/plain"]);
+    carry_out(&before, &mut observed);
+    let after = plan(&observed);
+    assert_eq!(after.fates(), ["fits zgpu-0", "fits n0", "fits zplain-1"]);
+    assert_eq!((after.desired("gpu"), after.desired("plain")), (1, 3));
+    assert_eq!(after.verdict("zplain-2"), "NeededByPendingPods");
+    // Bound, they ask for nothing any more.
+    observed.pods.clear();
+    let bound = World { observed }
+        .running("choice", "zgpu-0", "3", json!({}))
+        .running("none-0", "n0", "2500m", json!({}))
+        .running("none-1", "zplain-1", "2500m", json!({}));
+    assert_eq!(bound.plan().desired("plain"), 2);
 }
 
 fn after(observed: &mut Observed, seconds: i64) {

@@ -121,6 +121,8 @@ pub enum NodeReason {
     ScaleDownLimit,
     /// `scaleDown.maxNodes` others go first. The node itself could go.
     NodeGroupMaxDeletionCountReached,
+    /// Pending pods may be bound to it yet, wherever this pass planned them. The node itself could go.
+    SpareForPendingPods,
     /// Others that go first use up a budget that a pod on it is under. The node itself could go.
     BudgetUsedByOthers,
     /// Others that go first take the places of its pods. The node itself could go.
@@ -136,7 +138,7 @@ impl NodeReason {
             Self::NotAutoscaled => "NotAutoscaled",
             Self::CurrentlyBeingDeleted => "CurrentlyBeingDeleted",
             Self::ScaleDownDisabledAnnotation => "ScaleDownDisabledAnnotation",
-            Self::NeededByPendingPods => "NeededByPendingPods",
+            Self::NeededByPendingPods | Self::SpareForPendingPods => "NeededByPendingPods",
             Self::NotStartedYet => "NotStartedYet",
             Self::UnexpectedError => "UnexpectedError",
             Self::NotUnderutilized => "NotUnderutilized",
@@ -175,6 +177,9 @@ impl NodeReason {
             Self::NodeGroupMinSizeReached => "the pool would fall below its lower bound",
             Self::ScaleDownLimit => "the pool would shrink faster than behavior.scaleDown allows",
             Self::NodeGroupMaxDeletionCountReached => "scaleDown.maxNodes other nodes go first",
+            Self::SpareForPendingPods => {
+                "as many empty nodes stay as pods are pending that the pool could take"
+            }
             Self::BudgetUsedByOthers => "the pods of nodes that go first use up a PodDisruptionBudget",
             Self::PlacesTakenByOthers => "the pods of nodes that go first take the places of the node's pods",
         }
@@ -193,6 +198,7 @@ impl NodeReason {
                 | Self::NodeGroupMinSizeReached
                 | Self::ScaleDownLimit
                 | Self::NodeGroupMaxDeletionCountReached
+                | Self::SpareForPendingPods
                 | Self::BudgetUsedByOthers
                 | Self::PlacesTakenByOthers
         )

@@ -15,12 +15,18 @@ pub(super) fn choose(
 ) {
     let mut allowances = allowances(situation, pools);
     let mut taken = going(pools);
+    let mut reserves = situation.reserves.to_vec();
     for candidate in candidates {
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
         let gone = removal.victims[candidate.pool].len();
-        let verdict =
-            limit(pool, gone, *taken).or_else(|| shortage(situation, candidate, &allowances)).or_else(|| {
+        let node = &situation.nodes[candidate.node];
+        let reserve = &mut reserves[candidate.pool];
+        let awaited = || (!reserve.spares(candidate, node)).then(|| NodeReason::SpareForPendingPods.into());
+        let verdict = limit(pool, gone, *taken)
+            .or_else(awaited)
+            .or_else(|| shortage(situation, candidate, &allowances))
+            .or_else(|| {
                 let pod = elsewhere.leave(candidate.node, &candidate.pods).err()?;
                 let message = format!(
                     "pods of nodes that go first take the places that pod {} has",
@@ -30,6 +36,7 @@ pub(super) fn choose(
             });
         removal.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
+            reserve.take(candidate, node);
             removal.victims[candidate.pool].push(candidate.node);
             for &(budget, cost) in &candidate.claims {
                 allowances[budget] = allowances[budget].saturating_sub(cost);

@@ -10,6 +10,7 @@ pub mod candidates;
 mod choose;
 pub mod departures;
 mod elsewhere;
+pub mod reserve;
 mod timing;
 pub mod utilization;
 
@@ -29,6 +30,7 @@ use super::{
     budgets::Budgets, keepers::Keepers, nodes, pod_info::PodInfo, pods, pools::Pool, reasons::NodeReason,
 };
 use candidates::Candidate;
+use reserve::Reserve;
 
 /// What a pass knows of the nodes when it decides which go.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub struct Situation<'a> {
     pub planned: &'a [usize],
     /// Whether each pool grows in this pass.
     pub growing: &'a [bool],
+    /// What pending pods ask of each pool.
+    pub reserves: &'a [Reserve],
 }
 
 /// A reason, and what it is in this case.

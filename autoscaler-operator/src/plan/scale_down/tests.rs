@@ -396,3 +396,41 @@ fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
         assert_eq!(plan.pool("a").victims.len(), usize::try_from(count * 6 / 10).unwrap());
     }
 }
+
+#[test]
+fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
+    let apart = json!({ "metadata": { "labels": { "app": "p" } }, "spec": { "affinity": { "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": { "matchLabels": { "app": "p" } } }] } } } });
+    let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
+    let elsewhere = json!({ "spec": { "nodeSelector": { "none": "has" } } });
+    let template = json!({ "spec": { "template": zone } });
+    for (what, count, pod, remaining) in [
+        ("they share a node in the plan, and may not in the cluster", 3, json!({}), 3),
+        ("fewer than one", 0, json!({}), 0),
+        ("more than there are nodes", 9, json!({}), 5),
+        ("of no use to them", 3, elsewhere, 0),
+        ("kept out by the first of them for as long as it is there", 3, apart, 1),
+    ] {
+        let mut world =
+            World::eager().pool("a", merged(template.clone(), json!({ "spec": { "replicas": 5 } })));
+        for n in 1..=5 {
+            world = world.node("a", &format!("n{n}"), zone.clone());
+        }
+        let plan = world.pending("p", count, "100m", &pod).plan();
+        assert_eq!(plan.desired("a"), remaining, "{what}");
+    }
+}
+
+#[test]
+fn nodes_are_not_drained_while_pending_pods_would_have_their_pool_grow_again() {
+    let world = |pending: usize| {
+        nodes(World::eager(), 2)
+            .running("x", "n1", "500m", owned())
+            .running("y", "n2", "1500m", owned())
+            .pending("p", pending, "2", &json!({}))
+            .plan()
+    };
+    assert_eq!(world(0).desired("a"), 1);
+    let plan = world(1);
+    assert_eq!((plan.desired("a"), plan.verdict("n1")), (2, "NeededByPendingPods"));
+}
