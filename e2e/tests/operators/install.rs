@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use e2e::cluster::Cluster;
+use e2e::cluster::{Cluster, Options};
 use e2e::objects;
-use e2e::places::ORDINARY;
+use e2e::places::Places;
 use e2e::tandem::{Release, chart};
 use e2e::trial::{PATIENCE, RELEASE_NAMESPACE};
 use e2e::wait::eventually;
@@ -21,6 +21,9 @@ use kube::{Api, Client};
 use serde_json::json;
 use shared_crds::ownership::{self, Owner, Rule};
 use shared_crds::{NodePool, NodePoolAutoscaler, names};
+
+/// A control plane of their own: the pools that they leave, where no operator runs, would be work for the operators of others.
+static PLACES: Places = Places::new(1, Options::private);
 
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";
@@ -39,7 +42,7 @@ async fn account(cluster: &Cluster, name: &str) -> Client {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operator_is_refused_what_is_not_its_own() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("rbac").await.unwrap();
     let admin = cluster.client().await.unwrap();
@@ -211,7 +214,7 @@ fn scaler_of(api_version: &str, kind: &str) -> HorizontalPodAutoscaler {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("editors").await.unwrap();
     let admin = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
@@ -290,7 +293,7 @@ fn tandem_writes(role: ClusterRole) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let roles = Api::<ClusterRole>::all(cluster.client().await.unwrap());
     for (account, owner, beyond) in [
@@ -317,7 +320,7 @@ async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let chart = chart();
     let chart = chart.to_str().unwrap();
     for (value, named) in [
@@ -347,7 +350,7 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_and_pools_outlive_the_release() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("outlive").await.unwrap();
     let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
@@ -361,7 +364,7 @@ async fn definitions_and_pools_outlive_the_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
-    let cluster = &ORDINARY.take().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("restricted").await.unwrap();
