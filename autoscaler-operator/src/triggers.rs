@@ -41,6 +41,7 @@ mod tests {
 
     use futures::{executor::block_on, stream};
     use k8s_openapi::api::apps::v1::DaemonSet;
+    use shared_runtime::reflect::Unreadable;
 
     use super::*;
 
@@ -69,5 +70,29 @@ mod tests {
                 Change::Applied(set(2))
             ]
         );
+    }
+    #[test]
+    fn a_spec_that_can_be_read_again_comes_through_although_it_is_as_it_was() {
+        let mut set = DaemonSet::default();
+        set.metadata.uid = Some("u".to_owned());
+        set.metadata.generation = Some(1);
+        let (set, odd) = (
+            Arc::new(set),
+            Unreadable {
+                namespace: Some("default".to_owned()),
+                name: "odd".to_owned(),
+                uid: Some("u".to_owned()),
+                version: None,
+                node_name: None,
+                error: "spec: is odd".to_owned(),
+            },
+        );
+        let changes = [
+            Change::Applied(Arc::clone(&set)),
+            Change::Unreadable(Arc::new(odd)),
+            Change::Applied(Arc::clone(&set)),
+            Change::Applied(set),
+        ];
+        assert_eq!(block_on(of_specs(stream::iter(changes)).count()), 3);
     }
 }

@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
-use conflict_model::operators::{Budget, Flaw, Operators, State, Step};
-use stateright::{Checker, Expectation, Model, Path};
+mod report;
+
+use conflict_model::operators::{Budget, Flaw, Operators};
+use report::{explore, holds};
+use stateright::Checker;
 
 const UNDONE: &str = "L1 no write of the user's is undone by what was decided before it";
 const REPLACED: &str = "L2 a list is not replaced by a predecessor's";
@@ -13,51 +16,11 @@ const WRONG: &str = "L4 no node goes that the list did not mean";
 const NOTHING: Budget =
     Budget { decisions: 2, lost: 0, depositions: 0, user_writes: 0, other_changes: 0, losses: 0 };
 
-/// Looks at every state. Says how many there are, and what was found.
-fn explore(name: &str, model: Operators) -> impl Checker<Operators> + use<> {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!(
-        "{name}: {} states, {} of them unique, depth {}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth()
-    );
-    checker
-}
-
-/// No `always` has a counterexample, and each `sometimes` but those in `unreachable` has an example.
-fn holds(checker: &impl Checker<Operators>, unreachable: &[&str]) {
-    for property in checker.model().properties() {
-        let found = checker.discovery(property.name);
-        match property.expectation {
-            Expectation::Sometimes => {
-                assert_eq!(found.is_some(), !unreachable.contains(&property.name), "{}", property.name);
-            }
-            Expectation::Always | Expectation::Eventually => {
-                assert!(found.is_none(), "{}\n{}", property.name, story(&found.unwrap()));
-            }
-        }
-    }
-}
-
-/// A path, a step a line.
-fn story(path: &Path<State, Step>) -> String {
-    path.clone().into_actions().iter().map(|step| format!("    {step:?}\n")).collect()
-}
-
 /// Without the guard the model breaks each of `properties`, with it none; prints the shortest way there.
 fn breaks(budget: Budget, flaw: Flaw, properties: &[&'static str]) {
     let sound = explore(&format!("without {flaw:?}"), Operators { budget, flaw: None });
     let flawed = Operators { budget, flaw: Some(flaw) };
-    for property in properties {
-        assert!(sound.discovery(property).is_none(), "{property} is broken without {flaw:?}");
-        let shortest = (1..=20).find_map(|depth| {
-            let checker = flawed.checker().target_max_depth(depth).spawn_bfs().join();
-            checker.discovery(property)
-        });
-        let found = shortest.unwrap_or_else(|| panic!("{property} does not notice {flaw:?}"));
-        println!("{flaw:?} breaks \"{property}\":\n{}", story(&found));
-    }
+    report::breaks(&format!("{flaw:?}"), &sound, &flawed, 20, properties);
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
+mod report;
+
 use conflict_model::server::Unconditional;
-use conflict_model::writers::{Faults, Flaw, State, Step, Writers};
-use stateright::{Checker, Expectation, Model, Path};
+use conflict_model::writers::{Faults, Flaw, Writers};
+use report::{explore, holds};
+use stateright::Checker;
 
 const NO_FAULTS: Faults = Faults { lost: 0, crashes: 0, cancels: 0, recreations: 0, status_writes: 0 };
 
@@ -19,52 +22,12 @@ const TWO: Writers = Writers {
 
 const THREE: Writers = Writers { count: 3, ..TWO };
 
-/// Looks at every state. Says how many there are, and what was found.
-fn explore(name: &str, model: Writers) -> impl Checker<Writers> + use<> {
-    let checker = model.checker().threads(2).spawn_bfs().join();
-    println!(
-        "{name}: {} states, {} of them unique, depth {}",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth()
-    );
-    checker
-}
-
-/// No `always` has a counterexample, and each `sometimes` but those in `unreachable` has an example.
-fn holds(checker: &impl Checker<Writers>, unreachable: &[&str]) {
-    for property in checker.model().properties() {
-        let found = checker.discovery(property.name);
-        match property.expectation {
-            Expectation::Sometimes => {
-                assert_eq!(found.is_some(), !unreachable.contains(&property.name), "{}", property.name);
-            }
-            Expectation::Always | Expectation::Eventually => {
-                assert!(found.is_none(), "{}\n{}", property.name, story(&found.unwrap()));
-            }
-        }
-    }
-}
-
-/// A path, a step a line.
-fn story(path: &Path<State, Step>) -> String {
-    path.clone().into_actions().iter().map(|step| format!("    {step:?}\n")).collect()
-}
-
 /// With its mistake the model breaks each of `properties`, without it none; prints the shortest way there.
 fn breaks(model: Writers, properties: &[&'static str]) {
     let name = format!("{:?}", model.flaw.unwrap());
     let sound = explore(&format!("without {name}"), Writers { flaw: None, ..model });
     let depth = explore(&name, model).max_depth();
-    for property in properties {
-        assert!(sound.discovery(property).is_none(), "{property} is broken without {name}");
-        let shortest = (1..=depth + 1).find_map(|depth| {
-            let checker = model.checker().target_max_depth(depth).spawn_bfs().join();
-            checker.discovery(property)
-        });
-        let found = shortest.unwrap_or_else(|| panic!("{property} does not notice {name}"));
-        println!("  breaks \"{property}\":\n{}", story(&found));
-    }
+    report::breaks(&name, &sound, &model, depth + 1, properties);
 }
 
 #[test]

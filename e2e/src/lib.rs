@@ -19,6 +19,7 @@ pub mod ledger;
 pub mod lifeline;
 pub mod objects;
 pub mod operators;
+pub mod places;
 pub mod rival;
 pub mod tandem;
 pub mod trial;

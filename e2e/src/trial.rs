@@ -1,7 +1,5 @@
-//! One end-to-end test's share of the world: the test binary's control plane, the chart, both operators, and a namespace.
-//!
-//! The Autoscaler plans for the whole cluster, so two tests with operators cannot share it at the same time: a trial
-//! waits for its turn.
+//! One end-to-end test's share of the world: a control plane that is its own meanwhile, the chart, both operators, and a
+//! namespace.
 
 use std::time::Duration;
 
@@ -13,14 +11,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shared_crds::NodePool;
 use shared_crds::names::node_selector;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::audit::{AuditLog, Event, ObjectKey};
-use crate::cluster::{Cluster, Options, TestNamespace};
+use crate::cluster::{Cluster, TestNamespace};
+use crate::places::{ORDINARY, Place, Places};
 use crate::tandem::{Operators, Release};
 use crate::wait::eventually;
 
-/// Namespace of the release that all trials of a binary share, one after the other.
+/// Namespace of the release, which the trials on a control plane share, one after the other.
 pub const RELEASE_NAMESPACE: &str = "tandem-system";
 
 /// How long anything in a trial may take on a machine that is busy.
@@ -28,7 +26,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A test's share of the world.
 pub struct Trial {
-    _turn: MutexGuard<'static, ()>,
     /// The control plane; always one of our own, because its audit log is read.
     pub cluster: &'static Cluster,
     /// A client that may do everything.
@@ -39,45 +36,39 @@ pub struct Trial {
     pub operators: Operators,
     namespace: TestNamespace,
     log_start: u64,
+    /// Dropped last: the next trial here must not meet this one's operators.
+    _place: Place,
 }
 
 impl Trial {
-    /// The control plane of this test binary, whatever cluster the environment names.
-    ///
-    /// # Errors
-    /// As [`Cluster::start`].
-    pub async fn cluster() -> Result<&'static Cluster> {
-        static PRIVATE: OnceCell<Cluster> = OnceCell::const_new();
-        PRIVATE.get_or_try_init(|| Cluster::start(Options::private())).await
-    }
-
     /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and makes a namespace.
     ///
     /// # Errors
     /// When one of these fails.
     pub async fn begin(prefix: &str, values: &[&str]) -> Result<Self> {
-        Self::begin_on(Self::cluster().await?, prefix, values).await
+        Self::begin_at(&ORDINARY, prefix, values).await
     }
 
-    /// As [`Trial::begin`], on a control plane with flags of its own, which must be started for the test binary.
+    /// As [`Trial::begin`], on a control plane of another kind.
     ///
     /// # Errors
     /// As [`Trial::begin`].
-    pub async fn begin_on(cluster: &'static Cluster, prefix: &str, values: &[&str]) -> Result<Self> {
-        let turn = turn().await;
+    pub async fn begin_at(places: &'static Places, prefix: &str, values: &[&str]) -> Result<Self> {
+        let place = places.take().await?;
+        let cluster = place.cluster();
         let values: Vec<String> = values.iter().map(ToString::to_string).collect();
         let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
         let log_start = cluster.audit_log().context("no audit log")?.end()?;
         let namespace = cluster.namespace(prefix).await?;
         let operators = release.start(cluster).await?;
         Ok(Self {
-            _turn: turn,
             cluster,
             client: cluster.client().await?,
             release,
             operators,
             namespace,
             log_start,
+            _place: place,
         })
     }
 
@@ -230,12 +221,6 @@ impl Trial {
     pub fn key(&self, pool: &str) -> ObjectKey {
         ObjectKey::node_pool(self.namespace.name(), pool)
     }
-}
-
-/// Waits until no other trial of this binary runs.
-pub async fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
 }
 
 /// Whether a node's kubelet, real or played, calls it Ready.

@@ -105,6 +105,7 @@ mod tests {
     use futures::FutureExt as _;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
     use shared_crds::{names, v1alpha1::ScaleDownPlan};
+    use shared_runtime::reflect::Unreadable;
 
     use super::*;
     use crate::plan::testing::{at, key, node, pool as plan_pool, set_ready};
@@ -186,6 +187,44 @@ mod tests {
         assert_eq!(owners.concerned(&Change::Applied(in_pool("b"))), [pool("a"), pool("b")]);
         assert_eq!(owners.concerned(&Change::Deleted(in_pool("b"))), [pool("b")]);
         assert!(owners.0.is_empty());
+    }
+
+    fn unreadable(namespace: Option<&str>, name: &str) -> Arc<Unreadable> {
+        Arc::new(Unreadable {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+            uid: None,
+            version: None,
+            node_name: None,
+            error: "spec: is odd".to_owned(),
+        })
+    }
+
+    #[test]
+    fn a_pool_that_can_be_read_again_is_looked_at_although_it_is_as_it_was() {
+        let (before, now) = (Arc::new(plan_pool(2)), Arc::new(plan_pool(2)));
+        let key = PoolKey::of_pool(&now);
+        let odd = unreadable(Some(&key.namespace), &key.name);
+        let changes = [Change::Applied(before), Change::Unreadable(odd), Change::Applied(now)];
+        let keys = keys(stream::iter(changes), stream::empty(), String::new());
+        assert_eq!(keys.collect::<Vec<_>>().now_or_never().unwrap(), [key.clone(), key.clone(), key]);
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_read_concerns_the_pool_it_was_in_and_so_it_does_when_it_can_be_again() {
+        let name = in_pool("a").metadata.name.clone().unwrap();
+        let changes = [
+            Change::Applied(in_pool("a")),
+            Change::Unreadable(unreadable(None, &name)),
+            Change::Applied(in_pool("a")),
+        ];
+        let keys = keys(stream::empty(), stream::iter(changes), String::new());
+        assert_eq!(keys.collect::<Vec<_>>().now_or_never().unwrap(), [pool("a"), pool("a"), pool("a")]);
+        let mut owners = Owners::default();
+        owners.concerned(&Change::Applied(in_pool("a")));
+        assert_eq!(owners.concerned(&Change::Unreadable(unreadable(None, &name))), [pool("a")]);
+        // It may have left the pool meanwhile, unseen.
+        assert_eq!(owners.concerned(&Change::Applied(in_pool("b"))), [pool("b")]);
     }
 
     #[test]

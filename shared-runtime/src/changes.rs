@@ -53,6 +53,7 @@ mod tests {
     use kube::core::ObjectMeta;
 
     use super::*;
+    use crate::reflect::Unreadable;
 
     fn node(uid: &str, version: &str, unschedulable: bool) -> Arc<Node> {
         let metadata = ObjectMeta {
@@ -65,12 +66,26 @@ mod tests {
         Arc::new(Node { metadata, spec: Some(spec), ..Node::default() })
     }
 
-    /// The versions that come through when only the spec matters.
+    fn unreadable() -> Change<Node> {
+        Change::Unreadable(Arc::new(Unreadable {
+            namespace: None,
+            name: "a".into(),
+            uid: Some("1".into()),
+            version: Some("2".into()),
+            node_name: None,
+            error: "spec: is odd".into(),
+        }))
+    }
+
+    /// The versions that come through when only the spec matters; `?` for what cannot be read.
     fn through(changes: Vec<Change<Node>>) -> Vec<String> {
         let material = material(stream::iter(changes), |a, b| a.spec == b.spec);
         let kept: Vec<_> = material.collect().now_or_never().unwrap();
         kept.iter()
-            .map(|change| change.object().unwrap().metadata.resource_version.clone().unwrap())
+            .map(|change| match change.object() {
+                Some(node) => node.metadata.resource_version.clone().unwrap(),
+                None => "?".to_owned(),
+            })
             .collect()
     }
 
@@ -93,5 +108,12 @@ mod tests {
             Change::Applied(node("2", "4", false)),
         ];
         assert_eq!(through(changes), ["1", "2", "3", "4"]);
+    }
+
+    #[test]
+    fn what_becomes_readable_again_comes_through_although_it_is_as_it_was() {
+        let applied = |version: &str| Change::Applied(node("1", version, false));
+        let changes = vec![applied("1"), unreadable(), unreadable(), applied("3"), applied("4")];
+        assert_eq!(through(changes), ["1", "?", "?", "3"]);
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{ObjectMeta, Status};
@@ -107,6 +109,47 @@ fn an_object_that_cannot_be_read_leaves_the_store_and_is_counted_until_it_goes_o
     assert!(known().is_some());
     assert_eq!(list(&mut mirror, &[]), ["?a"], "it is gone");
     assert!(known().is_none());
+}
+
+/// Whoever finds an object in neither place takes it for gone, so each step has an order: first where the object goes to,
+/// then where it leaves.
+#[test]
+fn an_object_that_becomes_unreadable_or_readable_again_is_in_one_place_at_every_moment() {
+    type Steps = fn(&mut Mirror<Node>);
+    let by_list: Steps = |mirror| {
+        mirror.begin();
+        mirror.listed_unreadable(unreadable("a"));
+        mirror.finish();
+    };
+    let by_watch: Steps = |mirror| {
+        mirror.applied_unreadable(unreadable("a"), None);
+    };
+    let again_by_list: Steps = |mirror| {
+        list(mirror, &[node("a", "1")]);
+    };
+    let again_by_watch: Steps = |mirror| {
+        mirror.applied(node("a", "1"));
+    };
+    // Whether the store and whether the list of the unreadable hold it, when the store has taken in each event.
+    let (readable, both, unread) = ((true, false), (true, true), (false, true));
+    for (lost, seen_lost) in [(by_list, vec![readable, unread]), (by_watch, vec![unread])] {
+        let found_again = [(again_by_list, vec![unread, unread, both]), (again_by_watch, vec![both])];
+        for (found, seen_found) in found_again {
+            let (store, mut mirror, watching) = mirror();
+            list(&mut mirror, &[node("a", "1")]);
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let (looks, unreadable) = (Arc::clone(&seen), watching.unreadable.clone());
+            let there = move || {
+                (store.get(&ObjectRef::new("a")).is_some(), unreadable.get::<Node>(None, "a").is_some())
+            };
+            let look = there.clone();
+            mirror.observer = Some(Box::new(move |_| looks.lock().unwrap().push(look())));
+            lost(&mut mirror);
+            assert_eq!((std::mem::take(&mut *seen.lock().unwrap()), there()), (seen_lost.clone(), unread));
+            found(&mut mirror);
+            assert_eq!((std::mem::take(&mut *seen.lock().unwrap()), there()), (seen_found, readable));
+        }
+    }
 }
 
 #[test]

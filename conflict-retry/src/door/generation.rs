@@ -8,9 +8,9 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::cycle::{self, Exchange, Move};
-use super::target::Target;
-use super::{Writable, guard, wire};
+use super::cycle::Move;
+use super::object::{self, Place, Way};
+use super::{Writable, wire};
 use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
 use crate::options::WriteOptions;
@@ -47,61 +47,28 @@ where
     K: Writable,
     F: FnMut(&K) -> PatchDecision + Send,
 {
-    let target = Target::new(api, name);
-    cycle::run(&mut AtGeneration { api, name, subresource, options, decide }, target, options, source).await
+    object::write(Place { api, name, subresource, options }, source, AtGeneration(decide)).await
 }
 
-struct AtGeneration<'a, K, F> {
-    api: &'a Api<K>,
-    name: &'a str,
-    subresource: Subresource,
-    options: &'a WriteOptions,
-    decide: F,
-}
+struct AtGeneration<F>(F);
 
-impl<K, F> Exchange for AtGeneration<'_, K, F>
+impl<K, F> Way<K> for AtGeneration<F>
 where
     K: Writable,
     F: FnMut(&K) -> PatchDecision + Send,
 {
-    type Seen = K;
+    const VERB: Verb = Verb::JsonPatch;
     type Body = Value;
-    type Written = K;
 
-    fn verb(&self) -> Verb {
-        Verb::JsonPatch
+    fn check(&self, subresource: Subresource) -> Result<(), Refusal> {
+        object::or_its_status(
+            subresource,
+            "is for the object itself or its status; a scale has no generation",
+        )
     }
 
-    fn subresource(&self) -> Subresource {
-        self.subresource
-    }
-
-    fn check(&self) -> Result<(), Refusal> {
-        if matches!(self.subresource, Subresource::Main | Subresource::Status) {
-            return Ok(());
-        }
-        Err(Refusal::Body("is for the object itself or its status; a scale has no generation"))
-    }
-
-    fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        self.api.get(self.name)
-    }
-
-    fn uid(seen: &K) -> Option<&str> {
-        seen.meta().uid.as_deref()
-    }
-
-    fn version(seen: &K) -> Option<&str> {
-        seen.meta().resource_version.as_deref()
-    }
-
-    fn as_seen(written: &K) -> Option<&K> {
-        Some(written)
-    }
-
-    fn decide(&mut self, seen: K) -> Result<Move<Value, K>, Refusal> {
-        guard::named(&seen, self.api, self.name)?;
-        let operations = match (self.decide)(&seen) {
+    fn decide(&mut self, seen: K, _subresource: Subresource) -> Result<Move<Value, K>, Refusal> {
+        let operations = match (self.0)(&seen) {
             PatchDecision::Patch(operations) => operations,
             PatchDecision::Keep => return Ok(Move::Keep(seen)),
             PatchDecision::Abort => return Ok(Move::Abort),
@@ -117,8 +84,8 @@ where
         Ok(Move::Send(Value::Array(guarded)))
     }
 
-    fn send(&mut self, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::json_patch(self.api, self.name, self.subresource, self.options, body)
+    fn send(place: &Place<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::json_patch(place.api, place.name, place.subresource, place.options, body)
     }
 }
 

@@ -3,8 +3,8 @@
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::cycle::{self, Exchange, Move};
-use super::target::Target;
+use super::cycle::Move;
+use super::object::{self, Place, Way};
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
 use crate::observe::{Subresource, Verb};
@@ -31,65 +31,30 @@ where
     K: Writable,
     F: FnMut(&K) -> Option<Value> + Send,
 {
-    let target = Target::new(api, name);
-    cycle::run(&mut Merge { api, name, subresource, options, decide }, target, options, source).await
+    object::write(Place { api, name, subresource, options }, source, Merge(decide)).await
 }
 
-struct Merge<'a, K, F> {
-    api: &'a Api<K>,
-    name: &'a str,
-    subresource: Subresource,
-    options: &'a WriteOptions,
-    decide: F,
-}
+struct Merge<F>(F);
 
-impl<K, F> Exchange for Merge<'_, K, F>
+impl<K, F> Way<K> for Merge<F>
 where
     K: Writable,
     F: FnMut(&K) -> Option<Value> + Send,
 {
-    type Seen = K;
+    const VERB: Verb = Verb::MergePatch;
     type Body = Value;
-    type Written = K;
 
-    fn verb(&self) -> Verb {
-        Verb::MergePatch
+    fn check(&self, subresource: Subresource) -> Result<(), Refusal> {
+        let instead = "is for the object itself or its status; use the functions for the scale";
+        object::or_its_status(subresource, instead)
     }
 
-    fn subresource(&self) -> Subresource {
-        self.subresource
-    }
-
-    fn check(&self) -> Result<(), Refusal> {
-        if matches!(self.subresource, Subresource::Main | Subresource::Status) {
-            return Ok(());
-        }
-        Err(Refusal::Body("is for the object itself or its status; use the functions for the scale"))
-    }
-
-    fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        self.api.get(self.name)
-    }
-
-    fn uid(seen: &K) -> Option<&str> {
-        seen.meta().uid.as_deref()
-    }
-
-    fn version(seen: &K) -> Option<&str> {
-        seen.meta().resource_version.as_deref()
-    }
-
-    fn as_seen(written: &K) -> Option<&K> {
-        Some(written)
-    }
-
-    fn decide(&mut self, seen: K) -> Result<Move<Value, K>, Refusal> {
-        guard::named(&seen, self.api, self.name)?;
-        let Some(patch) = (self.decide)(&seen) else {
+    fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<Value, K>, Refusal> {
+        let Some(patch) = (self.0)(&seen) else {
             return Ok(Move::Keep(seen));
         };
-        let fields = guard::patch(patch, self.subresource)?;
-        let version = guard::version(Self::version(&seen))?.to_owned();
+        let fields = guard::patch(patch, subresource)?;
+        let version = guard::version(seen.meta().resource_version.as_deref())?.to_owned();
         if guard::is_noop_patch(&serde_json::to_value(&seen).map_err(Refusal::Encode)?, &fields) {
             return Ok(Move::Keep(seen));
         }
@@ -103,7 +68,7 @@ where
         Ok(Move::Send(body))
     }
 
-    fn send(&mut self, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::merge(self.api, self.name, self.subresource, self.options, body)
+    fn send(place: &Place<'_, K>, body: &Value) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::merge(place.api, place.name, place.subresource, place.options, body)
     }
 }

@@ -9,6 +9,7 @@ mod finalizers;
 mod generation;
 mod guard;
 mod merge;
+mod object;
 mod overwrite;
 mod plain;
 mod scale;

@@ -53,13 +53,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling { api, name, guard: Guard::Count, options, decide },
-        Target::new(api, name),
-        options,
-        source,
-    )
-    .await
+    Scaling { api, name, guard: Guard::Count, options, decide }.run(source).await
 }
 
 /// Sets a replica count by PUT, guarded by the object's version: every change of the object in between is a conflict.
@@ -76,13 +70,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling { api, name, guard: Guard::Put, options, decide },
-        Target::new(api, name),
-        options,
-        source,
-    )
-    .await
+    Scaling { api, name, guard: Guard::Put, options, decide }.run(source).await
 }
 
 /// As [`scale_put`], by a merge patch that carries the object's version.
@@ -97,13 +85,7 @@ where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,
 {
-    cycle::run(
-        &mut Scaling { api, name, guard: Guard::Merge, options, decide },
-        Target::new(api, name),
-        options,
-        source,
-    )
-    .await
+    Scaling { api, name, guard: Guard::Merge, options, decide }.run(source).await
 }
 
 /// PUTs `replicas` once, guarded by the version of `base`; a conflict is [`Outcome::Conflict`]. A base without a version
@@ -143,6 +125,17 @@ struct Scaling<'a, K, F> {
     guard: Guard,
     options: &'a WriteOptions,
     decide: F,
+}
+
+impl<K, F> Scaling<'_, K, F>
+where
+    K: Writable,
+    F: FnMut(&ScaleView) -> ScaleDecision + Send,
+{
+    async fn run(mut self, source: Source<'_, ScaleView>) -> Result<Outcome<ScaleView>, WriteError> {
+        let (target, options) = (Target::new(self.api, self.name), self.options);
+        cycle::run(&mut self, target, options, source).await
+    }
 }
 
 impl<K, F> Exchange for Scaling<'_, K, F>

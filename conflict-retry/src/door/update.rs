@@ -2,7 +2,8 @@
 
 use kube::Api;
 
-use super::cycle::{self, Exchange, Move};
+use super::cycle::{self, Move};
+use super::object::{self, Place, Way};
 use super::overwrite::{Decided, overwritten};
 use super::target::Target;
 use super::{Writable, guard, wire};
@@ -90,68 +91,37 @@ where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    let target = Target::new(api, name);
-    let mut replace = Replace { api, name, subresource, options, mutate, before: None, overwritten: None };
-    cycle::run(&mut replace, target, options, source).await
+    let replace = Replace { mutate, before: None, overwritten: None };
+    object::write(Place { api, name, subresource, options }, source, replace).await
 }
 
-struct Replace<'a, K, F> {
-    api: &'a Api<K>,
-    name: &'a str,
-    subresource: Subresource,
-    options: &'a WriteOptions,
+struct Replace<F> {
     mutate: F,
     before: Option<Decided>,
     overwritten: Option<String>,
 }
 
-impl<K, F> Exchange for Replace<'_, K, F>
+impl<K, F> Way<K> for Replace<F>
 where
     K: Writable,
     F: FnMut(&mut K) -> Decision + Send,
 {
-    type Seen = K;
+    const VERB: Verb = Verb::Put;
     type Body = K;
-    type Written = K;
 
-    fn verb(&self) -> Verb {
-        Verb::Put
-    }
-
-    fn subresource(&self) -> Subresource {
-        self.subresource
-    }
-
-    fn read(&mut self) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        self.api.get(self.name)
-    }
-
-    fn uid(seen: &K) -> Option<&str> {
-        seen.meta().uid.as_deref()
-    }
-
-    fn version(seen: &K) -> Option<&str> {
-        seen.meta().resource_version.as_deref()
-    }
-
-    fn as_seen(written: &K) -> Option<&K> {
-        Some(written)
-    }
-
-    fn decide(&mut self, seen: K) -> Result<Move<K, K>, Refusal> {
-        guard::named(&seen, self.api, self.name)?;
+    fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<K, K>, Refusal> {
         let mut changed = seen.clone();
         match (self.mutate)(&mut changed) {
             Decision::Abort => return Ok(Move::Abort),
             Decision::Keep => return Ok(Move::Keep(seen)),
             Decision::Write => {}
         }
-        let Some(now) = guard::changed(&seen, &changed, self.subresource)? else {
+        let Some(now) = guard::changed(&seen, &changed, subresource)? else {
             return Ok(Move::Keep(seen));
         };
         self.overwritten = self.before.as_ref().and_then(|before| overwritten(before, &now));
         self.before = Some(now);
-        guard::version(Self::version(&changed))?;
+        guard::version(changed.meta().resource_version.as_deref())?;
         Ok(Move::Send(changed))
     }
 
@@ -159,7 +129,7 @@ where
         self.overwritten.take()
     }
 
-    fn send(&mut self, body: &K) -> impl Future<Output = Result<K, kube::Error>> + Send {
-        wire::put(self.api, self.name, self.subresource, self.options, body)
+    fn send(place: &Place<'_, K>, body: &K) -> impl Future<Output = Result<K, kube::Error>> + Send {
+        wire::put(place.api, place.name, place.subresource, place.options, body)
     }
 }

@@ -21,7 +21,8 @@ use e2e::cluster::{Cluster, Options};
 use e2e::lifeline::Exit;
 use e2e::objects;
 use e2e::operators::{Launch, Operator, OperatorProcess};
-use e2e::trial::{self, PATIENCE, Trial};
+use e2e::places;
+use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -249,7 +250,7 @@ async fn operators_outlive_an_api_server_that_goes_away() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_without_their_definitions_wait_and_say_so() {
-    let _turn = trial::turn().await;
+    let _turn = places::turn().await.unwrap();
     // A cluster of its own: in the shared one the definitions may be there already.
     let cluster = Cluster::start(Options::private()).await.unwrap();
     let mut operators = Vec::new();

@@ -6,27 +6,24 @@
 mod metrics;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::Options;
 use e2e::objects;
+use e2e::places::Places;
 use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use shared_crds::NodePool;
-use tokio::sync::OnceCell;
 
 use metrics::{METRIC, Metrics};
 
-/// The control plane of this binary. Its `HorizontalPodAutoscaler` looks every second.
-async fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    let start = || async {
-        let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
-        Cluster::start(Options { controller_manager_flags: quick, ..Options::private() }).await
-    };
-    CLUSTER.get_or_try_init(start).await.unwrap()
-}
+/// One control plane, because what stands in for a metrics adapter is registered with it for good: no namespace goes there
+/// while none runs. Its `HorizontalPodAutoscaler` looks every second.
+static PLACES: Places = Places::new(1, || {
+    let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
+    Options { controller_manager_flags: quick, ..Options::private() }
+});
 
 /// Scales `pool` to as many nodes as the metric says, at once in both directions, and never to none: a
 /// `HorizontalPodAutoscaler` takes a count of zero that it has not written itself for a wish to be left alone.
@@ -65,7 +62,7 @@ async fn counts(trial: &Trial, pool: &str, wanted: i32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count() {
-    let trial = Trial::begin_on(cluster().await, "hpa", &[]).await.unwrap();
+    let trial = Trial::begin_at(&PLACES, "hpa", &[]).await.unwrap();
     let metrics = Metrics::start(trial.cluster).await.unwrap();
     trial.create(&objects::pool("workers", 1, 10)).await.unwrap();
     // Nobody scales it yet, and who wants to can read how many there are.
@@ -88,7 +85,7 @@ async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
-    let trial = Trial::begin_on(cluster().await, "dropped", &[]).await.unwrap();
+    let trial = Trial::begin("dropped", &[]).await.unwrap();
     let mut pool = objects::pool("workers", 1, 10);
     pool.spec.replicas = Some(3);
     let by_git = PatchParams::apply("git");
@@ -119,7 +116,7 @@ async fn contested(trial: &Trial, pool: &str) -> Result<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_filled_count_is_not() {
-    let trial = Trial::begin_on(cluster().await, "beside", &[]).await.unwrap();
+    let trial = Trial::begin_at(&PLACES, "beside", &[]).await.unwrap();
     let metrics = Metrics::start(trial.cluster).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.create(&objects::pool("shared", 1, 10)).await.unwrap();

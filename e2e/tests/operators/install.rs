@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use e2e::cluster::{Cluster, Options};
 use e2e::objects;
+use e2e::places::Places;
 use e2e::tandem::{Release, chart};
-use e2e::trial::{self, RELEASE_NAMESPACE, Trial};
+use e2e::trial::{PATIENCE, RELEASE_NAMESPACE};
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -20,6 +22,9 @@ use serde_json::json;
 use shared_crds::ownership::{self, Owner, Rule};
 use shared_crds::{NodePool, NodePoolAutoscaler, names};
 
+/// A control plane of their own: the pools that they leave, where no operator runs, would be work for the operators of others.
+static PLACES: Places = Places::new(1, Options::private);
+
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";
 
@@ -31,14 +36,13 @@ fn is_forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> bool {
     }
 }
 
-async fn account(name: &str) -> Client {
-    Trial::cluster().await.unwrap().client_for_service_account(RELEASE_NAMESPACE, name).await.unwrap()
+async fn account(cluster: &Cluster, name: &str) -> Client {
+    cluster.client_for_service_account(RELEASE_NAMESPACE, name).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_operator_is_refused_what_is_not_its_own() {
-    let _turn = trial::turn().await;
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("rbac").await.unwrap();
     let admin = cluster.client().await.unwrap();
@@ -51,7 +55,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
     let params = PatchParams::default();
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "rbac-node"}})).unwrap();
 
-    let client = account(AUTOSCALER_ACCOUNT).await;
+    let client = account(cluster, AUTOSCALER_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
     // It may patch pools, because the guarded count is a patch of the object, and RBAC does not see fields (ADR 0015). That it
     // changes nothing else of them is what the audit log's oracle checks in the other tests.
@@ -92,7 +96,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
     pools.patch_scale("x", &params, &scale).await.unwrap();
     pools.patch_status("x", &params, &status).await.unwrap();
 
-    let client = account(NODE_POOL_ACCOUNT).await;
+    let client = account(cluster, NODE_POOL_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
     assert!(is_forbidden(pools.patch_scale("x", &params, &scale).await), "the NodePool operator may scale");
     let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client.clone(), namespace.name());
@@ -126,8 +130,7 @@ struct Person {
 }
 
 impl Person {
-    async fn with_role(role: &str, namespace: &str) -> Self {
-        let cluster = Trial::cluster().await.unwrap();
+    async fn with_role(cluster: &Cluster, role: &str, namespace: &str) -> Self {
         let name = format!("{role}-of-{namespace}");
         let binding = json!({
             "metadata": {"name": &name},
@@ -176,7 +179,7 @@ impl Person {
 
     /// Waits until the authorizer knows what the roles at this moment add up to. The cluster's roles are collected by a
     /// controller, one change after the other: a role made now arrives after all others.
-    async fn knows_its_roles(&self) {
+    async fn knows_its_roles(&self, cluster: &Cluster) {
         static MARKERS: AtomicUsize = AtomicUsize::new(0);
         let marker = format!("marker{}", MARKERS.fetch_add(1, Ordering::Relaxed));
         let collected: BTreeMap<String, &str> = ["view", "edit", "admin"]
@@ -186,9 +189,9 @@ impl Person {
             "metadata": {"name": &marker, "labels": collected},
             "rules": [{"apiGroups": ["marker.example.org"], "resources": [&marker], "verbs": ["get"]}],
         });
-        let roles = Api::<ClusterRole>::all(Trial::cluster().await.unwrap().client().await.unwrap());
+        let roles = Api::<ClusterRole>::all(cluster.client().await.unwrap());
         roles.create(&PostParams::default(), &serde_json::from_value(role).unwrap()).await.unwrap();
-        eventually(trial::PATIENCE, "the roles are collected", async || {
+        eventually(PATIENCE, "the roles are collected", async || {
             Ok(self.may("marker.example.org", &marker, "get").await.then_some(()))
         })
         .await
@@ -211,8 +214,7 @@ fn scaler_of(api_version: &str, kind: &str) -> HorizontalPodAutoscaler {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for() {
-    let _turn = trial::turn().await;
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("editors").await.unwrap();
     let admin = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
@@ -221,11 +223,11 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     let drain = Patch::Merge(json!({"spec": {"drain": {"timeoutSeconds": 1}}}));
     let params = PatchParams::default();
 
-    let viewer = Person::with_role("view", namespace.name()).await;
-    let editor = Person::with_role("edit", namespace.name()).await;
-    let owner = Person::with_role("admin", namespace.name()).await;
+    let viewer = Person::with_role(cluster, "view", namespace.name()).await;
+    let editor = Person::with_role(cluster, "edit", namespace.name()).await;
+    let owner = Person::with_role(cluster, "admin", namespace.name()).await;
     for person in [&viewer, &editor, &owner] {
-        person.knows_its_roles().await;
+        person.knows_its_roles(cluster).await;
         assert_eq!(person.may_write().await, BTreeSet::new());
         // What is shown is shown to all three.
         let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
@@ -242,7 +244,7 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         scalers.create(&dry_run, &scaler_of("tandem.dev/v1alpha1", "NodePool")).await
     };
-    eventually(trial::PATIENCE, "an autoscaler on a pool is refused", async || {
+    eventually(PATIENCE, "an autoscaler on a pool is refused", async || {
         Ok(is_forbidden(by_proxy(&editor).await).then_some(()))
     })
     .await
@@ -252,7 +254,7 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
 
     Release::install(cluster, RELEASE_NAMESPACE, &["rbac.aggregateToEdit=true".to_owned()]).await.unwrap();
     for person in [&editor, &owner] {
-        person.knows_its_roles().await;
+        person.knows_its_roles(cluster).await;
         let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
         pools.patch("x", &params, &drain).await.unwrap();
         pools.patch_scale("x", &params, &scale).await.unwrap();
@@ -260,13 +262,13 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
         let all = person.may_write().await;
         assert!(all.iter().all(|what| !what.contains("/status")), "{all:?}");
     }
-    viewer.knows_its_roles().await;
+    viewer.knows_its_roles(cluster).await;
     assert_eq!(viewer.may_write().await, BTreeSet::new());
 
     // Asked for no longer, it is taken away again; and whoever is given the role by name keeps it.
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
-    let node_admin = Person::with_role("tandem-edit", namespace.name()).await;
-    editor.knows_its_roles().await;
+    let node_admin = Person::with_role(cluster, "tandem-edit", namespace.name()).await;
+    editor.knows_its_roles(cluster).await;
     assert_eq!(editor.may_write().await, BTreeSet::new());
     assert!(node_admin.may(names::GROUP, "nodepools/scale", "patch").await);
 }
@@ -291,8 +293,7 @@ fn tandem_writes(role: ClusterRole) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
-    let _turn = trial::turn().await;
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let roles = Api::<ClusterRole>::all(cluster.client().await.unwrap());
     for (account, owner, beyond) in [
@@ -319,7 +320,7 @@ async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let chart = chart();
     let chart = chart.to_str().unwrap();
     for (value, named) in [
@@ -349,8 +350,7 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_and_pools_outlive_the_release() {
-    let _turn = trial::turn().await;
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let namespace = cluster.namespace("outlive").await.unwrap();
     let pools = Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
@@ -364,8 +364,7 @@ async fn definitions_and_pools_outlive_the_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
-    let _turn = trial::turn().await;
-    let cluster = Trial::cluster().await.unwrap();
+    let cluster = &PLACES.take().await.unwrap();
     let release = Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("restricted").await.unwrap();

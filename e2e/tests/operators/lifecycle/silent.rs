@@ -9,7 +9,8 @@ use e2e::cluster::{Cluster, Options};
 use e2e::lifeline::Exit;
 use e2e::objects;
 use e2e::operators::{Launch, Operator, OperatorProcess};
-use e2e::trial::{self, PATIENCE, Trial};
+use e2e::places;
+use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -183,7 +184,7 @@ async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_again_meanwhile() {
-    let _turn = trial::turn().await;
+    let _turn = places::turn().await.unwrap();
     // Nobody plays a kubelet here.
     let cluster = Cluster::start(Options { kwok: false, ..Options::private() }).await.unwrap();
     e2e::tandem::install_definitions(&cluster).await.unwrap();

@@ -1,9 +1,12 @@
-//! A leader that freezes is replaced, and when it wakes, it does not write: either operator.
+//! A leader that freezes is replaced, and when it wakes, it does not write: either operator. Nor do two write at a time when
+//! somebody deletes the lease.
 
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::{Event, ObjectKey};
+use e2e::fault_proxy::{FaultProxy, Refusal};
 use e2e::lifeline::{Exit, Signal};
 use e2e::objects;
 use e2e::operators::{Operator, OperatorProcess};
@@ -11,9 +14,15 @@ use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use shared_crds::NodePool;
 
 use super::hold::Hold;
 use super::{QUICK_LEASE, asked, scale, sent_by};
+
+/// How long the lease of [`QUICK_LEASE`] lasts.
+const LEASE: Duration = Duration::from_secs(6);
 
 /// What there is to do for an operator.
 struct Work {
@@ -85,6 +94,86 @@ async fn a_frozen_leader(work: Work) {
     trial.end().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_somebody_deletes_makes_no_second_leader_beside_one_that_does_not_hear_of_it() {
+    let (first, second) = a_deleted_lease(false).await;
+    // The control: it went on with its work, so there was something to be beside.
+    assert_ne!(first, 0, "the first leader wrote nothing more");
+    assert_ne!(second, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_somebody_deletes_is_made_anew_when_its_leader_has_ended() {
+    a_deleted_lease(true).await;
+}
+
+/// Deletes the lease while its holder works and another replica stands by. With `hears`, the holder finds that out when it
+/// renews; otherwise none of its requests for a lease is answered. Returns how many writes each sent since.
+async fn a_deleted_lease(hears: bool) -> (usize, usize) {
+    let operator = Operator::NodePool;
+    let mut trial = Trial::begin("deleted", &QUICK_LEASE).await.unwrap();
+    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
+    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
+    trial.operators.node_pool = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    let mut pool = objects::pool("p", 0, 100);
+    pool.spec.replicas = Some(1);
+    trial.create(&pool).await.unwrap();
+    trial.settles("p", 1).await.unwrap();
+    holder(&trial, operator, 0).await;
+    let second = replica.replica(1).start(trial.cluster).await.unwrap();
+    eventually(PATIENCE, "the second replica has seen who leads", async || {
+        second.check_alive()?;
+        let log = std::fs::read_to_string(second.log_path())?;
+        Ok(log.contains("standing by").then_some(()))
+    })
+    .await
+    .unwrap();
+
+    if !hears {
+        proxy.refuse(Refusal { asks: "/leases/".into(), code: 503, one_in: 1 });
+    }
+    let deleted = trial.audit().unwrap().end().unwrap();
+    let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
+    let _ = leases.delete("tandem-nodepool-operator", &DeleteParams::default()).await.unwrap();
+    // A new generation calls for a write by whoever leads, and there is always another.
+    let pools = trial.api::<NodePool>();
+    let most = AtomicI32::new(100);
+    eventually(PATIENCE, "the second replica works", async || {
+        let change = json!({"spec": {"maxReplicas": most.fetch_add(1, Ordering::Relaxed) + 1}});
+        let change = Patch::Merge(change);
+        pools.patch("p", &PatchParams::default(), &change).await?;
+        let events = trial.audit()?.follow_from(deleted).read_new()?;
+        Ok((changes(&events, operator, 1).count() >= 3).then_some(()))
+    })
+    .await
+    .unwrap();
+    let first = process(&mut trial, operator);
+    let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
+    assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{}", first.log_tail());
+
+    let events = trial.events().unwrap();
+    let since = trial.audit().unwrap().follow_from(deleted).read_new().unwrap();
+    let last_of_first = changes(&events, operator, 0).map(|event| event.completed).max().unwrap();
+    let first_of_second = changes(&events, operator, 1).map(|event| event.received).min().unwrap();
+    assert!(last_of_first < first_of_second, "both wrote from {first_of_second} to {last_of_first}");
+    // Whoever was renewed may believe in its lease for as long as that lasts, so for so long there is no other.
+    let of_leases = |replica| {
+        let granted =
+            events.iter().filter(move |event| sent_by(event, operator, replica) && event.succeeded());
+        granted.filter(|event| event.is_write() && is_lease(event))
+    };
+    let renewed = of_leases(0).map(|event| event.received).max().unwrap();
+    let made = of_leases(1).map(|event| event.received).min().unwrap();
+    let lasted = Duration::try_from(made.duration_since(renewed)).unwrap();
+    assert!(lasted >= LEASE, "the lease was made anew {lasted:?} after it was renewed");
+
+    *process(&mut trial, operator) = second;
+    trial.settles("p", 1).await.unwrap();
+    trial.end().await.unwrap();
+    (changes(&since, operator, 0).count(), changes(&since, operator, 1).count())
+}
+
 /// How many nodes of a pool were made.
 fn made(events: &[Event], pool: &str) -> usize {
     let made = events.iter().filter(|event| event.verb == "create" && event.succeeded());
@@ -93,17 +182,22 @@ fn made(events: &[Event], pool: &str) -> usize {
 
 /// What a replica sent to be written, but for the lease, by which it learns that it is another's, and for events, which
 /// change nothing.
+fn changes(events: &[Event], operator: Operator, replica: usize) -> impl Iterator<Item = &Event> {
+    let sent = events.iter().filter(move |event| sent_by(event, operator, replica) && event.is_write());
+    sent.filter(|event| !is_lease(event))
+}
+
+fn is_lease(event: &Event) -> bool {
+    event.object.as_ref().is_some_and(|object| object.resource == "leases")
+}
+
+/// As [`changes`], and how each was answered.
 fn writes(
     events: &[Event],
     operator: Operator,
     replica: usize,
 ) -> Vec<(&str, Option<&ObjectKey>, &str, u16)> {
-    let sent = events.iter().filter(|event| sent_by(event, operator, replica) && event.is_write());
-    let changes = sent.filter(|event| {
-        let resource = event.object.as_ref().map(|object| object.resource.as_str());
-        resource != Some("leases")
-    });
-    changes
+    changes(events, operator, replica)
         .map(|event| (event.verb.as_str(), event.object.as_ref(), event.subresource.as_str(), event.code))
         .collect()
 }
