@@ -158,6 +158,21 @@ mod tests {
         assert_eq!(fence.pass(), Ok(Some(SECOND * 11)));
     }
 
+    #[test]
+    fn whoever_waits_for_the_first_try_is_told_of_every_end_that_it_can_have() {
+        let ends: [(&str, fn(&Fence)); 3] = [
+            ("it leads", |fence| fence.renewed(SECOND, SECOND)),
+            ("another one does", Fence::stands_by),
+            ("the elector ended before it could try, by a panic for instance", Fence::close),
+        ];
+        for (what, end) in ends {
+            let fence = Fence::standby(Clock::fake(Timestamp::UNIX_EPOCH).0);
+            assert!(!fence.tried().is_cancelled());
+            end(&fence);
+            assert!(fence.tried().is_cancelled(), "{what}");
+        }
+    }
+
     #[tokio::test]
     async fn leading_comes_with_the_first_renewal_and_lost_with_the_close() {
         let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
