@@ -59,7 +59,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             }
         }
         Fate::Replace => {
-            if delete(ctx, node).await? {
+            if delete(ctx, node, &mut applied).await? {
                 applied.replaced.push(name());
             }
         }
@@ -95,17 +95,28 @@ async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) 
     }
 }
 
-/// Deletes the node; `true` when this very node is on its way out or gone.
-async fn delete(ctx: &Context, node: &Node) -> Result<bool, Error> {
+/// Deletes the node as it was when that was decided; `true` when this very node is on its way out or gone. One that has changed may
+/// have been rescued: the next pass decides again from what it is now. So does one whose kubelet reported just then, which
+/// costs a pass; heartbeats are leases, and change no node.
+async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let deleted =
-        ctx.door.delete(&api, node).await.map_err(|source| Error::Write { what: "a node", source })?;
-    Ok(matches!(deleted, Deleted::Accepted | Deleted::Gone))
+    let deleted = ctx
+        .door
+        .delete_unchanged(&api, node)
+        .await
+        .map_err(|source| Error::Write { what: "a node", source })?;
+    match deleted {
+        Deleted::Accepted | Deleted::Gone => Ok(true),
+        Deleted::Spared => {
+            applied.extent = Extent::Conflict;
+            Ok(false)
+        }
+    }
 }
 
 /// Deletes the node unless somebody has, and lets go of it.
 async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
-    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node).await? {
+    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
     let Some(release) = patches::release_node(node) else {
@@ -160,7 +171,7 @@ async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) 
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
         Ok(Deleted::Accepted) => applied.deleted_pods += 1,
-        Ok(Deleted::Gone | Deleted::Replaced) => {}
+        Ok(Deleted::Gone | Deleted::Spared) => {}
         Err(source) if source.is_refusal() => {
             let (node, message) = (node.to_owned(), chain(&source));
             applied.blocked.push(Blocked { node, pod: PodName::of(pod), message });
@@ -251,6 +262,24 @@ mod tests {
         assert_eq!(asked.len(), 2, "{asked:?}");
         let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
         assert!(asked.iter().all(own_grace), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
+        for fate in [Fate::Remove, Fate::Replace] {
+            let bench =
+                Bench::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
+            let mut node = draining(0, 5);
+            node.metadata.resource_version = Some("7".into());
+            let applied = carry_out(&bench.ctx, &step(node, fate), ENDLESS).await.unwrap();
+            assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
+            let asked = bench.asked();
+            assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
+            assert!(
+                asked[0].contains(r#""resourceVersion":"7""#) && asked[0].contains(r#""uid":"#),
+                "{asked:?}"
+            );
+        }
     }
 
     #[tokio::test]
