@@ -45,7 +45,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             }
         }
         Fate::Drain { evict, delete, overdue: _ } => {
-            for pod in evict {
+            for pod in ctx.drains.in_turn(evict) {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
@@ -226,6 +226,25 @@ mod tests {
         assert_eq!(blocked, ["two-budgets", "ending-namespace"]);
         assert!(applied.blocked[0].message.contains("more than one PodDisruptionBudget"), "{applied:?}");
         assert!(applied.complete(), "a drain that is held up is no failure");
+    }
+
+    #[tokio::test]
+    async fn pods_that_are_refused_do_not_keep_the_others_from_being_asked_in_a_later_pass() {
+        let bench = Bench::new(|path, clock| {
+            clock.advance(Duration::from_secs(3));
+            if path.contains("/stuck") { failure(403, "Forbidden", "a webhook minds") } else { success() }
+        });
+        let mut evict: Vec<Pod> = ["stuck-1", "stuck-2", "free"].map(pod).into();
+        for pod in &mut evict {
+            pod.metadata.uid = pod.metadata.name.clone();
+        }
+        let step = step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None });
+        for (pass, evicted) in [(1, 0), (2, 1)] {
+            let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
+            let applied = carry_out(&bench.ctx, &step, deadline).await.unwrap();
+            assert_eq!(applied.evicted, evicted, "pass {pass}: {:?}", bench.asked());
+            bench.time.advance(Duration::from_secs(5));
+        }
     }
 
     #[tokio::test]
