@@ -1,7 +1,7 @@
 //! Requests that the API server carries out late: after whoever sent them gave up, after a successor wrote, after a user
 //! changed their mind. Each is caught on its way, and sent when its time is over; it must be refused.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};

@@ -160,17 +160,15 @@ mod tests {
 
     #[test]
     fn whoever_waits_for_the_first_try_is_told_of_every_end_that_it_can_have() {
-        let ends: [(&str, fn(&Fence)); 3] = [
-            ("it leads", |fence| fence.renewed(SECOND, SECOND)),
-            ("another one does", Fence::stands_by),
-            ("the elector ended before it could try, by a panic for instance", Fence::close),
-        ];
-        for (what, end) in ends {
+        let told_when = |end: fn(&Fence)| {
             let fence = Fence::standby(Clock::fake(Timestamp::UNIX_EPOCH).0);
             assert!(!fence.tried().is_cancelled());
             end(&fence);
-            assert!(fence.tried().is_cancelled(), "{what}");
-        }
+            fence.tried().is_cancelled()
+        };
+        assert!(told_when(|fence| fence.renewed(SECOND, SECOND)), "it leads");
+        assert!(told_when(Fence::stands_by), "another one does");
+        assert!(told_when(Fence::close), "the elector ended before it could try, by a panic for instance");
     }
 
     #[tokio::test]
