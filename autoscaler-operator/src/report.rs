@@ -51,8 +51,20 @@ impl Unreported {
         self.with(|known| known.remove(&uid(decision)));
     }
 
-    /// What the status of `pools` does not say yet, by UID.
+    /// The write of a status that says `standing` ended. A status that says something else leaves what was written still to be said.
+    fn told<T>(&self, decision: &PoolDecision, standing: &Standing, ended: &Result<Written<T>, WriteError>) {
+        let said = matches!(standing, Standing::Scaled(_));
+        match ended {
+            Ok(Written::Changed(_) | Written::Unchanged) if said => self.forget(decision),
+            Ok(Written::Gone) => self.forget(decision),
+            Ok(Written::Changed(_) | Written::Unchanged | Written::Conflict | Written::Aborted) | Err(_) => {}
+        }
+    }
+
+    /// What the status of `pools`, which are all that there are, does not say yet, by UID. Those of others need not say it any more.
     pub fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
+        let exists = |uid: &String| pools.iter().any(|pool| pool.metadata.uid.as_ref() == Some(uid));
+        self.with(|known| known.retain(|uid, _| exists(uid)));
         let status = |pool: &Arc<NodePool>| {
             let uid = pool.metadata.uid.clone()?;
             let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
@@ -156,9 +168,7 @@ async fn pool(
 ) -> Result<bool, Error> {
     let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, standing, now);
     let written = ctx.door.node_pool_status(&decision.object, decide).await;
-    if matches!(written, Ok(Written::Changed(_) | Written::Unchanged | Written::Gone)) {
-        ctx.unreported.forget(decision);
-    }
+    ctx.unreported.told(decision, standing, &written);
     let (namespace, name) = key(&decision.object.metadata);
     ended(written, "status", "NodePool", namespace, name)
 }
@@ -231,5 +241,33 @@ mod tests {
 
         unreported.forget(grown);
         assert!(unreported.missing_in(&world.observed.pools).is_empty());
+    }
+
+    #[test]
+    fn a_written_decision_is_remembered_until_a_status_has_said_it_or_its_pool_is_gone() {
+        let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
+        let world = World::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&world.observed);
+        let grown = plan.pool("a");
+        let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));
+        let pools = &world.observed.pools;
+        let (saying, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
+        for (what, standing, ended, kept) in [
+            ("it was said", &saying, Written::Changed(()), false),
+            ("it was said already", &saying, Written::Unchanged, false),
+            ("the status was not written", &saying, Written::Conflict, true),
+            ("something else was said", &other, Written::Changed(()), true),
+            ("the pool is gone", &other, Written::Gone, false),
+        ] {
+            let unreported = Unreported::default();
+            unreported.remember(grown, scaled.clone());
+            unreported.told(grown, standing, &Ok(ended));
+            assert_eq!(unreported.recall(grown).is_some(), kept, "{what}");
+        }
+        let unreported = Unreported::default();
+        unreported.remember(grown, scaled);
+        assert_eq!(unreported.missing_in(pools).len(), 1);
+        unreported.missing_in(&[]);
+        assert!(unreported.recall(grown).is_none(), "its pool was deleted");
     }
 }

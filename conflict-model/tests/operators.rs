@@ -10,8 +10,10 @@ use stateright::Checker;
 
 const UNDONE: &str = "L1 no write of the user's is undone by what was decided before it";
 const REPLACED: &str = "L2 a list is not replaced by a predecessor's";
-const FOREIGN: &str = "L3 nodes go by no other list than that of the decision whose count is there";
+const FOREIGN: &str =
+    "L3 nodes go by no list but that of the decision whose count is there, or of one made from it";
 const WRONG: &str = "L4 no node goes that the list did not mean";
+const PASSED_OVER: &str = "L5 no other node goes while one stays that the author of the count named";
 
 const NOTHING: Budget =
     Budget { decisions: 2, lost: 0, depositions: 0, user_writes: 0, other_changes: 0, losses: 0 };
@@ -76,4 +78,9 @@ fn a_list_that_was_left_behind_is_taken_for_the_users_count() {
 #[test]
 fn a_list_of_slots_names_a_node_that_came_later() {
     breaks(Budget { decisions: 1, losses: 1, ..NOTHING }, Flaw::SlotNames, &[WRONG]);
+}
+
+#[test]
+fn a_list_whose_count_is_slow_is_passed_over_where_only_its_own_count_is_looked_at() {
+    breaks(NOTHING, Flaw::OwnCountOnly, &[PASSED_OVER]);
 }

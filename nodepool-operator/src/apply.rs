@@ -179,11 +179,12 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
     let what = "a node";
-    let existing = tokio::time::timeout(TIME_LIMIT, api.get_opt(name))
+    // Whose it is is in its labels; the rest of it may be what cannot be read.
+    let existing = tokio::time::timeout(TIME_LIMIT, api.get_metadata_opt(name))
         .await
         .map_err(|_elapsed| Error::ListTimeout { what, limit: TIME_LIMIT })?
         .map_err(|source| Error::List { what, source })?;
-    Ok(existing.is_some_and(|node| PoolKey::of_node(&node).as_ref() != Some(&seen.observed.key)))
+    Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
 /// Asks the provider for machines, until it refuses one. Nodes that did not become Ready in time count as a refusal.
@@ -226,6 +227,10 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
 
 #[cfg(test)]
 mod tests {
+    use kube::{Client, client::Body};
+    use serde_json::json;
+    use shared_crds::names;
+
     use super::*;
     use crate::{
         plan::{
@@ -247,6 +252,38 @@ mod tests {
         let outcome = apply(&bench.ctx, &seen, &plan).await;
         assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
         assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
+    }
+
+    fn seen() -> Seen {
+        Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false }
+    }
+
+    #[tokio::test]
+    async fn whose_a_node_is_can_be_told_although_the_rest_of_it_cannot_be_read() {
+        for (owner, is_foreign_node) in [(Some(key()), false), (None, true)] {
+            let labels = owner.map(|key| {
+                json!({ names::NODEPOOL_LABEL: key.name, names::NODEPOOL_NAMESPACE_LABEL: key.namespace })
+            });
+            let bench = Bench::new(move |_, _| {
+                (
+                    200,
+                    json!({ "metadata": { "name": "n", "labels": labels }, "status": { "conditions": "what is this?" } }),
+                )
+            });
+            let api = Api::all(bench.ctx.client.clone());
+            assert_eq!(is_foreign(&api, &seen(), "n").await.unwrap(), is_foreign_node);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_at_a_node_that_is_never_answered_comes_to_an_end() {
+        let silent = tower::service_fn(|_: http::Request<Body>| async {
+            std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
+        });
+        let api = Api::all(Client::new(silent, "default"));
+        let seen = seen();
+        let looked = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
+        assert!(matches!(looked, Ok(Err(Error::ListTimeout { .. }))), "{looked:?}");
     }
 
     #[tokio::test]

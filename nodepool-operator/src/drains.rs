@@ -20,6 +20,9 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// No pod is asked more often to go after it was refused: a little less than a blocked drain's own pace.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
+/// So long it is known that a pod was refused: until then it is asked after those that were not.
+const REFUSED_MEMORY: Duration = Duration::from_secs(300);
+
 /// What was seen and asked lately.
 pub struct Drains {
     clock: Clock,
@@ -37,6 +40,14 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// For how long it is of any interest.
+    const fn memory(&self) -> Duration {
+        match self {
+            Self::Going => LIST_INTERVAL,
+            Self::Refused(_) => REFUSED_MEMORY,
+        }
+    }
+
     const fn interval(&self) -> Duration {
         match self {
             Self::Going => LIST_INTERVAL,
@@ -83,12 +94,25 @@ impl Drains {
         is_recent(*at, now, answer.interval()).then(|| answer.clone())
     }
 
+    /// `pods` in the order in which they are asked: a pass may run out of time, and those that were refused last, which are refused
+    /// again as a rule, would keep the others from ever being asked.
+    pub fn in_turn<'a>(&self, pods: &'a [Pod]) -> Vec<&'a Pod> {
+        let asked = lock(&self.asked);
+        let refused = |pod: &&Pod| {
+            let known = pod.metadata.uid.as_deref().and_then(|uid| asked.get(uid));
+            known.filter(|(_, answer)| matches!(answer, Answer::Refused(_))).map(|(at, _)| *at)
+        };
+        let mut pods: Vec<&Pod> = pods.iter().collect();
+        pods.sort_by_key(refused);
+        pods
+    }
+
     /// It answered.
     pub fn answered(&self, pod: &Pod, answer: Answer) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();
         let mut asked = lock(&self.asked);
-        asked.retain(|_, (at, answer)| is_recent(*at, now, answer.interval()));
+        asked.retain(|_, (at, answer)| is_recent(*at, now, answer.memory()));
         asked.insert(uid, (now, answer));
     }
 }

@@ -45,7 +45,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             }
         }
         Fate::Drain { evict, delete, overdue: _ } => {
-            for pod in evict {
+            for pod in ctx.drains.in_turn(evict) {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
@@ -59,7 +59,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             }
         }
         Fate::Replace => {
-            if delete(ctx, node).await? {
+            if delete(ctx, node, &mut applied).await? {
                 applied.replaced.push(name());
             }
         }
@@ -95,17 +95,28 @@ async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) 
     }
 }
 
-/// Deletes the node; `true` when this very node is on its way out or gone.
-async fn delete(ctx: &Context, node: &Node) -> Result<bool, Error> {
+/// Deletes the node as it was when that was decided; `true` when this very node is on its way out or gone. One that has changed may
+/// have been rescued: the next pass decides again from what it is now. So does one whose kubelet reported just then, which
+/// costs a pass; heartbeats are leases, and change no node.
+async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    let deleted =
-        ctx.door.delete(&api, node).await.map_err(|source| Error::Write { what: "a node", source })?;
-    Ok(matches!(deleted, Deleted::Accepted | Deleted::Gone))
+    let deleted = ctx
+        .door
+        .delete_unchanged(&api, node)
+        .await
+        .map_err(|source| Error::Write { what: "a node", source })?;
+    match deleted {
+        Deleted::Accepted | Deleted::Gone => Ok(true),
+        Deleted::Spared => {
+            applied.extent = Extent::Conflict;
+            Ok(false)
+        }
+    }
 }
 
 /// Deletes the node unless somebody has, and lets go of it.
 async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
-    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node).await? {
+    if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
     let Some(release) = patches::release_node(node) else {
@@ -160,7 +171,7 @@ async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) 
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
         Ok(Deleted::Accepted) => applied.deleted_pods += 1,
-        Ok(Deleted::Gone | Deleted::Replaced) => {}
+        Ok(Deleted::Gone | Deleted::Spared) => {}
         Err(source) if source.is_refusal() => {
             let (node, message) = (node.to_owned(), chain(&source));
             applied.blocked.push(Blocked { node, pod: PodName::of(pod), message });
@@ -218,6 +229,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn pods_that_are_refused_do_not_keep_the_others_from_being_asked_in_a_later_pass() {
+        let bench = Bench::new(|path, clock| {
+            clock.advance(Duration::from_secs(3));
+            if path.contains("/stuck") { failure(403, "Forbidden", "a webhook minds") } else { success() }
+        });
+        let mut evict: Vec<Pod> = ["stuck-1", "stuck-2", "free"].map(pod).into();
+        for pod in &mut evict {
+            pod.metadata.uid = pod.metadata.name.clone();
+        }
+        let step = step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None });
+        for (pass, evicted) in [(1, 0), (2, 1)] {
+            let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
+            let applied = carry_out(&bench.ctx, &step, deadline).await.unwrap();
+            assert_eq!(applied.evicted, evicted, "pass {pass}: {:?}", bench.asked());
+            bench.time.advance(Duration::from_secs(5));
+        }
+    }
+
+    #[tokio::test]
     async fn a_server_that_does_not_answer_for_evictions_fails_the_pass() {
         let bench = Bench::new(|_, _| failure(504, "Timeout", "the request did not complete"));
         let error = carry_out(&bench.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
@@ -251,6 +281,24 @@ mod tests {
         assert_eq!(asked.len(), 2, "{asked:?}");
         let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
         assert!(asked.iter().all(own_grace), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
+        for fate in [Fate::Remove, Fate::Replace] {
+            let bench =
+                Bench::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
+            let mut node = draining(0, 5);
+            node.metadata.resource_version = Some("7".into());
+            let applied = carry_out(&bench.ctx, &step(node, fate), ENDLESS).await.unwrap();
+            assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
+            let asked = bench.asked();
+            assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
+            assert!(
+                asked[0].contains(r#""resourceVersion":"7""#) && asked[0].contains(r#""uid":"#),
+                "{asked:?}"
+            );
+        }
     }
 
     #[tokio::test]

@@ -4,7 +4,12 @@
 //! on the first visit in the life of this process (another one, killed or deposed, may have written just before), while
 //! the cache is behind our own writes, and before a pool is let go.
 
-use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -59,11 +64,12 @@ pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error
         return Ok(None);
     }
     let now = ctx.clock.now();
-    let nodes = nodes(ctx, key, pool.as_deref()).await?;
+    let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
     let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
     let time = ctx.tracker.saw_nodes(key, &nodes);
-    let mut observed = Observed { key: key.clone(), pool, nodes, pods: BTreeMap::new(), supply, now, time };
+    let mut observed =
+        Observed { key: key.clone(), pool, nodes, unreadable, pods: BTreeMap::new(), supply, now, time };
     let has_unread = look_at_pods(ctx, &mut observed).await;
     observed.time.terminating_pods = ctx.tracker.saw_pods(key, &observed.pods);
     Ok(Some(Seen { observed, failures, has_unread }))
@@ -87,17 +93,30 @@ async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> bool {
     unseen.iter().chain(&others).any(|node| !observed.pods.contains_key(node))
 }
 
-async fn nodes(ctx: &Context, key: &PoolKey, pool: Option<&NodePool>) -> Result<Vec<Arc<Node>>, Error> {
+/// The pool's nodes, and the names of those that cannot be read.
+async fn nodes(
+    ctx: &Context,
+    key: &PoolKey,
+    pool: Option<&NodePool>,
+) -> Result<(Vec<Arc<Node>>, BTreeSet<String>), Error> {
     let cached = ctx.nodes.state_filter(|node| belongs(node, key));
     let let_go = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
     if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
-        return Ok(cached);
+        return Ok((cached, unreadable_slots(ctx, key)));
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
     let live = listed("nodes", READ_LIMIT, list::list(&api, &of_pool)).await?;
     ctx.visited(key);
-    Ok(live.items.into_iter().map(Arc::new).collect())
+    let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
+    Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
+}
+
+/// The nodes in the pool's slots that the cache cannot read. Their labels are not known either; a slot's name is the pool's.
+fn unreadable_slots(ctx: &Context, key: &PoolKey) -> BTreeSet<String> {
+    let prefix = slots::prefix(key);
+    let unreadable = ctx.unreadable.of::<Node>();
+    unreadable.iter().map(|node| node.name.clone()).filter(|name| name.starts_with(&prefix)).collect()
 }
 
 /// Whether the cache lacks one of our own writes of the pool's nodes.

@@ -1,8 +1,7 @@
-//! What one list that fails holds up, and what not.
+//! What one list that fails holds up, and what one node that cannot be read.
 
-use kube::runtime::{reflector::store, watcher};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
-use shared_crds::NodePool;
 use shared_runtime::controller::Step;
 
 use super::*;
@@ -43,14 +42,6 @@ fn success_for(path: &str) -> (u16, Value) {
     }
 }
 
-/// Puts the pool into the context's cache.
-fn with_pool(bench: &mut Bench, mut pool: NodePool) {
-    pool.metadata.resource_version = Some("1".into());
-    let (reader, mut writer) = store();
-    writer.apply_watcher_event(&watcher::Event::Apply(pool));
-    bench.ctx.pools = reader;
-}
-
 fn names(asked: &[String], verb: &str, part: &str) -> Vec<String> {
     asked.iter().filter(|line| line.starts_with(verb) && line.contains(part)).cloned().collect()
 }
@@ -58,8 +49,8 @@ fn names(asked: &[String], verb: &str, part: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
     let nodes: Vec<Node> = (0..10).map(|index| draining(index, -100)).collect();
-    let mut bench = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
-    with_pool(&mut bench, pool(0));
+    let bench = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
+    let bench = bench.with_pool(pool(0));
     let seen = observe(&bench.ctx, &key()).await.unwrap().unwrap();
     assert!(seen.has_unread && !seen.observed.pods.contains_key("n-003"));
     assert_eq!(seen.observed.pods.len(), 9);
@@ -77,11 +68,11 @@ async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
 #[tokio::test]
 async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     let mut answers = 0;
-    let mut bench = server(vec![draining(0, -100)], move |_| {
+    let bench = server(vec![draining(0, -100)], move |_| {
         answers += 1;
         (answers == 1).then(Vec::new)
     });
-    with_pool(&mut bench, pool(0));
+    let bench = bench.with_pool(pool(0));
     // As after a while: the margin since the node was closed has passed.
     observe(&bench.ctx, &key()).await.unwrap();
     bench.time.advance(Duration::from_secs(60));
@@ -91,4 +82,40 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     assert!(seen.has_unread);
     assert_eq!(plan::removed(&seen.observed), Vec::<String>::new());
     assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
+}
+
+/// A node in the pool's first slot that cannot be read.
+fn odd() -> Value {
+    let mut node = serde_json::to_value(node(0)).unwrap();
+    node["metadata"]["name"] = format!("{}0", slots::prefix(&key())).into();
+    node["status"]["conditions"] = "what is this?".into();
+    node
+}
+
+#[tokio::test]
+async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
+    let live = || {
+        Bench::new(|path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [odd()] }))
+            }
+            path => success_for(path),
+        })
+    };
+    let planned = async |pool: NodePool| {
+        let seen = observe(&live().with_pool(pool).ctx, &key()).await.unwrap().unwrap();
+        (plan::plan(&seen.observed), seen.observed.now)
+    };
+    let (missing, _) = planned(pool(1)).await;
+    assert_eq!(missing.request, [format!("{}1", slots::prefix(&key()))]);
+
+    let mut unset = pool(0);
+    unset.spec.replicas = None;
+    assert_eq!(planned(unset).await.0.fill, None, "how many there are is not known");
+
+    let mut deleted = pool(0);
+    deleted.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    let (held, now) = planned(deleted).await;
+    assert_eq!(held.pool, plan::PoolStep::Keep, "it is not known that there is no node left");
+    assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
 }

@@ -55,3 +55,29 @@ pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
 fn until(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        plan::testing::{key, node, pool},
+        testing::{Bench, failure},
+    };
+
+    #[tokio::test]
+    async fn a_status_that_cannot_be_written_is_an_error_also_beside_a_conflict() {
+        let bench = Bench::new(|path, _| match path {
+            path if path.starts_with("/api/v1/nodes?") => {
+                (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node(0)] }))
+            }
+            path if path.starts_with("/api/v1/nodes/") => failure(409, "Conflict", "it has changed"),
+            _ => failure(403, "Forbidden", "no right to write the status"),
+        });
+        let (ctx, asked) = bench.with_pool(pool(0)).into_parts();
+        let ended = reconcile(ctx, key()).await;
+        assert!(asked().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", asked());
+        assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
+    }
+}

@@ -5,8 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use k8s_openapi::jiff::Timestamp;
-use kube::{Client, client::Body};
+use kube::{
+    Client,
+    client::Body,
+    runtime::{reflector::store, watcher},
+};
 use serde_json::{Value, json};
+use shared_crds::NodePool;
 use shared_runtime::clock::{Clock, FakeClock};
 
 use crate::context::Context;
@@ -38,6 +43,15 @@ impl Bench {
             }
         });
         Self { ctx: Context::for_test(Client::new(service, "default"), clock), time, asked }
+    }
+
+    /// Puts the pool into the context's cache.
+    pub(crate) fn with_pool(mut self, mut pool: NodePool) -> Self {
+        pool.metadata.resource_version = Some("1".into());
+        let (reader, mut writer) = store();
+        writer.apply_watcher_event(&watcher::Event::Apply(pool));
+        self.ctx.pools = reader;
+        self
     }
 
     /// The context, to share, and what tells the requests so far.

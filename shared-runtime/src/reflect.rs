@@ -196,21 +196,29 @@ where
 /// Makes of an object what is kept of it.
 fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + use<K, P> {
     move |mut object| {
-        replicas_writers(object.managed_fields_mut());
+        owners(object.managed_fields_mut());
         prune(&mut object);
         object
     }
 }
 
-/// Leaves of `entries` those that own `spec.replicas`, and of those nothing but that.
-fn replicas_writers(entries: &mut Vec<ManagedFieldsEntry>) {
-    let owns = |e: &ManagedFieldsEntry| {
-        e.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:replicas").is_some())
+/// Leaves of `entries` those that own something of which it matters whose it is, and of those nothing but that: `spec.replicas`, and
+/// what an earlier release applied of the list of nodes that go.
+fn owners(entries: &mut Vec<ManagedFieldsEntry>) {
+    let kept = |entry: &ManagedFieldsEntry| {
+        let fields = &entry.fields_v1.as_ref()?.0;
+        if fields.pointer("/f:spec/f:replicas").is_some() {
+            return Some(json!({ "f:spec": { "f:replicas": {} } }));
+        }
+        let list = fields.pointer("/f:status/f:autoscaling/f:scaleDown");
+        let is_applied = list.is_some() && entry.operation.as_deref() == Some("Apply");
+        is_applied.then(|| json!({ "f:status": { "f:autoscaling": { "f:scaleDown": {} } } }))
     };
-    entries.retain(owns);
-    for entry in entries {
-        entry.fields_v1 = Some(FieldsV1(json!({ "f:spec": { "f:replicas": {} } })));
-    }
+    entries.retain_mut(|entry| {
+        let fields = kept(entry);
+        entry.fields_v1 = fields.clone().map(FieldsV1);
+        fields.is_some()
+    });
 }
 
 /// The cache and everybody who hears of its events.

@@ -211,7 +211,7 @@ fn limits(
 }
 
 /// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the
-/// moment its count is written, also before the `NodePool` operator has marked it.
+/// moment a count of the Autoscaler's leaves no place for it, also before the `NodePool` operator has marked it.
 fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
     let (mut leaving, staying): (Vec<_>, Vec<_>) =
         members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
@@ -219,7 +219,7 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     let excess = staying.len().saturating_sub(count(pool.spec.replicas_or(present)));
     let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
     let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
-    let named: BTreeSet<usize> = match pool.scale_down_in_force() {
+    let named: BTreeSet<usize> = match pool.scale_down_first() {
         Some(plan) => {
             let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
             named.filter(|&n| plan.means(&all_nodes[n])).take(excess).collect()

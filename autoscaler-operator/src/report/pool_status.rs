@@ -1,7 +1,7 @@
 //! The Autoscaler's part of a pool's status: `status.autoscaling` and three conditions, from a decision and what came of
 //! it. Pure.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::{
     api::core::v1::Node,
@@ -78,20 +78,21 @@ impl Scaled {
     }
 }
 
-/// The nodes that go with a decision, if any do: its own, and those of decisions before it that are not marked yet. `nodes`
-/// are those it was made from.
+/// The nodes that go with a decision, if any do: those of decisions before it that are not marked yet, which go first should
+/// this one's count be slow, and then its own. `nodes` are those it was made from.
 pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
-    let named: BTreeSet<_> = decision.condemned.iter().chain(&decision.victims).collect();
+    let own = decision.victims.iter().filter(|name| !decision.condemned.contains(name));
+    let named: Vec<_> = decision.condemned.iter().chain(own).collect();
     let uid = |node: &Arc<Node>| {
         let metadata = &node.metadata;
-        metadata.uid.clone().filter(|_| metadata.name.as_ref().is_some_and(|name| named.contains(name)))
+        metadata.uid.clone().filter(|_| metadata.name.as_ref().is_some_and(|name| named.contains(&name)))
     };
     (!named.is_empty()).then(|| ScaleDownPlan {
         decision_id: decision.id.clone(),
         generation: None,
         target_replicas: decision.desired,
         node_uids: nodes.iter().filter_map(uid).collect(),
-        nodes: named.iter().copied().cloned().collect(),
+        nodes: named.iter().map(|name| (*name).clone()).collect(),
     })
 }
 
@@ -188,25 +189,27 @@ fn last_decision(before: &AutoscalingStatus, decision: &PoolDecision, now: &Time
     if recommends && !last.is_some_and(same) { Some(record(decision, now)) } else { last.cloned() }
 }
 
-/// The victims that are in force: those of this decision, or those of one before for as long as it is not fulfilled. A
-/// list for another number of nodes is taken away, or it would come into force when somebody sets that number again.
+/// The victims that go: those of this decision, or those of one before for as long as they are on their way out. Any other list
+/// is taken away, unless its own count may yet come.
 fn scale_down(
     pool: &NodePool,
     before: &AutoscalingStatus,
     decision: &PoolDecision,
     standing: &Standing,
 ) -> Option<ScaleDownPlan> {
+    let is_going = |plan: &ScaleDownPlan| {
+        decision.acts
+            && pool.scale_down_first() == Some(plan)
+            && plan.nodes.iter().any(|node| decision.leaving.contains(node))
+    };
+    // Where the API server does not say who wrote the count, somebody else's could be taken for the one that did not come.
+    let may_yet_come = || pool.replicas_writers().next().is_some();
     match standing {
         // What was announced stays; the object at hand may be from before that.
         Standing::Scaled(_) => before.scale_down.clone(),
-        Standing::Settled | Standing::Failed(_) => {
-            let in_force = |plan: &ScaleDownPlan| {
-                decision.acts
-                    && pool.scale_down_in_force() == Some(plan)
-                    && plan.nodes.iter().any(|node| decision.leaving.contains(node))
-            };
-            before.scale_down.clone().filter(in_force)
-        }
+        // It took the place of the list before it, so that without it nothing would say which nodes go by the count that is there.
+        Standing::Failed(_) => before.scale_down.clone().filter(|plan| may_yet_come() || is_going(plan)),
+        Standing::Settled => before.scale_down.clone().filter(is_going),
     }
 }
 

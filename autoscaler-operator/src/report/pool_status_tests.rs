@@ -115,6 +115,64 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
     }
 }
 
+/// Three nodes, of which the count in force leaves a place for two; the next list names one of them for a count of one.
+fn superseded(writer: Option<&str>) -> World {
+    let status = json!({ "scaleDown": { "targetReplicas": 1, "decisionID": "next", "nodes": ["n2"], "nodeUIDs": ["u2"] } });
+    let mut pool = with_status(&status);
+    let owned = |writer| json!({ "manager": writer, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
+    pool["metadata"] = json!({ "managedFields": writer.map(owned).into_iter().collect::<Vec<_>>() });
+    let mut world = World::eager().pool("a", pool);
+    for index in 1..=3 {
+        let (node, uid) = (format!("n{index}"), format!("u{index}"));
+        world = world.node("a", &node, json!({ "metadata": { "uid": uid } })).running(
+            &format!("p{index}"),
+            &node,
+            "1",
+            json!({}),
+        );
+    }
+    world
+}
+
+#[test]
+fn the_list_of_a_count_that_is_slow_or_refused_stays() {
+    let failed = || Standing::Failed("a webhook minds".into());
+    for (what, writer, standing, kept) in [
+        (
+            "the count did not come, and the one before it is our own",
+            Some("autoscaler-operator"),
+            failed(),
+            true,
+        ),
+        ("the count did not come, and the one before it is a person's", Some("kubectl"), failed(), true),
+        ("the count did not come, and nobody says whose the other is", None, failed(), false),
+        (
+            "no count is to come, and its node goes by our own",
+            Some("autoscaler-operator"),
+            Standing::Settled,
+            true,
+        ),
+        (
+            "no count is to come, and the one that is there is a person's",
+            Some("kubectl"),
+            Standing::Settled,
+            false,
+        ),
+    ] {
+        let (_, autoscaling, _) = reported(&superseded(writer), &standing);
+        assert_eq!(autoscaling.unwrap().scale_down.is_some(), kept, "{what}");
+    }
+}
+
+#[test]
+fn nodes_of_the_decision_before_are_named_before_those_of_this_one() {
+    let world = superseded(Some("autoscaler-operator"));
+    let mut decision = plan_for_cluster(&world.observed).pool("a").clone();
+    assert_eq!(decision.condemned, ["n2"], "the very one that the other operator takes");
+    decision.victims = vec!["n1".into(), "n2".into()];
+    assert_eq!(victims(&decision, &world.observed.nodes).unwrap().nodes, ["n2", "n1"]);
+}
+
 #[test]
 fn a_recommendation_is_recorded_once_and_never_names_victims() {
     let world = |status: &Value| {

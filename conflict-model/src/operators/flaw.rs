@@ -11,6 +11,8 @@ pub enum Flaw {
     UnpairedCount,
     /// A list is followed whoever wrote the count that it is for.
     AnyWriter,
+    /// A list is passed over at every count but its own, also where its author wrote the count that is there.
+    OwnCountOnly,
     /// A list names slots, and a slot's next node has the same name.
     SlotNames,
     /// All of them: as it was once.

@@ -102,10 +102,12 @@ pub struct Decision {
     pub uid: u8,
     /// How many writes of the user it knows of.
     pub(super) knows: u8,
+    /// The decision that had written the count that it was made from; `None` for the user's.
+    pub(super) made_from: Option<u8>,
 }
 
 /// What really happened.
-#[expect(clippy::struct_excessive_bools, reason = "four promises, each broken or not, and what was possible")]
+#[expect(clippy::struct_excessive_bools, reason = "promises, each broken or not, and what was possible")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Truth {
     /// The decision that wrote the count that is there; `None` for the user's.
@@ -116,12 +118,16 @@ pub(super) struct Truth {
     pub(super) undone: bool,
     /// A list was replaced by one of a predecessor.
     pub(super) replaced: bool,
-    /// A node went by the list of another decision than the one whose count is there.
+    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it.
     pub(super) foreign_list: bool,
     /// A node went that the list did not mean.
     pub(super) wrong_node: bool,
+    /// A node went that no list named, and one stayed that the author of the count had named.
+    pub(super) passed_over: bool,
     /// A node went by a list.
     pub(super) followed: bool,
+    /// A node went by a list whose count was not written yet.
+    pub(super) ahead: bool,
     /// A node went without one.
     pub(super) chosen: bool,
     /// A late request was refused.

@@ -165,8 +165,8 @@ fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
     };
     let uid = slot.map_or(0, |slot| state.nodes[usize::from(slot)]);
     let to = if slot.is_some() { from - 1 } else { from + 1 };
-    let knows = state.truth.user_wrote;
-    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows });
+    let (knows, made_from) = (state.truth.user_wrote, state.truth.count_of);
+    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows, made_from });
     if slot.is_some() {
         let request = list_request(model, generation, stood, Some(which));
         state.phase = Phase::Waiting(Sent { by, decision: Some(which), request });
@@ -252,23 +252,41 @@ fn resize(model: Operators, state: &mut State) {
     if state.count() <= wanted {
         return;
     }
-    let by_writer = model.lacks(Flaw::AnyWriter) || state.count_by == Writer::Autoscaler;
-    let named = list.and_then(|which| Some((which, state.decision(which)?)));
-    if let Some((which, Decision { to, slot: Some(slot), uid, .. })) = named
-        && to == wanted
-        && by_writer
-    {
-        let node = state.nodes[usize::from(slot)];
-        if node != 0 && (node == uid || model.lacks(Flaw::SlotNames)) {
-            state.nodes[usize::from(slot)] = 0;
-            state.truth.followed = true;
-            state.truth.foreign_list |= state.truth.count_of != Some(which);
-            state.truth.wrong_node |= node != uid;
-        }
+    let named = named(model, state, wanted, list);
+    if let Some((which, slot, decision)) = named {
+        let node = state.nodes[slot];
+        state.nodes[slot] = 0;
+        let is_its_own = state.truth.count_of == Some(which);
+        let was_made_from_it = state.truth.count_of.is_some() && decision.made_from == state.truth.count_of;
+        state.truth.followed |= is_its_own;
+        state.truth.ahead |= !is_its_own;
+        state.truth.foreign_list |= !is_its_own && !was_made_from_it;
+        state.truth.wrong_node |= node != decision.uid;
     }
     while state.count() > wanted {
         let Some(used) = state.nodes.iter().rposition(|uid| *uid != 0) else { return };
         state.nodes[used] = 0;
         state.truth.chosen = true;
+        state.truth.passed_over |= names_one_that_stays(state, list);
     }
+}
+
+/// The node that goes by a list, if one does: its decision, its slot, and what was decided.
+fn named(model: Operators, state: &State, wanted: i32, list: Option<u8>) -> Option<(u8, usize, Decision)> {
+    let which = list?;
+    let decision = state.decision(which)?;
+    let slot = usize::from(decision.slot?);
+    let by_writer = model.lacks(Flaw::AnyWriter) || state.count_by == Writer::Autoscaler;
+    let at_this_count = decision.to == wanted || !model.lacks(Flaw::OwnCountOnly);
+    let node = state.nodes[slot];
+    let is_meant = node != 0 && (node == decision.uid || model.lacks(Flaw::SlotNames));
+    (by_writer && at_this_count && is_meant).then_some((which, slot, decision))
+}
+
+/// Whether the author of the count has named a node that is there.
+fn names_one_that_stays(state: &State, list: Option<u8>) -> bool {
+    let named = list.and_then(|which| state.decision(which));
+    let stays =
+        |decision: Decision| decision.slot.is_some_and(|slot| state.nodes[usize::from(slot)] == decision.uid);
+    state.truth.count_of.is_some() && named.is_some_and(stays)
 }

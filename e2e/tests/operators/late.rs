@@ -23,7 +23,7 @@ use shared_crds::NodePool;
 use shared_crds::ownership::Owner;
 use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_runtime::clock::Clock;
-use shared_runtime::write::{Door, OwnedStatus, ReplicasDecision, WriteStrategy, unobserved};
+use shared_runtime::write::{Deleted, Door, OwnedStatus, ReplicasDecision, WriteStrategy, unobserved};
 
 const STRATEGIES: [WriteStrategy; 4] =
     [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];
@@ -170,6 +170,64 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
     let left = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
     let expected = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..AutoscalingStatus::default() };
     assert_eq!(left, expected);
+}
+
+/// As in an upgrade: the first thing the new release has to say is about something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_an_earlier_release_applied_stays_when_something_else_changes() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("late-kept").await.unwrap();
+    let (client, pools, _) = pool(cluster, namespace.name()).await;
+    let old = json!({
+        "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
+        "status": {"autoscaling": naming("old", &["a", "b"]).fields["autoscaling"]},
+    });
+    let own = PatchParams::apply("autoscaler-operator").force();
+    let before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
+    let leader = door(client, WriteStrategy::Guarded);
+    let says = |fresh: &NodePool| {
+        let status = fresh.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
+        let autoscaling = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..status };
+        OwnedStatus {
+            fields: [("autoscaling".to_owned(), json!(autoscaling))].into_iter().collect(),
+            ..OwnedStatus::default()
+        }
+    };
+    let written = leader.node_pool_status(&before, says).await.unwrap();
+    assert!(written.is_met(), "{}", written.label());
+    let autoscaling = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
+    assert_eq!(autoscaling.autoscaler.as_deref(), Some("other"));
+    let list = autoscaling.scale_down.expect("the list went with the apply that it was part of");
+    assert_eq!((list.decision_id.as_str(), list.target_replicas, list.nodes.len()), ("old", 2, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_rescued_meanwhile() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let nodes: Api<Node> = Api::all(client.clone());
+    let closed: Node = serde_json::from_value(json!({
+        "metadata": {"name": "late-delete", "finalizers": ["tandem.dev/test"]},
+        "spec": {"unschedulable": true},
+    }))
+    .unwrap();
+    let before = nodes.create(&PostParams::default(), &closed).await.unwrap();
+    let (broken, held) = cut_off(client.clone());
+    let sent =
+        door(broken.clone(), WriteStrategy::Guarded).delete_unchanged(&Api::all(broken), &before).await;
+    assert!(sent.unwrap_err().maybe_written());
+
+    let open = Patch::Merge(json!({"spec": {"unschedulable": false}}));
+    let rescued = nodes.patch("late-delete", &PatchParams::default(), &open).await.unwrap();
+    let code = arrive(&client, &held).await;
+    let after = nodes.get("late-delete").await.unwrap();
+    assert_eq!(after.metadata.deletion_timestamp, None, "a node that was wanted again went ({code})");
+    assert_eq!(code, 409);
+    // Decided anew, it goes.
+    let door = door(client, WriteStrategy::Guarded);
+    assert_eq!(door.delete_unchanged(&nodes, &rescued).await.unwrap(), Deleted::Accepted);
+    let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    nodes.patch("late-delete", &PatchParams::default(), &let_go).await.unwrap();
 }
 
 /// What the Autoscaler named before it crashed is not what somebody means who then writes the same number.

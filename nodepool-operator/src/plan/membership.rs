@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::{SignedDuration, Timestamp},
 };
 use shared_crds::{NodePool, names};
@@ -52,7 +53,12 @@ impl PoolKey {
 
     /// The pool that `node` says it belongs to; `None` when it carries only one of the two labels, or neither.
     pub fn of_node(node: &Node) -> Option<Self> {
-        let labels = node.metadata.labels.as_ref()?;
+        Self::of_labelled(&node.metadata)
+    }
+
+    /// The pool whose labels are in `metadata`.
+    pub fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
+        let labels = metadata.labels.as_ref()?;
         Some(Self {
             namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
             name: labels.get(names::NODEPOOL_LABEL)?.clone(),

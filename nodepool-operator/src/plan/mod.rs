@@ -62,6 +62,8 @@ use self::{membership::Member, status::InFlight, template::Blueprint};
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
 /// How soon an eviction that was refused is tried again, as `kubectl drain` does.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
+/// How soon a pool is looked at again of which a node cannot be read: that it can, or that it is gone, says nobody whose it was.
+const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 /// Most nodes whose pods are listed in one pass before they are replaced, one request each. What happens to them brings
 /// the next pass, for the others.
 const MAX_IN_DOUBT: usize = 50;
@@ -202,6 +204,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         members,
         staying,
         pods: &observed.pods,
+        unreadable: &observed.unreadable,
         supply: &observed.supply,
         now,
     });
@@ -234,13 +237,17 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
 
     let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
     let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    // How many nodes there are, or that there are none, is not known while one of them cannot be read.
+    let all_read = observed.unreadable.is_empty();
+    let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let mut plan = Plan {
         pool: match (deleting, held) {
             (false, false) => PoolStep::Hold,
-            (true, true) if members.is_empty() => PoolStep::Release,
+            (true, true) if members.is_empty() && all_read => PoolStep::Release,
             _ => PoolStep::Keep,
         },
-        fill: (pool.spec.replicas.is_none() && !deleting).then(|| i32::try_from(wanted).unwrap_or(i32::MAX)),
+        fill: (pool.spec.replicas.is_none() && !deleting && all_read)
+            .then(|| i32::try_from(wanted).unwrap_or(i32::MAX)),
         request: sizing.request,
         withdraw: sizing.withdraw,
         fulfilled: (observed.supply.machines.iter())
@@ -251,7 +258,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         undecided: sizing.undecided,
         in_doubt,
         facts: None,
-        requeue_at: next_visit(observed, members, timeout),
+        requeue_at: next_visit(observed, members, timeout).into_iter().chain(unread).min(),
         nodes,
     };
     let mut in_flight = sizing.in_flight;

@@ -1,6 +1,9 @@
 //! The planner's input and output, as data. Nothing is decided here.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -19,6 +22,8 @@ pub struct Observed {
     pub pool: Option<Arc<NodePool>>,
     /// Every Node that carries the pool's labels.
     pub nodes: Vec<Arc<Node>>,
+    /// Names of nodes that seem to be the pool's and cannot be read. Nothing is done about them, and nothing that they stand against.
+    pub unreadable: BTreeSet<String>,
     /// Pods by node, for the nodes that [`pods_needed`](super::pods_needed) named.
     pub pods: BTreeMap<String, Vec<Pod>>,
     /// What the provider is doing.

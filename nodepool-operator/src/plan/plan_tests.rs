@@ -218,6 +218,17 @@ fn names_are_not_taken_where_somebody_else_wrote_their_count() {
 }
 
 #[test]
+fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_count() {
+    for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
+        let mut pool = named_victims(1, &["n-001", "n-002"]);
+        pool.spec.replicas = Some(2);
+        written_by(&mut pool, writer);
+        assert_eq!(with_fate(&plan(&observed(pool.clone(), nodes(3))), &Fate::Close), [gone], "{writer}");
+        assert!(fates(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
+    }
+}
+
+#[test]
 fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
     let mut all = nodes(5);
     set_ready(&mut all[1], "Unknown");

@@ -53,6 +53,8 @@ pub struct Input<'a> {
     pub staying: Vec<&'a Member>,
     /// Pods by node, where they are known.
     pub pods: &'a BTreeMap<String, Vec<Pod>>,
+    /// Names of nodes that cannot be read.
+    pub unreadable: &'a BTreeSet<String>,
     /// What the provider is doing.
     pub supply: &'a Supply,
     /// The current time.
@@ -61,7 +63,7 @@ pub struct Input<'a> {
 
 /// Decides on the number of nodes.
 pub fn size(input: Input<'_>) -> Sizing<'_> {
-    let Input { key, pool, wanted, members, mut staying, pods, supply, now } = input;
+    let Input { key, pool, wanted, members, mut staying, pods, unreadable, supply, now } = input;
     let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
     let mut machines: Vec<&Machine> =
         supply.machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).collect();
@@ -90,7 +92,7 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     if supply.may_ask(now) {
         let mut occupied = existing;
         occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
-        occupied.extend(supply.taken.iter().map(String::as_str));
+        occupied.extend(supply.taken.iter().chain(unreadable).map(String::as_str));
         sizing.request = slots::lowest_free(key, &occupied, missing);
     }
     sizing.register = machines

@@ -1,6 +1,9 @@
 //! Objects for the planner's tests.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, NodeStatus, Pod},
@@ -136,6 +139,7 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
         pool: Some(Arc::new(pool)),
         time: always(&nodes),
         nodes,
+        unreadable: BTreeSet::new(),
         pods: BTreeMap::new(),
         supply: Supply::default(),
         now: at(100),

@@ -1,5 +1,5 @@
-//! Which nodes go when there are too many: first those the Autoscaler named for exactly this count, then by an order
-//! that costs the least.
+//! Which nodes go when there are too many: first those the Autoscaler named, for this count of its own or for the next, then by
+//! an order that costs the least.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -11,10 +11,10 @@ use super::{
     membership::{Member, Readiness},
 };
 
-/// The nodes that the Autoscaler named, while the count that it wrote is the pool's: in its order, and only the very nodes
+/// The nodes that the Autoscaler named, while a count that it wrote is the pool's: in its order, and only the very nodes
 /// that it meant. A slot's name may have been given to a new node since.
 pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
-    let Some(plan) = pool.scale_down_in_force() else {
+    let Some(plan) = pool.scale_down_first() else {
         return Vec::new();
     };
     let by_name: BTreeMap<&str, &Member> = staying.iter().map(|member| (member.name(), *member)).collect();

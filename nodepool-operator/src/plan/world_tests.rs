@@ -62,6 +62,7 @@ impl World {
             pool: Some(Arc::new(self.pool.clone())),
             time: always(&nodes),
             nodes,
+            unreadable: BTreeSet::new(),
             pods: BTreeMap::new(),
             supply: Supply { machines: self.machines.iter().map(machine).collect(), ..Supply::default() },
             now,

@@ -2,7 +2,9 @@
 //! of nodes is followed.
 //!
 //! A list and the count that it belongs to are two writes, so a list can be there whose count was never written: its author
-//! crashed, or lost its lease. A person who then writes the same number did not mean those nodes.
+//! crashed, or lost its lease. A person who then writes the same number did not mean those nodes. And a list takes the place of
+//! the one before it while that one's count is still there: where nodes have to go by a count of the Autoscaler's, those are taken
+//! that it has named, for this count or for the next.
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry};
 use schemars::JsonSchema;
@@ -51,13 +53,26 @@ impl NodePool {
     /// where it does not, nothing else of the spec may have changed since the plan was made.
     pub fn scale_down_in_force(&self) -> Option<&ScaleDownPlan> {
         let plan = self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()?;
-        let mut writers = self.replicas_writers().peekable();
-        let is_written = if writers.peek().is_some() {
-            writers.any(|entry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR))
-        } else {
-            plan.generation == self.metadata.generation
-        };
+        let is_unsaid = self.replicas_writers().next().is_none();
+        let is_written =
+            if is_unsaid { plan.generation == self.metadata.generation } else { self.has_own_count() };
         (is_written && self.spec.replicas == Some(plan.target_replicas)).then_some(plan)
+    }
+
+    /// The plan whose nodes go first, where there are more nodes than the pool's count wants: the one that is followed; or, while
+    /// the API server says that the count is the Autoscaler's, the one that it has announced since. That such a plan was made
+    /// from this very count is what its guards are for: it is written at the generation that was seen, and no count
+    /// is written over another's plan. It authorises nothing: how many go is the count's to say.
+    pub fn scale_down_first(&self) -> Option<&ScaleDownPlan> {
+        let announced = || self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref();
+        // Names alone are enough only for the count that they were made for.
+        let next = || announced().filter(|plan| !plan.node_uids.is_empty() && self.has_own_count());
+        self.scale_down_in_force().or_else(next)
+    }
+
+    /// Whether the API server says that the Autoscaler wrote `spec.replicas`.
+    fn has_own_count(&self) -> bool {
+        self.replicas_writers().any(|entry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR))
     }
 
     /// Who wrote `spec.replicas`, as far as the API server says: in a pool that was made without them, a write through
@@ -113,6 +128,24 @@ mod tests {
         ] {
             let pool = pool(writer, target, generation);
             assert_eq!(pool.scale_down_in_force().is_some(), followed, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_next_plan_says_who_goes_first_only_at_a_count_of_its_author() {
+        let autoscaler = Some(AUTOSCALER_OPERATOR);
+        for (what, writer, target, first) in [
+            ("its count is there", autoscaler, 2, true),
+            ("its count is not there yet, and the one before it is the author's", autoscaler, 1, true),
+            ("a person wrote the count that is there", Some("kubectl"), 1, false),
+            ("a person wrote the very count", Some("kubectl"), 2, false),
+            ("who wrote the count is not known", None, 1, false),
+        ] {
+            let mut pool = pool(writer, target, Some(7));
+            assert_eq!(pool.scale_down_first().is_some(), first, "{what}");
+            let list = &mut pool.status.as_mut().unwrap().autoscaling.as_mut().unwrap().scale_down;
+            list.as_mut().unwrap().node_uids.clear();
+            assert_eq!(pool.scale_down_first(), pool.scale_down_in_force(), "{what}, and it has only names");
         }
     }
 

@@ -158,6 +158,19 @@ mod tests {
         assert_eq!(fence.pass(), Ok(Some(SECOND * 11)));
     }
 
+    #[test]
+    fn whoever_waits_for_the_first_try_is_told_of_every_end_that_it_can_have() {
+        let told_when = |end: fn(&Fence)| {
+            let fence = Fence::standby(Clock::fake(Timestamp::UNIX_EPOCH).0);
+            assert!(!fence.tried().is_cancelled());
+            end(&fence);
+            fence.tried().is_cancelled()
+        };
+        assert!(told_when(|fence| fence.renewed(SECOND, SECOND)), "it leads");
+        assert!(told_when(Fence::stands_by), "another one does");
+        assert!(told_when(Fence::close), "the elector ended before it could try, by a panic for instance");
+    }
+
     #[tokio::test]
     async fn leading_comes_with_the_first_renewal_and_lost_with_the_close() {
         let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);

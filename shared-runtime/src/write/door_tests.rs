@@ -272,6 +272,67 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
     assert_eq!(asked.len(), 2);
 }
 
+/// What the rest of the status is to be; the list is kept as it is, by whoever is asked.
+fn keeping(pool: &NodePool, autoscaler: &str) -> OwnedStatus {
+    let status = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
+    let mut autoscaling = serde_json::to_value(status).unwrap();
+    autoscaling["autoscaler"] = autoscaler.into();
+    OwnedStatus {
+        fields: [("autoscaling".to_owned(), autoscaling)].into_iter().collect(),
+        ..OwnedStatus::default()
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_an_earlier_release_applied_is_moved_before_anything_else_is_applied() {
+    let list = json!({ "decisionID": "old", "targetReplicas": 1, "nodes": ["n"] });
+    let full = json!({ "autoscaler": "a", "scaleDown": list });
+    let (door, log, mut cached) = autoscaler(&full, {
+        let list = list.clone();
+        move |asked| {
+            let status = match asked.body[3]["op"].as_str() {
+                Some("remove") => json!({ "autoscaling": { "autoscaler": "a" } }),
+                Some(_) => json!({ "autoscaling": { "autoscaler": "a", "scaleDown": list } }),
+                None => json!({ "autoscaling": { "autoscaler": "b", "scaleDown": list } }),
+            };
+            let mut stored = pool("6", &status);
+            stored["metadata"]["generation"] = 7.into();
+            (200, stored)
+        }
+    });
+    let entry = json!({ "manager": "autoscaler-operator", "operation": "Apply",
+        "fieldsV1": { "f:status": { "f:autoscaling": { "f:scaleDown": {} } } } });
+    cached.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
+    let written = door.node_pool_status(&cached, |fresh| keeping(fresh, "b")).await.unwrap();
+    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    let asked = log.lock().unwrap();
+    let path = "/status/autoscaling/scaleDown";
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert_eq!(asked[0].body[3], json!({ "op": "remove", "path": path }));
+    assert_eq!(asked[1].body[2], test(path, Value::Null));
+    assert_eq!(asked[1].body[3], json!({ "op": "add", "path": path, "value": list }));
+    assert_eq!(asked[2].body["status"], json!({ "autoscaling": { "autoscaler": "b" } }));
+}
+
+#[tokio::test]
+async fn what_is_left_when_a_list_was_taken_away_is_not_applied_again_and_again() {
+    let (door, _, cached) = autoscaler(&json!({}), unasked);
+    let written = door.node_pool_status(&cached, |_| OwnedStatus::default()).await.unwrap();
+    assert_eq!(written, Written::Unchanged);
+}
+
+#[tokio::test]
+async fn a_deletion_that_can_become_unwanted_names_the_version_that_it_was_decided_from() {
+    let (door, log, cached) =
+        autoscaler(&json!({}), |_| failure(409, "Conflict", "the ResourceVersion in the precondition"));
+    let pools: Api<NodePool> = Api::namespaced(door.client.clone(), "ns");
+    assert_eq!(door.delete_unchanged(&pools, &cached).await.unwrap(), Deleted::Spared);
+    assert_eq!(door.delete(&pools, &cached).await.unwrap(), Deleted::Spared);
+    let asked = log.lock().unwrap();
+    assert_eq!(asked[0].body["preconditions"], json!({ "uid": "u", "resourceVersion": "5" }));
+    assert_eq!(asked[1].body["preconditions"], json!({ "uid": "u" }));
+}
+
 /// An API server that never answers, and an elector that neither renews nor closes: when the lease may be another's,
 /// nothing may be waited for any more.
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,12 @@ pub(super) fn without(fields: &[GuardedField], status: &Value) -> Value {
     rest
 }
 
+/// Whether two statuses say the same: an object that would hold nothing but guarded fields may be there, or not.
+pub(super) fn is_equal(fields: &[GuardedField], one: &Value, other: &Value) -> bool {
+    fields.iter().all(|field| at(one, field.path) == at(other, field.path))
+        && without(fields, one) == without(fields, other)
+}
+
 fn remove(value: &mut Value, path: &[&str]) {
     let (Some(map), Some((key, below))) = (value.as_object_mut(), path.split_first()) else { return };
     let Some(child) = map.get_mut(*key) else { return };
@@ -175,6 +181,15 @@ mod tests {
         assert!(owned("Apply", list.clone()));
         assert!(!owned("Update", list));
         assert!(!owned("Apply", json!({ "f:autoscaler": {} })));
+    }
+
+    #[test]
+    fn what_is_left_of_a_list_that_was_taken_away_is_nothing_to_write_about() {
+        let (left, none) = (json!({ "autoscaling": {} }), json!({}));
+        assert!(is_equal(GUARDED, &left, &none) && is_equal(GUARDED, &none, &left));
+        for differs in [json!({ "scaleDown": list("a") }), json!({ "autoscaler": "x" })] {
+            assert!(!is_equal(GUARDED, &left, &json!({ "autoscaling": differs })));
+        }
     }
 
     #[test]

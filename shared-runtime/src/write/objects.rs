@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use conflict_retry::{DeleteOutcome, EvictOutcome, Source, Subresource, Writable};
 use k8s_openapi::{
     api::core::v1::Pod,
-    apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions as MetaPreconditions},
+    apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions as MetaPreconditions},
 };
 use kube::{
     Api, Resource,
@@ -44,8 +44,31 @@ impl Door {
     where
         K: Writable + Resource<DynamicType = ()>,
     {
-        let options = self.begin()?;
         let preconditions = Preconditions { uid: object.meta().uid.clone(), ..Preconditions::default() };
+        self.delete_if(api, object, preconditions).await
+    }
+
+    /// Deletes this object as it is: one that has changed since it was looked at is spared. For a deletion that others can make
+    /// unwanted: it may be carried out long after it was sent.
+    #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
+    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let ObjectMeta { uid, resource_version, .. } = object.meta().clone();
+        self.delete_if(api, object, Preconditions { uid, resource_version }).await
+    }
+
+    async fn delete_if<K>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        preconditions: Preconditions,
+    ) -> Result<Deleted, WriteError>
+    where
+        K: Writable + Resource<DynamicType = ()>,
+    {
+        let options = self.begin()?;
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         // Dropped on every other way out than the one that acknowledges it.
         let deleting = self.floors.deleting(object);
@@ -63,7 +86,7 @@ impl Door {
             }
             // Somebody else deleted it, and the event may have come and gone already.
             DeleteOutcome::Gone => Deleted::Gone,
-            DeleteOutcome::Conflict(_) => Deleted::Replaced,
+            DeleteOutcome::Conflict(_) => Deleted::Spared,
         })
     }
 

@@ -73,14 +73,14 @@ pub enum Created<K> {
 
 /// How a deletion ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "another object of that name was not deleted"]
+#[must_use = "an object that is not as it was seen was not deleted"]
 pub enum Deleted {
     /// The object is gone, or marked and waiting for its finalizers or its grace period.
     Accepted,
     /// There was no such object.
     Gone,
-    /// An object of that name exists, but it is another one; it was spared.
-    Replaced,
+    /// An object of that name exists, but it is another one, or it has changed since and was not to be deleted then.
+    Spared,
 }
 
 /// How an eviction ended.

@@ -1,5 +1,7 @@
 //! Writing the owned part of a status: one meaning, four strategies.
 
+mod anew;
+
 use std::fmt::Debug;
 
 use conflict_retry::{Decision, Outcome, PatchDecision, Source, Subresource, WriteOptions};
@@ -9,7 +11,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use shared_crds::{NodePool, NodePoolAutoscaler};
+use shared_crds::{NodePool, NodePoolAutoscaler, ownership::GuardedField};
 use tracing::{debug, instrument};
 
 use super::{
@@ -78,11 +80,12 @@ impl Door {
 struct Plan {
     current: Value,
     wanted: Value,
+    guarded: &'static [GuardedField],
 }
 
 impl Plan {
     fn is_met(&self) -> bool {
-        self.current == self.wanted
+        guarded::is_equal(self.guarded, &self.current, &self.wanted)
     }
 }
 
@@ -101,7 +104,7 @@ impl<D> Planner<D> {
         self.contract.check(&owned)?;
         let current = canonical::<K>(object.status().map(serde_json::to_value).transpose()?)?;
         let wanted = canonical::<K>(Some(self.contract.splice(&current, &owned)?))?;
-        Ok(Plan { current, wanted })
+        Ok(Plan { current, wanted, guarded: self.contract.guarded })
     }
 
     /// What makes the guarded fields of `object` what they are in a plan made from it.
@@ -234,13 +237,20 @@ impl<K: StatusObject> Target<K> {
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
-        if planner.guarded_operations(&plan, cached).is_empty() {
+        let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
+        let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
+            self.patch_guarded(options, &mut planner, cached.clone()).await?
+        } else if is_applied(cached) {
+            Outcome::Written(cached.clone())
+        } else {
             return self.apply(options, planner, &plan, cached).await;
-        }
-        let (base, patched) = match self.patch_guarded(options, &mut planner, cached.clone()).await? {
-            Outcome::Written(object) if guarded::is_applied(planner.contract.guarded, object.meta()) => {
+        };
+        let (base, patched) = match outcome {
+            Outcome::Written(object) if is_applied(&object) => {
                 match self.patch_anew(options, &mut planner, object).await? {
-                    Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
+                    Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
+                        (object, true)
+                    }
                     other => return Ok(other.into()),
                 }
             }
@@ -281,49 +291,6 @@ impl<K: StatusObject> Target<K> {
             conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
                 .await?;
         failed.map_or(Ok(outcome), Err)
-    }
-
-    /// Takes the guarded fields away and writes them again. An earlier release applied them, and whoever replaces such a
-    /// field leaves those of its leaves that stay equal to the apply, which would take them away the next time.
-    async fn patch_anew<D>(
-        &self,
-        options: &WriteOptions,
-        planner: &mut Planner<D>,
-        base: K,
-    ) -> Result<Outcome<K>, WriteError>
-    where
-        D: FnMut(&K) -> OwnedStatus + Send,
-    {
-        let fields = planner.contract.guarded;
-        let mut failed = None;
-        let decide = |object: &K| {
-            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>);
-            let status = match status {
-                Ok(status) => status,
-                Err(error) => {
-                    failed = Some(error);
-                    return PatchDecision::Abort;
-                }
-            };
-            let current = Current { status: &status, is_set: object.status().is_some() };
-            match guarded::operations(fields, current, &guarded::without(fields, &status)) {
-                operations if operations.is_empty() => PatchDecision::Keep,
-                operations => PatchDecision::Patch(operations),
-            }
-        };
-        let (status, source) = (Subresource::Status, Source::Copy(base));
-        let outcome =
-            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
-                .await?;
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        match outcome {
-            Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
-                self.patch_guarded(options, planner, object).await
-            }
-            other => Ok(other),
-        }
     }
 
     /// Server-side apply of the owned part.
