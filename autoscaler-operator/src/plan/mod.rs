@@ -89,7 +89,7 @@ use pod_info::PodInfo;
 use pools::Pool;
 use reasons::PoolReason;
 use resources::{Amounts, Names};
-use scale_down::{Situation, candidates, departures::Departures, reserve::Reserve};
+use scale_down::{Situation, candidates, departures::Departures, reserve::Pending};
 use scale_up::Growth;
 use surplus::Surplus;
 use workload::{Memo, Workload};
@@ -193,8 +193,16 @@ impl Planner {
             growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
         let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
         let budgets = Budgets::of(&observed.budgets);
-        let reserves =
-            Reserve::of(&mut world, &pools, (&demand.groups, &growth.placement.left), &all_nodes, &keepers);
+        let pending = Pending {
+            groups: &demand.groups,
+            left: &growth.placement.left,
+            pods: &all_pods,
+            planned: &planned,
+            nodes: &all_nodes,
+            keepers: &keepers,
+            now: observed.now,
+        };
+        let reserves = pending.reserves(&mut world, &pools);
         let situation = Situation {
             now: observed.now,
             nodes: &all_nodes,

@@ -25,6 +25,7 @@ pub struct PodInfo {
     deleted: Option<Timestamp>,
     node: Option<Box<str>>,
     started: Option<Timestamp>,
+    unschedulable: Option<Timestamp>,
     /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
     shape: Shape,
@@ -78,6 +79,12 @@ impl From<Pod> for PodInfo {
         };
         let node = pod.spec.as_mut().and_then(|spec| spec.node_name.take()).filter(|name| !name.is_empty());
         let started = pod.status.as_mut().and_then(|status| status.start_time.take());
+        let conditions = pod.status.iter_mut().flat_map(|status| status.conditions.iter_mut().flatten());
+        let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
+        let unschedulable = scheduled.and_then(|condition| {
+            let since = condition.last_transition_time.take();
+            since.filter(|_| condition.status == "False")
+        });
         let volumes = pod.spec.iter_mut().flat_map(|spec| spec.volumes.iter_mut().flatten());
         let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_mut());
         let claims = claims.map(|claim| mem::take(&mut claim.claim_name).into_boxed_str()).collect();
@@ -88,6 +95,7 @@ impl From<Pod> for PodInfo {
             deleted: whole.deletion_timestamp.map(|time| time.0),
             node: node.map(String::into_boxed_str),
             started: started.map(|time| time.0),
+            unschedulable: unschedulable.map(|time| time.0),
             claims,
             shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) },
         }
@@ -136,6 +144,11 @@ impl PodInfo {
         self.started
     }
 
+    /// Since when kube-scheduler has had no node for it: the last transition of the condition `PodScheduled` to `False`.
+    pub const fn unschedulable_since(&self) -> Option<Timestamp> {
+        self.unschedulable
+    }
+
     /// The claim that each volume of `spec.volumes` names that is a claim, in their order.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.claims.iter().map(Box::as_ref)
@@ -176,7 +189,7 @@ impl PodInfo {
         self.shape.pod.spec.as_ref()
     }
 
-    /// `status`; the time of the start is not in it.
+    /// `status`; the times of the start and of `PodScheduled` are not in it.
     pub fn status(&self) -> Option<&PodStatus> {
         self.shape.pod.status.as_ref()
     }

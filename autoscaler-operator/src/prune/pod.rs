@@ -123,7 +123,9 @@ fn status(status: &mut PodStatus, spec: &PodSpec) {
 
 fn conditions(conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     let read = conditions.into_iter().filter(|c| READ_CONDITIONS.contains(&c.type_.as_str()));
-    read.map(|c| PodCondition {
+    let since = |c: &mut PodCondition| c.last_transition_time.take().filter(|_| c.type_ == "PodScheduled");
+    read.map(|mut c| PodCondition {
+        last_transition_time: since(&mut c),
         type_: c.type_,
         status: c.status,
         reason: c.reason,
@@ -199,7 +201,7 @@ mod tests {
                 "containers": [{ "name": "c", "image": "i", "env": [{ "name": "E", "value": "v" }],
                                  "resources": { "requests": { "cpu": "1", "memory": "1Gi" } }, "ports": [{ "containerPort": 1, "hostPort": 1 }] }]
             },
-            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3" },
+            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3", "lastTransitionTime": "2026-01-01T00:00:00Z" },
                                        { "type": "Ready", "status": "False" }] }
         }))
         .unwrap();
@@ -211,11 +213,13 @@ mod tests {
                 requests::of(pod.shape().pod(), &mut Names::default()).unwrap(),
                 Constraints::of(pod.shape().pod()),
                 pods::priority(pod),
+                pod.unschedulable_since(),
                 pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
                 unplanned::constraints(pod.shape().pod()),
             )
         };
         assert_eq!(read(&pruned), read(&whole));
+        assert_eq!(pruned.unschedulable_since(), Some("2026-01-01T00:00:00Z".parse().unwrap()));
         let going = |mut pod: PodInfo| {
             pod.set_deleted(Some(Timestamp::UNIX_EPOCH));
             pods::keeps_until(&pod)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Elsewhere, Removal, Situation, Verdict, candidates::Candidate, pod_name};
+use super::{Elsewhere, Removal, Situation, Verdict, candidates::Candidate, pod_name, timing};
 use crate::plan::{bounds::count, budgets::Claim, pools::Pool, reasons::NodeReason};
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
@@ -20,9 +20,8 @@ pub(super) fn choose(
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
         let gone = removal.victims[candidate.pool].len();
-        let node = &situation.nodes[candidate.node];
         let reserve = &mut reserves[candidate.pool];
-        let awaited = || (!reserve.spares(candidate, node)).then(|| NodeReason::SpareForPendingPods.into());
+        let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
         let verdict = limit(pool, gone, *taken)
             .or_else(awaited)
             .or_else(|| shortage(situation, candidate, &allowances))
@@ -34,9 +33,13 @@ pub(super) fn choose(
                 );
                 Some(Verdict { reason: NodeReason::PlacesTakenByOthers, message })
             });
+        let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
+        if let Some(until) = reserve.until.filter(|_| is_awaited) {
+            timing::sooner(&mut removal.next, until, situation.now);
+        }
         removal.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
-            reserve.take(candidate, node);
+            reserve.take(candidate);
             removal.victims[candidate.pool].push(candidate.node);
             for &(budget, cost) in &candidate.claims {
                 allowances[budget] = allowances[budget].saturating_sub(cost);

@@ -401,23 +401,54 @@ fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
 fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
     let apart = json!({ "metadata": { "labels": { "app": "p" } }, "spec": { "affinity": { "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": { "matchLabels": { "app": "p" } } }] } } } });
-    let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
     let elsewhere = json!({ "spec": { "nodeSelector": { "none": "has" } } });
-    let template = json!({ "spec": { "template": zone } });
+    let since = |time: &str| {
+        let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": time });
+        json!({ "status": { "conditions": [condition] } })
+    };
     for (what, count, pod, remaining) in [
         ("they share a node in the plan, and may not in the cluster", 3, json!({}), 3),
-        ("fewer than one", 0, json!({}), 0),
+        ("none", 0, json!({}), 0),
         ("more than there are nodes", 9, json!({}), 5),
         ("of no use to them", 3, elsewhere, 0),
         ("kept out by the first of them for as long as it is there", 3, apart, 1),
+        ("not bound since shortly", 3, since("2026-01-01T11:00:01Z"), 3),
+        ("not bound for so long that something else is in the way", 3, since("2026-01-01T11:00:00Z"), 1),
     ] {
-        let mut world =
-            World::eager().pool("a", merged(template.clone(), json!({ "spec": { "replicas": 5 } })));
-        for n in 1..=5 {
-            world = world.node("a", &format!("n{n}"), zone.clone());
-        }
-        let plan = world.pending("p", count, "100m", &pod).plan();
+        let plan = five_empty(json!({})).pending("p", count, "100m", &pod).plan();
         assert_eq!(plan.desired("a"), remaining, "{what}");
+    }
+    let plan = five_empty(json!({})).pending("p", 3, "100m", &since("2026-01-01T11:30:00Z")).plan();
+    assert_eq!(
+        plan.next,
+        Some("2026-01-01T12:30:00Z".parse().unwrap()),
+        "it is looked at again when they count no more"
+    );
+}
+
+/// A pool of five nodes that have nothing to do, each with this changed.
+fn five_empty(change: Value) -> World {
+    let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
+    let pool = json!({ "spec": { "replicas": 5, "maxReplicas": 5, "template": zone } });
+    let node = merged(zone, change);
+    (1..=5).fold(World::eager().pool("a", pool), |world, n| world.node("a", &format!("n{n}"), node.clone()))
+}
+
+#[test]
+fn a_node_that_no_pending_pod_fits_makes_room_for_one_that_it_does() {
+    for (what, change) in [
+        (
+            "its device is broken, or it is from before the template was changed",
+            json!({ "status": { "allocatable": { "cpu": "1" } } }),
+        ),
+        (
+            "somebody has tainted it",
+            json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } }),
+        ),
+        ("it is cordoned", json!({ "spec": { "unschedulable": true } })),
+    ] {
+        let plan = five_empty(change).pending("p", 5, "3", &json!({})).plan();
+        assert_eq!(plan.desired("a"), 0, "{what}");
     }
 }
 
