@@ -205,7 +205,7 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
         return;
     }
     let in_flight = plan.facts.as_ref().map_or(0, |facts| facts.in_flight.saturating_sub(plan.request.len()));
-    let existing = observed.nodes.len() + in_flight;
+    let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (asked, name) in plan.request.iter().enumerate() {
         let order =
             Order { pool: &observed.key, name, spec: &pool.spec.provider, existing: existing + asked };

@@ -106,7 +106,9 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
         let seen = observe(&live().with_pool(pool).ctx, &key()).await.unwrap().unwrap();
         (plan::plan(&seen.observed), seen.observed.now)
     };
-    let (missing, _) = planned(pool(1)).await;
+    let (enough, _) = planned(pool(1)).await;
+    assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
+    let (missing, _) = planned(pool(2)).await;
     assert_eq!(missing.request, [format!("{}1", slots::prefix(&key()))]);
 
     let mut unset = pool(0);

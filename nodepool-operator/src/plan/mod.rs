@@ -38,6 +38,8 @@ mod status_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
+mod unread_tests;
+#[cfg(test)]
 mod world_tests;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -236,7 +238,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         .collect();
 
     let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let existing = sizing::existing(members, &observed.unreadable);
     // How many nodes there are, or that there are none, is not known while one of them cannot be read.
     let all_read = observed.unreadable.is_empty();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
@@ -274,12 +276,13 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
 
 /// How many nodes are there or on their way: what an unset count stands for.
 fn present(observed: &Observed, members: &[Member]) -> usize {
-    members.iter().filter(|member| member.stays()).count() + in_flight(observed, members)
+    let readable = members.iter().filter(|member| member.stays()).count();
+    readable + sizing::unread(&observed.unreadable, &observed.supply) + in_flight(observed, members)
 }
 
 /// The machines that were asked for and have no Node yet.
 fn in_flight(observed: &Observed, members: &[Member]) -> usize {
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let existing = sizing::existing(members, &observed.unreadable);
     let machines = observed.supply.machines.iter();
     machines.filter(|machine| !existing.contains(machine.name.as_str())).count()
 }

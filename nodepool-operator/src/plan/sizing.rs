@@ -2,7 +2,8 @@
 //! take requests back, choose victims.
 //!
 //! The one rule that must hold in every case: nodes that stay, plus requests in flight, never exceed what is wanted
-//! because of what is decided here.
+//! because of what is decided here. A node that cannot be read is taken for one that stays; that there are too many is told from
+//! those alone that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,7 @@ pub struct Input<'a> {
 /// Decides on the number of nodes.
 pub fn size(input: Input<'_>) -> Sizing<'_> {
     let Input { key, pool, wanted, members, mut staying, pods, unreadable, supply, now } = input;
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let existing = existing(members, unreadable);
     let mut machines: Vec<&Machine> =
         supply.machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).collect();
     let mut sizing = Sizing::default();
@@ -86,13 +87,13 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     let leaving: BTreeSet<&str> = sizing.victims.iter().map(|victim| victim.name()).collect();
     staying.retain(|member| !leaving.contains(member.name()));
 
-    let missing = wanted.saturating_sub(staying.len() + machines.len());
+    let missing = wanted.saturating_sub(staying.len() + machines.len() + unread(unreadable, supply));
     sizing.rescue = rescuable(members).into_iter().take(missing).collect();
     let missing = missing - sizing.rescue.len();
     if supply.may_ask(now) {
         let mut occupied = existing;
         occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
-        occupied.extend(supply.taken.iter().chain(unreadable).map(String::as_str));
+        occupied.extend(supply.taken.iter().map(String::as_str));
         sizing.request = slots::lowest_free(key, &occupied, missing);
     }
     sizing.register = machines
@@ -102,6 +103,16 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
         .collect();
     sizing.in_flight = machines.len() + sizing.request.len();
     sizing
+}
+
+/// The names of the nodes that there are, also of those that cannot be read.
+pub fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
+    members.iter().map(Member::name).chain(unreadable.iter().map(String::as_str)).collect()
+}
+
+/// How many nodes of the pool cannot be read, without those that are known to be somebody else's.
+pub fn unread(unreadable: &BTreeSet<String>, supply: &Supply) -> usize {
+    unreadable.difference(&supply.taken).count()
 }
 
 /// Takes up to `count` requests out of `machines`: those that would take longest first.
