@@ -71,10 +71,14 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     let mut sizing = Sizing::default();
 
     let excess = (staying.len() + machines.len()).saturating_sub(wanted);
-    let named: Vec<&Member> = victims::named(pool, &staying).into_iter().take(excess).collect();
-    let excess = excess - named.len();
-    sizing.withdraw = take_back(&mut machines, excess);
+    let named = victims::named(pool, &staying);
+    // Those that are named for the next count may still be needed: machines that are not nodes yet go before them.
+    let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
+    let machines_too_many = excess - named.len().min(now_due);
+    sizing.withdraw = take_back(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
+    let named: Vec<&Member> = named.into_iter().take(excess).collect();
+    let excess = excess - named.len();
     let chosen: BTreeSet<&str> = named.iter().map(|member| member.name()).collect();
     let rest: Vec<&Member> =
         staying.iter().copied().filter(|member| !chosen.contains(member.name())).collect();
