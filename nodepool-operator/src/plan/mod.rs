@@ -11,9 +11,10 @@
 //! | `drain` | the next step of a node on its way out |
 //! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
 //! | `patches` | how a decision is written so that it cannot fall on the wrong object |
-//! | `status`, `unreadable`, `events` | what the pool's owner is told |
+//! | `status`, `clamped`, `unreadable`, `events` | what the pool's owner is told |
 
 pub mod applied;
+mod clamped;
 pub mod drain;
 pub mod events;
 pub mod hash;
@@ -207,6 +208,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         staying,
         pods: &observed.pods,
         unreadable: &observed.unreadable,
+        unread: observed.unread().count(),
         supply: &observed.supply,
         now,
     });
@@ -240,7 +242,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
     let existing = sizing::existing(members, &observed.unreadable);
     // How many nodes there are, or that there are none, is not known while one of them cannot be read.
-    let all_read = observed.unreadable.is_empty();
+    let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let mut plan = Plan {
         pool: match (deleting, held) {
@@ -277,7 +279,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
 /// How many nodes are there or on their way: what an unset count stands for.
 fn present(observed: &Observed, members: &[Member]) -> usize {
     let readable = members.iter().filter(|member| member.stays()).count();
-    readable + sizing::unread(&observed.unreadable, &observed.supply) + in_flight(observed, members)
+    readable + observed.unread().count() + in_flight(observed, members)
 }
 
 /// The machines that were asked for and have no Node yet.

@@ -56,6 +56,8 @@ pub struct Input<'a> {
     pub pods: &'a BTreeMap<String, Vec<Pod>>,
     /// Names of nodes that cannot be read.
     pub unreadable: &'a BTreeSet<String>,
+    /// How many of those count: without somebody else's.
+    pub unread: usize,
     /// What the provider is doing.
     pub supply: &'a Supply,
     /// The current time.
@@ -64,7 +66,7 @@ pub struct Input<'a> {
 
 /// Decides on the number of nodes.
 pub fn size(input: Input<'_>) -> Sizing<'_> {
-    let Input { key, pool, wanted, members, mut staying, pods, unreadable, supply, now } = input;
+    let Input { key, pool, wanted, members, mut staying, pods, unreadable, unread, supply, now } = input;
     let existing = existing(members, unreadable);
     let mut machines: Vec<&Machine> =
         supply.machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).collect();
@@ -91,7 +93,7 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     let leaving: BTreeSet<&str> = sizing.victims.iter().map(|victim| victim.name()).collect();
     staying.retain(|member| !leaving.contains(member.name()));
 
-    let missing = wanted.saturating_sub(staying.len() + machines.len() + unread(unreadable, supply));
+    let missing = wanted.saturating_sub(staying.len() + machines.len() + unread);
     sizing.rescue = rescuable(members).into_iter().take(missing).collect();
     let missing = missing - sizing.rescue.len();
     if supply.may_ask(now) {
@@ -112,11 +114,6 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
 /// The names of the nodes that there are, also of those that cannot be read.
 pub fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
     members.iter().map(Member::name).chain(unreadable.iter().map(String::as_str)).collect()
-}
-
-/// How many nodes of the pool cannot be read, without those that are known to be somebody else's.
-pub fn unread(unreadable: &BTreeSet<String>, supply: &Supply) -> usize {
-    unreadable.difference(&supply.taken).count()
 }
 
 /// Takes up to `count` requests out of `machines`: those that would take longest first.

@@ -1,5 +1,8 @@
 //! What nodes that cannot be read change in a decision: they are there, and that is all that is known of them.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use shared_crds::conditions::{ConditionType, Reason};
+
 use super::{
     supply::{Machine, MachineState},
     testing::{fates, key, node, observed, pool},
@@ -54,4 +57,45 @@ fn somebody_elses_node_in_a_slot_is_none_of_the_pools_whether_it_can_be_read_or_
     let mut observed = world(Some(1), 0, 1);
     observed.supply.taken = observed.unreadable.clone();
     assert_eq!(plan(&observed).request, [slot(1)]);
+}
+
+#[test]
+fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
+    use ConditionType::{Ready, Reconciling, ReplicasClamped, Stalled};
+    let said = |observed: &Observed, type_| {
+        let (pool, facts) = (observed.pool.as_deref().unwrap(), plan(observed).facts.unwrap());
+        let all = status::statements(pool, &facts, &Applied::default());
+        let one = all.into_iter().find(|statement| statement.type_ == type_).unwrap();
+        (one.status, one.reason, one.message)
+    };
+    let cannot = format!("cannot read node {}", slot(0));
+    let whole = world(Some(3), 2, 1);
+    let (_, reason, message) = said(&whole, Ready);
+    assert_eq!(
+        (reason, message.as_str()),
+        (Reason::Unreadable, "2 of 3 nodes are ready, 1 unreadable"),
+        "nothing is being made"
+    );
+    for (type_, status) in [(Reconciling, false), (Stalled, true)] {
+        let (is, reason, message) = said(&whole, type_);
+        assert_eq!((is, reason), (Some(status), Reason::Unreadable));
+        assert!(message.contains(&cannot), "{message}");
+    }
+    let (_, reason, message) = said(&world(None, 1, 2), ReplicasClamped);
+    assert_eq!(reason, Reason::ReplicasUnset);
+    assert!(
+        message.contains("not filled in") && message.contains(&format!("{cannot} (and 1 more)")),
+        "{message}"
+    );
+
+    let mut deleted = world(Some(1), 0, 1);
+    Arc::make_mut(deleted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(deleted.now));
+    let (_, reason, message) = said(&deleted, Reconciling);
+    assert!(reason == Reason::Deleting && message.contains(&cannot), "{message}");
+    assert!(said(&deleted, Ready).2.ends_with("1 node left"));
+
+    let (growing, reason, message) = said(&world(Some(3), 1, 1), Reconciling);
+    assert_eq!((growing, reason), (Some(true), Reason::Provisioning));
+    assert!(message.contains("1 unreadable"), "{message}");
+    assert_eq!(said(&world(Some(2), 2, 0), Stalled).0, Some(false));
 }
