@@ -20,7 +20,8 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// No pod is asked more often to go after it was refused: a little less than a blocked drain's own pace.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
-/// So long it is known that a pod was refused, or that asking for it failed: until then it is asked after those that were not.
+/// So long it is known that a pod was refused, or that asking for it failed: until then it is asked after those that
+/// were not.
 const REFUSED_MEMORY: Duration = Duration::from_secs(300);
 
 /// What was seen and asked lately.
@@ -106,8 +107,8 @@ impl Drains {
         is_recent(*at, now, answer.interval()).then(|| answer.clone())
     }
 
-    /// `pods` in the order in which they are asked: a pass may run out of time, and those that did not go when they were last asked,
-    /// and do not as a rule, would keep the others from ever being asked.
+    /// `pods` in the order in which they are asked: a pass may run out of time, and those that did not go when they were
+    /// last asked, and do not as a rule, would keep the others from ever being asked.
     pub fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let asked = lock(&self.asked);
         let stayed = |pod: &&Pod| {

@@ -141,17 +141,16 @@ async fn make_go(
     (way, node, pod): (Way, &str, &Pod),
     applied: &mut Applied,
 ) -> Result<(), Error> {
-    let answer = match ctx.drains.answer(way, pod) {
-        Some(answer) => answer,
-        None => {
-            let asked = match way {
-                Way::Evict => evict(ctx, node, pod, applied).await,
-                Way::Delete => delete_pod(ctx, node, pod, applied).await,
-            };
-            // Also a failure counts as having been asked: else the same pod came first again, and failed the next pass too.
-            ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
-            asked?
-        }
+    let answer = if let Some(answer) = ctx.drains.answer(way, pod) {
+        answer
+    } else {
+        let asked = match way {
+            Way::Evict => evict(ctx, node, pod, applied).await,
+            Way::Delete => delete_pod(ctx, node, pod, applied).await,
+        };
+        // Also a failure counts as having been asked: else the same pod came first again, and failed the next pass too.
+        ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
+        asked?
     };
     if let Answer::Refused(blocked) = answer {
         applied.blocked.push(blocked);

@@ -113,8 +113,8 @@ async fn nodes(
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
 }
 
-/// What the store has, and the names of those that it does not have because they cannot be read. The two are read one after the
-/// other: a node that changes sides meanwhile is in one of them if the latter is read on both sides of the former.
+/// What the store has, and the names of those that it does not have because they cannot be read. The two are read one
+/// after the other: a node that changes sides meanwhile is in one of them if the latter is read on both sides of the former.
 fn in_cache(
     stored: impl FnOnce() -> Vec<Arc<Node>>,
     unreadable: impl Fn() -> BTreeSet<String>,

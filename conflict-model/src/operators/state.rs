@@ -122,8 +122,8 @@ pub(super) struct Truth {
     pub(super) undone: bool,
     /// A list was replaced by one of a predecessor.
     pub(super) replaced: bool,
-    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it and from the rest of
-    /// the spec as it is.
+    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it and from
+    /// the rest of the spec as it is.
     pub(super) foreign_list: bool,
     /// A node went that the list did not mean.
     pub(super) wrong_node: bool,

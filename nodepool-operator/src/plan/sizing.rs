@@ -2,8 +2,8 @@
 //! take requests back, choose victims.
 //!
 //! The one rule that must hold in every case: nodes that stay, plus requests in flight, never exceed what is wanted
-//! because of what is decided here. A node that cannot be read is taken for one that stays; that there are too many is told from
-//! those alone that can be read.
+//! because of what is decided here. A node that cannot be read is taken for one that stays; that there are too many is
+//! told from those alone that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

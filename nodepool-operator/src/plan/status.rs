@@ -341,8 +341,8 @@ fn waiting(facts: &Facts) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done, and so are nodes
-/// that cannot be read.
+/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done, and so are
+/// nodes that cannot be read.
 fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> {
     if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));

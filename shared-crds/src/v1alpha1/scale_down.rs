@@ -60,9 +60,9 @@ impl NodePool {
     }
 
     /// The plan whose nodes go first, where there are more nodes than the pool's count wants: the one that is followed; or, while
-    /// the API server says that the count is the Autoscaler's, the one that it has announced since, from this very spec: a
-    /// pool whose count, bounds or template have changed since is none that it has decided on. It authorises nothing: how
-    /// many go is the count's to say.
+    /// the API server says that the count is the Autoscaler's, the one that it has announced since, from this very spec:
+    /// a pool whose count, bounds or template have changed since is none that it has decided on. It authorises nothing:
+    /// how many go is the count's to say.
     pub fn scale_down_first(&self) -> Option<&ScaleDownPlan> {
         let announced = || self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref();
         let follows = self.metadata.generation.and_then(|generation| generation.checked_add(1));
