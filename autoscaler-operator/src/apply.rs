@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
-use shared_crds::NodePool;
+use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
 use shared_runtime::{
     error::chain,
     write::{ReplicasDecision, WriteError, Written},
@@ -124,8 +124,7 @@ enum Announced {
 async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -> Result<Announced, Error> {
     let pool = &decision.object;
     let plan = pool_status::victims(decision, nodes);
-    let stands = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref()?.scale_down.as_ref());
-    if plan.is_none() && stands.is_none() {
+    if plan.is_none() && standing(pool).is_none() {
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
     }
     let mut outdated = false;
@@ -140,13 +139,31 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
         pool_status::announcing(fresh, plan.as_ref())
     });
     let written = written.await.map_err(|source| failed("the scale-down plan", decision, source))?;
-    Ok(match written {
-        Written::Changed(_) | Written::Unchanged if outdated => Announced::Not(Outcome::Outdated),
-        Written::Changed(fresh) => Announced::Ready(Box::new(fresh)),
-        Written::Unchanged => Announced::Ready(Box::new(NodePool::clone(pool))),
-        Written::Conflict | Written::Aborted => Announced::Not(Outcome::Outdated),
-        Written::Gone => Announced::Not(Outcome::Gone),
+    Ok(if outdated && written.is_met() {
+        Announced::Not(Outcome::Outdated)
+    } else {
+        announced(written, pool, plan.as_ref())
     })
+}
+
+/// What an answer to the announcement of `plan` means, which was made from `pool`.
+fn announced(written: Written<NodePool>, pool: &NodePool, plan: Option<&ScaleDownPlan>) -> Announced {
+    match written {
+        Written::Changed(fresh) if carries(&fresh, plan) => Announced::Ready(Box::new(fresh)),
+        // Another's stands: what an earlier release applied is taken away first, and somebody was faster to write anew.
+        Written::Changed(_) | Written::Conflict | Written::Aborted => Announced::Not(Outcome::Outdated),
+        Written::Unchanged => Announced::Ready(Box::new(pool.clone())),
+        Written::Gone => Announced::Not(Outcome::Gone),
+    }
+}
+
+/// Whether the list that stands on `pool` is that of `plan`, or none if there is none.
+fn carries(pool: &NodePool, plan: Option<&ScaleDownPlan>) -> bool {
+    standing(pool).map(|list| &list.decision_id) == plan.map(|plan| &plan.decision_id)
+}
+
+fn standing(pool: &NodePool) -> Option<&ScaleDownPlan> {
+    pool.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()
 }
 
 /// Writes the replicas if they are still what the decision was made from.
@@ -167,4 +184,37 @@ async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Resul
 fn failed(what: &'static str, decision: &PoolDecision, source: WriteError) -> Error {
     let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_count_is_written_only_after_its_own_list() {
+        let list = |id: &str| ScaleDownPlan { decision_id: id.to_owned(), ..ScaleDownPlan::default() };
+        let pool = |standing: Option<&str>| {
+            let spec = json!({
+                "maxReplicas": 5,
+                "template": { "spec": { "capacity": { "cpu": "4", "memory": "8Gi" } } },
+                "provider": { "simulated": {} },
+            });
+            let mut pool = NodePool::new("p", serde_json::from_value(spec).unwrap());
+            let autoscaling = pool.status.get_or_insert_default().autoscaling.get_or_insert_default();
+            autoscaling.scale_down = standing.map(list);
+            pool
+        };
+        for (own, standing, ready) in [
+            (Some("own"), Some("own"), true),
+            (Some("own"), Some("another"), false),
+            (Some("own"), None, false),
+            (None, None, true),
+            (None, Some("another"), false),
+        ] {
+            let answer = announced(Written::Changed(pool(standing)), &pool(None), own.map(list).as_ref());
+            assert_eq!(matches!(answer, Announced::Ready(_)), ready, "{own:?}, {standing:?} stands");
+        }
+    }
 }

@@ -28,8 +28,9 @@
 //!
 //! [`operators`] has the pair of objects that the operators share: nodes that are named, and a count that is written after.
 //! Its promises are L1 to L4: no write of the user's is undone by what was decided before it; a list is not replaced by a
-//! predecessor's; nodes go by no list but that of the decision whose count is there, or of one made from it; and no other node than the list
-//! meant. Each has a mutant that breaks it, one guard taken away, and all were broken without the guards.
+//! predecessor's; nodes go by no list but that of the decision whose count is there, or of one made from this
+//! very spec; and no other node than the list meant. Each has a mutant that breaks it, one guard taken away, and all were
+//! broken without the guards.
 
 pub mod operators;
 pub mod server;

@@ -10,10 +10,10 @@ use stateright::Checker;
 
 const UNDONE: &str = "L1 no write of the user's is undone by what was decided before it";
 const REPLACED: &str = "L2 a list is not replaced by a predecessor's";
-const FOREIGN: &str =
-    "L3 nodes go by no list but that of the decision whose count is there, or of one made from it";
+const FOREIGN: &str = "L3 nodes go by no list but that of the decision whose count is there, or of one made from this very spec";
 const WRONG: &str = "L4 no node goes that the list did not mean";
-const PASSED_OVER: &str = "L5 no other node goes while one stays that the author of the count named";
+const PASSED_OVER: &str =
+    "L5 no other node goes while one stays that the author of the count named, for it or from this very spec";
 
 const NOTHING: Budget =
     Budget { decisions: 2, lost: 0, depositions: 0, user_writes: 0, other_changes: 0, losses: 0 };
@@ -83,4 +83,9 @@ fn a_list_of_slots_names_a_node_that_came_later() {
 #[test]
 fn a_list_whose_count_is_slow_is_passed_over_where_only_its_own_count_is_looked_at() {
     breaks(NOTHING, Flaw::OwnCountOnly, &[PASSED_OVER]);
+}
+
+#[test]
+fn a_list_whose_count_is_slow_is_followed_although_the_user_has_changed_the_spec_since() {
+    breaks(Budget { other_changes: 1, ..NOTHING }, Flaw::AnySpec, &[FOREIGN]);
 }

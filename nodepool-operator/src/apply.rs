@@ -205,7 +205,7 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
         return;
     }
     let in_flight = plan.facts.as_ref().map_or(0, |facts| facts.in_flight.saturating_sub(plan.request.len()));
-    let existing = observed.nodes.len() + in_flight;
+    let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (asked, name) in plan.request.iter().enumerate() {
         let order =
             Order { pool: &observed.key, name, spec: &pool.spec.provider, existing: existing + asked };
@@ -235,7 +235,7 @@ mod tests {
     use crate::{
         plan::{
             self,
-            testing::{at, key, node, observed, pool},
+            testing::{at, draining, key, node, observed, pool},
         },
         testing::{Bench, failure},
     };
@@ -284,6 +284,25 @@ mod tests {
         let seen = seen();
         let looked = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
         assert!(matches!(looked, Ok(Err(Error::ListTimeout { .. }))), "{looked:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_spared_keeps_the_pool_from_growing_only_if_it_was_counted() {
+        for (fate, grows) in [(Fate::Remove, 1), (Fate::Replace, 0)] {
+            let bench = Bench::new(|path, _| match path {
+                path if path.contains("/nodes/") => {
+                    failure(409, "Conflict", "the ResourceVersion in the precondition")
+                }
+                _ => failure(500, "InternalError", "not asked for"),
+            });
+            let seen = seen();
+            let mut plan = plan::plan(&seen.observed);
+            plan.nodes =
+                vec![plan::NodeStep { node: std::sync::Arc::new(draining(0, -100)), fate: fate.clone() }];
+            let outcome = apply(&bench.ctx, &seen, &plan).await;
+            assert_eq!(outcome.applied.extent, Extent::Conflict, "{fate:?}: it is looked at again soon");
+            assert_eq!(outcome.applied.requested, grows, "{fate:?}");
+        }
     }
 
     #[tokio::test]

@@ -20,14 +20,24 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// No pod is asked more often to go after it was refused: a little less than a blocked drain's own pace.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
-/// So long it is known that a pod was refused: until then it is asked after those that were not.
+/// So long it is known that a pod was refused, or that asking for it failed: until then it is asked after those that
+/// were not.
 const REFUSED_MEMORY: Duration = Duration::from_secs(300);
 
 /// What was seen and asked lately.
 pub struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
-    asked: Mutex<HashMap<String, (Duration, Answer)>>,
+    asked: Mutex<HashMap<(Way, String), (Duration, Answer)>>,
+}
+
+/// How a pod is made to go. What it answered to the one says nothing about the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It is evicted, which its budgets may refuse.
+    Evict,
+    /// It is deleted.
+    Delete,
 }
 
 /// What came of asking a pod to go.
@@ -37,6 +47,8 @@ pub enum Answer {
     Going,
     /// It stays for now.
     Refused(Blocked),
+    /// No answer came, or one that says nothing of the pod.
+    None,
 }
 
 impl Answer {
@@ -44,7 +56,7 @@ impl Answer {
     const fn memory(&self) -> Duration {
         match self {
             Self::Going => LIST_INTERVAL,
-            Self::Refused(_) => REFUSED_MEMORY,
+            Self::Refused(_) | Self::None => REFUSED_MEMORY,
         }
     }
 
@@ -52,6 +64,7 @@ impl Answer {
         match self {
             Self::Going => LIST_INTERVAL,
             Self::Refused(_) => REFUSED_INTERVAL,
+            Self::None => Duration::ZERO,
         }
     }
 }
@@ -87,33 +100,33 @@ impl Drains {
     }
 
     /// What this pod answered lately.
-    pub fn answer(&self, pod: &Pod) -> Option<Answer> {
+    pub fn answer(&self, way: Way, pod: &Pod) -> Option<Answer> {
         let now = self.clock.monotonic();
         let asked = lock(&self.asked);
-        let (at, answer) = asked.get(pod.metadata.uid.as_deref()?)?;
+        let (at, answer) = asked.get(&(way, pod.metadata.uid.clone()?))?;
         is_recent(*at, now, answer.interval()).then(|| answer.clone())
     }
 
-    /// `pods` in the order in which they are asked: a pass may run out of time, and those that were refused last, which are refused
-    /// again as a rule, would keep the others from ever being asked.
-    pub fn in_turn<'a>(&self, pods: &'a [Pod]) -> Vec<&'a Pod> {
+    /// `pods` in the order in which they are asked: a pass may run out of time, and those that did not go when they were
+    /// last asked, and do not as a rule, would keep the others from ever being asked.
+    pub fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let asked = lock(&self.asked);
-        let refused = |pod: &&Pod| {
-            let known = pod.metadata.uid.as_deref().and_then(|uid| asked.get(uid));
-            known.filter(|(_, answer)| matches!(answer, Answer::Refused(_))).map(|(at, _)| *at)
+        let stayed = |pod: &&Pod| {
+            let known = asked.get(&(way, pod.metadata.uid.clone()?));
+            known.filter(|(_, answer)| *answer != Answer::Going).map(|(at, _)| *at)
         };
         let mut pods: Vec<&Pod> = pods.iter().collect();
-        pods.sort_by_key(refused);
+        pods.sort_by_cached_key(stayed);
         pods
     }
 
     /// It answered.
-    pub fn answered(&self, pod: &Pod, answer: Answer) {
+    pub fn answered(&self, way: Way, pod: &Pod, answer: Answer) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();
         let mut asked = lock(&self.asked);
         asked.retain(|_, (at, answer)| is_recent(*at, now, answer.memory()));
-        asked.insert(uid, (now, answer));
+        asked.insert((way, uid), (now, answer));
     }
 }
 
@@ -160,15 +173,20 @@ mod tests {
         let (going, stuck) = (named("going"), named("stuck"));
         let refused =
             Answer::Refused(Blocked { node: "a".into(), pod: PodName::of(&stuck), message: "budget".into() });
-        drains.answered(&going, Answer::Going);
-        drains.answered(&stuck, refused.clone());
+        drains.answered(Way::Evict, &going, Answer::Going);
+        drains.answered(Way::Evict, &stuck, refused.clone());
         assert_eq!(
-            (drains.answer(&going), drains.answer(&stuck)),
+            (drains.answer(Way::Evict, &going), drains.answer(Way::Evict, &stuck)),
             (Some(Answer::Going), Some(refused.clone()))
         );
         time.advance(Duration::from_secs(1));
-        assert_eq!((drains.answer(&going), drains.answer(&stuck)), (None, Some(refused)));
+        assert_eq!(
+            (drains.answer(Way::Evict, &going), drains.answer(Way::Evict, &stuck)),
+            (None, Some(refused.clone()))
+        );
         time.advance(Duration::from_secs(3));
-        assert_eq!(drains.answer(&stuck), None);
+        assert_eq!(drains.answer(Way::Evict, &stuck), None);
+        drains.answered(Way::Evict, &stuck, refused);
+        assert_eq!(drains.answer(Way::Delete, &stuck), None, "an eviction's answer is none to a deletion");
     }
 }

@@ -12,7 +12,7 @@ use shared_runtime::{
 
 use crate::{
     context::Context,
-    drains::Answer,
+    drains::{Answer, Way},
     error::Error,
     plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches},
 };
@@ -45,17 +45,12 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             }
         }
         Fate::Drain { evict, delete, overdue: _ } => {
-            for pod in ctx.drains.in_turn(evict) {
+            let work = [(Way::Evict, evict), (Way::Delete, delete)];
+            for (way, pod) in work.into_iter().flat_map(|(way, pods)| in_turn(ctx, way, pods)) {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
-                evict_pod(ctx, &name(), pod, &mut applied).await?;
-            }
-            for pod in delete {
-                if is_over(ctx, deadline, &mut applied) {
-                    return Ok(applied);
-                }
-                delete_pod(ctx, &name(), pod, &mut applied).await?;
+                make_go(ctx, (way, &name(), pod), &mut applied).await?;
             }
         }
         Fate::Replace => {
@@ -136,10 +131,26 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
     Api::namespaced(ctx.client.clone(), pod.metadata.namespace.as_deref().unwrap_or_default())
 }
 
-async fn evict_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
-    let answer = match ctx.drains.answer(pod) {
-        Some(answer) => answer,
-        None => ask_to_go(ctx, node, pod, applied).await?,
+fn in_turn<'a>(ctx: &Context, way: Way, pods: &'a [Pod]) -> Vec<(Way, &'a Pod)> {
+    ctx.drains.in_turn(way, pods).into_iter().map(|pod| (way, pod)).collect()
+}
+
+/// Makes a pod of `node` go, unless it was asked a moment ago.
+async fn make_go(
+    ctx: &Context,
+    (way, node, pod): (Way, &str, &Pod),
+    applied: &mut Applied,
+) -> Result<(), Error> {
+    let answer = if let Some(answer) = ctx.drains.answer(way, pod) {
+        answer
+    } else {
+        let asked = match way {
+            Way::Evict => evict(ctx, node, pod, applied).await,
+            Way::Delete => delete_pod(ctx, node, pod, applied).await,
+        };
+        // Also a failure counts as having been asked: else the same pod came first again, and failed the next pass too.
+        ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
+        asked?
     };
     if let Answer::Refused(blocked) = answer {
         applied.blocked.push(blocked);
@@ -147,38 +158,38 @@ async fn evict_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) 
     Ok(())
 }
 
-async fn ask_to_go(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    let refused =
-        |message| Answer::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message });
+fn refused(node: &str, pod: &Pod, message: String) -> Answer {
+    Answer::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message })
+}
+
+async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
     let answer = match ctx.door.evict(&pods(ctx, pod), pod).await {
         Ok(Evicted::Accepted) => {
             applied.evicted += 1;
             Answer::Going
         }
         Ok(Evicted::Gone | Evicted::Replaced) => Answer::Going,
-        Ok(Evicted::Blocked { message, .. }) => refused(message),
-        Err(source) if source.is_refusal() => refused(chain(&source)),
+        Ok(Evicted::Blocked { message, .. }) => refused(node, pod, message),
+        Err(source) if source.is_refusal() => refused(node, pod, chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
     if matches!(answer, Answer::Refused(_)) {
         applied.refused += 1;
     }
-    ctx.drains.answered(pod, answer.clone());
     Ok(answer)
 }
 
 /// Deletes the pod, which leaves it its own grace period. A refusal is about this one pod, as with evictions.
-async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<(), Error> {
+async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
-        Ok(Deleted::Accepted) => applied.deleted_pods += 1,
-        Ok(Deleted::Gone | Deleted::Spared) => {}
-        Err(source) if source.is_refusal() => {
-            let (node, message) = (node.to_owned(), chain(&source));
-            applied.blocked.push(Blocked { node, pod: PodName::of(pod), message });
+        Ok(Deleted::Accepted) => {
+            applied.deleted_pods += 1;
+            Ok(Answer::Going)
         }
-        Err(source) => return Err(Error::Write { what: "a pod", source }),
+        Ok(Deleted::Gone | Deleted::Spared) => Ok(Answer::Going),
+        Err(source) if source.is_refusal() => Ok(refused(node, pod, chain(&source))),
+        Err(source) => Err(Error::Write { what: "a pod", source }),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -229,21 +240,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pods_that_are_refused_do_not_keep_the_others_from_being_asked_in_a_later_pass() {
-        let bench = Bench::new(|path, clock| {
-            clock.advance(Duration::from_secs(3));
-            if path.contains("/stuck") { failure(403, "Forbidden", "a webhook minds") } else { success() }
-        });
-        let mut evict: Vec<Pod> = ["stuck-1", "stuck-2", "free"].map(pod).into();
-        for pod in &mut evict {
-            pod.metadata.uid = pod.metadata.name.clone();
-        }
-        let step = step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None });
-        for (pass, evicted) in [(1, 0), (2, 1)] {
-            let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
-            let applied = carry_out(&bench.ctx, &step, deadline).await.unwrap();
-            assert_eq!(applied.evicted, evicted, "pass {pass}: {:?}", bench.asked());
-            bench.time.advance(Duration::from_secs(5));
+    async fn pods_that_do_not_go_keep_no_other_from_being_asked_in_a_later_pass() {
+        for (code, forced) in [(403, false), (403, true), (504, false), (504, true)] {
+            let bench = Bench::new(move |path, clock| {
+                clock.advance(Duration::from_secs(3));
+                if path.contains("/stuck") { failure(code, "Stuck", "a webhook minds") } else { success() }
+            });
+            let step = if forced { self::forced } else { drain }(&["stuck-1", "stuck-2", "free"]);
+            // Refusals take two passes, failures one each.
+            for _ in 0..3 {
+                let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
+                let _ = carry_out(&bench.ctx, &step, deadline).await;
+                bench.time.advance(Duration::from_secs(5));
+            }
+            let asked = bench.asked();
+            assert!(asked.iter().any(|asked| asked.contains("/free")), "{code}, forced: {forced}: {asked:?}");
         }
     }
 

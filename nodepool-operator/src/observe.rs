@@ -99,10 +99,11 @@ async fn nodes(
     key: &PoolKey,
     pool: Option<&NodePool>,
 ) -> Result<(Vec<Arc<Node>>, BTreeSet<String>), Error> {
-    let cached = ctx.nodes.state_filter(|node| belongs(node, key));
+    let stored = || ctx.nodes.state_filter(|node| belongs(node, key));
+    let (cached, unreadable) = in_cache(stored, || unreadable_slots(ctx, key));
     let let_go = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
     if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
-        return Ok((cached, unreadable_slots(ctx, key)));
+        return Ok((cached, unreadable));
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
     let api: Api<Node> = Api::all(ctx.client.clone());
@@ -110,6 +111,21 @@ async fn nodes(
     ctx.visited(key);
     let unreadable = live.unreadable.into_iter().map(|node| node.name).collect();
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
+}
+
+/// What the store has, and the names of those that it does not have because they cannot be read. The two are read one
+/// after the other: a node that changes sides meanwhile is in one of them if the latter is read on both sides of the former.
+fn in_cache(
+    stored: impl FnOnce() -> Vec<Arc<Node>>,
+    unreadable: impl Fn() -> BTreeSet<String>,
+) -> (Vec<Arc<Node>>, BTreeSet<String>) {
+    let before = unreadable();
+    let stored = stored();
+    let mut unreadable: BTreeSet<String> = before.into_iter().chain(unreadable()).collect();
+    for name in stored.iter().filter_map(|node| node.metadata.name.as_ref()) {
+        unreadable.remove(name);
+    }
+    (stored, unreadable)
 }
 
 /// The nodes in the pool's slots that the cache cannot read. Their labels are not known either; a slot's name is the pool's.

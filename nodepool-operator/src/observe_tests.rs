@@ -106,7 +106,9 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
         let seen = observe(&live().with_pool(pool).ctx, &key()).await.unwrap().unwrap();
         (plan::plan(&seen.observed), seen.observed.now)
     };
-    let (missing, _) = planned(pool(1)).await;
+    let (enough, _) = planned(pool(1)).await;
+    assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
+    let (missing, _) = planned(pool(2)).await;
     assert_eq!(missing.request, [format!("{}1", slots::prefix(&key()))]);
 
     let mut unset = pool(0);
@@ -118,4 +120,27 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
     let (held, now) = planned(deleted).await;
     assert_eq!(held.pool, plan::PoolStep::Keep, "it is not known that there is no node left");
     assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
+}
+
+#[test]
+fn a_node_that_changes_sides_while_the_cache_is_looked_at_is_not_overlooked() {
+    let name = node(0).metadata.name.unwrap();
+    for (what, before, stored, after, is_unreadable) in [
+        ("it could be read just after the store was looked at", true, false, false, true),
+        ("it could not be read any more just before that", false, false, true, true),
+        ("it could be read just before that", true, true, false, false),
+        ("it could not be read any more just after that", false, true, true, false),
+    ] {
+        let looked = std::cell::Cell::new(false);
+        let stored = || {
+            looked.set(true);
+            if stored { vec![Arc::new(node(0))] } else { vec![] }
+        };
+        let unreadable = || {
+            let is_it = if looked.get() { after } else { before };
+            is_it.then(|| name.clone()).into_iter().collect()
+        };
+        let (stored, unreadable) = in_cache(stored, unreadable);
+        assert_eq!((stored.len(), unreadable.len()), if is_unreadable { (0, 1) } else { (1, 0) }, "{what}");
+    }
 }

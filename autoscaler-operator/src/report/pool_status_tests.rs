@@ -117,10 +117,13 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
 
 /// Three nodes, of which the count in force leaves a place for two; the next list names one of them for a count of one.
 fn superseded(writer: Option<&str>) -> World {
-    let status = json!({ "scaleDown": { "targetReplicas": 1, "decisionID": "next", "nodes": ["n2"], "nodeUIDs": ["u2"] } });
+    let status = json!({ "scaleDown": {
+        "targetReplicas": 1, "decisionID": "next", "generation": 8, "nodes": ["n2"], "nodeUIDs": ["u2"],
+    } });
     let mut pool = with_status(&status);
     let owned = |writer| json!({ "manager": writer, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
-    pool["metadata"] = json!({ "managedFields": writer.map(owned).into_iter().collect::<Vec<_>>() });
+    let entries: Vec<_> = writer.map(owned).into_iter().collect();
+    pool["metadata"] = json!({ "generation": 7, "managedFields": entries });
     let mut world = World::eager().pool("a", pool);
     for index in 1..=3 {
         let (node, uid) = (format!("n{index}"), format!("u{index}"));

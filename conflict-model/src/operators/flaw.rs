@@ -13,6 +13,8 @@ pub enum Flaw {
     AnyWriter,
     /// A list is passed over at every count but its own, also where its author wrote the count that is there.
     OwnCountOnly,
+    /// A list whose count has not come is followed whatever of the spec has changed since it was made.
+    AnySpec,
     /// A list names slots, and a slot's next node has the same name.
     SlotNames,
     /// All of them: as it was once.

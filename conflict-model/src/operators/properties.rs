@@ -16,14 +16,14 @@ pub(super) fn all() -> Vec<Property<Operators>> {
             !state.truth.replaced
         }),
         Property::always(
-            "L3 nodes go by no list but that of the decision whose count is there, or of one made from it",
+            "L3 nodes go by no list but that of the decision whose count is there, or of one made from this very spec",
             |_, state: &State| !state.truth.foreign_list,
         ),
         Property::always("L4 no node goes that the list did not mean", |_, state: &State| {
             !state.truth.wrong_node
         }),
         Property::always(
-            "L5 no other node goes while one stays that the author of the count named",
+            "L5 no other node goes while one stays that the author of the count named, for it or from this very spec",
             |_, state: &State| !state.truth.passed_over,
         ),
         Property::sometimes("a list is followed", |_, state: &State| state.truth.followed),

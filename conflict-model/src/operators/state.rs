@@ -102,6 +102,8 @@ pub struct Decision {
     pub uid: u8,
     /// How many writes of the user it knows of.
     pub(super) knows: u8,
+    /// How many other changes of the user it knows of.
+    pub(super) saw: u8,
     /// The decision that had written the count that it was made from; `None` for the user's.
     pub(super) made_from: Option<u8>,
 }
@@ -114,15 +116,18 @@ pub(super) struct Truth {
     pub(super) count_of: Option<u8>,
     /// Counts that the user wrote.
     pub(super) user_wrote: u8,
+    /// Other changes of the spec by the user.
+    pub(super) user_changed: u8,
     /// A count of the user's was written over by what was decided before it.
     pub(super) undone: bool,
     /// A list was replaced by one of a predecessor.
     pub(super) replaced: bool,
-    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it.
+    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it and from
+    /// the rest of the spec as it is.
     pub(super) foreign_list: bool,
     /// A node went that the list did not mean.
     pub(super) wrong_node: bool,
-    /// A node went that no list named, and one stayed that the author of the count had named.
+    /// A node went that no list named, and one stayed that the author of the count had named for it or for this spec.
     pub(super) passed_over: bool,
     /// A node went by a list.
     pub(super) followed: bool,

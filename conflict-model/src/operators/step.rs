@@ -137,7 +137,8 @@ pub(super) fn take(model: Operators, state: &mut State, step: Step) {
             state.left.other_changes -= 1;
             let tokens = [state.left.other_changes + 1, 0, 0];
             let change = Change::Tokens(tokens);
-            handle(state, &Request::Merge { on: Endpoint::Main, version: None, uid: None, change });
+            let merge = Request::Merge { on: Endpoint::Main, version: None, uid: None, change };
+            state.truth.user_changed += u8::from(handle(state, &merge));
         }
         Step::LoseNode(slot) => {
             state.left.losses -= 1;
@@ -165,8 +166,9 @@ fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
     };
     let uid = slot.map_or(0, |slot| state.nodes[usize::from(slot)]);
     let to = if slot.is_some() { from - 1 } else { from + 1 };
-    let (knows, made_from) = (state.truth.user_wrote, state.truth.count_of);
-    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows, made_from });
+    let (knows, saw) = (state.truth.user_wrote, state.truth.user_changed);
+    let made_from = state.truth.count_of;
+    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows, saw, made_from });
     if slot.is_some() {
         let request = list_request(model, generation, stood, Some(which));
         state.phase = Phase::Waiting(Sent { by, decision: Some(which), request });
@@ -243,7 +245,7 @@ fn handle(state: &mut State, request: &Request) -> bool {
 
 /// A pass of the `NodePool` operator.
 fn resize(model: Operators, state: &mut State) {
-    let (wanted, _, list) = state.seen();
+    let (wanted, generation, list) = state.seen();
     while state.count() < wanted {
         let Some(free) = state.nodes.iter().position(|uid| *uid == 0) else { return };
         state.uids += 1;
@@ -252,12 +254,13 @@ fn resize(model: Operators, state: &mut State) {
     if state.count() <= wanted {
         return;
     }
-    let named = named(model, state, wanted, list);
+    let named = named(model, state, (wanted, generation), list);
     if let Some((which, slot, decision)) = named {
         let node = state.nodes[slot];
         state.nodes[slot] = 0;
         let is_its_own = state.truth.count_of == Some(which);
-        let was_made_from_it = state.truth.count_of.is_some() && decision.made_from == state.truth.count_of;
+        let of_its_author = state.truth.count_of.is_some() && decision.made_from == state.truth.count_of;
+        let was_made_from_it = of_its_author && decision.saw == state.truth.user_changed;
         state.truth.followed |= is_its_own;
         state.truth.ahead |= !is_its_own;
         state.truth.foreign_list |= !is_its_own && !was_made_from_it;
@@ -272,21 +275,29 @@ fn resize(model: Operators, state: &mut State) {
 }
 
 /// The node that goes by a list, if one does: its decision, its slot, and what was decided.
-fn named(model: Operators, state: &State, wanted: i32, list: Option<u8>) -> Option<(u8, usize, Decision)> {
+fn named(
+    model: Operators,
+    state: &State,
+    (wanted, generation): (i32, i64),
+    list: Option<u8>,
+) -> Option<(u8, usize, Decision)> {
     let which = list?;
     let decision = state.decision(which)?;
     let slot = usize::from(decision.slot?);
     let by_writer = model.lacks(Flaw::AnyWriter) || state.count_by == Writer::Autoscaler;
-    let at_this_count = decision.to == wanted || !model.lacks(Flaw::OwnCountOnly);
+    let of_this_spec = decision.generation == generation || model.lacks(Flaw::AnySpec);
+    let at_this_count = decision.to == wanted || (of_this_spec && !model.lacks(Flaw::OwnCountOnly));
     let node = state.nodes[slot];
     let is_meant = node != 0 && (node == decision.uid || model.lacks(Flaw::SlotNames));
     (by_writer && at_this_count && is_meant).then_some((which, slot, decision))
 }
 
-/// Whether the author of the count has named a node that is there.
+/// Whether the author of the count has named a node that is there: for this count, or since, from the spec as it is.
 fn names_one_that_stays(state: &State, list: Option<u8>) -> bool {
     let named = list.and_then(|which| state.decision(which));
     let stays =
         |decision: Decision| decision.slot.is_some_and(|slot| state.nodes[usize::from(slot)] == decision.uid);
-    state.truth.count_of.is_some() && named.is_some_and(stays)
+    let counts =
+        |decision: &Decision| state.truth.count_of == list || decision.saw == state.truth.user_changed;
+    state.truth.count_of.is_some() && named.filter(counts).is_some_and(stays)
 }

@@ -11,9 +11,10 @@
 //! | `drain` | the next step of a node on its way out |
 //! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
 //! | `patches` | how a decision is written so that it cannot fall on the wrong object |
-//! | `status`, `unreadable`, `events` | what the pool's owner is told |
+//! | `status`, `clamped`, `unreadable`, `events` | what the pool's owner is told |
 
 pub mod applied;
+mod clamped;
 pub mod drain;
 pub mod events;
 pub mod hash;
@@ -37,6 +38,8 @@ mod start_tests;
 mod status_tests;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod unread_tests;
 #[cfg(test)]
 mod world_tests;
 
@@ -205,6 +208,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         staying,
         pods: &observed.pods,
         unreadable: &observed.unreadable,
+        unread: observed.unread().count(),
         supply: &observed.supply,
         now,
     });
@@ -236,9 +240,9 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         .collect();
 
     let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let existing = sizing::existing(members, &observed.unreadable);
     // How many nodes there are, or that there are none, is not known while one of them cannot be read.
-    let all_read = observed.unreadable.is_empty();
+    let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let mut plan = Plan {
         pool: match (deleting, held) {
@@ -274,12 +278,13 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
 
 /// How many nodes are there or on their way: what an unset count stands for.
 fn present(observed: &Observed, members: &[Member]) -> usize {
-    members.iter().filter(|member| member.stays()).count() + in_flight(observed, members)
+    let readable = members.iter().filter(|member| member.stays()).count();
+    readable + observed.unread().count() + in_flight(observed, members)
 }
 
 /// The machines that were asked for and have no Node yet.
 fn in_flight(observed: &Observed, members: &[Member]) -> usize {
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let existing = sizing::existing(members, &observed.unreadable);
     let machines = observed.supply.machines.iter();
     machines.filter(|machine| !existing.contains(machine.name.as_str())).count()
 }

@@ -34,6 +34,13 @@ pub struct Observed {
     pub time: ObservedTime,
 }
 
+impl Observed {
+    /// The names of the pool's nodes that cannot be read, without those that are known to be somebody else's.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        self.unreadable.difference(&self.supply.taken).map(String::as_str)
+    }
+}
+
 /// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {

@@ -222,9 +222,25 @@ fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_coun
     for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
         let mut pool = named_victims(1, &["n-001", "n-002"]);
         pool.spec.replicas = Some(2);
+        pool.metadata.generation = Some(0);
         written_by(&mut pool, writer);
         assert_eq!(with_fate(&plan(&observed(pool.clone(), nodes(3))), &Fate::Close), [gone], "{writer}");
         assert!(fates(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
+    }
+}
+
+#[test]
+fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_count_only() {
+    for (generation, replicas, gone) in [(1, 2, vec!["n-000"]), (0, 3, vec![])] {
+        let mut pool = named_victims(2, &["n-000"]);
+        (pool.spec.replicas, pool.metadata.generation) = (Some(replicas), Some(generation));
+        written_by(&mut pool, names::AUTOSCALER_OPERATOR);
+        let present = usize::try_from(replicas).unwrap();
+        let mut observed = observed(pool, nodes(present));
+        observed.supply.machines = vec![machine("m", SOON)];
+        let plan = plan(&observed);
+        assert_eq!(with_fate(&plan, &Fate::Close), gone, "at {replicas}");
+        assert_eq!(plan.withdraw.is_empty(), !gone.is_empty(), "at {replicas}");
     }
 }
 

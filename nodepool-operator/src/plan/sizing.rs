@@ -2,7 +2,8 @@
 //! take requests back, choose victims.
 //!
 //! The one rule that must hold in every case: nodes that stay, plus requests in flight, never exceed what is wanted
-//! because of what is decided here.
+//! because of what is decided here. A node that cannot be read is taken for one that stays; that there are too many is
+//! told from those alone that can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,6 +56,8 @@ pub struct Input<'a> {
     pub pods: &'a BTreeMap<String, Vec<Pod>>,
     /// Names of nodes that cannot be read.
     pub unreadable: &'a BTreeSet<String>,
+    /// How many of those count: without somebody else's.
+    pub unread: usize,
     /// What the provider is doing.
     pub supply: &'a Supply,
     /// The current time.
@@ -63,17 +66,21 @@ pub struct Input<'a> {
 
 /// Decides on the number of nodes.
 pub fn size(input: Input<'_>) -> Sizing<'_> {
-    let Input { key, pool, wanted, members, mut staying, pods, unreadable, supply, now } = input;
-    let existing: BTreeSet<&str> = members.iter().map(Member::name).collect();
+    let Input { key, pool, wanted, members, mut staying, pods, unreadable, unread, supply, now } = input;
+    let existing = existing(members, unreadable);
     let mut machines: Vec<&Machine> =
         supply.machines.iter().filter(|machine| !existing.contains(machine.name.as_str())).collect();
     let mut sizing = Sizing::default();
 
     let excess = (staying.len() + machines.len()).saturating_sub(wanted);
-    let named: Vec<&Member> = victims::named(pool, &staying).into_iter().take(excess).collect();
-    let excess = excess - named.len();
-    sizing.withdraw = take_back(&mut machines, excess);
+    let named = victims::named(pool, &staying);
+    // Those that are named for the next count may still be needed: machines that are not nodes yet go before them.
+    let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
+    let machines_too_many = excess - named.len().min(now_due);
+    sizing.withdraw = take_back(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
+    let named: Vec<&Member> = named.into_iter().take(excess).collect();
+    let excess = excess - named.len();
     let chosen: BTreeSet<&str> = named.iter().map(|member| member.name()).collect();
     let rest: Vec<&Member> =
         staying.iter().copied().filter(|member| !chosen.contains(member.name())).collect();
@@ -86,13 +93,13 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     let leaving: BTreeSet<&str> = sizing.victims.iter().map(|victim| victim.name()).collect();
     staying.retain(|member| !leaving.contains(member.name()));
 
-    let missing = wanted.saturating_sub(staying.len() + machines.len());
+    let missing = wanted.saturating_sub(staying.len() + machines.len() + unread);
     sizing.rescue = rescuable(members).into_iter().take(missing).collect();
     let missing = missing - sizing.rescue.len();
     if supply.may_ask(now) {
         let mut occupied = existing;
         occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
-        occupied.extend(supply.taken.iter().chain(unreadable).map(String::as_str));
+        occupied.extend(supply.taken.iter().map(String::as_str));
         sizing.request = slots::lowest_free(key, &occupied, missing);
     }
     sizing.register = machines
@@ -102,6 +109,11 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
         .collect();
     sizing.in_flight = machines.len() + sizing.request.len();
     sizing
+}
+
+/// The names of the nodes that there are, also of those that cannot be read.
+pub fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
+    members.iter().map(Member::name).chain(unreadable.iter().map(String::as_str)).collect()
 }
 
 /// Takes up to `count` requests out of `machines`: those that would take longest first.

@@ -11,10 +11,11 @@ use shared_crds::{
 };
 
 use super::{
-    Applied, Blocked, Fate, NodeStep, Observed, PodName, Rejected, RejectedWrite,
+    Applied, Blocked, Fate, NodeStep, Observed, PodName, Rejected, RejectedWrite, clamped,
     membership::{Member, Readiness},
     supply::Trouble,
     template::{Blueprint, Invalid},
+    unreadable,
 };
 
 /// What a pass found and decided, as far as the status tells of it.
@@ -36,6 +37,8 @@ pub struct Facts {
     pub leaving: usize,
     /// Requests without a Node.
     pub in_flight: usize,
+    /// Nodes that cannot be read, by name. They count nowhere else.
+    pub unreadable: Vec<String>,
     /// The pool is being deleted.
     pub deleting: bool,
     /// Why the spec cannot be acted on.
@@ -107,6 +110,7 @@ impl Facts {
             not_ready: count(Readiness::NotReady),
             leaving: nodes.iter().filter(|step| !step.fate.stays()).count(),
             in_flight: in_flight.all,
+            unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: blueprint.as_ref().err().map(ToString::to_string),
             trouble: observed.supply.trouble.clone(),
@@ -167,6 +171,11 @@ impl Facts {
         self.ready == self.wanted && self.staying == self.wanted
     }
 
+    /// Whether nodes have to be made. Those that cannot be read are there.
+    const fn too_few(&self) -> bool {
+        self.staying + self.unreadable.len() < self.wanted
+    }
+
     fn counts(&self) -> String {
         let mut text = format!("{} of {} nodes are ready", self.ready, self.wanted);
         let parts = [
@@ -174,6 +183,7 @@ impl Facts {
             (self.starting, "starting"),
             (self.not_ready, "not ready"),
             (self.leaving, "draining"),
+            (self.unreadable.len(), "unreadable"),
         ];
         for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
             text.push_str(&format!(", {count} {what}"));
@@ -230,7 +240,7 @@ pub fn conditions(
 }
 
 /// `1 node`, `2 nodes`.
-fn nodes(count: usize) -> String {
+pub fn nodes(count: usize) -> String {
     format!("{count} node{}", if count == 1 { "" } else { "s" })
 }
 
@@ -246,7 +256,7 @@ pub fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Stat
         stalled(facts, applied),
         nodes_ready(facts),
         provisioning_healthy(facts, applied),
-        replicas_clamped(pool, facts),
+        clamped::replicas_clamped(pool, facts),
     ]
 }
 
@@ -256,7 +266,10 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         say(
             false,
             Reason::Deleting,
-            format!("the pool is being deleted, {} left", nodes(facts.leaving + facts.staying)),
+            format!(
+                "the pool is being deleted, {} left",
+                nodes(facts.leaving + facts.staying + facts.unreadable.len())
+            ),
         )
     } else if let Some(invalid) = &facts.invalid {
         say(false, Reason::InvalidSpec, invalid.clone())
@@ -273,9 +286,10 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 
 fn why_not_ready(facts: &Facts) -> Reason {
     match &facts.trouble {
-        Some(trouble) if facts.staying < facts.wanted => trouble.reason,
-        _ if facts.staying < facts.wanted || facts.starting > 0 => Reason::Provisioning,
+        Some(trouble) if facts.too_few() => trouble.reason,
+        _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
+        _ if !facts.unreadable.is_empty() => Reason::Unreadable,
         _ => Reason::Draining,
     }
 }
@@ -321,13 +335,14 @@ fn reconciling(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 }
 
 fn waiting(facts: &Facts) -> String {
-    match &facts.overdue {
-        Some((node, pod)) => format!("{}; node {node} waits for pod {pod} to end", facts.counts()),
-        None => facts.counts(),
-    }
+    let overdue = facts.overdue.as_ref();
+    let overdue = overdue.map(|(node, pod)| format!("node {node} waits for pod {pod} to end"));
+    let parts = [Some(facts.counts()), overdue, unreadable::of_nodes(&facts.unreadable)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done.
+/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done, and so are
+/// nodes that cannot be read.
 fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> {
     if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));
@@ -336,11 +351,10 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
         return Some((Reason::InvalidSpec, invalid.clone()));
     }
     let busy = facts.in_flight + facts.starting + facts.leaving > 0;
-    facts
-        .trouble
-        .as_ref()
-        .filter(|trouble| trouble.reason == Reason::QuotaExceeded && facts.staying < facts.wanted && !busy)
-        .map(|trouble| (trouble.reason, trouble.message.clone()))
+    let is_used_up = |trouble: &&Trouble| trouble.reason == Reason::QuotaExceeded && facts.too_few();
+    let used_up = facts.trouble.as_ref().filter(is_used_up).map(|it| (it.reason, it.message.clone()));
+    let unreadable = || Some((Reason::Unreadable, unreadable::of_nodes(&facts.unreadable)?));
+    used_up.or_else(unreadable).filter(|_| !busy)
 }
 
 fn stalled(facts: &Facts, applied: &Applied) -> Statement {
@@ -370,31 +384,5 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
         Some(trouble) => say(false, trouble.reason, &trouble.message),
         None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is making nodes"),
         None => say(true, Reason::Provisioned, "the provider owes no node"),
-    }
-}
-
-fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {
-    let type_ = ConditionType::ReplicasClamped;
-    let say = |status: bool, reason, message| Statement::new(type_, status, reason, message);
-    let (min, max) = (pool.spec.min_replicas, pool.spec.max_replicas);
-    let runs = nodes(usize::try_from(pool.spec.effective_replicas()).unwrap_or_default());
-    match pool.spec.replicas {
-        None => {
-            let runs = nodes(facts.wanted);
-            say(false, Reason::ReplicasUnset, format!("replicas is not set, so the pool runs {runs}"))
-        }
-        Some(asked) if asked > max => say(
-            true,
-            Reason::AboveMaxReplicas,
-            format!("replicas is {asked} and maxReplicas is {max}, so the pool runs {runs}"),
-        ),
-        Some(asked) if asked < min => say(
-            true,
-            Reason::BelowMinReplicas,
-            format!("replicas is {asked} and minReplicas is {min}, so the pool runs {runs}"),
-        ),
-        Some(asked) => {
-            say(false, Reason::WithinBounds, format!("replicas is {asked}, within {min} to {max}"))
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of a pool that this version of the operator cannot read.
+//! What is said of a pool, or of nodes of it, that this version of the operator cannot read.
 
 use shared_crds::conditions::{ConditionType, Reason, Statement};
 
@@ -13,4 +13,16 @@ pub fn statements(error: &str) -> Vec<Statement> {
         say(ConditionType::Reconciling, false),
         say(ConditionType::Stalled, true),
     ]
+}
+
+/// What is said of nodes that cannot be read, if there are any.
+pub fn of_nodes(names: &[String]) -> Option<String> {
+    let first = names.first()?;
+    let more = match names.len() {
+        1 => String::new(),
+        count => format!(" (and {} more)", count - 1),
+    };
+    Some(format!(
+        "this version of the operator cannot read node {first}{more}, so nothing is done to it; change the field, or run a newer version"
+    ))
 }

@@ -1,5 +1,5 @@
-//! Which nodes go when there are too many: first those the Autoscaler named, for this count of its own or for the next, then by
-//! an order that costs the least.
+//! Which nodes go when there are too many: first those the Autoscaler named, for this count of its own or, from this
+//! very spec, for the next; then by an order that costs the least.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

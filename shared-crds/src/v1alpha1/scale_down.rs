@@ -60,13 +60,17 @@ impl NodePool {
     }
 
     /// The plan whose nodes go first, where there are more nodes than the pool's count wants: the one that is followed; or, while
-    /// the API server says that the count is the Autoscaler's, the one that it has announced since. That such a plan was made
-    /// from this very count is what its guards are for: it is written at the generation that was seen, and no count
-    /// is written over another's plan. It authorises nothing: how many go is the count's to say.
+    /// the API server says that the count is the Autoscaler's, the one that it has announced since, from this very spec:
+    /// a pool whose count, bounds or template have changed since is none that it has decided on. It authorises nothing:
+    /// how many go is the count's to say.
     pub fn scale_down_first(&self) -> Option<&ScaleDownPlan> {
         let announced = || self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref();
-        // Names alone are enough only for the count that they were made for.
-        let next = || announced().filter(|plan| !plan.node_uids.is_empty() && self.has_own_count());
+        let follows = self.metadata.generation.and_then(|generation| generation.checked_add(1));
+        let is_next = |plan: &&ScaleDownPlan| {
+            // Names alone are enough only for the count that they were made for.
+            !plan.node_uids.is_empty() && plan.generation.is_some() && plan.generation == follows
+        };
+        let next = || announced().filter(is_next).filter(|_| self.has_own_count());
         self.scale_down_in_force().or_else(next)
     }
 
@@ -134,14 +138,22 @@ mod tests {
     #[test]
     fn the_next_plan_says_who_goes_first_only_at_a_count_of_its_author() {
         let autoscaler = Some(AUTOSCALER_OPERATOR);
-        for (what, writer, target, first) in [
-            ("its count is there", autoscaler, 2, true),
-            ("its count is not there yet, and the one before it is the author's", autoscaler, 1, true),
-            ("a person wrote the count that is there", Some("kubectl"), 1, false),
-            ("a person wrote the very count", Some("kubectl"), 2, false),
-            ("who wrote the count is not known", None, 1, false),
+        for (what, writer, target, generation, first) in [
+            ("its count is there", autoscaler, 2, Some(7), true),
+            (
+                "its count is not there yet, and the one before it is the author's",
+                autoscaler,
+                1,
+                Some(8),
+                true,
+            ),
+            ("and the user changed something else since", autoscaler, 1, Some(7), false),
+            ("and it does not say from which spec it was made", autoscaler, 1, None, false),
+            ("a person wrote the count that is there", Some("kubectl"), 1, Some(8), false),
+            ("a person wrote the very count", Some("kubectl"), 2, Some(8), false),
+            ("who wrote the count is not known", None, 1, Some(8), false),
         ] {
-            let mut pool = pool(writer, target, Some(7));
+            let mut pool = pool(writer, target, generation);
             assert_eq!(pool.scale_down_first().is_some(), first, "{what}");
             let list = &mut pool.status.as_mut().unwrap().autoscaling.as_mut().unwrap().scale_down;
             list.as_mut().unwrap().node_uids.clear();

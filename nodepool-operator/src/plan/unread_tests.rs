@@ -1,0 +1,101 @@
+//! What nodes that cannot be read change in a decision: they are there, and that is all that is known of them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use shared_crds::conditions::{ConditionType, Reason};
+
+use super::{
+    supply::{Machine, MachineState},
+    testing::{fates, key, node, observed, pool},
+    *,
+};
+
+/// A pool of `replicas`, with these nodes that can be read and `unreadable` in its first slots.
+fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
+    let mut pool = pool(0);
+    pool.spec.replicas = replicas;
+    let mut observed = observed(pool, (0..readable).map(node));
+    observed.unreadable = (0..unreadable).map(slot).collect();
+    observed
+}
+
+fn slot(number: usize) -> String {
+    format!("{}{number}", slots::prefix(&key()))
+}
+
+#[test]
+fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
+    for (wanted, readable, unreadable, requested) in
+        [(3, 0, 3, vec![]), (3, 2, 1, vec![]), (3, 1, 1, vec![slot(1)]), (1, 0, 3, vec![])]
+    {
+        let plan = plan(&world(Some(wanted), readable, unreadable));
+        assert_eq!(plan.request, requested, "{wanted} wanted, {readable} readable, {unreadable} not");
+        assert!(fates(&plan).is_empty());
+    }
+}
+
+#[test]
+fn no_node_goes_because_others_cannot_be_read() {
+    for replicas in [Some(2), None] {
+        let mut observed = world(replicas, 2, 2);
+        // That of a machine whose node is there already is no machine more.
+        observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
+        let plan = plan(&observed);
+        assert_eq!((fates(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");
+        assert_eq!((plan.register, plan.fulfilled), (vec![], vec![slot(0)]), "{replicas:?}");
+    }
+}
+
+#[test]
+fn a_pool_without_a_count_keeps_its_number_while_nodes_cannot_be_read() {
+    let plan = plan(&world(None, 1, 2));
+    assert_eq!((plan.fill, plan.request), (None, vec![]));
+    assert_eq!(plan.facts.unwrap().wanted, 3);
+}
+
+#[test]
+fn somebody_elses_node_in_a_slot_is_none_of_the_pools_whether_it_can_be_read_or_not() {
+    let mut observed = world(Some(1), 0, 1);
+    observed.supply.taken = observed.unreadable.clone();
+    assert_eq!(plan(&observed).request, [slot(1)]);
+}
+
+#[test]
+fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
+    use ConditionType::{Ready, Reconciling, ReplicasClamped, Stalled};
+    let said = |observed: &Observed, type_| {
+        let (pool, facts) = (observed.pool.as_deref().unwrap(), plan(observed).facts.unwrap());
+        let all = status::statements(pool, &facts, &Applied::default());
+        let one = all.into_iter().find(|statement| statement.type_ == type_).unwrap();
+        (one.status, one.reason, one.message)
+    };
+    let cannot = format!("cannot read node {}", slot(0));
+    let whole = world(Some(3), 2, 1);
+    let (_, reason, message) = said(&whole, Ready);
+    assert_eq!(
+        (reason, message.as_str()),
+        (Reason::Unreadable, "2 of 3 nodes are ready, 1 unreadable"),
+        "nothing is being made"
+    );
+    for (type_, status) in [(Reconciling, false), (Stalled, true)] {
+        let (is, reason, message) = said(&whole, type_);
+        assert_eq!((is, reason), (Some(status), Reason::Unreadable));
+        assert!(message.contains(&cannot), "{message}");
+    }
+    let (_, reason, message) = said(&world(None, 1, 2), ReplicasClamped);
+    assert_eq!(reason, Reason::ReplicasUnset);
+    assert!(
+        message.contains("not filled in") && message.contains(&format!("{cannot} (and 1 more)")),
+        "{message}"
+    );
+
+    let mut deleted = world(Some(1), 0, 1);
+    Arc::make_mut(deleted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(deleted.now));
+    let (_, reason, message) = said(&deleted, Reconciling);
+    assert!(reason == Reason::Deleting && message.contains(&cannot), "{message}");
+    assert!(said(&deleted, Ready).2.ends_with("1 node left"));
+
+    let (growing, reason, message) = said(&world(Some(3), 1, 1), Reconciling);
+    assert_eq!((growing, reason), (Some(true), Reason::Provisioning));
+    assert!(message.contains("1 unreadable"), "{message}");
+    assert_eq!(said(&world(Some(2), 2, 0), Stalled).0, Some(false));
+}
