@@ -22,13 +22,38 @@ use k8s_openapi::{
 pub struct PodInfo {
     name: Box<str>,
     uid: Box<str>,
-    deleted: Option<Timestamp>,
+    deleted: Moment,
     node: Option<Box<str>>,
-    started: Option<Timestamp>,
-    unschedulable: Option<Timestamp>,
+    started: Moment,
+    unschedulable: Moment,
     /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
     shape: Shape,
+}
+
+/// A time or none, in the whole seconds that the API server writes. A cluster has as many of these as pods, three times: the
+/// types of `jiff` and `Option` take three times the room, and a pass goes through all pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment(i64);
+
+impl Moment {
+    /// Not a second of any time that can be written.
+    const NONE: Self = Self(i64::MIN);
+
+    fn of(time: Option<Timestamp>) -> Self {
+        time.map_or(Self::NONE, |time| Self(time.as_second()))
+    }
+
+    fn time(self) -> Option<Timestamp> {
+        // First whether there is one: to be told that there is none takes an error, which allocates.
+        if self == Self::NONE { None } else { Timestamp::from_second(self.0).ok() }
+    }
+}
+
+impl Default for Moment {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 /// Labels of a pod.
@@ -92,10 +117,10 @@ impl From<Pod> for PodInfo {
         Self {
             name: whole.name.unwrap_or_default().into(),
             uid: whole.uid.unwrap_or_default().into(),
-            deleted: whole.deletion_timestamp.map(|time| time.0),
+            deleted: Moment::of(whole.deletion_timestamp.map(|time| time.0)),
             node: node.map(String::into_boxed_str),
-            started: started.map(|time| time.0),
-            unschedulable: unschedulable.map(|time| time.0),
+            started: Moment::of(started.map(|time| time.0)),
+            unschedulable: Moment::of(unschedulable.map(|time| time.0)),
             claims,
             shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) },
         }
@@ -120,13 +145,13 @@ impl PodInfo {
     }
 
     /// When it is to end, if it is being deleted.
-    pub const fn deleted(&self) -> Option<Timestamp> {
-        self.deleted
+    pub fn deleted(&self) -> Option<Timestamp> {
+        self.deleted.time()
     }
 
     /// Says when it is to end, or that it is not.
-    pub const fn set_deleted(&mut self, at: Option<Timestamp>) {
-        self.deleted = at;
+    pub fn set_deleted(&mut self, at: Option<Timestamp>) {
+        self.deleted = Moment::of(at);
     }
 
     /// `spec.nodeName`, unless it is empty.
@@ -140,13 +165,13 @@ impl PodInfo {
     }
 
     /// `status.startTime`.
-    pub const fn started(&self) -> Option<Timestamp> {
-        self.started
+    pub fn started(&self) -> Option<Timestamp> {
+        self.started.time()
     }
 
     /// Since when kube-scheduler has had no node for it: the last transition of the condition `PodScheduled` to `False`.
-    pub const fn unschedulable_since(&self) -> Option<Timestamp> {
-        self.unschedulable
+    pub fn unschedulable_since(&self) -> Option<Timestamp> {
+        self.unschedulable.time()
     }
 
     /// The claim that each volume of `spec.volumes` names that is a claim, in their order.
@@ -265,6 +290,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_pod_takes_two_lines_of_a_processors_cache_with_the_counts_of_its_pointer() {
+        assert!(size_of::<PodInfo>() + 2 * size_of::<usize>() <= 128, "{}", size_of::<PodInfo>());
+    }
+
+    #[test]
+    fn times_are_kept_to_the_second() {
+        assert_eq!(Moment::of(None).time(), None);
+        for (time, kept) in [
+            ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+            ("1969-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
+            ("2026-01-01T00:00:00.9Z", "2026-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(Moment::of(Some(time.parse().unwrap())).time(), Some(kept.parse().unwrap()), "{time}");
+        }
+    }
 
     fn pod(name: &str, node: &str, label: &str) -> PodInfo {
         let object: Value = json!({
