@@ -19,16 +19,19 @@ use k8s_openapi::{
 /// A pod. The name is kube-scheduler's, for a pod together with what is read of it once.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(test, derive(serde::Deserialize), serde(from = "Pod"))]
+#[repr(C)]
 pub struct PodInfo {
-    name: Box<str>,
-    uid: Box<str>,
+    // In the order in which they are laid out (`repr(C)`): what a pass reads of every pod comes first and lies together, so
+    // that it takes as few cache lines as it can. In the compiler's order a pass over 150,000 pods took a tenth longer.
+    shape: Shape,
     deleted: Moment,
     node: Option<Box<str>>,
+    name: Box<str>,
+    uid: Box<str>,
     started: Moment,
     unschedulable: Moment,
     /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
-    shape: Shape,
 }
 
 /// A time or none, in the whole seconds that the API server writes. A cluster has as many of these as pods, three times: the
