@@ -28,6 +28,7 @@ use crate::{
     error::Error,
     metrics::AutoscalerMetrics,
     plan::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo},
+    prune::Cached,
     report::{Told, Unreported},
     write_backoff::{Refusal, Write, WriteBackoff},
 };
@@ -45,15 +46,15 @@ pub struct Caches {
     /// Every node.
     pub nodes: Store<Node>,
     /// Every pod that is not finished.
-    pub pods: Store<PodInfo>,
+    pub pods: Store<Cached<PodInfo>>,
     /// Every `DaemonSet`.
     pub daemon_sets: Store<DaemonSet>,
     /// Every budget.
     pub budgets: Store<PodDisruptionBudget>,
     /// Every persistent volume.
-    pub volumes: Store<VolumeInfo>,
+    pub volumes: Store<Cached<VolumeInfo>>,
     /// Every claim.
-    pub claims: Store<ClaimInfo>,
+    pub claims: Store<Cached<ClaimInfo>>,
     /// Every storage class.
     pub storage_classes: Store<StorageClass>,
     /// Every namespace.

@@ -42,6 +42,7 @@ use crate::{
     error::Error,
     explain::{ExplainArgs, ExplainError},
     plan::{claim_info::ClaimInfo, volume_info::VolumeInfo},
+    prune::Cached,
     simulate::{SimulateArgs, SimulateError},
 };
 
@@ -150,16 +151,28 @@ async fn start(operator: Operator) -> Result<(), Error> {
         operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), &all(), |_| {});
     let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &all(), prune::node);
     let unfinished = all().fields(UNFINISHED);
-    let (pods, pod_changes) =
-        operator.reflect_as(Api::all(operator.client.clone()), &unfinished, prune::pods(), prune::stand_in);
+    let (pods, pod_changes) = operator.reflect_as(
+        Api::all(operator.client.clone()),
+        &unfinished,
+        Cached::as_made_by(prune::pods()),
+        prune::stand_in,
+    );
 
     let client = || operator.client.clone();
     let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), &all(), prune::daemon_set);
     let (budgets, budget_changes) = operator.reflect(Api::all(client()), &all(), prune::budget);
-    let (volumes, volume_changes) =
-        operator.reflect_as(Api::<PersistentVolume>::all(client()), &all(), VolumeInfo::from, |_| None);
-    let (claims, claim_changes) =
-        operator.reflect_as(Api::<PersistentVolumeClaim>::all(client()), &all(), ClaimInfo::from, |_| None);
+    let (volumes, volume_changes) = operator.reflect_as(
+        Api::<PersistentVolume>::all(client()),
+        &all(),
+        Cached::as_made_by(VolumeInfo::from),
+        |_| None,
+    );
+    let (claims, claim_changes) = operator.reflect_as(
+        Api::<PersistentVolumeClaim>::all(client()),
+        &all(),
+        Cached::as_made_by(ClaimInfo::from),
+        |_| None,
+    );
     let (storage_classes, storage_class_changes) =
         operator.reflect(Api::all(client()), &all(), prune::storage_class);
     let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), &all(), prune::namespace);

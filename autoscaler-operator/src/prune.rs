@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 
 pub use others::{budget, daemon_set, namespace, storage_class};
 pub use pod::{pod, pods, stand_in};
+pub use watched::{Cached, state};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =

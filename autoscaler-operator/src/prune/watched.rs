@@ -1,17 +1,39 @@
-//! What caches find the planner's own types by.
+//! The planner's own types as caches keep them: found by the keys of the objects that they were made from.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::{Resource, runtime::reflector::Lookup};
+use kube::{
+    Resource,
+    runtime::reflector::{Lookup, Store},
+};
 
 use crate::plan::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
+
+/// What the planner reads of an object, as a cache keeps it.
+#[derive(Clone, Debug)]
+pub struct Cached<T>(Arc<T>);
+
+impl<T> Cached<T> {
+    /// Keeps what is made of an object.
+    pub fn as_made_by<W>(mut make: impl FnMut(W) -> T) -> impl FnMut(W) -> Self {
+        move |whole| Self(Arc::new(make(whole)))
+    }
+}
+
+/// Takes everything out of a cache that keeps the planner's own types.
+pub fn state<T>(store: &Store<Cached<T>>) -> Vec<Arc<T>>
+where
+    Cached<T>: Lookup<DynamicType = ()> + Clone + 'static,
+{
+    store.state().iter().map(|cached| Arc::clone(&cached.0)).collect()
+}
 
 /// Says that the API server knows `$kept` as `$whole`, and under which key. A version would only cost room: nothing is
 /// written to these objects.
 macro_rules! found {
     ($kept:ty as $whole:ty, $key:expr, $uid:expr) => {
-        impl Lookup for $kept {
+        impl Lookup for Cached<$kept> {
             type DynamicType = ();
 
             fn kind((): &()) -> Cow<'_, str> {
@@ -31,13 +53,13 @@ macro_rules! found {
             }
 
             fn name(&self) -> Option<Cow<'_, str>> {
-                let key: fn(&Self) -> (&str, &str) = $key;
-                Some(Cow::Borrowed(key(self).1))
+                let key: fn(&$kept) -> (&str, &str) = $key;
+                Some(Cow::Borrowed(key(&self.0).1))
             }
 
             fn namespace(&self) -> Option<Cow<'_, str>> {
-                let key: fn(&Self) -> (&str, &str) = $key;
-                Some(Cow::Borrowed(key(self).0)).filter(|namespace| !namespace.is_empty())
+                let key: fn(&$kept) -> (&str, &str) = $key;
+                Some(Cow::Borrowed(key(&self.0).0)).filter(|namespace| !namespace.is_empty())
             }
 
             fn resource_version(&self) -> Option<Cow<'_, str>> {
@@ -45,8 +67,8 @@ macro_rules! found {
             }
 
             fn uid(&self) -> Option<Cow<'_, str>> {
-                let uid: fn(&Self) -> &str = $uid;
-                Some(Cow::Borrowed(uid(self)))
+                let uid: fn(&$kept) -> &str = $uid;
+                Some(Cow::Borrowed(uid(&self.0)))
             }
         }
     };

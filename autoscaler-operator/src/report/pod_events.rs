@@ -7,10 +7,10 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::ObjectReference,
+    api::core::v1::{ObjectReference, Pod},
     jiff::{SignedDuration, Timestamp},
 };
-use kube::{Resource as _, runtime::reflector::ObjectRef};
+use kube::Resource as _;
 use shared_runtime::events::EventKind;
 
 use crate::{
@@ -224,7 +224,15 @@ fn summary(pods: usize, reasons: &BTreeMap<&str, usize>) -> String {
 
 /// What an event is about; an event needs no version of it.
 fn reference(pod: &PodInfo) -> ObjectReference {
-    ObjectReference::from(ObjectRef::from_obj(pod))
+    let (namespace, name) = pod.key();
+    ObjectReference {
+        api_version: Some(Pod::api_version(&()).into_owned()),
+        kind: Some(Pod::kind(&()).into_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(pod.uid().to_owned()),
+        ..ObjectReference::default()
+    }
 }
 
 #[cfg(test)]
