@@ -3,10 +3,7 @@
 
 use std::{hint::black_box, sync::Arc, time::Duration};
 
-use autoscaler_operator::{
-    plan::{Observed, Planner, plan, pod_info::PodInfo},
-    prune,
-};
+use autoscaler_operator::plan::{Observed, Planner, plan, pod_info::PodInfo, prune};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use planner_mixes::{Mix, Replan};
 

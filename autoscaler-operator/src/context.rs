@@ -28,8 +28,8 @@ use crate::{
     error::Error,
     metrics::AutoscalerMetrics,
     plan::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo},
-    prune::Cached,
     report::{Told, Unreported},
+    watched::Cached,
     write_backoff::{Refusal, Write, WriteBackoff},
 };
 

@@ -13,11 +13,11 @@ pub mod explain;
 pub mod metrics;
 pub mod observe;
 pub mod plan;
-pub mod prune;
 pub mod reconcile;
 pub mod report;
 pub mod simulate;
 mod triggers;
+mod watched;
 pub mod write_backoff;
 
 use std::{io::Write as _, sync::Arc, time::Duration};
@@ -41,9 +41,9 @@ use crate::{
     context::{Caches, Cluster, Context},
     error::Error,
     explain::{ExplainArgs, ExplainError},
-    plan::{claim_info::ClaimInfo, volume_info::VolumeInfo},
-    prune::Cached,
+    plan::{claim_info::ClaimInfo, prune, volume_info::VolumeInfo},
     simulate::{SimulateArgs, SimulateError},
+    watched::Cached,
 };
 
 /// A burst of pods becomes one pass.
@@ -155,7 +155,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
         Api::all(operator.client.clone()),
         &unfinished,
         Cached::as_made_by(prune::pods()),
-        prune::stand_in,
+        watched::stand_in,
     );
 
     let client = || operator.client.clone();

@@ -2,7 +2,7 @@
 
 use shared_runtime::freshness::Freshness;
 
-use crate::{context::Context, plan::Observed, prune};
+use crate::{context::Context, plan::Observed, watched};
 
 /// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
 /// do again what has just been done.
@@ -16,11 +16,11 @@ pub fn observe(ctx: &Context) -> Option<Observed> {
         pools,
         autoscalers,
         nodes: ctx.caches.nodes.state(),
-        pods: prune::state(&ctx.caches.pods),
+        pods: watched::state(&ctx.caches.pods),
         daemon_sets: ctx.caches.daemon_sets.state(),
         budgets: ctx.caches.budgets.state(),
-        volumes: prune::state(&ctx.caches.volumes),
-        claims: prune::state(&ctx.caches.claims),
+        volumes: watched::state(&ctx.caches.volumes),
+        claims: watched::state(&ctx.caches.claims),
         storage_classes: ctx.caches.storage_classes.state(),
         namespaces: ctx.caches.namespaces.state(),
         ..Observed::default()

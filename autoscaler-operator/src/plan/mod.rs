@@ -35,6 +35,7 @@ pub mod pods;
 pub mod pools;
 pub mod predicates;
 pub mod profile;
+pub mod prune;
 pub mod reasons;
 pub mod rejections;
 pub mod requests;

@@ -6,7 +6,6 @@ use super::{
     fixtures::{Read, World, merged},
     nodes,
 };
-use crate::report::pool_status;
 
 fn owned() -> Value {
     json!({ "metadata": { "labels": { "app": "web" }, "ownerReferences": [
@@ -32,11 +31,6 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
         (decision.desired, &decision.victims, &decision.condemned),
         (1, &vec!["n3".to_owned()], &vec!["n1".to_owned(), "n2".to_owned()])
     );
-    let written = pool_status::victims(decision, &world().observed.nodes).unwrap();
-    assert_eq!(
-        (written.target_replicas, written.nodes),
-        (1, vec!["n1".to_owned(), "n2".to_owned(), "n3".to_owned()])
-    );
     assert_eq!(
         decision.clone().limited_to(2).victims,
         Vec::<String>::new(),
@@ -47,8 +41,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     let plan = world().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({})).plan();
     let decision = plan.pool("a");
     assert_eq!((decision.desired, decision.victims.len()), (3, 0));
-    let written = pool_status::victims(decision, &world().observed.nodes).unwrap();
-    assert_eq!((written.target_replicas, written.nodes), (3, vec!["n1".to_owned(), "n2".to_owned()]));
+    assert_eq!(decision.condemned, vec!["n1".to_owned(), "n2".to_owned()]);
     assert!(world().observed.nodes.iter().all(|node| !nodes::is_leaving(node)));
 }
 

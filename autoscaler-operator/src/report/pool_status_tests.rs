@@ -355,3 +355,28 @@ fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does
         assert_eq!(conditions[2], format!("ScalingLimited={limited}"), "{behavior}");
     }
 }
+
+#[test]
+fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
+    // Two of four nodes are named for the two that are set; nothing needs the third either.
+    let owned = || {
+        json!({ "metadata": { "labels": { "app": "web" }, "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })
+    };
+    let world = || {
+        let named = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "x", "nodes": ["n1", "n2"] } });
+        let pool = json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": named } });
+        let world = World::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
+        world.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
+    };
+    let written = |world: &World| {
+        let plan = plan_for_cluster(&world.observed);
+        let written = victims(plan.pool("a"), &world.observed.nodes).unwrap();
+        (written.target_replicas, written.nodes)
+    };
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(written(&world()), (1, names(&["n1", "n2", "n3"])));
+    // A pod that comes in between makes the pool grow, and the same two are still the ones that go.
+    let grown = world().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({}));
+    assert_eq!(written(&grown), (3, names(&["n1", "n2"])));
+}

@@ -14,7 +14,7 @@ use shared_runtime::{
 };
 
 use super::input::{Objects, Set, put};
-use crate::{UNFINISHED, prune};
+use crate::{UNFINISHED, plan::prune};
 
 /// Objects of a page, client-go's default.
 const PAGE: u32 = 500;

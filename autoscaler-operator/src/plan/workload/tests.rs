@@ -278,7 +278,7 @@ fn what_the_caches_keep_of_a_pod_is_all_that_is_read() {
         }),
     ));
     let mut pruned = Pod::clone(&whole);
-    crate::prune::pod(&mut pruned);
+    crate::plan::prune::pod(&mut pruned);
     assert_ne!(pruned, *whole);
     let read = |pod: &Pod| Reading::of(PodInfo::from(pod.clone()).shape());
     assert_eq!(read(&pruned), read(&whole));

@@ -2,14 +2,11 @@
 
 mod others;
 mod pod;
-mod watched;
 
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 pub use others::{budget, daemon_set, namespace, storage_class};
-pub use pod::{pod, pods, stand_in};
-pub use watched::{Cached, state};
+pub use pod::{pod, pods};
 
 /// Annotations that somebody reads begin with one of these.
 const READ_ANNOTATIONS: [&str; 4] =
@@ -17,8 +14,8 @@ const READ_ANNOTATIONS: [&str; 4] =
 
 /// Drops what the planner does not read of a node; on a real one the list of images is most of the object.
 pub fn node(node: &mut Node) {
-    node.annotations_mut().retain(|key, _| is_read(key));
-    node.finalizers_mut().clear();
+    keep_read(&mut node.metadata);
+    node.metadata.finalizers = None;
     if let Some(status) = node.status.as_mut() {
         // What of a node pods can have; its capacity is read where it does not say that.
         if status.allocatable.is_some() {
@@ -33,8 +30,12 @@ pub fn node(node: &mut Node) {
     }
 }
 
-fn is_read(annotation: &str) -> bool {
-    READ_ANNOTATIONS.iter().any(|prefix| annotation.starts_with(prefix))
+/// Drops the annotations that the planner does not read.
+fn keep_read(metadata: &mut ObjectMeta) {
+    let is_read = |key: &str| READ_ANNOTATIONS.iter().any(|prefix| key.starts_with(prefix));
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| is_read(key));
+    }
 }
 
 #[cfg(test)]

@@ -6,14 +6,13 @@ use k8s_openapi::api::{
     policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus},
     storage::v1::StorageClass,
 };
-use kube::ResourceExt as _;
 
 use super::pod::template;
 use crate::plan::workload::DEFAULT_CLASS;
 
 /// Drops what the planner does not read of a `DaemonSet`: what a pod of it asks for and where it goes stays.
 pub fn daemon_set(set: &mut DaemonSet) {
-    set.annotations_mut().clear();
+    set.metadata.annotations = None;
     set.status = None;
     let Some(whole) = set.spec.take() else { return };
     let mut made = Pod {
@@ -31,7 +30,7 @@ pub fn daemon_set(set: &mut DaemonSet) {
 
 /// Drops what the planner does not read of a budget: whom it covers and what it still allows stays.
 pub fn budget(budget: &mut PodDisruptionBudget) {
-    budget.annotations_mut().clear();
+    budget.metadata.annotations = None;
     if let Some(whole) = budget.status.take() {
         budget.status = Some(PodDisruptionBudgetStatus {
             current_healthy: whole.current_healthy,
@@ -47,14 +46,16 @@ pub fn budget(budget: &mut PodDisruptionBudget) {
 /// Drops what the planner does not read of a storage class: when and where volumes are made stays, and which class is
 /// the default.
 pub fn storage_class(class: &mut StorageClass) {
-    class.annotations_mut().retain(|key, _| DEFAULT_CLASS.contains(&key.as_str()));
+    if let Some(annotations) = &mut class.metadata.annotations {
+        annotations.retain(|key, _| DEFAULT_CLASS.contains(&key.as_str()));
+    }
     class.parameters = None;
     class.mount_options = None;
 }
 
 /// Drops what the planner does not read of a namespace: its labels stay.
 pub fn namespace(namespace: &mut Namespace) {
-    namespace.annotations_mut().clear();
+    namespace.metadata.annotations = None;
     namespace.spec = None;
     if let Some(whole) = namespace.status.take() {
         namespace.status = Some(NamespaceStatus { phase: whole.phase, conditions: None });

@@ -8,10 +8,8 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use kube::ResourceExt as _;
-use shared_runtime::reflect::Unreadable;
 
-use super::is_read;
+use super::keep_read;
 use crate::plan::{
     pod_info::{PodInfo, Shapes},
     pods,
@@ -44,7 +42,7 @@ pub fn pod(pod: &mut Pod) {
 
 /// Drops what the planner does not read of what pods are made from.
 pub(super) fn template(pod: &mut Pod) {
-    pod.annotations_mut().retain(|key, _| is_read(key));
+    keep_read(&mut pod.metadata);
     let Pod { spec: Some(spec), status, .. } = pod else { return };
     if let Some(status) = status {
         self::status(status, spec);
@@ -162,20 +160,6 @@ fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
     in_force == asked
         && status.allocated_resources.as_ref().is_none_or(|granted| granted == asked)
         && limits.keys().all(|name| asked.contains_key(name))
-}
-
-/// What the cache holds of a pod that cannot be read: that it runs on its node, without anything that says it could run
-/// elsewhere, so the node stays. One without a node needs none that could be planned.
-pub fn stand_in(unreadable: &Unreadable) -> Option<Pod> {
-    let node_name = unreadable.node_name.clone()?;
-    let mut pod = Pod::default();
-    pod.metadata.namespace.clone_from(&unreadable.namespace);
-    pod.metadata.name = Some(unreadable.name.clone());
-    pod.metadata.uid.clone_from(&unreadable.uid);
-    pod.metadata.resource_version.clone_from(&unreadable.version);
-    pod.spec.get_or_insert_default().node_name = Some(node_name);
-    pod.status.get_or_insert_default().phase = Some("Running".to_owned());
-    Some(pod)
 }
 
 #[cfg(test)]

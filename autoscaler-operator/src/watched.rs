@@ -8,6 +8,8 @@ use kube::{
     runtime::reflector::{Lookup, Store},
 };
 
+use shared_runtime::reflect::Unreadable;
+
 use crate::plan::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 
 /// What the planner reads of an object, as a cache keeps it.
@@ -16,17 +18,31 @@ pub struct Cached<T>(Arc<T>);
 
 impl<T> Cached<T> {
     /// Keeps what is made of an object.
-    pub fn as_made_by<W>(mut make: impl FnMut(W) -> T) -> impl FnMut(W) -> Self {
+    pub(crate) fn as_made_by<W>(mut make: impl FnMut(W) -> T) -> impl FnMut(W) -> Self {
         move |whole| Self(Arc::new(make(whole)))
     }
 }
 
 /// Takes everything out of a cache that keeps the planner's own types.
-pub fn state<T>(store: &Store<Cached<T>>) -> Vec<Arc<T>>
+pub(crate) fn state<T>(store: &Store<Cached<T>>) -> Vec<Arc<T>>
 where
     Cached<T>: Lookup<DynamicType = ()> + Clone + 'static,
 {
     store.state().iter().map(|cached| Arc::clone(&cached.0)).collect()
+}
+
+/// What the cache holds of a pod that cannot be read: that it runs on its node, without anything that says it could run
+/// elsewhere, so the node stays. One without a node needs none that could be planned.
+pub(crate) fn stand_in(unreadable: &Unreadable) -> Option<Pod> {
+    let node_name = unreadable.node_name.clone()?;
+    let mut pod = Pod::default();
+    pod.metadata.namespace.clone_from(&unreadable.namespace);
+    pod.metadata.name = Some(unreadable.name.clone());
+    pod.metadata.uid.clone_from(&unreadable.uid);
+    pod.metadata.resource_version.clone_from(&unreadable.version);
+    pod.spec.get_or_insert_default().node_name = Some(node_name);
+    pod.status.get_or_insert_default().phase = Some("Running".to_owned());
+    Some(pod)
 }
 
 /// Says that the API server knows `$kept` as `$whole`, and under which key. A version would only cost room: nothing is
