@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
+use planner::{Observed, Plan, PoolDecision};
 use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
 use shared_runtime::{
     error::chain,
@@ -15,7 +16,6 @@ use tracing::info;
 use crate::{
     context::Context,
     error::Error,
-    plan::{Observed, Plan, PoolDecision},
     report::pool_status,
     write_backoff::{Refusal, Waiting, Write},
 };
@@ -99,7 +99,7 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
     };
     match written {
         Ok(Written::Changed(_) | Written::Unchanged) => {
-            let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+            let (namespace, name) = planner::observed::key(&decision.object.metadata);
             let from = decision.object.spec.replicas;
             let (reason, id) = (decision.reason.as_str(), &decision.id);
             info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);
@@ -182,7 +182,7 @@ async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Resul
 }
 
 fn failed(what: &'static str, decision: &PoolDecision, source: WriteError) -> Error {
-    let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+    let (namespace, name) = planner::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
 }
 

@@ -12,6 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::runtime::reflector::Store;
+use planner::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
     bootstrap::Operator,
@@ -27,7 +28,6 @@ use tracing::warn;
 use crate::{
     error::Error,
     metrics::AutoscalerMetrics,
-    plan::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo},
     report::{Told, Unreported},
     watched::Cached,
     write_backoff::{Refusal, Write, WriteBackoff},

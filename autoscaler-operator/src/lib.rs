@@ -12,7 +12,6 @@ pub mod error;
 pub mod explain;
 pub mod metrics;
 pub mod observe;
-pub mod plan;
 pub mod reconcile;
 pub mod report;
 pub mod simulate;
@@ -29,6 +28,7 @@ use futures::{
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, runtime::watcher};
+use planner::{claim_info::ClaimInfo, prune, volume_info::VolumeInfo};
 use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
 use shared_runtime::{
     bootstrap::{self, Operator, OperatorSpec},
@@ -41,7 +41,6 @@ use crate::{
     context::{Caches, Cluster, Context},
     error::Error,
     explain::{ExplainArgs, ExplainError},
-    plan::{claim_info::ClaimInfo, prune, volume_info::VolumeInfo},
     simulate::{SimulateArgs, SimulateError},
     watched::Cached,
 };

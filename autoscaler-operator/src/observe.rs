@@ -1,8 +1,9 @@
 //! Takes what the caches hold as the input of one plan. Nothing is decided and nothing is written here.
 
+use planner::Observed;
 use shared_runtime::freshness::Freshness;
 
-use crate::{context::Context, plan::Observed, watched};
+use crate::{context::Context, watched};
 
 /// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
 /// do again what has just been done.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use k8s_openapi::jiff::Timestamp;
+use planner::Observed;
 use shared_runtime::controller::Step;
 use tracing::instrument;
 
@@ -14,7 +15,6 @@ use crate::{
     context::Context,
     error::Error,
     observe::observe,
-    plan::Observed,
     report::report,
     write_backoff::Waiting,
 };

@@ -25,9 +25,9 @@ use crate::{
     apply::Outcome,
     context::Context,
     error::Error,
-    plan::{Observed, Plan, PoolDecision, observed::key},
     write_backoff::{Refusal, Waiting, Write},
 };
+use planner::{Observed, Plan, PoolDecision, observed::key};
 
 /// Statuses that are written at the same time.
 const PARALLEL_WRITES: usize = 8;
@@ -211,7 +211,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{
+    use planner::{
         fixtures::{NOW, Read as _, World},
         plan_for_cluster,
     };

@@ -10,7 +10,7 @@ use kube::{
 
 use shared_runtime::reflect::Unreadable;
 
-use crate::plan::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
+use planner::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 
 /// What the planner reads of an object, as a cache keeps it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@ use std::slice;
 use serde_json::json;
 
 use super::*;
-use crate::plan::{
+use planner::{
     fixtures::{Read as _, World},
     plan_for_cluster,
 };

@@ -35,7 +35,7 @@ pub(super) fn advice(reason: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::reasons::NodeReason;
+    use planner::reasons::NodeReason;
 
     #[test]
     fn the_reasons_are_sorted_and_those_that_somebody_can_change_are_among_them() {

@@ -7,13 +7,11 @@ use super::{
     ExplainError, advice,
     picture::{Picture, fate, find, id, joined},
 };
-use crate::{
-    plan::{Fate, NodeVerdict, PoolDecision, nodes, observed::key, plan_for_cluster},
-    simulate::{
-        edits::keep_without,
-        output::{aligned, yes_or_no},
-    },
+use crate::simulate::{
+    edits::keep_without,
+    output::{aligned, yes_or_no},
 };
+use planner::{Fate, NodeVerdict, PoolDecision, nodes, observed::key, plan_for_cluster};
 
 /// What `explain node -o json` prints.
 #[derive(Debug, Serialize)]

@@ -4,10 +4,8 @@
 use shared_crds::{NodePoolAutoscaler, v1alpha1::AutoscalerMode};
 
 use super::ExplainError;
-use crate::{
-    plan::{Fate, Observed, Plan, PoolDecision, observed::key, plan, plan_for_cluster},
-    simulate::nearest,
-};
+use crate::simulate::nearest;
+use planner::{Fate, Observed, Plan, PoolDecision, observed::key, plan, plan_for_cluster};
 
 /// The cluster and what is decided about it.
 pub(super) struct Picture<'a> {

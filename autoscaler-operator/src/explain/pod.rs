@@ -8,13 +8,11 @@ use super::{
     ExplainError,
     picture::{Picture, fate, find, id, joined},
 };
-use crate::{
-    plan::{Fate, Observed, PoolRejection, observed::key, plan},
-    simulate::{
-        output::aligned,
-        standing::{Standing, standing},
-    },
+use crate::simulate::{
+    output::aligned,
+    standing::{Standing, standing},
 };
+use planner::{Fate, Observed, PoolRejection, observed::key, plan};
 
 /// Pools that are asked one after another whether they could take a pod as well.
 const MOST_ALTERNATIVES: usize = 16;
@@ -222,7 +220,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
 /// recommendations.
 fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
     let mut trial = picture.observed.clone();
-    trial.terms.recommendations = crate::plan::Recommendations::Exclude;
+    trial.terms.recommendations = planner::Recommendations::Exclude;
     let out: std::collections::BTreeSet<(&str, &str)> = picture
         .plan
         .pods

@@ -10,13 +10,11 @@ use super::{
     ExplainError, node,
     picture::{Picture, find, id, joined},
 };
-use crate::{
-    plan::{Fate, Plan, observed::key},
-    simulate::{
-        named,
-        output::{aligned, yes_or_no},
-    },
+use crate::simulate::{
+    named,
+    output::{aligned, yes_or_no},
 };
+use planner::{Fate, Plan, observed::key};
 
 /// Nodes, and entries of the history, that the text shows.
 const MOST_SHOWN: usize = 20;

@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Format, Kind, explained};
-use crate::{
-    plan::{Observed, fixtures::World},
-    simulate::input::Input,
-};
+use crate::simulate::input::Input;
+use planner::{Observed, fixtures::World};
 
 fn input(observed: &Observed) -> Input {
     Input { observed: observed.clone(), priority_classes: Vec::new(), warnings: Vec::new() }

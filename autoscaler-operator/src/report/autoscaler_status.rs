@@ -1,23 +1,21 @@
 //! The status of a `NodePoolAutoscaler`, from a plan. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use planner::{
+    Fate, Plan, PoolDecision,
+    bounds::{Clash, replicas},
+    observed::key,
+    reasons::PoolReason,
+    schedules::Schedules,
+    selection::selects,
+};
 use shared_crds::{
     NodePoolAutoscaler,
     conditions::{self, ConditionType, Reason, Statement},
     v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary},
 };
 
-use crate::{
-    apply::Outcome,
-    plan::{
-        Fate, Plan, PoolDecision,
-        bounds::{Clash, replicas},
-        observed::key,
-        reasons::PoolReason,
-        schedules::Schedules,
-        selection::selects,
-    },
-};
+use crate::apply::Outcome;
 
 /// Pools that a status can list: `maxItems` of `status.pools`.
 const LISTED_POOLS: usize = 100;
@@ -180,7 +178,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{fixtures::World, plan_for_cluster};
+    use planner::{fixtures::World, plan_for_cluster};
 
     #[test]
     fn every_autoscaler_that_selects_a_contested_pool_says_so_also_one_that_is_off() {
@@ -210,7 +208,7 @@ mod tests {
     fn schedules_that_cannot_be_followed_as_they_stand_are_named_in_a_condition() {
         let schedule = |name: &str, change: serde_json::Value| {
             let base = json!({ "name": name, "schedule": "0 0 * * *", "durationSeconds": 86_400 });
-            crate::plan::fixtures::merged(base, change)
+            planner::fixtures::merged(base, change)
         };
         for (schedules, ready, followed, said) in [
             (json!([]), "True/Planning", None, ""),

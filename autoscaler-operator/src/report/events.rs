@@ -3,11 +3,11 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
+use planner::{Observed, Plan, PoolDecision, contested::Course, observed::key};
 use shared_runtime::events::{EventKind, Recorder};
 
 use crate::{
     apply::Outcome,
-    plan::{Observed, Plan, PoolDecision, contested::Course, observed::key},
     report::pod_events::{Saying, Told},
 };
 

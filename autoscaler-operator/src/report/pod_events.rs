@@ -11,12 +11,10 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp},
 };
 use kube::Resource as _;
+use planner::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key, pod_info::PodInfo};
 use shared_runtime::events::EventKind;
 
-use crate::{
-    apply::Outcome,
-    plan::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key, pod_info::PodInfo},
-};
+use crate::apply::Outcome;
 
 /// A pod waits for a node that is being made for it.
 const TRIGGERED_SCALE_UP: EventKind = EventKind::normal("TriggeredScaleUp", "ScaleUp");

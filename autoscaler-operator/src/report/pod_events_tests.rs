@@ -4,7 +4,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::*;
-use crate::plan::fixtures::World;
+use planner::fixtures::World;
 
 /// A world in which `count` pods want more than a node has.
 fn crowded(count: usize, cpu: &str) -> World {

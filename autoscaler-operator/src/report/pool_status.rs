@@ -18,7 +18,7 @@ use shared_crds::{
 };
 use shared_runtime::write::OwnedStatus;
 
-use crate::plan::{
+use planner::{
     MAX_NAMED_NODES, PoolDecision,
     contested::{Contest, Course},
     reasons::PoolReason,

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::{
+use planner::{
     fixtures::{Read as _, World},
     plan_for_cluster,
 };

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::{
+use planner::{
     fixtures::{NOW, Read as _, World},
     plan_for_cluster,
 };

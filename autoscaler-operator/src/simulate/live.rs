@@ -14,7 +14,8 @@ use shared_runtime::{
 };
 
 use super::input::{Objects, Set, put};
-use crate::{UNFINISHED, plan::prune};
+use crate::UNFINISHED;
+use planner::prune;
 
 /// Objects of a page, client-go's default.
 const PAGE: u32 = 500;

@@ -28,7 +28,7 @@ pub use live::LiveError;
 pub use source::SourceError;
 
 use self::{edits::EditArgs, input::Input, source::SourceArgs};
-use crate::plan::{Observed, plan};
+use planner::{Observed, plan};
 
 /// Objects that a message names before it only counts.
 const MOST_NAMED: usize = 10;

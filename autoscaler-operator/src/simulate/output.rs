@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::plan::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
+use planner::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
 
 /// The JSON object.
 #[derive(Debug, Serialize)]
@@ -67,7 +67,7 @@ impl<'a> Report<'a> {
 
 impl<'a> Pool<'a> {
     fn of(decision: &'a PoolDecision) -> Self {
-        let (namespace, name) = crate::plan::observed::key(&decision.object.metadata);
+        let (namespace, name) = planner::observed::key(&decision.object.metadata);
         Self {
             namespace,
             name,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 
-use crate::plan::{observed::key, pod_info::PodInfo};
+use planner::{observed::key, pod_info::PodInfo};
 
 use super::named;
 

@@ -1,6 +1,6 @@
 //! Why a pod is planned, or is not: does it wait for a node, and is the planner asked.
 
-use crate::plan::{pod_info::PodInfo, pods};
+use planner::{pod_info::PodInfo, pods};
 
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

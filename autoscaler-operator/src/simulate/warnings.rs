@@ -6,7 +6,7 @@ use super::{
     named,
     standing::{Standing, standing},
 };
-use crate::plan::{pod_info::PodInfo, unplanned};
+use planner::{pod_info::PodInfo, unplanned};
 
 /// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
 /// node and are not planned.

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use autoscaler_operator::plan::{Observed, pod_info::PodInfo, prune};
+use planner::{Observed, pod_info::PodInfo, prune};
 use planner_mixes::Replan;
 
 /// A kind of cluster.

@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use autoscaler_operator::plan::{Fate, Observed, Plan, pod_info::PodInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use planner::{Fate, Observed, Plan, pod_info::PodInfo};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
 use shared_crds::quantity::Exact;
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use autoscaler_operator::plan;
+use planner as plan;
 
 use super::*;
 use crate::planner::case::Work;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use autoscaler_operator::plan::{self, Fate, Observed, Plan, Planner};
+use planner::{self, Fate, Observed, Plan, Planner};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -177,8 +177,8 @@ impl Measured {
 
 impl Counts {
     pub(crate) fn of(plan: &Plan) -> Self {
-        let growth = |p: &plan::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
-        let has_place = |p: &&plan::PodOutcome| !matches!(p.fate, Fate::Unschedulable { .. });
+        let growth = |p: &planner::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
+        let has_place = |p: &&planner::PodOutcome| !matches!(p.fate, Fate::Unschedulable { .. });
         Self {
             added: plan.pools.iter().map(growth).sum(),
             removed: plan.pools.iter().map(|p| p.victims.len()).sum(),

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
 use super::{EditError, find_pool};
-use crate::{
-    plan::{Observed, nodes, observed::key, pod_info::PodInfo, pods},
-    simulate::{named, nearest},
-};
+use crate::simulate::{named, nearest};
+use planner::{Observed, nodes, observed::key, pod_info::PodInfo, pods};
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -9,10 +9,8 @@ use k8s_openapi::{
 use serde_json::{Map, Value, json};
 
 use super::{EditError, nodes::make_pending};
-use crate::{
-    plan::{Observed, pod_info::PodInfo},
-    simulate::input::{At, DEFAULT_NAMESPACE, documents, title},
-};
+use crate::simulate::input::{At, DEFAULT_NAMESPACE, documents, title};
+use planner::{Observed, pod_info::PodInfo};
 
 /// The label by which a Deployment tells its versions apart; spread constraints name it in `matchLabelKeys`.
 const TEMPLATE_HASH: &str = "pod-template-hash";

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use super::{EditError, PoolEdit};
-use crate::{
-    plan::{Observed, observed::key},
-    simulate::nearest,
-};
+use crate::simulate::nearest;
+use planner::{Observed, observed::key};
 
 /// Where in `observed.pools` a pool is, by `name` or `namespace/name`.
 pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, EditError> {

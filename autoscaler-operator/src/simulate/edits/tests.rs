@@ -6,7 +6,7 @@ use clap::Parser;
 use serde_json::json;
 
 use super::{EditArgs, apply, keep_without};
-use crate::plan::{
+use planner::{
     fixtures::{Read as _, World},
     plan,
 };

@@ -25,7 +25,7 @@ pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use unknown::UnknownFields;
 
-use crate::plan::{Observed, claim_info::ClaimInfo, observed::key, prune, volume_info::VolumeInfo};
+use planner::{Observed, claim_info::ClaimInfo, observed::key, prune, volume_info::VolumeInfo};
 
 /// The namespace of objects that name none, kubectl's.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";

@@ -1,0 +1,219 @@
+//! What can be said of each node by itself: whether anything but the places of its pods speaks against its going.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+
+use super::{Removal, Situation, Verdict, moving, pod_name, timing, utilization::Utilization};
+use crate::{
+    budgets::{BudgetId, Claim},
+    drainability::{self, Blocker, Rule},
+    nodes,
+    pod_info::PodInfo,
+    pods,
+    pools::{self, Pool},
+    reasons::NodeReason,
+    resources::{Amounts, Basic, Names},
+    workload::Workload,
+};
+
+/// A node against whose going nothing speaks yet.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The pool.
+    pub pool: usize,
+    /// The node.
+    pub node: usize,
+    /// Whether pods have to leave it first.
+    pub drains: bool,
+    /// How much of it they ask for.
+    pub utilization: Utilization,
+    /// Since when nothing has needed it, should its pods have places.
+    pub since: Timestamp,
+    /// The pods that need places, sorted.
+    pub pods: Vec<usize>,
+    /// How many disruptions of which budget its going costs.
+    pub claims: Vec<(BudgetId, usize)>,
+}
+
+/// What the pods on a node ask for, of what it offers.
+#[derive(Clone, Debug)]
+pub struct Usage {
+    /// How much, or what cannot be read of the node.
+    pub utilization: Result<Utilization, String>,
+    /// Pods whose requests cannot be read.
+    pub unreadable: Vec<usize>,
+}
+
+/// The usage of every node. Pods that should have ended long ago no longer count, as in Cluster Autoscaler; those of
+/// `DaemonSet`s and mirror pods do.
+pub fn usage(
+    all_nodes: &[Arc<Node>],
+    all_pods: &[Arc<PodInfo>],
+    workload: &Workload,
+    now: Timestamp,
+    names: &mut Names,
+) -> Vec<Usage> {
+    let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
+    for (pod, placed) in all_pods.iter().zip(&workload.placed) {
+        let Some((kind, node)) = *placed else { continue };
+        if pods::keeps_until(pod).is_none_or(|until| until >= now) {
+            asked[node].0.give(&workload.kinds[kind].request, 1);
+        }
+    }
+    for &pod in &workload.unmeasured {
+        if let Some((_, node)) = workload.placed[pod] {
+            asked[node].1.push(pod);
+        }
+    }
+    let mut usage = |(node, (asked, unreadable)): (&Arc<Node>, (Amounts, Vec<usize>))| {
+        let allocatable = pools::allocatable(node, names);
+        let utilization = allocatable.map(|allocatable| Utilization::of(&asked, &allocatable));
+        Usage {
+            utilization: utilization.map_err(|problem| format!("{problem} in status.allocatable")),
+            unreadable,
+        }
+    };
+    all_nodes.iter().zip(asked).map(&mut usage).collect()
+}
+
+/// The candidates, in the order in which they go, and the verdicts on all other nodes that stay.
+pub(super) fn find(situation: &Situation<'_>, pools: &[Pool], removal: &mut Removal) -> Vec<Candidate> {
+    let mut candidates = Vec::new();
+    for (index, pool) in pools.iter().enumerate() {
+        let history = timing::history(pool);
+        for &n in &pool.staying {
+            if let Some(until) = nodes::starting_until(&situation.nodes[n], &pool.object) {
+                timing::sooner(&mut removal.next, until, situation.now);
+            }
+            match judge(situation, n, pool) {
+                Ok(claims) => candidates.push(Candidate {
+                    pool: index,
+                    node: n,
+                    drains: !situation.keepers[n].pods.is_empty(),
+                    utilization: utilization(situation, n),
+                    since: timing::since(situation, &history, n),
+                    pods: moving(situation, n),
+                    claims,
+                }),
+                Err(Kept { verdict, until }) => {
+                    if let Some(until) = until {
+                        timing::sooner(&mut removal.next, until, situation.now);
+                    }
+                    if verdict.reason == NodeReason::NotUnderutilized {
+                        timing::when_pods_end(situation, n, &mut removal.next);
+                    }
+                    removal.verdicts[n] = Some(verdict);
+                }
+            }
+        }
+    }
+    candidates.sort_by(order);
+    candidates
+}
+
+/// Empty nodes first, those unneeded for longest before others; then those whose pods ask for the least.
+fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    let used = || if a.drains { a.utilization.cmp(&b.utilization) } else { std::cmp::Ordering::Equal };
+    let rest = || (a.since, a.pool, a.node).cmp(&(b.since, b.pool, b.node));
+    a.drains.cmp(&b.drains).then_with(used).then_with(rest)
+}
+
+/// Why a node stays, and until when if only time has to pass.
+struct Kept {
+    verdict: Verdict,
+    until: Option<Timestamp>,
+}
+
+impl From<NodeReason> for Kept {
+    fn from(reason: NodeReason) -> Self {
+        Self { verdict: reason.into(), until: None }
+    }
+}
+
+/// What speaks against the node, in Cluster Autoscaler's order, or what budgets its going costs.
+fn judge(situation: &Situation<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
+    let node = &situation.nodes[n];
+    let keepers = &situation.keepers[n];
+    if !pool.is_planned() {
+        return Err(NodeReason::NotAutoscaled.into());
+    }
+    if nodes::is_protected(node) {
+        return Err(NodeReason::ScaleDownDisabledAnnotation.into());
+    }
+    if situation.planned[n] > 0 || keepers.awaited > 0 {
+        return Err(NodeReason::NeededByPendingPods.into());
+    }
+    if nodes::starting_until(node, &pool.object).is_some_and(|until| until > situation.now) {
+        return Err(NodeReason::NotStartedYet.into());
+    }
+    underused(situation, n, pool.standing.scale_down().utilization_threshold_percent)?;
+    if keepers.pods.is_empty() {
+        return Ok(Vec::new());
+    }
+    blocked(situation, n)?;
+    Ok(claims(situation, n))
+}
+
+fn utilization(situation: &Situation<'_>, n: usize) -> Utilization {
+    let unused = || Utilization::of(&Amounts::default(), &Amounts::default());
+    situation.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
+}
+
+fn underused(situation: &Situation<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
+    let kept = |reason, message| Kept { verdict: Verdict { reason, message }, until: None };
+    match &situation.usage[n].utilization {
+        Err(problem) => Err(kept(
+            NodeReason::UnexpectedError,
+            format!("how much of the node is used is not known: {problem}"),
+        )),
+        Ok(utilization) if !utilization.is_nothing() && !utilization.is_below(threshold) => {
+            let resource = if utilization.resource == Basic::Cpu { "cpu" } else { "memory" };
+            let percent = utilization.percent();
+            let message = format!(
+                "the node's pods ask for {percent}% of its {resource}; scaleDown.utilizationThresholdPercent is {threshold}"
+            );
+            Err(kept(NodeReason::NotUnderutilized, message))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+/// A pod that must not be evicted. Where several block, one that does so for good is named before others, and the node
+/// is blocked until the last of them no longer does.
+fn blocked(situation: &Situation<'_>, n: usize) -> Result<(), Kept> {
+    let mut named: Option<(usize, Blocker)> = None;
+    let mut until = Some(Timestamp::MIN);
+    for &pod in &situation.keepers[n].pods {
+        let Some(blocker) = blocker(situation, n, pod) else { continue };
+        until = until.zip(blocker.until).map(|(one, other)| one.max(other));
+        let outranks =
+            named.as_ref().is_none_or(|(_, named)| named.until.is_some() && blocker.until.is_none());
+        if outranks {
+            named = Some((pod, blocker));
+        }
+    }
+    let Some((pod, Blocker { rule, why, .. })) = named else { return Ok(()) };
+    let message = format!("pod {} {why} ({})", pod_name(situation, pod), rule.as_str());
+    Err(Kept { verdict: Verdict { reason: NodeReason::BlockedByPod, message }, until })
+}
+
+fn blocker(situation: &Situation<'_>, n: usize, pod: usize) -> Option<Blocker> {
+    let object = &situation.pods[pod];
+    drainability::blocker(object, situation.budgets, situation.now).or_else(|| {
+        let unreadable = situation.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
+        unreadable.then(|| Blocker::lasting(Rule::UnexpectedError, "asks for amounts that cannot be read"))
+    })
+}
+
+/// The disruptions of each budget that it takes to clear the node. None of the budgets is used up; one that is left is
+/// enough, because the others are granted as the pods that went before come up elsewhere.
+fn claims(situation: &Situation<'_>, n: usize) -> Vec<(BudgetId, usize)> {
+    let mut claims: BTreeMap<BudgetId, usize> = BTreeMap::new();
+    for &pod in &situation.keepers[n].pods {
+        if let Claim::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+            *claims.entry(budget).or_default() += 1;
+        }
+    }
+    claims.into_iter().collect()
+}

@@ -1,0 +1,141 @@
+//! Which of the nodes that could go do go together: as many as bounds, limits, budgets and places allow, in their order.
+
+use std::collections::BTreeMap;
+
+use super::{Elsewhere, Removal, Situation, Verdict, candidates::Candidate, pod_name, timing};
+use crate::{bounds::count, budgets::Claim, pools::Pool, reasons::NodeReason};
+
+/// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
+pub(super) fn choose(
+    situation: &Situation<'_>,
+    candidates: &[Candidate],
+    pools: &[Pool],
+    elsewhere: &mut impl Elsewhere,
+    removal: &mut Removal,
+) {
+    let mut allowances = allowances(situation, pools);
+    let mut taken = going(pools);
+    let mut reserves = situation.reserves.to_vec();
+    for candidate in candidates {
+        let pool = &pools[candidate.pool];
+        let taken = taken.entry(autoscaler(pool)).or_default();
+        let gone = removal.victims[candidate.pool].len();
+        let reserve = &mut reserves[candidate.pool];
+        let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
+        let verdict = limit(pool, gone, *taken)
+            .or_else(awaited)
+            .or_else(|| shortage(situation, candidate, &allowances))
+            .or_else(|| {
+                let pod = elsewhere.leave(candidate.node, &candidate.pods).err()?;
+                let message = format!(
+                    "pods of nodes that go first take the places that pod {} has",
+                    pod_name(situation, pod)
+                );
+                Some(Verdict { reason: NodeReason::PlacesTakenByOthers, message })
+            });
+        let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
+        if let Some(until) = reserve.until.filter(|_| is_awaited) {
+            timing::sooner(&mut removal.next, until, situation.now);
+        }
+        removal.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
+            *taken += 1;
+            reserve.take(candidate);
+            removal.victims[candidate.pool].push(candidate.node);
+            for &(budget, cost) in &candidate.claims {
+                allowances[budget] = allowances[budget].saturating_sub(cost);
+            }
+            unneeded(candidate)
+        }));
+    }
+}
+
+/// What is left of each budget when the nodes that go already are cleared.
+fn allowances(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
+    let mut allowances = situation.budgets.allowances();
+    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &situation.keepers[node].pods) {
+        if let Claim::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+            allowances[budget] = allowances[budget].saturating_sub(1);
+        }
+    }
+    allowances
+}
+
+/// How many nodes of each autoscaler's pools go already.
+fn going(pools: &[Pool]) -> BTreeMap<(&str, &str), usize> {
+    let mut going = BTreeMap::new();
+    for pool in pools {
+        *going.entry(autoscaler(pool)).or_default() += pool.leaving.len();
+    }
+    going
+}
+
+/// Namespace and name of the autoscaler, whose `maxNodes` counts over all its pools.
+fn autoscaler(pool: &Pool) -> (&str, &str) {
+    let namespace = pool.object.metadata.namespace.as_deref().unwrap_or_default();
+    (namespace, pool.standing.autoscaler().unwrap_or_default())
+}
+
+/// The bound or limit that spares a node of a pool of which `gone` are to go, while `taken` of its autoscaler's go.
+fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<Verdict> {
+    let most = pool.standing.scale_down().max_nodes.map_or(usize::MAX, count);
+    let left = pool.bounds.base.saturating_sub(gone);
+    if left <= pool.bounds.min {
+        Some(NodeReason::NodeGroupMinSizeReached.into())
+    } else if gone >= pool.bounds.spare() || pool.floor.is_some_and(|floor| left <= floor) {
+        Some(NodeReason::ScaleDownLimit.into())
+    } else {
+        (taken >= most).then(|| NodeReason::NodeGroupMaxDeletionCountReached.into())
+    }
+}
+
+/// The budget of which others have used up what the node would cost.
+fn shortage(situation: &Situation<'_>, candidate: &Candidate, allowances: &[usize]) -> Option<Verdict> {
+    let (budget, _) = candidate.claims.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
+    let name = situation.budgets.name(*budget);
+    let message = format!("pods of nodes that go first use up PodDisruptionBudget {name} (NotEnoughPdb)");
+    Some(Verdict { reason: NodeReason::BudgetUsedByOthers, message })
+}
+
+fn unneeded(candidate: &Candidate) -> Verdict {
+    let message = match candidate.pods.len() {
+        0 => NodeReason::Unneeded.sentence().to_owned(),
+        1 => "its pod has a place elsewhere".to_owned(),
+        pods => format!("its {pods} pods have places elsewhere"),
+    };
+    Verdict { reason: NodeReason::Unneeded, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{fixtures::World, pools, resources::Names};
+
+    #[test]
+    fn the_first_limit_in_the_way_is_named() {
+        let world = World::new()
+            .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
+            .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
+        let mut pool =
+            pools::pools(&world.observed, world.observed.terms, &[], &mut Names::default()).remove(0);
+        for (floor, gone, taken, expected) in [
+            (None, 0, 0, None),
+            (None, 2, 2, None),
+            (None, 3, 3, Some(NodeReason::NodeGroupMaxDeletionCountReached)),
+            (None, 0, 3, Some(NodeReason::NodeGroupMaxDeletionCountReached)),
+            (None, 5, 0, Some(NodeReason::NodeGroupMinSizeReached)),
+            (Some(4), 1, 0, None),
+            (Some(4), 2, 0, Some(NodeReason::ScaleDownLimit)),
+            (Some(4), 2, 3, Some(NodeReason::ScaleDownLimit)),
+            (Some(6), 0, 0, Some(NodeReason::ScaleDownLimit)),
+            (Some(9), 0, 0, Some(NodeReason::ScaleDownLimit)),
+            (Some(0), 5, 0, Some(NodeReason::NodeGroupMinSizeReached)),
+        ] {
+            pool.floor = floor;
+            let reason = limit(&pool, gone, taken).map(|verdict| verdict.reason);
+            assert_eq!(reason, expected, "{floor:?}, {gone} gone, {taken} taken");
+            assert!(reason.is_none_or(NodeReason::removable), "a limit says nothing about the node");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! How many empty nodes of a pool stay because pods are pending.
+//!
+//! A plan says where pending pods fit, and kube-scheduler binds them where it likes. The next plan may find other places
+//! for them too, once nodes that were on their way are there. So a pool whose new nodes could take `n` of the pending pods
+//! keeps `n` empty nodes, or all that it has and that such a pod fits. Each of those pods then has a place whatever becomes
+//! of the others: a pool that has shrunk does not grow for them, and one that has grown for them does not shrink before
+//! they are bound.
+//!
+//! kube-scheduler binds a pod within seconds of the node that it fits. What it has not bound for [`AWAITED_FOR`] has a
+//! reason that no plan sees, and counts no more.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use k8s_openapi::{
+    api::core::v1::Node,
+    jiff::{SignedDuration, Timestamp},
+};
+
+use super::Candidate;
+use crate::{
+    keepers::Keepers,
+    kinds::KindId,
+    nodes,
+    pod_info::PodInfo,
+    pools::Pool,
+    workload::Group,
+    world::{Target, World},
+};
+
+/// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take
+/// to start, so that the nodes that a pool grew for it are there for it when they come.
+pub const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
+
+/// The empty nodes of a pool, and how many of them have to stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    /// The nodes that a pending pod fits and that have no pod that keeps them.
+    empty: BTreeSet<usize>,
+    /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, if there
+    /// were no other pods; those without, as the other pods are. A pod that others keep out for good asks for nothing.
+    wanted: usize,
+    /// When the first of them counts no more, if one of them ever does.
+    pub(super) until: Option<Timestamp>,
+}
+
+/// What a reserve is reckoned from, beside the world with the pending pods in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending<'a> {
+    /// The pending pods. Headroom is none of them: nothing is ever bound for it.
+    pub groups: &'a [Group],
+    /// How many of each group have no place.
+    pub left: &'a [usize],
+    /// All pods of the pass.
+    pub pods: &'a [Arc<PodInfo>],
+    /// How many pending pods this pass planned onto each node.
+    pub planned: &'a [usize],
+    /// The nodes of the pass.
+    pub nodes: &'a [Arc<Node>],
+    /// What keeps each of them.
+    pub keepers: &'a [Keepers],
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Pending<'_> {
+    /// What is asked of each pool.
+    pub fn reserves(self, world: &mut World, pools: &[Pool]) -> Vec<Reserve> {
+        let awaited: Vec<_> =
+            self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
+        pools.iter().enumerate().map(|(index, pool)| self.of_pool(world, index, pool, &awaited)).collect()
+    }
+
+    fn of_pool(self, world: &mut World, index: usize, pool: &Pool, awaited: &[Awaited]) -> Reserve {
+        let mut reserve = Reserve::default();
+        let mut kinds = Vec::new();
+        for of_group in awaited {
+            let wanted = of_group.by(world, index);
+            if wanted > 0 {
+                reserve.wanted += wanted;
+                reserve.until = reserve.until.into_iter().chain(of_group.until).min();
+                kinds.push(of_group.kind);
+            }
+        }
+        let is_place = |node: usize| {
+            let is_free = self.keepers[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
+            let takes = |&kind: &KindId| world.why_not(kind, Target::Node(world.node_of(node))).is_none();
+            is_free && (self.planned[node] > 0 || kinds.iter().any(takes))
+        };
+        if reserve.wanted > 0 {
+            reserve.empty = pool.staying.iter().copied().filter(|&node| is_place(node)).collect();
+        }
+        reserve
+    }
+
+    fn awaited(self, group: &Group, left: usize) -> Awaited {
+        let ends = |pod: &usize| {
+            let since = self.pods[*pod].unschedulable_since();
+            since.map(|since| since.checked_add(AWAITED_FOR).unwrap_or(Timestamp::MAX))
+        };
+        let ends: Vec<_> =
+            group.pods.iter().map(ends).filter(|end| end.is_none_or(|end| end > self.now)).collect();
+        let placed = group.pods.len().saturating_sub(left).min(ends.len());
+        Awaited {
+            kind: group.kind,
+            placed,
+            left: ends.len() - placed,
+            until: ends.into_iter().flatten().min(),
+        }
+    }
+}
+
+/// Pods of a group that kube-scheduler may be about to bind.
+struct Awaited {
+    kind: KindId,
+    /// How many have a place in this pass.
+    placed: usize,
+    /// How many have none.
+    left: usize,
+    until: Option<Timestamp>,
+}
+
+impl Awaited {
+    /// How many of them a new node of the pool could take.
+    fn by(&self, world: &mut World, pool: usize) -> usize {
+        let placed = if self.placed > 0 && world.could_take(self.kind, pool) { self.placed } else { 0 };
+        placed + if self.left > 0 && world.would_take(self.kind, pool) { self.left } else { 0 }
+    }
+}
+
+impl Reserve {
+    /// Whether the pool can do without the candidate. An empty node that no pending pod fits is no place for one; a drained
+    /// one leaves its pods to other nodes, where they may take the place of a pending one.
+    pub(super) fn spares(&self, candidate: &Candidate) -> bool {
+        let left = self.empty.len();
+        if candidate.drains {
+            left >= self.wanted
+        } else {
+            !self.empty.contains(&candidate.node) || left > self.wanted
+        }
+    }
+
+    /// Notes that the candidate goes.
+    pub(super) fn take(&mut self, candidate: &Candidate) {
+        self.empty.remove(&candidate.node);
+    }
+}

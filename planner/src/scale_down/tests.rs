@@ -1,0 +1,467 @@
+//! What becomes of nodes with pods on them, case by case.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    NodeVerdict, Plan,
+    fixtures::{Read, World, merged},
+};
+
+fn owned() -> Value {
+    json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })
+}
+
+fn with(change: Value) -> Value {
+    merged(owned(), change)
+}
+
+fn replicas(count: i32) -> Value {
+    json!({ "spec": { "replicas": count } })
+}
+
+fn scale_down(rules: Value) -> Value {
+    json!({ "scaleDown": merged(json!({ "unneededSeconds": 0, "delayAfterAddSeconds": 0 }), rules) })
+}
+
+fn none() -> Value {
+    json!({})
+}
+
+/// A pool `a` with Ready nodes `n1`, `n2`, … of 4 cores each.
+fn nodes(world: World, count: usize) -> World {
+    let world = world.pool("a", replicas(i32::try_from(count).unwrap()));
+    (1..=count).fold(world, |world, at| world.node("a", &format!("n{at}"), none()))
+}
+
+fn budget(mut world: World, name: &str, allowed: i32) -> World {
+    let object = json!({ "metadata": { "name": name, "namespace": "apps" }, "spec": { "selector": {} }, "status": { "disruptionsAllowed": allowed } });
+    world.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
+    world
+}
+
+fn verdict<'a>(plan: &'a Plan, node: &str) -> &'a NodeVerdict {
+    plan.nodes.iter().find(|verdict| verdict.name == node).unwrap()
+}
+
+#[test]
+fn a_node_goes_when_its_pods_have_a_place_on_another() {
+    let plan =
+        nodes(World::eager(), 2).running("x", "n1", "1", owned()).running("y", "n2", "1500m", owned()).plan();
+    assert_eq!(
+        (plan.pool("a").victims.as_slice(), plan.desired("a")),
+        (&["n1".to_owned()][..], 1),
+        "the one with less on it"
+    );
+    assert_eq!(verdict(&plan, "n1").message, "its pod has a place elsewhere");
+    assert_eq!(plan.verdict("n2"), "NoPlaceToMovePods");
+    assert!(verdict(&plan, "n2").reason.removable(), "without the other it could have gone");
+}
+
+#[test]
+fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
+    let world = |gap: &str| {
+        nodes(World::eager(), 3)
+            .running("x", "n1", "1", owned())
+            .running("y", "n2", "1", owned())
+            .running("z", "n3", gap, owned())
+            .plan()
+    };
+    // The gap of 1 takes either; the other may not go to a node that has gone.
+    let plan = world("3");
+    assert_eq!(plan.pool("a").victims, ["n1"]);
+    // With a gap of two both go.
+    let plan = world("2");
+    assert_eq!(plan.pool("a").victims, ["n1", "n2"]);
+    assert_eq!(plan.desired("a"), 1);
+}
+
+#[test]
+fn pods_move_on_with_the_node_they_moved_to() {
+    // Nothing but the candidates has room: what moves from n1 to n3 has to move once more before n3 may go, and cannot.
+    let plan = nodes(World::eager(), 3)
+        .running("x", "n1", "1900m", owned())
+        .running("y", "n2", "1950m", owned())
+        .running("z", "n3", "1980m", owned())
+        .plan();
+    assert_eq!((plan.pool("a").victims.as_slice(), plan.desired("a")), (&["n1".to_owned()][..], 2));
+    let plan = nodes(World::eager(), 3)
+        .running("x", "n1", "1", owned())
+        .running("y", "n2", "1", owned())
+        .running("z", "n3", "1", owned())
+        .plan();
+    assert_eq!(plan.desired("a"), 1);
+}
+
+#[test]
+fn the_threshold_is_measured_on_the_cluster_as_it_is() {
+    let world = |percent: i32, cpu: &str, other: &str| {
+        nodes(World::new().autoscaler("x", scale_down(json!({ "utilizationThresholdPercent": percent }))), 2)
+            .running("x", "n1", cpu, owned())
+            .running("bare", "n2", other, none())
+            .plan()
+    };
+    for (percent, cpu, other, expected) in [
+        (50, "2", "0", "NotUnderutilized"),
+        (50, "1999m", "0", "Unneeded"),
+        (50, "1999m", "3", "NoPlaceToMovePods"),
+        (25, "1", "0", "NotUnderutilized"),
+        (26, "1", "0", "Unneeded"),
+        (100, "4", "0", "NotUnderutilized"),
+        (0, "0", "0", "Unneeded"),
+        (0, "1m", "0", "NotUnderutilized"),
+        (1, "0", "0", "Unneeded"),
+    ] {
+        let plan = world(percent, cpu, other);
+        assert_eq!(plan.verdict("n1"), expected, "{cpu} of 4 at {percent}%, {other} of 4 on the other node");
+    }
+    let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] } });
+    let plan = nodes(World::eager(), 1).running("d", "n1", "3", daemon.clone()).plan();
+    assert_eq!(
+        plan.verdict("n1"),
+        "NotUnderutilized",
+        "also where nothing but a DaemonSet's pod is on the node"
+    );
+    let plan = nodes(World::eager(), 2)
+        .running("d", "n1", "1500m", daemon)
+        .running("x", "n1", "500m", owned())
+        .plan();
+    assert_eq!(plan.verdict("n1"), "NotUnderutilized", "DaemonSet pods count");
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "the node's pods ask for 50% of its cpu; scaleDown.utilizationThresholdPercent is 50"
+    );
+}
+
+#[test]
+fn places_of_planned_pods_are_taken_and_pods_on_nodes_that_go_take_theirs_first() {
+    // n2 has room for one pod of 2: the pending one takes it.
+    let world =
+        || nodes(World::eager(), 2).running("x", "n1", "1900m", owned()).running("y", "n2", "2", owned());
+    assert_eq!(world().plan().pool("a").victims, ["n1"]);
+    let cordoned = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "n2" } } });
+    let plan = world().pending("p", 1, "2", &cordoned).plan();
+    assert_eq!((plan.fates(), plan.verdict("n1")), (vec!["fits n2".to_owned()], "NoPlaceToMovePods"));
+    // n3 is being drained: its pod will need the room.
+    let drained =
+        json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:59:00Z" } } });
+    let plan = world().node("a", "n3", drained).running("z", "n3", "2", owned()).plan();
+    assert_eq!((plan.verdict("n1"), plan.verdict("n3")), ("NoPlaceToMovePods", "CurrentlyBeingDeleted"));
+    assert!(!verdict(&plan, "n1").reason.removable());
+}
+
+#[test]
+fn pods_move_only_to_nodes_that_take_them() {
+    let world = |node: Value, pod: Value| {
+        nodes(World::eager(), 1)
+            .pool("b", replicas(1))
+            .node("b", "other", node)
+            .running("x", "n1", "1", with(pod))
+            .plan()
+    };
+    let taint = json!({ "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } });
+    let here = json!({ "spec": { "nodeSelector": { "tandem.dev/nodepool": "a" } } });
+    let ports = json!({ "spec": { "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 1 }] }] } });
+    let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
+    for (what, node, pod, expected) in [
+        ("a place", keeps.clone(), none(), "Unneeded"),
+        ("a taint", merged(keeps.clone(), taint), none(), "NoPlaceToMovePods"),
+        (
+            "cordoned",
+            merged(keeps.clone(), json!({ "spec": { "unschedulable": true } })),
+            none(),
+            "NoPlaceToMovePods",
+        ),
+        (
+            "down",
+            merged(
+                keeps.clone(),
+                json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }),
+            ),
+            none(),
+            "NoPlaceToMovePods",
+        ),
+        ("a selector", keeps.clone(), here, "NoPlaceToMovePods"),
+        ("a port that is free there", keeps, ports, "Unneeded"),
+    ] {
+        let plan = world(node, pod);
+        assert_eq!(plan.verdict("n1"), expected, "{what}");
+        if expected != "Unneeded" {
+            assert_eq!(verdict(&plan, "n1").message, "no other node has a place for pod apps/x", "{what}");
+        }
+    }
+}
+
+#[test]
+fn pods_do_not_move_to_nodes_where_other_pods_keep_them_away() {
+    let labels = json!({ "metadata": { "labels": { "app": "web" } } });
+    let ports = json!({ "spec": { "containers": [{ "name": "c", "ports": [{ "containerPort": 1, "hostPort": 1 }] }] } });
+    let apart = json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } } });
+    for (what, pod, there, expected) in [
+        ("nothing", labels.clone(), labels.clone(), "Unneeded"),
+        ("a host port", ports.clone(), ports, "NoPlaceToMovePods"),
+        ("its own anti-affinity", apart.clone(), labels.clone(), "NoPlaceToMovePods"),
+        ("that of the pod that is there", labels, apart, "NoPlaceToMovePods"),
+    ] {
+        let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
+        let web = json!({ "metadata": { "labels": { "app": "web" } } });
+        let plan = nodes(World::eager(), 1)
+            .pool("b", replicas(1))
+            .node("b", "other", keeps)
+            .running("x", "n1", "1", with(merged(web.clone(), pod)))
+            .running("y", "other", "1", merged(web, there))
+            .plan();
+        assert_eq!(plan.verdict("n1"), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_waited_for() {
+    let held = |for_: &str| {
+        with(
+            json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": for_ } }, "status": { "startTime": "2026-01-01T11:00:00Z" } }),
+        )
+    };
+    let world = || {
+        nodes(World::eager(), 2).running("x", "n1", "1", held("90m")).running("y", "n1", "100m", held("75m"))
+    };
+    let plan = world().plan();
+    assert_eq!(plan.verdict("n1"), "BlockedByPod");
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/x asks not to be disrupted (karpenter.sh/do-not-disrupt: 90m) (DoNotDisruptAnnotation)"
+    );
+    assert_eq!(plan.next, Some("2026-01-01T12:30:00Z".parse().unwrap()));
+    let plan = world().running("z", "n1", "100m", none()).plan();
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/z has no controller that would make it again (NotReplicated)"
+    );
+    assert_eq!(plan.next, None, "time alone changes nothing");
+}
+
+#[test]
+fn budgets_are_used_up_by_all_victims_together() {
+    let world = |allowed: i32| {
+        let world = nodes(World::eager(), 4)
+            .running("x", "n1", "1", owned())
+            .running("y", "n2", "1", owned())
+            .running("z", "n3", "1", owned());
+        budget(world.running("full", "n4", "100m", none()), "b", allowed).plan()
+    };
+    let plan = world(0);
+    assert_eq!(plan.verdict("n1"), "BlockedByPod");
+    assert!(!verdict(&plan, "n1").reason.removable());
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/x is under PodDisruptionBudget apps/b, which allows no disruption now (NotEnoughPdb)"
+    );
+    let plan = world(2);
+    assert_eq!(plan.pool("a").victims, ["n1", "n2"]);
+    assert_eq!(plan.verdict("n3"), "BlockedByPod");
+    assert!(verdict(&plan, "n3").reason.removable(), "others go first");
+    assert_eq!(world(3).pool("a").victims, ["n1", "n2", "n3"]);
+}
+
+#[test]
+fn a_node_goes_while_a_budget_lets_one_of_its_pods_go_and_then_no_other_does() {
+    let world = |allowed: i32| {
+        let world = nodes(World::eager(), 3)
+            .running("x", "n1", "100m", owned())
+            .running("y", "n1", "100m", owned())
+            .running("z", "n2", "300m", owned());
+        budget(world.running("full", "n3", "100m", none()), "b", allowed).plan()
+    };
+    let plan = world(0);
+    assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("BlockedByPod", "BlockedByPod"));
+    let plan = world(1);
+    assert_eq!((plan.pool("a").victims.clone(), plan.verdict("n2")), (vec!["n1".to_owned()], "BlockedByPod"));
+    assert_eq!(world(3).pool("a").victims, ["n1", "n2"]);
+}
+
+#[test]
+fn pods_of_a_daemon_set_count_in_what_is_used_and_a_node_that_nothing_is_asked_of_always_goes() {
+    let daemon = json!({ "metadata": { "ownerReferences": [
+        { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] } });
+    for (cpu, threshold, expected) in [
+        ("1900m", 50, "Unneeded"),
+        ("2", 50, "NotUnderutilized"),
+        ("0", 50, "Unneeded"),
+        ("0", 0, "Unneeded"),
+        ("1m", 0, "NotUnderutilized"),
+    ] {
+        let rules = scale_down(json!({ "utilizationThresholdPercent": threshold }));
+        let plan =
+            nodes(World::new().autoscaler("x", rules), 1).running("d", "n1", cpu, daemon.clone()).plan();
+        assert_eq!(plan.verdict("n1"), expected, "{cpu} at {threshold}%");
+    }
+}
+
+#[test]
+fn empty_nodes_go_first_then_those_that_are_used_least() {
+    let world = |max: i32| {
+        nodes(World::new().autoscaler("x", scale_down(json!({ "maxNodes": max }))), 4)
+            .running("w", "n1", "1900m", owned())
+            .running("x", "n2", "1", owned())
+            .running("y", "n3", "500m", owned())
+            .plan()
+    };
+    assert_eq!(world(1).pool("a").victims, ["n4"]);
+    assert_eq!(world(2).pool("a").victims, ["n3", "n4"]);
+    let plan = world(3);
+    assert_eq!(plan.pool("a").victims, ["n2", "n3", "n4"]);
+    assert_eq!(plan.verdict("n1"), "NodeGroupMaxDeletionCountReached");
+}
+
+#[test]
+fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
+    let since = json!({ "status": { "autoscaling": { "unneededNodes": [{ "name": "n1", "sinceTime": "2026-01-01T11:50:00Z" }] } } });
+    let world = |cpu: &str| {
+        World::new()
+            .autoscaler("x", scale_down(json!({ "unneededSeconds": 600 })))
+            .pool("a", merged(replicas(2), since.clone()))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("x", "n1", "1", owned())
+            .running("full", "n2", cpu, none())
+            .plan()
+    };
+    let names =
+        |plan: &Plan| plan.pool("a").unneeded.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+    let plan = world("3");
+    assert_eq!((plan.verdict("n1"), names(&plan)), ("Unneeded", vec!["n1".to_owned()]));
+    let plan = world("3500m");
+    assert_eq!((plan.verdict("n1"), names(&plan)), ("NoPlaceToMovePods", vec![]), "the count begins anew");
+}
+
+#[test]
+fn nothing_goes_while_nodes_are_replaced() {
+    let rolling = |status: &str| json!({ "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
+    for (status, desired, verdict_of) in [("True", 1, "RolloutInProgress"), ("False", 0, "Unneeded")] {
+        let plan =
+            World::eager().pool("a", merged(replicas(1), rolling(status))).node("a", "n1", none()).plan();
+        assert_eq!((plan.desired("a"), plan.verdict("n1")), (desired, verdict_of));
+        assert!(verdict(&plan, "n1").reason.removable());
+    }
+}
+
+#[test]
+fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
+    let going = |kind: &str| {
+        json!({ "metadata": { "deletionTimestamp": "2026-01-01T12:00:00Z", "ownerReferences": [
+        { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
+    };
+    for (kind, expected) in [("ReplicaSet", "Unneeded"), ("StatefulSet", "NoPlaceToMovePods")] {
+        let plan = nodes(World::eager(), 1).running("x", "n1", "1", going(kind)).plan();
+        assert_eq!(plan.verdict("n1"), expected, "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_keeps_a_node() {
+    let plan = nodes(World::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
+    assert_eq!(plan.verdict("n1"), "BlockedByPod");
+    assert_eq!(
+        verdict(&plan, "n1").message,
+        "pod apps/x asks for amounts that cannot be read (UnexpectedError)"
+    );
+    let odd = json!({ "status": { "allocatable": { "cpu": "nonsense" } } });
+    let plan = nodes(World::eager(), 1).node("a", "n2", odd).running("x", "n2", "1", owned()).plan();
+    assert_eq!(plan.verdict("n2"), "UnexpectedError");
+}
+
+/// Cluster Autoscaler's `BenchmarkRunOnceScaleDown`, smaller: pods of a hundredth of a node each, forty on every node;
+/// exactly six nodes of ten can go.
+#[test]
+fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
+    for count in [10, 100, 500] {
+        let mut world = World::eager().pool(
+            "a",
+            json!({ "spec": { "replicas": count, "maxReplicas": 10_000, "template": { "spec": { "capacity": { "pods": "110" } } } } }),
+        );
+        for node in 0..count {
+            let name = format!("n{node:04}");
+            let allocatable = json!({ "cpu": "10", "memory": "10000", "pods": "110" });
+            world = world.node("a", &name, json!({ "status": { "allocatable": allocatable } }));
+            for pod in 0..40 {
+                let asks = json!({ "cpu": "100m", "memory": "100" });
+                let change = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" } },
+                    "spec": { "containers": [{ "name": "c", "resources": { "requests": asks } }] } });
+                world = world.running(&format!("p-{node}-{pod}"), &name, "0", change);
+            }
+        }
+        let plan = world.plan();
+        assert_eq!(plan.pool("a").victims.len(), usize::try_from(count * 6 / 10).unwrap());
+    }
+}
+
+#[test]
+fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
+    let apart = json!({ "metadata": { "labels": { "app": "p" } }, "spec": { "affinity": { "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{ "topologyKey": "zone", "labelSelector": { "matchLabels": { "app": "p" } } }] } } } });
+    let elsewhere = json!({ "spec": { "nodeSelector": { "none": "has" } } });
+    let since = |time: &str| {
+        let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": time });
+        json!({ "status": { "conditions": [condition] } })
+    };
+    for (what, count, pod, remaining) in [
+        ("they share a node in the plan, and may not in the cluster", 3, json!({}), 3),
+        ("none", 0, json!({}), 0),
+        ("more than there are nodes", 9, json!({}), 5),
+        ("of no use to them", 3, elsewhere, 0),
+        ("kept out by the first of them for as long as it is there", 3, apart, 1),
+        ("not bound since shortly", 3, since("2026-01-01T11:00:01Z"), 3),
+        ("not bound for so long that something else is in the way", 3, since("2026-01-01T11:00:00Z"), 1),
+    ] {
+        let plan = five_empty(json!({})).pending("p", count, "100m", &pod).plan();
+        assert_eq!(plan.desired("a"), remaining, "{what}");
+    }
+    let plan = five_empty(json!({})).pending("p", 3, "100m", &since("2026-01-01T11:30:00Z")).plan();
+    assert_eq!(
+        plan.next,
+        Some("2026-01-01T12:30:00Z".parse().unwrap()),
+        "it is looked at again when they count no more"
+    );
+}
+
+/// A pool of five nodes that have nothing to do, each with this changed.
+fn five_empty(change: Value) -> World {
+    let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
+    let pool = json!({ "spec": { "replicas": 5, "maxReplicas": 5, "template": zone } });
+    let node = merged(zone, change);
+    (1..=5).fold(World::eager().pool("a", pool), |world, n| world.node("a", &format!("n{n}"), node.clone()))
+}
+
+#[test]
+fn a_node_that_no_pending_pod_fits_makes_room_for_one_that_it_does() {
+    for (what, change) in [
+        (
+            "its device is broken, or it is from before the template was changed",
+            json!({ "status": { "allocatable": { "cpu": "1" } } }),
+        ),
+        (
+            "somebody has tainted it",
+            json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } }),
+        ),
+        ("it is cordoned", json!({ "spec": { "unschedulable": true } })),
+    ] {
+        let plan = five_empty(change).pending("p", 5, "3", &json!({})).plan();
+        assert_eq!(plan.desired("a"), 0, "{what}");
+    }
+}
+
+#[test]
+fn nodes_are_not_drained_while_pending_pods_would_have_their_pool_grow_again() {
+    let world = |pending: usize| {
+        nodes(World::eager(), 2)
+            .running("x", "n1", "500m", owned())
+            .running("y", "n2", "1500m", owned())
+            .pending("p", pending, "2", &json!({}))
+            .plan()
+    };
+    assert_eq!(world(0).desired("a"), 1);
+    let plan = world(1);
+    assert_eq!((plan.desired("a"), plan.verdict("n1")), (2, "NeededByPendingPods"));
+}
