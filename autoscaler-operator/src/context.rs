@@ -28,7 +28,7 @@ use tracing::warn;
 use crate::{
     error::Error,
     metrics::AutoscalerMetrics,
-    report::{Told, Unreported},
+    status::{Told, Unreported},
     watched::Cached,
     write_backoff::{Refusal, Write, WriteBackoff},
 };

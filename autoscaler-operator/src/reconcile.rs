@@ -11,11 +11,7 @@ use shared_runtime::controller::Step;
 use tracing::instrument;
 
 use crate::{
-    apply::{Outcome, apply},
-    context::Context,
-    error::Error,
-    observe::observe,
-    report::report,
+    apply::apply, context::Context, error::Error, observe::observe, outcome::Outcome, report::report,
     write_backoff::Waiting,
 };
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kube::core::Status;
 use kube::core::response::reason;
 
-use crate::observe::Verb;
+use crate::operation::Verb;
 use crate::policy::Cause;
 
 /// The cause that server-side apply gives for a field owned by another manager (`metav1.CauseTypeFieldManagerConflict`).

@@ -76,6 +76,7 @@ pub mod freshness;
 #[cfg(feature = "prometheus")]
 pub mod metrics;
 pub mod observe;
+mod operation;
 mod options;
 mod outcome;
 pub mod policy;
@@ -90,7 +91,8 @@ pub use door::{
     scale_merge, scale_put, scale_put_once, update, update_status,
 };
 pub use freshness::Source;
-pub use observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource, Subresource, Verb};
+pub use observe::{AttemptEvent, FinishedEvent, Observer};
+pub use operation::{Operation, ReadSource, Subresource, Verb};
 pub use options::WriteOptions;
 pub use outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
 pub use policy::RetryPolicy;

@@ -9,7 +9,8 @@ use prometheus::core::Collector;
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::classify::Class;
-use crate::observe::{AttemptEvent, FinishedEvent, Observer, Operation, ReadSource};
+use crate::observe::{AttemptEvent, FinishedEvent, Observer};
+use crate::operation::{Operation, ReadSource};
 
 /// Attempts of one write: Fibonacci's numbers up to what the default policy allows.
 const ATTEMPTS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0];
@@ -207,7 +208,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::observe::{Subresource, Verb};
+    use crate::operation::{Subresource, Verb};
 
     fn operation() -> Operation {
         Operation { resource: "nodepools".into(), subresource: Subresource::Status, verb: Verb::Put }

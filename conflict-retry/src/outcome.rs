@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::core::Status;
 
 use crate::classify::{Class, FieldConflict};
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
 use crate::protect::Held;
 

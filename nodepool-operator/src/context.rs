@@ -81,7 +81,7 @@ impl Context {
     pub(crate) fn for_test(client: Client, clock: Clock) -> Self {
         use kube::runtime::reflector::store;
         use shared_crds::{names::NODEPOOL_OPERATOR, ownership::Owner};
-        use shared_runtime::{leader::Fence, metrics::Metrics, write::WriteStrategy};
+        use shared_runtime::{fence::Fence, metrics::Metrics, write::WriteStrategy};
 
         let fence = Fence::unguarded(clock.clone());
         let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();

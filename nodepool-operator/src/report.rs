@@ -83,7 +83,7 @@ async fn write_status(
     now: Time,
 ) -> Result<Reported, Error> {
     let counts = OwnedStatus::new(&status::fields(pool, facts), Vec::new())
-        .map_err(|source| Error::Write { what: "the status", source })?
+        .map_err(|source| Error::Write { what: "the status", source: source.into() })?
         .fields;
     let decide = |fresh: &NodePool| {
         let mut fields = counts.clone();

@@ -6,7 +6,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use shared_crds::{NodePool, conditions::ConditionType, v1alpha1::AutoscalingStatus};
 
-use super::nodes::later;
+use super::time::later;
 
 /// Seconds after the last failure at which a pool that owes no node may be tried again: Cluster Autoscaler's
 /// `--initial-node-group-backoff-duration`. There is no longer pause: while nodes are owed the `NodePool` operator itself

@@ -4,7 +4,7 @@
 
 use shared_crds::NodePool;
 
-use super::{observed::ScheduledBounds, reasons::PoolReason, schedules::Window};
+use super::{numbers::count, observed::ScheduledBounds, reasons::PoolReason, schedules::Window};
 
 /// The bounds of a pool and where its replicas stand towards them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,19 +84,6 @@ impl Bounds {
     pub fn spare(&self) -> usize {
         self.base.saturating_sub(self.min.max(self.floor))
     }
-}
-
-/// Most nodes a pool can have: the schema's `maximum` of `spec.replicas`. Objects from files have passed no schema.
-const MOST_NODES: usize = 100_000;
-
-/// A number of nodes; one below zero is none, and none is above what the schema lets through.
-pub fn count(replicas: i32) -> usize {
-    usize::try_from(replicas).unwrap_or(0).min(MOST_NODES)
-}
-
-/// A number of nodes as the API has it.
-pub fn replicas(count: usize) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

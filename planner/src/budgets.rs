@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 
-use super::{bounds, observed::key, pod_info::PodInfo, pods, selection};
+use super::{numbers, observed::key, pod_info::PodInfo, pods, selection};
 
 /// Index of a budget in [`Budgets`].
 pub type BudgetId = usize;
@@ -73,7 +73,7 @@ impl Budgets {
         };
         let status = self.objects[id].status.as_ref().filter(current);
         let allowed = status.and_then(|status| status.disruptions_allowed);
-        allowed.map_or(0, bounds::count)
+        allowed.map_or(0, numbers::count)
     }
 
     /// `namespace/name` of a budget.

@@ -19,9 +19,6 @@ use super::{
     world::{NodeSetup, Place, Setup, TemplateSetup, World},
 };
 
-/// What cannot be read, for people.
-pub type Warnings = Vec<String>;
-
 /// What capacity is read from. Nodes and pods are in the order of names.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
@@ -40,7 +37,7 @@ pub struct Source<'a> {
 }
 
 /// The world of a pass before pending pods are placed.
-pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &mut Warnings) -> World {
+pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &mut Vec<String>) -> World {
     let Source { nodes: all_nodes, demand, daemons, .. } = source;
     let templates: Vec<_> = pools.iter().map(|pool| template(pool, daemons, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
@@ -175,7 +172,7 @@ fn offer(
     pool: Option<&Pool>,
     running: &BTreeSet<(&str, &str)>,
     names: &mut Names,
-    warnings: &mut Warnings,
+    warnings: &mut Vec<String>,
 ) -> Option<Offer> {
     let starting =
         pool.and_then(|pool| nodes::starting_until(node, &pool.object).zip(pool.template.as_ref().ok()));

@@ -14,7 +14,10 @@ use shared_crds::{
     v1alpha1::{AutoscalingStatus, ContestedReplicas, OnContested},
 };
 
-use super::{behavior::history::whole_second, nodes::later, selection::Standing};
+use super::{
+    selection::Standing,
+    time::{later, whole_second},
+};
 
 /// How long somebody else's number is kept with `Yield`, and how long it is remembered with `Reclaim`. As long as a node
 /// has to be unneeded by default before it goes.

@@ -14,7 +14,6 @@ use k8s_openapi::{
 };
 
 use super::{
-    capacity::Warnings,
     constraints::{Constraints, Tolerated},
     kinds::HostPort,
     observed::{Observed, key},
@@ -58,7 +57,7 @@ pub struct Daemons(Vec<Daemon>);
 
 impl Daemons {
     /// Reads the `DaemonSet`s of a pass. One that is being deleted makes no pods.
-    pub fn of(observed: &Observed, names: &mut Names, warnings: &mut Warnings) -> Self {
+    pub fn of(observed: &Observed, names: &mut Names, warnings: &mut Vec<String>) -> Self {
         let mut objects: Vec<_> =
             observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none()).collect();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
@@ -94,7 +93,7 @@ pub fn pods(observed: &Observed) -> Vec<PodInfo> {
     pods
 }
 
-fn daemon(object: &DaemonSet, names: &mut Names, warnings: &mut Warnings) -> Option<Daemon> {
+fn daemon(object: &DaemonSet, names: &mut Names, warnings: &mut Vec<String>) -> Option<Daemon> {
     let (namespace, name) = key(&object.metadata);
     let pod = Pod { spec: object.spec.as_ref()?.template.spec.clone(), ..Pod::default() };
     let spec = pod.spec.as_ref()?;

@@ -85,7 +85,7 @@ impl PoolDecision {
         if spared > 0 {
             self.victims.truncate(limit);
             let most = self.current.min(self.object.spec.max_replicas).max(self.desired);
-            self.desired = self.desired.saturating_add(super::bounds::replicas(spared)).min(most);
+            self.desired = self.desired.saturating_add(super::numbers::replicas(spared)).min(most);
             self.id = decision_id(&self.object, self.desired, &self.victims);
         }
         self

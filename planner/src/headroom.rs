@@ -12,10 +12,9 @@ use shared_crds::{
 };
 
 use super::{
-    bounds::count,
-    capacity::Warnings,
     constraints::{Constraints, Operator, Rule, Term, Tolerated},
     kinds::{Kind, KindId},
+    numbers::count,
     observed::key,
     pools::Pool,
     resources::{Basic, Names, Resource, counted, exact},
@@ -28,7 +27,7 @@ pub fn add(
     demand: &mut Workload,
     pools: &[Pool],
     names: &mut Names,
-    warnings: &mut Warnings,
+    warnings: &mut Vec<String>,
 ) -> Vec<(KindId, usize)> {
     let mut asked = Vec::new();
     for (autoscaler, pools) in by_autoscaler(pools) {

@@ -15,6 +15,7 @@ pub mod budgets;
 mod by_name;
 pub mod capacity;
 pub mod claim_info;
+pub mod conclude;
 pub mod constraints;
 pub mod contested;
 pub mod daemons;
@@ -26,6 +27,7 @@ pub mod index;
 pub mod keepers;
 pub mod kinds;
 pub mod nodes;
+pub mod numbers;
 pub mod observed;
 pub mod order;
 pub mod packing;
@@ -47,6 +49,7 @@ pub mod selection;
 pub mod selectors;
 pub mod summary;
 pub mod surplus;
+pub mod time;
 pub mod unplanned;
 pub mod volume_info;
 pub mod workload;
@@ -82,7 +85,7 @@ pub use observed::{Observed, Recommendations, ScheduledBounds, Terms};
 use behavior::Stage;
 use budgets::Budgets;
 use by_name::ByName;
-use capacity::{Source, Warnings};
+use capacity::Source;
 use daemons::Daemons;
 use kinds::KindId;
 use observed::key;
@@ -128,11 +131,11 @@ impl Planner {
     /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
     fn plan_on(&mut self, observed: &Observed, terms: Terms) -> Plan {
         let free = self.pass(observed, terms, Stage::Wanted);
-        let mut plan = if behavior::keeps_within(&free) {
-            behavior::concluded(free, None, observed.now)
+        let mut plan = if conclude::keeps_within(&free) {
+            conclude::concluded(free, None, observed.now)
         } else {
             let limited = self.pass(observed, terms, Stage::Limited);
-            behavior::concluded(limited, Some(&free), observed.now)
+            conclude::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
         plan
@@ -163,9 +166,10 @@ impl Planner {
         let all_pods = self.pods.sorted(&observed.pods, PodInfo::key);
         let mut names = Names::default();
 
-        let pools = behavior::in_force(pools::pools(observed, terms, &all_nodes, &mut names), stage);
+        let mut pools = pools::pools(observed, terms, &all_nodes, &mut names);
+        pools.iter_mut().for_each(|pool| pool.limit(stage));
         let reference = largest(&pools, &all_nodes, &mut names);
-        let mut warnings = Warnings::new();
+        let mut warnings = Vec::new();
         let mut demand =
             Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
         warnings.append(&mut demand.warnings);
@@ -265,12 +269,12 @@ struct Settled {
     /// The world with all of them in it that found a place.
     world: World,
     growth: Growth,
-    warnings: Warnings,
+    warnings: Vec<String>,
 }
 
 /// Places the pending pods: on what is there or on its way first, then on new nodes; the headroom after them.
 fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], names: &mut Names) -> Settled {
-    let mut warnings = Warnings::new();
+    let mut warnings = Vec::new();
     let mut world = capacity::world(source, pools, names, &mut warnings);
     let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
     let asks: Vec<_> =

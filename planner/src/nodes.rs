@@ -2,12 +2,14 @@
 
 use k8s_openapi::{
     api::core::v1::{Node, Taint},
-    jiff::{SignedDuration, Timestamp},
+    jiff::Timestamp,
 };
 use shared_crds::{
     NodePool,
     names::{DRAIN_STARTED_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL},
 };
+
+use super::time::later;
 
 /// Annotations that keep a node, with the value that does: Cluster Autoscaler's and Karpenter's.
 const PROTECTING: [(&str, &str); 2] = [
@@ -70,11 +72,6 @@ pub fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
     let timeout = pool.spec.provisioning_timeout_seconds;
     let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));
     created(node).filter(|_| starting).map(|created| later(created, timeout))
-}
-
-/// `time` plus `seconds`, within what a timestamp can hold.
-pub fn later(time: Timestamp, seconds: i32) -> Timestamp {
-    time.checked_add(SignedDuration::from_secs(i64::from(seconds))).unwrap_or(Timestamp::MAX)
 }
 
 fn is_startup_taint(taint: &Taint, pool: &NodePool) -> bool {

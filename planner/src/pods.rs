@@ -6,7 +6,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use super::{nodes::later, pod_info::PodInfo};
+use super::{pod_info::PodInfo, time::later};
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -14,10 +14,11 @@ use shared_crds::{
 
 use super::{
     backoff::{Backoff, Health, health},
-    behavior::Limits,
-    bounds::{Bounds, count, replicas},
+    behavior::{Limits, Stage},
+    bounds::Bounds,
     contested::Claim,
     nodes,
+    numbers::{count, replicas},
     observed::{Observed, Terms, key},
     profile::Profile,
     reasons::{PoolReason, Rejection},
@@ -69,6 +70,13 @@ pub struct Template {
 }
 
 impl Pool {
+    /// Puts the limits of a stage in force.
+    pub fn limit(&mut self, stage: Stage) {
+        self.ceiling = self.limits.ceiling(stage);
+        self.floor = self.limits.floor(stage);
+        self.bounds.floor = self.bounds.min.max(self.floor.unwrap_or(0));
+    }
+
     /// `namespace/name`.
     pub fn id(&self) -> String {
         let (namespace, name) = key(&self.object.metadata);

@@ -144,8 +144,8 @@ proptest! {
         for decision in plan(&observed).pools {
             let name = decision.object.metadata.name.as_deref().unwrap();
             let staying = observed.nodes.iter().filter(|n| super::nodes::pool_of(n).unwrap().1 == name).count();
-            let base = super::bounds::count(decision.object.spec.effective_replicas());
-            let added = super::bounds::count(decision.desired).saturating_sub(base.max(staying));
+            let base = super::numbers::count(decision.object.spec.effective_replicas());
+            let added = super::numbers::count(decision.desired).saturating_sub(base.max(staying));
             prop_assert!(decision.triggering_pods <= added * 10, "ten pods a node: {decision:?}");
             prop_assert!(added == 0 || decision.triggering_pods >= added, "no node without a pod: {decision:?}");
             prop_assert!(added == 0 || decision.victims.is_empty(), "{decision:?}");
@@ -254,7 +254,7 @@ pub(super) fn carry_out(plan: &Plan, observed: &mut Observed) {
         let capacity = json!(pool.spec.template.spec.capacity);
         let taints: Vec<_> =
             pool.spec.template.spec.taints.iter().map(k8s_openapi::api::core::v1::Taint::from).collect();
-        let wanted = super::bounds::count(decision.desired);
+        let wanted = super::numbers::count(decision.desired);
         let is_member = |n: &std::sync::Arc<k8s_openapi::api::core::v1::Node>| {
             super::nodes::pool_of(n).unwrap().1 == name
         };

@@ -12,9 +12,9 @@ use shared_crds::{
 
 use self::cron::Cron;
 use super::{
-    bounds::count,
-    nodes::later,
+    numbers::count,
     observed::{Observed, key},
+    time::later,
 };
 
 /// What the schedules of an autoscaler come to at some time.

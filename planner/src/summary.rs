@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     Pass,
-    bounds::replicas,
     decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id},
     nodes as facts,
+    numbers::replicas,
     pools::Pool,
     reasons::{NodeReason, PoolReason, Rejection},
     rejections::Asked,

@@ -4,7 +4,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::ownership::Owner;
+use crate::owner::Owner;
 
 /// Declares an enum whose values appear in the API under exactly their Rust names.
 macro_rules! api_names {

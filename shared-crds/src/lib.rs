@@ -6,6 +6,7 @@
 
 pub mod conditions;
 pub mod names;
+mod owner;
 pub mod ownership;
 pub mod quantity;
 pub mod schema;

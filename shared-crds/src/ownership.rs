@@ -4,47 +4,8 @@
 //! status and the tests that read `managedFields` are derived from it or checked against it. A test walks the schema and
 //! fails when a leaf has no owner, or two.
 
-use crate::{
-    conditions::ConditionType,
-    names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR},
-};
-
-/// A writer of `NodePool`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Owner {
-    /// A person, or their `GitOps` tool.
-    User,
-    /// Whoever scales the pool: the Autoscaler when a `NodePoolAutoscaler` in mode `Auto` selects it; else a person, an
-    /// HPA or KEDA.
-    Scaler,
-    /// The `NodePool` operator.
-    NodepoolOperator,
-    /// The Autoscaler operator.
-    AutoscalerOperator,
-}
-
-impl Owner {
-    /// The field manager that `managedFields` shows for this owner, where it is one of ours.
-    pub const fn field_manager(self) -> Option<&'static str> {
-        match self {
-            Self::NodepoolOperator => Some(NODEPOOL_OPERATOR),
-            Self::AutoscalerOperator => Some(AUTOSCALER_OPERATOR),
-            Self::User | Self::Scaler => None,
-        }
-    }
-
-    /// The owner in words, for tables.
-    pub const fn describe(self) -> &'static str {
-        match self {
-            Self::User => "the user / GitOps",
-            Self::Scaler => {
-                "the Autoscaler where one in mode `Auto` selects the pool, else the user, an HPA or KEDA"
-            }
-            Self::NodepoolOperator => "NodePool operator",
-            Self::AutoscalerOperator => "Autoscaler operator",
-        }
-    }
-}
+use crate::conditions::ConditionType;
+pub use crate::owner::Owner;
 
 /// The endpoint a field is written through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     error::{chain, client_category},
-    leader::Fence,
+    fence::Fence,
     metrics::Metrics,
 };
 

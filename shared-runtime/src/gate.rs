@@ -2,7 +2,7 @@
 
 use futures::{Stream, stream};
 
-use crate::{leader::Fence, readiness::Readiness, watch::Caches};
+use crate::{fence::Fence, readiness::Readiness, watch::Caches};
 
 /// Whether the caches may be decided from, now and whenever that changes.
 ///

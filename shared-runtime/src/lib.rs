@@ -15,6 +15,7 @@ pub mod controller;
 pub mod crds;
 pub mod error;
 pub mod events;
+pub mod fence;
 pub mod freshness;
 mod gate;
 pub mod leader;

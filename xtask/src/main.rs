@@ -6,8 +6,10 @@ mod chart;
 mod crds;
 mod demo;
 mod deny;
+mod dependencies;
 mod dev;
 mod guide;
+mod modules;
 mod package;
 mod spdx;
 mod tidy;
@@ -51,7 +53,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
-    /// What CI checks beside the tests: generated files, sizes, purity of the planners, dependencies, the chart.
+    /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules,
+    /// dependencies, the chart.
     Check,
     /// The licences, sources and versions of all dependencies, as deny.toml has them.
     Deny,
@@ -94,7 +97,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
             guide::run(true)?;
             println!("the guides' transcripts are what is printed");
             tidy::run()?;
-            println!("sizes, planners and arrows are as the house style has them");
+            println!("sizes, planners, modules and arrows are as the house style has them");
             deny::run()?;
             println!("licences, sources and versions of the dependencies are as deny.toml has them");
             chart::run(true).await?;

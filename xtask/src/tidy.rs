@@ -1,11 +1,11 @@
-//! What the house style asks of every file and the compiler does not: sizes, pure planners, one-way dependencies, and
+//! What the house style asks of every file and the compiler does not: sizes, pure planners, one-way dependencies, no circles of modules, and
 //! the README's copy of the ownership table.
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace;
+use crate::{dependencies, modules, workspace};
 
 /// Longest file, tests apart.
 const MAX_LINES: usize = 400;
@@ -50,6 +50,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         complaints.extend(purity(&file, &text));
     }
     complaints.extend(arrows()?);
+    complaints.extend(modules::circles()?);
+    complaints.extend(dependencies::forbidden()?);
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }
 

@@ -9,13 +9,15 @@ mod object;
 mod ownership;
 mod request;
 mod scale;
+mod status;
 
 pub use count::CountOwners;
-pub use object::{CONDITIONS, Conditions, Meta, Object, Spec, Status, TOKENS, Uid, Version};
+pub use object::{Meta, Object, Spec, TOKENS, Uid, Version};
 pub use ownership::{Fields, Manager, Owners};
 pub use request::{
     Answer, Body, Change, Conflict, Endpoint, ListTest, Operation, Reason, Request, Set, Test,
 };
+pub use status::{CONDITIONS, Conditions, Status};
 
 use ownership::{Refused, apply};
 

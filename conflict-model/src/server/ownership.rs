@@ -4,7 +4,7 @@
 //! <https://kubernetes.io/docs/reference/using-api/server-side-apply/>
 
 use super::count::CountOwners;
-use super::object::{CONDITIONS, Conditions, Status};
+use super::status::{CONDITIONS, Conditions, Status};
 
 /// Who wrote a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

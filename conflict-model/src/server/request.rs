@@ -1,7 +1,8 @@
 //! What is asked of the server, and what it answers.
 
-use super::object::{Conditions, Meta, Spec, Status, TOKENS, Uid, Version};
+use super::object::{Meta, Spec, TOKENS, Uid, Version};
 use super::ownership::Manager;
+use super::status::{Conditions, Status};
 
 /// Where an object is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

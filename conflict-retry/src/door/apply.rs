@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::target::Target;
 use super::{Writable, cycle, wire};
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 

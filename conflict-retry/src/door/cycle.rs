@@ -9,7 +9,7 @@ use super::target::Target;
 use super::track::{Failed, Track};
 use crate::classify::Class;
 use crate::freshness::Source;
-use crate::observe::{ReadSource, Subresource, Verb};
+use crate::operation::{ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Failure, Outcome, Refusal, WriteError};
 

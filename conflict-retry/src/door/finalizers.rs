@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Writable, merge_patch};
 use crate::freshness::Source;
-use crate::observe::Subresource;
+use crate::operation::Subresource;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Writable;
 use super::overwrite::Decided;
-use crate::observe::Subresource;
+use crate::operation::Subresource;
 use crate::outcome::Refusal;
 
 /// Fields of `metadata` that say which object, and which version of it, is meant.

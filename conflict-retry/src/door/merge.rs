@@ -7,7 +7,7 @@ use super::cycle::Move;
 use super::object::{self, Place, Way};
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 

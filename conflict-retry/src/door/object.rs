@@ -7,7 +7,7 @@ use super::cycle::{self, Exchange, Move};
 use super::target::Target;
 use super::{Writable, guard};
 use crate::freshness::Source;
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 

@@ -16,7 +16,7 @@ use super::target::Target;
 use super::track::{Failed, Track};
 use super::{Writable, cycle, wire};
 use crate::classify::Class;
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
 

@@ -14,7 +14,7 @@ use super::view::ScaleView;
 use super::{Writable, guard, wire};
 use crate::classify::is_scale_unset;
 use crate::freshness::Source;
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 

@@ -4,7 +4,7 @@ use kube::Api;
 use kube::core::PartialObjectMeta;
 
 use super::Writable;
-use crate::observe::{Operation, Subresource, Verb};
+use crate::operation::{Operation, Subresource, Verb};
 use crate::outcome::Refusal;
 
 /// The object that is written.

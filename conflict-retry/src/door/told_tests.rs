@@ -11,7 +11,8 @@ use super::tests::{Reply, conflict, error, map, maps, object, ok, options, verbs
 use super::*;
 use crate::classify::Class;
 use crate::freshness::Source;
-use crate::observe::{AttemptEvent, FinishedEvent, Observer, Subresource};
+use crate::observe::{AttemptEvent, FinishedEvent, Observer};
+use crate::operation::Subresource;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 use crate::protect::{

@@ -8,7 +8,7 @@ use super::overwrite::{Decided, overwritten};
 use super::target::Target;
 use super::{Writable, guard, wire};
 use crate::freshness::Source;
-use crate::observe::{Subresource, Verb};
+use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 

@@ -14,7 +14,7 @@ use kube::core::subresource::Scale;
 use serde_json::Value;
 
 use super::Writable;
-use crate::observe::Subresource;
+use crate::operation::Subresource;
 use crate::options::WriteOptions;
 
 type Answer<T> = Result<T, kube::Error>;

@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::dice::Dice;
+use super::objects::key;
 use super::planner::{Fate, Key, Planner};
 use super::pods;
 use super::question::waiting;
 use super::rules::CLASSES;
-use super::stage::{Stage, Verdict, key};
+use super::stage::{Stage, Verdict};
 use super::world::World;
 
 /// Priority classes of [`Stage::create_priority`] that batches use, highest first; pods of none come last.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::objects::key;
 use super::planner::Planner;
 use super::question::Record;
-use super::stage::{HARBOUR, key};
+use super::stage::HARBOUR;
 use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
 use Whose::{All, Others, Own};
 

@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod blind;
 pub mod dice;
+pub mod objects;
 pub mod planner;
 pub mod pods;
 pub mod question;

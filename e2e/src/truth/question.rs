@@ -8,9 +8,10 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
 use super::dice::Dice;
+use super::objects::key;
 use super::planner::{Fate, Planner};
 use super::pods::{self, Made};
-use super::stage::{Stage, Verdict, key};
+use super::stage::{Stage, Verdict};
 use super::world::World;
 
 /// What came to light about one pod: which words of the planner would be true.

@@ -12,13 +12,12 @@ use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::objects::{create, key, key_of, tidy};
 use super::planner::Key;
 use super::rules::HEAVY;
 use super::storage::Storage;
@@ -301,34 +300,4 @@ fn verdict_of(pod: &Pod) -> Option<Verdict> {
     let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
     (scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable"))
         .then(|| Verdict::Waits(scheduled.message.clone().unwrap_or_default()))
-}
-
-/// Namespace and name of a pod.
-pub fn key(pod: &Value) -> Key {
-    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
-}
-
-fn key_of(pod: &Pod) -> Key {
-    (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
-}
-
-pub(super) async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Value>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
-    let typed: K = serde_json::from_value(object.clone()).with_context(|| format!("no {kind}: {object}"))?;
-    let made = api.create(&PostParams::default(), &typed).await;
-    tidy(&made.with_context(|| format!("the API server refuses the {kind} {object}"))?, kind)
-}
-
-/// An object as `kubectl get -o yaml` shows it.
-pub(super) fn tidy(object: &impl Serialize, kind: &str) -> Result<Value> {
-    let mut object = serde_json::to_value(object)?;
-    object["kind"] = json!(kind);
-    object["apiVersion"] = json!("v1");
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    Ok(object)
 }

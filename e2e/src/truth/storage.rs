@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use super::stage::{create, key, tidy};
+use super::objects::{create, key, tidy};
 use super::terrain::{ZONE, only, storage_classes};
 
 /// Who binds claims says so in this annotation, and the scheduler believes nobody else.

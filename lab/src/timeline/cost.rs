@@ -2,25 +2,8 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use crate::timeline::line::{Base, Left, Request};
-use crate::timeline::model::{Outcome, Shown};
-
-/// What a 409 cost.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Cost {
-    /// Requests that the conflict cost: the refused one, and the writer's reads of the object and further refusals until
-    /// the write that was granted, which is not counted.
-    pub(super) requests: usize,
-    /// From the arrival of the refused request to the answer to the granted one; `None` when none was granted.
-    pub(super) millis: Option<f64>,
-    /// The granted write.
-    pub(super) settled_by: Option<usize>,
-    /// Whether it is the first of the refusals that this granted write ended. Sums take these alone.
-    pub(super) is_first: bool,
-}
+use crate::timeline::model::{Cost, Outcome, Shown};
 
 /// A writer's dealings with one object.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
 //! The picture: who wrote an object and when, which writes met a 409 and what that cost, as one HTML page made from an API
 //! server's audit log. It reads anybody's log; what the audit policy left out is shown as unknown.
 
+mod build;
 mod cost;
 mod counts;
 mod line;

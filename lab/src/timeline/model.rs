@@ -1,15 +1,7 @@
 //! What the page shows: writers, objects, requests in order, and what each 409 cost.
 
-use std::collections::HashMap;
-
 use jiff::Timestamp;
 use serde::Serialize;
-
-use crate::timeline::cost::{self, Cost};
-use crate::timeline::line::{Base, Left, Level, Request};
-use crate::timeline::names;
-use crate::timeline::read::Log;
-use crate::timeline::spans::GAP;
 
 /// Everything that is drawn. Times are milliseconds since the first request.
 #[derive(Debug, Serialize)]
@@ -127,6 +119,21 @@ pub(super) enum Outcome {
     Read,
 }
 
+/// What a 409 cost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cost {
+    /// Requests that the conflict cost: the refused one, and the writer's reads of the object and further refusals until
+    /// the write that was granted, which is not counted.
+    pub(super) requests: usize,
+    /// From the arrival of the refused request to the answer to the granted one; `None` when none was granted.
+    pub(super) millis: Option<f64>,
+    /// The granted write.
+    pub(super) settled_by: Option<usize>,
+    /// Whether it is the first of the refusals that this granted write ended. Sums take these alone.
+    pub(super) is_first: bool,
+}
+
 /// A span of one writer.
 #[derive(Debug, Serialize)]
 pub(super) struct Drawn {
@@ -139,154 +146,4 @@ pub(super) struct Drawn {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
-}
-
-impl Outcome {
-    fn of(request: &Request) -> Self {
-        match request.code {
-            409 => Self::Conflict,
-            200..300 if request.is_read() => Self::Read,
-            200..300 => Self::Granted,
-            _ => Self::Refused,
-        }
-    }
-}
-
-impl Model {
-    /// The picture of a log that has at least one request. `backstage` is the user whose requests set a scene.
-    pub(super) fn of(log: Log, backstage: Option<&str>) -> Self {
-        let Log { mut requests, spans, counts, left_out, mut warnings, .. } = log;
-        // A stable sort: lines of one moment stay in the order of the log.
-        requests.sort_by_key(|request| request.completed);
-        let start = requests.iter().map(|request| request.received).min().unwrap_or_default();
-        let clock = Clock { start };
-        let end = requests.iter().map(|request| request.completed).max().map_or(0.0, |end| clock.at(end));
-        let (keys, mut writers) = names::writers(&requests, backstage);
-        let mut objects = Vec::new();
-        let mut known = HashMap::new();
-        let of: Vec<(usize, usize)> = requests
-            .iter()
-            .map(|request| {
-                let writer = keys.get(&names::key(request)).copied().unwrap_or_default();
-                (writer, names::object(request, &mut objects, &mut known))
-            })
-            .collect();
-        let mut shown: Vec<Shown> =
-            requests.iter().zip(&of).map(|(request, of)| clock.shown(request, *of)).collect();
-        cost::judge(&requests, &mut shown);
-        tally(&shown, &mut writers, &mut objects);
-        if left_out > 0 {
-            warnings.push(format!(
-                "{left_out} requests that came later are left out: a page shows {} at most; ask for fewer objects",
-                shown.len()
-            ));
-        }
-        let mut drawn: Vec<Drawn> = spans
-            .finish()
-            .into_iter()
-            .filter_map(|(key, spans)| Some((*keys.get(&key)?, spans)))
-            .flat_map(|(writer, spans)| spans.into_iter().map(move |span| (writer, span)))
-            .map(|(writer, span)| Drawn {
-                writer,
-                start: clock.at(span.start),
-                end: clock.at(span.end),
-                requests: span.requests,
-            })
-            .collect();
-        drawn.sort_by(|a, b| a.start.total_cmp(&b.start).then(a.writer.cmp(&b.writer)));
-        let curve =
-            |points: Vec<(Timestamp, usize)>| points.into_iter().map(|(at, n)| (clock.at(at), n)).collect();
-        Self {
-            start,
-            end,
-            gap: i64::try_from(GAP.as_millis()).unwrap_or_default(),
-            unknown: shown.iter().filter(|one| one.outcome == Outcome::Granted && one.left_unknown).count(),
-            writers,
-            objects,
-            requests: shown,
-            spans: drawn,
-            nodes: curve(counts.node_curve.points),
-            pods: curve(counts.pod_curve.points),
-            notes: warnings,
-        }
-    }
-}
-
-/// Tells times since the first request.
-#[derive(Clone, Copy)]
-struct Clock {
-    start: Timestamp,
-}
-
-impl Clock {
-    fn at(self, time: Timestamp) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "microseconds of a log are far below 2^52")]
-        let micros = time.duration_since(self.start).as_micros() as f64;
-        micros / 1000.0
-    }
-
-    fn shown(self, request: &Request, (writer, object): (usize, usize)) -> Shown {
-        let outcome = Outcome::of(request);
-        let is_write = !request.is_read();
-        let version = |left: &Left| match left {
-            Left::Version(version) => Some(version.clone()),
-            Left::Nothing | Left::Unknown => None,
-        };
-        Shown {
-            writer,
-            object,
-            outcome,
-            received: self.at(request.received),
-            completed: self.at(request.completed),
-            verb: request.verb.clone(),
-            how: request.how,
-            subresource: request.object.subresource.clone(),
-            code: request.code,
-            reason: request.reason.clone(),
-            message: request.message.clone(),
-            base: match &request.base {
-                Base::Version(version) if is_write => Some(version.clone()),
-                Base::Version(_) | Base::Any | Base::Unknown => None,
-            },
-            base_unknown: is_write && request.base == Base::Unknown,
-            // A refused write leaves nothing, and what a read found is not kept at the level that reads are logged at.
-            left: version(&request.left).filter(|_| request.succeeded()),
-            left_unknown: request.succeeded() && request.left == Left::Unknown,
-            generation: request.generation.filter(|_| request.succeeded()),
-            field_manager: request.field_manager.clone(),
-            dry_run: request.dry_run,
-            no_op: false,
-            beaten_by: None,
-            cost: None,
-            level: match request.level {
-                Level::None => "None",
-                Level::Metadata => "Metadata",
-                Level::Request => "Request",
-                Level::RequestResponse => "RequestResponse",
-            },
-        }
-    }
-}
-
-fn tally(shown: &[Shown], writers: &mut [Writer], objects: &mut [Object]) {
-    for request in shown {
-        if let Some(object) = objects.get_mut(request.object) {
-            object.requests += 1;
-            object.conflicts += usize::from(request.outcome == Outcome::Conflict);
-        }
-        let Some(writer) = writers.get_mut(request.writer) else { continue };
-        writer.requests += 1;
-        match request.outcome {
-            Outcome::Granted => writer.granted += 1,
-            Outcome::Conflict => writer.conflicts += 1,
-            Outcome::Refused => writer.refused += 1,
-            Outcome::Read => writer.reads += 1,
-        }
-        // Of several refusals before one granted write, the first carries the cost of all.
-        if let Some(cost) = request.cost.as_ref().filter(|cost| cost.is_first) {
-            writer.extra += cost.requests;
-            writer.waited += cost.millis.unwrap_or_default();
-            writer.unsettled += usize::from(cost.settled_by.is_none());
-        }
-    }
 }

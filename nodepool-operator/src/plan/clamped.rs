@@ -5,10 +5,7 @@ use shared_crds::{
     conditions::{ConditionType, Reason, Statement},
 };
 
-use super::{
-    status::{Facts, nodes},
-    unreadable,
-};
+use super::{facts::Facts, numbers::nodes, unreadable};
 
 /// Whether the count is within the bounds, and what the pool runs.
 pub(super) fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {

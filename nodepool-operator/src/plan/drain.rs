@@ -11,6 +11,7 @@ use super::{
     Fate, PodName,
     membership::Leaving,
     observed_time::{ObservedTime, due},
+    pods,
 };
 
 /// No node goes sooner after it was closed. The scheduler binds pods in the background, so one that it placed just before
@@ -43,7 +44,7 @@ pub fn next(
     let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
     let holds = |pod: &&Pod| {
         let given_up = timed_out && is_given_up(pod, now, time);
-        holds_the_node(pod) && !came_later(pod, started) && !given_up
+        pods::holds_the_node(pod) && !came_later(pod, started) && !given_up
     };
     let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
@@ -98,27 +99,6 @@ fn is_given_up(pod: &Pod, now: Timestamp, time: &ObservedTime) -> bool {
         let margin_is_over = end.0.checked_add(CONFIRMATION_MARGIN).is_ok_and(|end| end <= now);
         margin_is_over && time.of_pod(pod) >= patience
     })
-}
-
-/// Whether the node must wait for this pod to go. `DaemonSet` pods would come back, mirror pods only mirror what the
-/// kubelet runs from a file, and finished pods run nothing.
-pub fn holds_the_node(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let finished = matches!(phase, Some("Succeeded" | "Failed"));
-    !is_bound_to_its_node(pod) && !finished
-}
-
-/// Whether the pod belongs to the node and not to a workload: of a `DaemonSet`, or run by the kubelet from a file.
-pub fn is_bound_to_its_node(pod: &Pod) -> bool {
-    let of_daemon_set = pod
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet");
-    let mirror =
-        pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
-    of_daemon_set || mirror
 }
 
 #[cfg(test)]

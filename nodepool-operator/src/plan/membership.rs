@@ -7,64 +7,17 @@ use std::sync::Arc;
 
 use k8s_openapi::{
     api::core::v1::{Node, NodeCondition, Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
     jiff::{SignedDuration, Timestamp},
 };
-use shared_crds::{NodePool, names};
+use shared_crds::names;
 
 use super::{
-    drain,
     observed_time::{NodeTime, due},
+    pods,
 };
 
 /// By how much a node's clock may lag behind the API server's.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
-
-/// The name of a pool. Nodes carry it in two labels.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolKey {
-    /// Namespace of the `NodePool`.
-    pub namespace: String,
-    /// Name of the `NodePool`.
-    pub name: String,
-}
-
-impl std::fmt::Display for PoolKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-/// As in [`Display`](std::fmt::Display): logs show the key of what is reconciled with `Debug`.
-impl std::fmt::Debug for PoolKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl PoolKey {
-    /// The key of `pool`.
-    pub fn of_pool(pool: &NodePool) -> Self {
-        Self {
-            namespace: pool.metadata.namespace.clone().unwrap_or_default(),
-            name: pool.metadata.name.clone().unwrap_or_default(),
-        }
-    }
-
-    /// The pool that `node` says it belongs to; `None` when it carries only one of the two labels, or neither.
-    pub fn of_node(node: &Node) -> Option<Self> {
-        Self::of_labelled(&node.metadata)
-    }
-
-    /// The pool whose labels are in `metadata`.
-    pub fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
-        let labels = metadata.labels.as_ref()?;
-        Some(Self {
-            namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
-            name: labels.get(names::NODEPOOL_LABEL)?.clone(),
-        })
-    }
-}
 
 /// How far a node has come in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +145,7 @@ pub fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
     let begins = created.map(|time| time.checked_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN));
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
     started.is_some_and(|started| begins.is_none_or(|begins| begins <= started.0))
-        && !drain::is_bound_to_its_node(pod)
+        && !pods::is_bound_to_its_node(pod)
 }
 
 /// Whether the Node's `Ready` condition is `True`.

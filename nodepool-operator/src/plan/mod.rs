@@ -3,7 +3,7 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `model` | nothing: it says what goes in and comes out |
+//! | `model`, `decision`, `keys` | nothing: they say what goes in and comes out |
 //! | `membership` | what each node is doing |
 //! | `observed_time` | whether this process itself has seen a time pass |
 //! | `sizing` | how many are missing or too many |
@@ -11,17 +11,23 @@
 //! | `drain` | the next step of a node on its way out |
 //! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
 //! | `patches` | how a decision is written so that it cannot fall on the wrong object |
+//! | `facts` | nothing: it counts what was decided and what came of it |
 //! | `status`, `clamped`, `unreadable`, `events` | what the pool's owner is told |
 
 pub mod applied;
 mod clamped;
+mod decision;
 pub mod drain;
 pub mod events;
+pub mod facts;
 pub mod hash;
+mod keys;
 pub mod membership;
 mod model;
+pub mod numbers;
 pub mod observed_time;
 pub mod patches;
+pub mod pods;
 pub mod sizing;
 pub mod slots;
 pub mod status;
@@ -53,13 +59,14 @@ use shared_crds::{NodePool, names};
 
 pub use self::{
     applied::{Applied, Blocked, Extent, Rejected, RejectedWrite},
-    membership::PoolKey,
-    model::{Fate, NodeStep, Observed, Plan, PodName, PodsNeeded, PoolStep},
+    decision::Plan,
+    facts::Facts,
+    keys::{PodName, PoolKey},
+    model::{Fate, NodeStep, Observed, PodsNeeded, PoolStep},
     observed_time::ObservedTime,
-    status::Facts,
     supply::Supply,
 };
-use self::{membership::Member, status::InFlight, template::Blueprint};
+use self::{facts::InFlight, membership::Member, template::Blueprint};
 
 /// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
@@ -162,7 +169,7 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Pla
         .collect();
     let blueprint = Blueprint::of(&observed.key, pool);
     let in_flight = in_flight(observed, members);
-    let wanted = status::wanted(pool, present(observed, members));
+    let wanted = facts::wanted(pool, present(observed, members));
     Plan {
         pool: PoolStep::Keep,
         fill: None,
@@ -199,7 +206,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let in_doubt = members.iter().filter(|member| timed_out(member) && !gave_up(member));
     let in_doubt = in_doubt.map(|member| member.name().to_owned()).take(MAX_IN_DOUBT).collect();
     let staying = members.iter().filter(|member| member.stays() && !gave_up(member)).collect();
-    let wanted = status::wanted(pool, present(observed, members));
+    let wanted = facts::wanted(pool, present(observed, members));
     let sizing = sizing::size(sizing::Input {
         key: &observed.key,
         pool,

@@ -1,4 +1,4 @@
-//! The planner's input and output, as data. Nothing is decided here.
+//! The planner's input, and what can happen to a pool and its nodes, as data. Nothing is decided here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,11 @@ use k8s_openapi::{
 };
 use shared_crds::NodePool;
 
-use super::{PoolKey, observed_time::ObservedTime, status::Facts, supply::Supply};
+use super::{
+    keys::{PodName, PoolKey},
+    observed_time::ObservedTime,
+    supply::Supply,
+};
 
 /// Everything a decision is made from.
 #[derive(Clone, Debug)]
@@ -38,31 +42,6 @@ impl Observed {
     /// The names of the pool's nodes that cannot be read, without those that are known to be somebody else's.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.unreadable.difference(&self.supply.taken).map(String::as_str)
-    }
-}
-
-/// Namespace and name of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodName {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-impl PodName {
-    /// The name of `pod`.
-    pub fn of(pod: &Pod) -> Self {
-        Self {
-            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-            name: pod.metadata.name.clone().unwrap_or_default(),
-        }
-    }
-}
-
-impl std::fmt::Display for PodName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
@@ -127,33 +106,6 @@ pub enum PoolStep {
     Hold,
     /// It is removed: the pool is being deleted and its last node has gone.
     Release,
-}
-
-/// What should happen.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// What happens to the pool's finalizer.
-    pub pool: PoolStep,
-    /// What an unset `spec.replicas` is filled with.
-    pub fill: Option<i32>,
-    /// Every node, once.
-    pub nodes: Vec<NodeStep>,
-    /// Machines to ask the provider for, by node name.
-    pub request: Vec<String>,
-    /// Requests to take back.
-    pub withdraw: Vec<String>,
-    /// Requests whose Node exists.
-    pub fulfilled: Vec<String>,
-    /// Node objects of machines that run now.
-    pub register: Vec<Node>,
-    /// Nodes whose pods would help to choose victims, and are not known.
-    pub undecided: Vec<String>,
-    /// Nodes that would be replaced as never started, should no pod on them show otherwise, and whose pods are not known.
-    pub in_doubt: Vec<String>,
-    /// What the status tells; `None` when there is no pool to tell it on.
-    pub facts: Option<Facts>,
-    /// When to look again if nothing happens until then.
-    pub requeue_at: Option<Timestamp>,
 }
 
 /// The nodes whose pods a plan needs to know.

@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::Pod;
 use shared_crds::NodePool;
 
 use super::{
-    drain,
     membership::{Member, Readiness},
+    pods::holds_the_node,
 };
 
 /// The nodes that the Autoscaler named, while a count that it wrote is the pool's: in its order, and only the very nodes
@@ -26,7 +26,7 @@ pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
 /// before busy (where the pods are known), then newest first; the name breaks ties, so that two passes over the same nodes choose the same ones.
 pub fn in_order<'a>(mut candidates: Vec<&'a Member>, pods: &BTreeMap<String, Vec<Pod>>) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
-        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(drain::holds_the_node));
+        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(holds_the_node));
         (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), member.name())
     });
     candidates

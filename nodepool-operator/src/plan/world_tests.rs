@@ -282,7 +282,7 @@ proptest! {
             let before = world.promised();
             disturb(&mut world, happening);
             if let Happening::Pass(_) = happening {
-                let wanted = status::wanted(&world.pool, 0);
+                let wanted = facts::wanted(&world.pool, 0);
                 let after = world.promised();
                 prop_assert!(after <= wanted.max(before), "{after} promised, {wanted} wanted, {before} before");
             }
@@ -313,8 +313,8 @@ proptest! {
         world.budget_blocks = false;
         world.pool.spec.paused = false;
         prop_assert!(settle(&mut world) < 60, "{:?}", fates_now(&world));
-        prop_assert_eq!(world.nodes.len(), status::wanted(&world.pool, 0));
-        prop_assert_eq!(world.staying(), status::wanted(&world.pool, 0));
+        prop_assert_eq!(world.nodes.len(), facts::wanted(&world.pool, 0));
+        prop_assert_eq!(world.staying(), facts::wanted(&world.pool, 0));
         for node in world.nodes.values() {
             prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
             prop_assert!(node.metadata.finalizers.iter().flatten().any(|f| f == names::NODE_FINALIZER));

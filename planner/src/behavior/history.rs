@@ -6,7 +6,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use shared_crds::v1alpha1::{Recommendation, ScaleEvent};
 
-use crate::nodes::later;
+use crate::time::{later, whole_second};
 
 /// `maxItems` of both lists.
 pub const MOST_ENTRIES: usize = 256;
@@ -95,11 +95,6 @@ pub fn changed(before: &[ScaleEvent], change: i32, longest_seconds: i32, now: Ti
     let change = last.map_or(0, |last| last.change).saturating_add(change);
     all.push(ScaleEvent { change, time });
     all
-}
-
-/// The moment on the clock of this memory.
-pub fn whole_second(at: Timestamp) -> Timestamp {
-    Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
 #[cfg(test)]

@@ -7,21 +7,19 @@
 
 pub mod history;
 mod rate;
-mod verdict;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{
     AutoscalingStatus, Recommendation, ScaleEvent, ScalingBehavior, ScalingRules, SelectPolicy,
 };
 
-pub use self::verdict::{concluded, keeps_within};
 use super::{
-    bounds::{Bounds, count, replicas},
-    contested::{Claim, HOLD_SECONDS},
-    nodes::later,
-    pools::Pool,
+    bounds::Bounds,
+    contested::Claim,
+    numbers::count,
     reasons::PoolReason,
     schedules::Window,
+    time::{later, whole_second},
 };
 
 /// Which limits a pass is planned with.
@@ -126,7 +124,7 @@ impl Limits {
         current: usize,
         now: Timestamp,
     ) -> Self {
-        let now = history::whole_second(now);
+        let now = whole_second(now);
         let memory = Memory::of(behavior, status, &claim, now);
         let mut limits = Vec::new();
         for (direction, rules) in
@@ -243,27 +241,6 @@ fn stabilized_at(
         Direction::Down => numbers.max().map_or(current, |most| most.min(current)),
     };
     (bound, within.iter().filter_map(|&(_, end)| end).min())
-}
-
-/// `pools`, with the limits of a stage in force.
-#[must_use]
-pub fn in_force(mut pools: Vec<Pool>, stage: Stage) -> Vec<Pool> {
-    for pool in &mut pools {
-        pool.ceiling = pool.limits.ceiling(stage);
-        pool.floor = pool.limits.floor(stage);
-        pool.bounds.floor = pool.bounds.min.max(pool.floor.unwrap_or(0));
-    }
-    pools
-}
-
-/// How long somebody else's number is kept, in words.
-fn hold() -> String {
-    format!("{} minutes", HOLD_SECONDS / 60)
-}
-
-/// A number of nodes as the API has it.
-fn number(bound: Option<usize>) -> Option<i32> {
-    bound.map(replicas)
 }
 
 #[cfg(test)]

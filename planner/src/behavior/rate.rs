@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{ScaleEvent, ScalingPolicy, ScalingPolicyType, ScalingRules, SelectPolicy};
 
 use super::Direction;
-use crate::nodes::later;
+use crate::time::later;
 
 /// What the policies come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Elsewhere, Removal, Situation, Verdict, candidates::Candidate, pod_name, timing};
-use crate::{bounds::count, budgets::Claim, pools::Pool, reasons::NodeReason};
+use crate::{budgets::Claim, numbers::count, pools::Pool, reasons::NodeReason};
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(

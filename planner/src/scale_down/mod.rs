@@ -11,6 +11,7 @@ mod choose;
 pub mod departures;
 mod elsewhere;
 pub mod reserve;
+mod ripe;
 mod timing;
 pub mod utilization;
 
@@ -127,7 +128,7 @@ pub fn scale_down<E: Elsewhere>(
             }
         }
     }
-    let ripe = timing::ripe(situation, pools, unneeded, &mut removal);
+    let ripe = ripe::ripe(situation, pools, unneeded, &mut removal);
     choose::choose(situation, &ripe, pools, &mut elsewhere, &mut removal);
     removal
 }

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use crate::{
     Fate, Observed, Plan,
-    bounds::count,
     budgets::{Budgets, Claim},
     fixtures::World,
-    nodes, plan,
+    nodes,
+    numbers::count,
+    plan,
     pod_info::PodInfo,
     pods,
 };

@@ -1,6 +1,7 @@
 //! `tandem.dev/v1alpha1`: the two kinds.
 
 mod autoscaler;
+mod in_force;
 mod node_pool;
 mod scale_down;
 mod status;

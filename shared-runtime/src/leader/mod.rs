@@ -4,7 +4,6 @@
 //!
 //! Who holds the lease is judged in `lease` (pure); what a process may do without it is said in `fence`.
 
-mod fence;
 mod lease;
 
 use std::time::Duration;
@@ -15,14 +14,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+pub use self::lease::{InvalidTiming, Timing};
 use self::lease::{JITTER_FACTOR, Verdict, Watcher};
-pub use self::{
-    fence::{Fence, Fenced},
-    lease::{InvalidTiming, Timing},
-};
 use crate::{
     clock::Clock,
     error::{Categorised, chain},
+    fence::Fence,
     metrics::Metrics,
     write::{Created, Door, WriteError, Written},
 };

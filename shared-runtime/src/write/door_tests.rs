@@ -7,7 +7,7 @@ use shared_crds::NodePool;
 use super::*;
 use crate::{
     clock::Clock,
-    leader::Fenced,
+    fence::Fenced,
     metrics::Metrics,
     testing::{Asked, Log, failure, lines, server},
 };

@@ -3,7 +3,7 @@
 use conflict_retry::Class;
 
 use super::owned::NotOwned;
-use crate::{error::Categorised, leader::Fenced};
+use crate::{error::Categorised, fence::Fenced};
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]

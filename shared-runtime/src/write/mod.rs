@@ -34,7 +34,7 @@ pub use self::{
     replicas::ReplicasDecision,
     strategy::WriteStrategy,
 };
-use crate::{clock::Clock, freshness::Floors, leader::Fence};
+use crate::{clock::Clock, fence::Fence, freshness::Floors};
 
 /// How long one request may take: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up what
 /// became of a write whose answer was lost. A fence that is about to close shortens it.

@@ -11,7 +11,7 @@ use shared_crds::{
     ownership::{self, GUARDED, GuardedField, Owner},
 };
 
-use super::{WriteError, guarded};
+use super::guarded;
 
 /// What an operator wants its part of a status to be: all of it. An owned field or condition that is missing here is
 /// removed from the object.
@@ -47,7 +47,7 @@ pub enum NotOwned {
 impl OwnedStatus {
     /// The status type itself says the fields: fill in what is owned, leave the rest at its default. Absent fields and
     /// `conditions` of `status` are skipped.
-    pub fn new(status: &impl Serialize, conditions: Vec<Condition>) -> Result<Self, WriteError> {
+    pub fn new(status: &impl Serialize, conditions: Vec<Condition>) -> Result<Self, serde_json::Error> {
         let mut fields = match serde_json::to_value(status)? {
             Value::Object(fields) => fields,
             _ => Map::new(),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::Track;
 use crate::classify::Class;
-use crate::observe::{AttemptEvent, ReadSource, Verb};
+use crate::observe::AttemptEvent;
+use crate::operation::{ReadSource, Verb};
 use crate::protect::Transition;
 
 impl Track<'_> {

@@ -3,11 +3,12 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Direction, Limit, Stage, history, hold, number};
-use crate::{
+use super::{
     Plan, PoolDecision,
-    bounds::{Clash, count},
-    contested::{Contest, Course},
+    behavior::{Direction, Limit, Stage, history},
+    bounds::Clash,
+    contested::{Contest, Course, HOLD_SECONDS},
+    numbers::{count, replicas},
     reasons::PoolReason,
     schedules::Window,
 };
@@ -153,4 +154,14 @@ fn whose(names: &[String], clash: Option<Clash>) -> String {
             format!("the pool's own bound, which schedule {names} goes beyond and no writer may")
         }
     }
+}
+
+/// How long somebody else's number is kept, in words.
+fn hold() -> String {
+    format!("{} minutes", HOLD_SECONDS / 60)
+}
+
+/// A number of nodes as the API has it.
+fn number(bound: Option<usize>) -> Option<i32> {
+    bound.map(replicas)
 }

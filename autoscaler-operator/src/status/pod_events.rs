@@ -14,7 +14,7 @@ use kube::Resource as _;
 use planner::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key, pod_info::PodInfo};
 use shared_runtime::events::EventKind;
 
-use crate::apply::Outcome;
+use crate::outcome::Outcome;
 
 /// A pod waits for a node that is being made for it.
 const TRIGGERED_SCALE_UP: EventKind = EventKind::normal("TriggeredScaleUp", "ScaleUp");

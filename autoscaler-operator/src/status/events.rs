@@ -7,8 +7,8 @@ use planner::{Observed, Plan, PoolDecision, contested::Course, observed::key};
 use shared_runtime::events::{EventKind, Recorder};
 
 use crate::{
-    apply::Outcome,
-    report::pod_events::{Saying, Told},
+    outcome::Outcome,
+    status::pod_events::{Saying, Told},
 };
 
 /// A pool grows.

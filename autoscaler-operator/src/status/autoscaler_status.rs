@@ -2,12 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use planner::{
-    Fate, Plan, PoolDecision,
-    bounds::{Clash, replicas},
-    observed::key,
-    reasons::PoolReason,
-    schedules::Schedules,
-    selection::selects,
+    Fate, Plan, PoolDecision, bounds::Clash, numbers::replicas, observed::key, reasons::PoolReason,
+    schedules::Schedules, selection::selects,
 };
 use shared_crds::{
     NodePoolAutoscaler,
@@ -15,7 +11,7 @@ use shared_crds::{
     v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary},
 };
 
-use crate::apply::Outcome;
+use crate::outcome::Outcome;
 
 /// Pools that a status can list: `maxItems` of `status.pools`.
 const LISTED_POOLS: usize = 100;

@@ -1,0 +1,78 @@
+//! Names with their namespaces: of pools and of pods.
+
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use shared_crds::{NodePool, names};
+
+/// The name of a pool. Nodes carry it in two labels.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolKey {
+    /// Namespace of the `NodePool`.
+    pub namespace: String,
+    /// Name of the `NodePool`.
+    pub name: String,
+}
+
+impl std::fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// As in [`Display`](std::fmt::Display): logs show the key of what is reconciled with `Debug`.
+impl std::fmt::Debug for PoolKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl PoolKey {
+    /// The key of `pool`.
+    pub fn of_pool(pool: &NodePool) -> Self {
+        Self {
+            namespace: pool.metadata.namespace.clone().unwrap_or_default(),
+            name: pool.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// The pool that `node` says it belongs to; `None` when it carries only one of the two labels, or neither.
+    pub fn of_node(node: &Node) -> Option<Self> {
+        Self::of_labelled(&node.metadata)
+    }
+
+    /// The pool whose labels are in `metadata`.
+    pub fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
+        let labels = metadata.labels.as_ref()?;
+        Some(Self {
+            namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
+            name: labels.get(names::NODEPOOL_LABEL)?.clone(),
+        })
+    }
+}
+
+/// Namespace and name of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl PodName {
+    /// The name of `pod`.
+    pub fn of(pod: &Pod) -> Self {
+        Self {
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl std::fmt::Display for PodName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}

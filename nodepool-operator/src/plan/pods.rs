@@ -1,0 +1,24 @@
+//! Which pods a node is there for.
+
+use k8s_openapi::api::core::v1::Pod;
+
+/// Whether the node must wait for this pod to go. `DaemonSet` pods would come back, mirror pods only mirror what the
+/// kubelet runs from a file, and finished pods run nothing.
+pub fn holds_the_node(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let finished = matches!(phase, Some("Succeeded" | "Failed"));
+    !is_bound_to_its_node(pod) && !finished
+}
+
+/// Whether the pod belongs to the node and not to a workload: of a `DaemonSet`, or run by the kubelet from a file.
+pub fn is_bound_to_its_node(pod: &Pod) -> bool {
+    let of_daemon_set = pod
+        .metadata
+        .owner_references
+        .iter()
+        .flatten()
+        .any(|owner| owner.controller == Some(true) && owner.kind == "DaemonSet");
+    let mirror =
+        pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
+    of_daemon_set || mirror
+}

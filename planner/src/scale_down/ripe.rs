@@ -1,0 +1,51 @@
+//! Which unneeded nodes have been unneeded for long enough, and what the others wait for.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use shared_crds::v1alpha1::UnneededNode;
+
+use super::{
+    Removal, Situation,
+    candidates::Candidate,
+    timing::{blocked_until, sooner},
+};
+use crate::{nodes, pools::Pool, reasons::NodeReason, time::later};
+
+/// Records unneeded nodes, says why those that have to wait do, and gives back the others.
+pub(super) fn ripe(
+    situation: &Situation<'_>,
+    pools: &[Pool],
+    unneeded: Vec<Candidate>,
+    removal: &mut Removal,
+) -> Vec<Candidate> {
+    let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, situation.nodes)).collect();
+    let mut ripe = Vec::new();
+    for candidate in unneeded {
+        let Candidate { pool, node, since, .. } = candidate;
+        let name = situation.nodes[node].metadata.name.clone().unwrap_or_default();
+        removal.unneeded[pool].push(UnneededNode { name, since_time: Time(since) });
+        let ripens = later(since, pools[pool].standing.scale_down().unneeded_seconds);
+        let allowed = ripens.max(blocked[pool].unwrap_or(ripens));
+        sooner(&mut removal.next, allowed, situation.now);
+        // What speaks against the node itself comes first, then what only its pool is busy with.
+        let reason = if ripens > situation.now {
+            NodeReason::NotUnneededLongEnough
+        } else if allowed > situation.now {
+            NodeReason::ScaleDownDelayAfterAdd
+        } else if nodes::is_rolling_out(&pools[pool].object) {
+            NodeReason::RolloutInProgress
+        } else if situation.growing[pool] || pools[pool].missing() > 0 {
+            // Also while nodes are on their way: the two operators count nodes that are owed in different ways.
+            NodeReason::ScaleUpInProgress
+        } else if pools[pool].staying.len() > pools[pool].bounds.base {
+            NodeReason::ScaleDownInProgress
+        } else {
+            ripe.push(candidate);
+            continue;
+        };
+        removal.verdicts[node] = Some(reason.into());
+    }
+    for of_pool in &mut removal.unneeded {
+        of_pool.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    ripe
+}

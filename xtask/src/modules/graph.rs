@@ -1,0 +1,115 @@
+//! Who uses whom among the modules of one directory, and the circles there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tree::{Module, ModulePath};
+
+/// Re-exports that are followed at most; more are a circle of re-exports, which does not compile.
+const MOST_RE_EXPORTS: usize = 16;
+
+/// For each directory, which of its modules use which, and an example: the module that does.
+type Arrows = BTreeMap<ModulePath, BTreeMap<(String, String), String>>;
+
+/// Every circle, as the arrows that make it.
+pub(super) fn circles(modules: &BTreeMap<ModulePath, Module>) -> Vec<String> {
+    let mut circles = Vec::new();
+    for (directory, arrows) in arrows(modules) {
+        for knot in knots(&arrows) {
+            let within = arrows.iter().filter(|((from, to), _)| knot.contains(from) && knot.contains(to));
+            let arrows: Vec<_> =
+                within.map(|((from, to), example)| format!("{from} → {to} ({example})")).collect();
+            let place = if directory.is_empty() { String::new() } else { directory.join("/") + ": " };
+            circles.push(format!("{place}{}", arrows.join(", ")));
+        }
+    }
+    circles
+}
+
+fn arrows(modules: &BTreeMap<ModulePath, Module>) -> Arrows {
+    let mut arrows = Arrows::new();
+    for (from, module) in modules {
+        for path in &module.paths {
+            let Some(to) = resolve(modules, from, path, 0) else { continue };
+            let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+            let (Some(here), Some(there)) = (from.get(common), to.get(common)) else { continue };
+            let example = format!("{} names {}", from.join("::"), path.join("::"));
+            arrows
+                .entry(from[..common].to_vec())
+                .or_default()
+                .entry((here.clone(), there.clone()))
+                .or_insert(example);
+        }
+    }
+    arrows
+}
+
+/// The module that a path named in `from` leads to, or whose item it names.
+fn resolve(
+    modules: &BTreeMap<ModulePath, Module>,
+    from: &ModulePath,
+    path: &[String],
+    re_exports: usize,
+) -> Option<ModulePath> {
+    let (first, mut rest) = path.split_first()?;
+    let mut at = match first.as_str() {
+        "crate" => Vec::new(),
+        "self" => from.clone(),
+        "super" => from[..from.len().checked_sub(1)?].to_vec(),
+        name if modules[from].children.contains(name) => {
+            rest = path;
+            from.clone()
+        }
+        _ => return None,
+    };
+    while let Some((name, after)) = rest.split_first() {
+        let module = &modules[&at];
+        if name == "super" {
+            at.pop()?;
+        } else if module.children.contains(name) {
+            at.push(name.clone());
+        } else if let Some(import) = module.imports.get(name).filter(|_| re_exports < MOST_RE_EXPORTS) {
+            let mut path = import.clone();
+            path.extend_from_slice(after);
+            return resolve(modules, &at, &path, re_exports + 1);
+        } else {
+            break;
+        }
+        rest = after;
+    }
+    Some(at)
+}
+
+/// The sets of modules from each of which one comes back to it.
+fn knots(arrows: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<String>> {
+    let mut knots: Vec<BTreeSet<String>> = Vec::new();
+    let names: BTreeSet<&String> = arrows.keys().map(|(from, _)| from).collect();
+    for name in names {
+        if knots.iter().any(|knot| knot.contains(name)) {
+            continue;
+        }
+        let ahead = reached(name, |at| arrows.keys().filter(move |(from, _)| from == at).map(|(_, to)| to));
+        let behind = reached(name, |at| arrows.keys().filter(move |(_, to)| to == at).map(|(from, _)| from));
+        let knot: BTreeSet<String> = ahead.intersection(&behind).cloned().collect();
+        if !knot.is_empty() {
+            knots.push(knot);
+        }
+    }
+    knots
+}
+
+/// What one comes to from `start`; itself only if one comes back.
+fn reached<'a, I: Iterator<Item = &'a String>>(
+    start: &'a str,
+    next: impl Fn(&'a str) -> I,
+) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let mut open = vec![start];
+    while let Some(at) = open.pop() {
+        for name in next(at) {
+            if seen.insert(name.clone()) {
+                open.push(name);
+            }
+        }
+    }
+    seen
+}

@@ -1,0 +1,96 @@
+//! No circle between the modules of a crate: what uses another module is not used by it, directly or through others.
+//!
+//! Read from the sources as `syn` parses them, tests left out. A name that a module re-exports counts as a use of the
+//! module that it comes from. A directory counts as one module beside its siblings, and its own children are looked at
+//! among themselves; that a directory's `mod.rs` uses its children, and they what it defines, is not a circle.
+
+mod graph;
+mod references;
+mod tree;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::workspace;
+
+/// The crates that are looked at: all that users run or build upon.
+const CRATES: &[&str] = &[
+    "shared-crds",
+    "conflict-retry",
+    "conflict-model",
+    "planner",
+    "shared-runtime",
+    "nodepool-operator",
+    "autoscaler-operator",
+    "e2e",
+    "lab",
+];
+
+/// The circles of every crate, a line for each.
+pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
+    let mut complaints = Vec::new();
+    for name in CRATES {
+        let root = workspace::root().join(name).join("src/lib.rs");
+        complaints.extend(of_crate(name, &root)?);
+    }
+    Ok(complaints)
+}
+
+fn of_crate(name: &str, root: &Path) -> anyhow::Result<Vec<String>> {
+    let modules = tree::load(root).with_context(|| format!("cannot read the modules of {name}"))?;
+    let circles = graph::circles(&modules);
+    Ok(circles.into_iter().map(|circle| format!("{name}: a circle of modules: {circle}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        of_crate("c", &dir.path().join("lib.rs")).unwrap()
+    }
+
+    #[test]
+    fn two_modules_that_use_each_other_are_named() {
+        let one_way = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "pub struct B;")];
+        assert_eq!(complaints(&one_way), Vec::<String>::new());
+        let back = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "use crate::b::B; pub fn f() {}"),
+            ("b.rs", "pub struct B; fn g() { super::a::f() }"),
+        ];
+        let [circle] = &complaints(&back)[..] else { panic!("one circle") };
+        assert!(circle.contains("a → b") && circle.contains("b → a"), "{circle}");
+    }
+
+    #[test]
+    fn a_circle_goes_through_re_exports_directories_and_macros() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use b::deep::B;"),
+            ("a/mod.rs", "mod inner; pub fn f() {}"),
+            ("a/inner.rs", "use crate::B;"),
+            ("b/mod.rs", "pub mod deep;"),
+            ("b/deep.rs", "pub struct B; fn g() { println!(\"{:?}\", crate::a::f()); }"),
+        ];
+        let [circle] = &complaints(&files)[..] else { panic!("one circle") };
+        assert!(circle.contains("a → b") && circle.contains("b → a"), "{circle}");
+    }
+
+    #[test]
+    fn tests_and_a_directory_with_its_children_are_no_circle() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a/mod.rs", "mod inner; use inner::f; pub struct A;"),
+            ("a/inner.rs", "use super::A; pub fn f() {} #[cfg(test)] mod tests { use crate::b::B; }"),
+            ("b.rs", "use crate::a::A; pub struct B;"),
+        ];
+        assert_eq!(complaints(&files), Vec::<String>::new());
+    }
+}
