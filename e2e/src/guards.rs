@@ -2,17 +2,23 @@
 
 use crate::audit::{Event, ObjectKey};
 
-/// How many writes of `object` were refused although nobody had changed its spec since the generation that they asked for.
-pub fn false_conflicts(events: &[Event], object: &ObjectKey) -> usize {
+/// The writes of `object` whose guard failed although no spec had been written since the generation that they asked for, in
+/// words. Answers that say nothing of the object are none: a server that is overloaded refuses whatever is asked.
+pub fn false_conflicts(events: &[Event], object: &ObjectKey) -> Vec<String> {
     let events: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(object)).collect();
-    let refused = events.iter().filter(|event| event.is_write() && !event.succeeded());
-    let guarded = refused.filter_map(|event| Some((event.completed, asked(event)?)));
+    let refused = events.iter().filter(|event| event.is_write() && matches!(event.code, 409 | 422));
+    let guarded = refused.filter_map(|event| Some((event, asked(event)?)));
     // The answers of two requests may be written down in another order than they were decided in.
     let moved = |completed, asked| {
         let mut granted = events.iter().filter(|event| event.succeeded() && event.received <= completed);
         granted.any(|event| made(event).is_some_and(|generation| generation > asked))
     };
-    guarded.filter(|(completed, asked)| !moved(*completed, *asked)).count()
+    let told = |(event, _): (&&Event, i64)| {
+        let (who, code, message) = (event.writer(), event.code, &event.message);
+        let request = event.request.as_ref().map(ToString::to_string).unwrap_or_default();
+        format!("{who}, {} of {:?}, {code} {message}: {request}", event.verb, event.subresource)
+    };
+    guarded.filter(|(event, asked)| !moved(event.completed, *asked)).map(told).collect()
 }
 
 /// The generation that a JSON Patch tests.
@@ -46,8 +52,11 @@ mod tests {
     fn a_refusal_is_false_unless_the_generation_had_moved() {
         let key = patch(1, 200, Some(2), 0).object.unwrap();
         let moved = [patch(1, 200, Some(2), 0), patch(1, 422, None, 1)];
-        assert_eq!(false_conflicts(&moved, &key), 0);
+        assert_eq!(false_conflicts(&moved, &key), Vec::<String>::new());
         let still = [patch(1, 200, Some(2), 0), patch(2, 422, None, 1), patch(2, 200, Some(3), 2)];
-        assert_eq!(false_conflicts(&still, &key), 1);
+        let [refused] = &false_conflicts(&still, &key)[..] else { panic!("one of them") };
+        assert!(refused.starts_with("a, patch of \"\", 422"), "{refused}");
+        let overloaded = [patch(1, 200, Some(2), 0), patch(2, 504, None, 1)];
+        assert_eq!(false_conflicts(&overloaded, &key), Vec::<String>::new(), "nothing was said of the guard");
     }
 }

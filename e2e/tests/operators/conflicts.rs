@@ -74,7 +74,8 @@ async fn hammer(strategy: &str) -> Ledger {
     effects.check_owned().unwrap();
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
     operators_write_as_told(strategy, &ours);
-    assert_eq!(guards::false_conflicts(&events, &key), 0, "a guard failed that held");
+    let refused = guards::false_conflicts(&events, &key);
+    assert!(refused.is_empty(), "guards failed that held:\n{}", refused.join("\n"));
     let ledger = Ledger::of(&events, |object| *object == key);
     println!("{strategy}: {} versions, {} changes\n{ledger}", chain.versions, effects.changes);
     trial.end().await.unwrap();

@@ -200,7 +200,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
             own_conflicts,
             passes,
             thrown,
-            falsely: guards::false_conflicts(&events, &key),
+            falsely: guards::false_conflicts(&events, &key).len(),
         },
         (forms(&ours, is_status), forms(&ours, is_count)),
     ))
