@@ -167,7 +167,9 @@ impl Planner {
         let mut names = Names::default();
 
         let mut pools = pools::pools(observed, terms, &all_nodes, &mut names);
-        pools.iter_mut().for_each(|pool| pool.limit(stage));
+        for pool in &mut pools {
+            pool.limit(stage);
+        }
         let reference = largest(&pools, &all_nodes, &mut names);
         let mut warnings = Vec::new();
         let mut demand =

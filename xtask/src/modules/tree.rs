@@ -60,12 +60,11 @@ fn items(
         let ident = child.ident.to_string();
         let mut of_child = name.clone();
         of_child.push(ident.clone());
-        match &child.content {
-            Some((_, inner)) => self::items(inner, path, &dir.join(&ident), of_child, modules)?,
-            None => {
-                let (path, dir) = place(child, path, dir)?;
-                file(&path, &dir, of_child, modules)?;
-            }
+        if let Some((_, inner)) = &child.content {
+            self::items(inner, path, &dir.join(&ident), of_child, modules)?;
+        } else {
+            let (path, dir) = place(child, path, dir)?;
+            file(&path, &dir, of_child, modules)?;
         }
         module.children.insert(ident);
     }
