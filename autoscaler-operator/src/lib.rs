@@ -3,7 +3,7 @@
 //! scale subresource, and its own part of the status.
 //!
 //! One pass over the cluster is [`reconcile`]: `observe → plan → apply → report`, one file each. Everything that is decided
-//! is decided in [`plan`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
+//! is decided in [`planner`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
 //! wiring.
 
 pub mod apply;

@@ -1,7 +1,7 @@
 //! `simulate`: what the Autoscaler would decide about the objects of some files or of a live cluster, also after changes:
 //! "what happens if".
 //!
-//! Reads and prints; the decision is [`crate::plan`]'s, the same that runs in the cluster.
+//! Reads and prints; the decision is [`planner`]'s, the same that runs in the cluster.
 
 pub(crate) mod edits;
 pub(crate) mod input;

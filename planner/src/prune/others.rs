@@ -125,7 +125,7 @@ mod tests {
         );
         assert_eq!(
             (&space["metadata"]["labels"], &space["metadata"]["annotations"]),
-            (&json!({ "team": "a" }), &json!({}))
+            (&json!({ "team": "a" }), &Value::Null)
         );
     }
 }
