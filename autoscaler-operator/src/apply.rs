@@ -45,13 +45,21 @@ fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
             ctx.refused(pool, write, refusal, error);
         }
         Outcome::Scaled | Outcome::Gone => ctx.backoff().over(pool, write),
-        Outcome::Failed(_) | Outcome::Settled | Outcome::Outdated | Outcome::Waiting(_) => {}
+        Outcome::Failed(_)
+        | Outcome::Settled
+        | Outcome::Outdated
+        | Outcome::Unobserved
+        | Outcome::Waiting(_) => {}
     }
 }
 
 async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], waiting: &Waiting) -> Outcome {
     if !decision.acts || !decision.changes_replicas() {
         return Outcome::Settled;
+    }
+    // A guard that there is no status would be tripped by the first one, which the NodePool operator writes about now.
+    if decision.object.status.is_none() {
+        return Outcome::Unobserved;
     }
     if let Some(refusal) = waiting.refusal(&decision.object.metadata, Write::of(decision)) {
         return Outcome::Waiting(refusal.problem.clone());

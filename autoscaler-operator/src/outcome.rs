@@ -11,6 +11,8 @@ pub enum Outcome {
     Scaled,
     /// The decision was made from something that is no longer so: it has to be made again.
     Outdated,
+    /// The pool has no status yet, and what guards the count stands there. This pass writes one, which brings the next.
+    Unobserved,
     /// The pool is gone.
     Gone,
     /// It could not be written.
@@ -34,7 +36,12 @@ impl Outcome {
     pub fn into_error(self) -> Option<Error> {
         match self {
             Self::Failed(error) => Some(error).filter(Error::is_fenced),
-            Self::Settled | Self::Scaled | Self::Outdated | Self::Gone | Self::Waiting(_) => None,
+            Self::Settled
+            | Self::Scaled
+            | Self::Outdated
+            | Self::Unobserved
+            | Self::Gone
+            | Self::Waiting(_) => None,
         }
     }
 }

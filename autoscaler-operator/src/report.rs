@@ -89,7 +89,9 @@ impl Reported {
 fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Option<Standing> {
     Some(match outcome {
         Outcome::Scaled => ctx.unreported.remember(decision, Scaled::of(decision, now)),
-        Outcome::Settled => ctx.unreported.recall(decision).map_or(Standing::Settled, Standing::Scaled),
+        Outcome::Settled | Outcome::Unobserved => {
+            ctx.unreported.recall(decision).map_or(Standing::Settled, Standing::Scaled)
+        }
         Outcome::Failed(error) => Standing::Failed(chain(error)),
         Outcome::Waiting(problem) => Standing::Failed(problem.clone()),
         // There will be another decision in a moment, or no pool to speak of.

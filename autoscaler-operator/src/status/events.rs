@@ -43,7 +43,11 @@ pub fn publish(recorder: &Recorder, told: &Told, observed: &Observed, plan: &Pla
                 );
                 recorder.publish(&decision.object.object_ref(&()), kind, note);
             }
-            Outcome::Settled | Outcome::Outdated | Outcome::Gone | Outcome::Waiting(_) => {}
+            Outcome::Settled
+            | Outcome::Outdated
+            | Outcome::Unobserved
+            | Outcome::Gone
+            | Outcome::Waiting(_) => {}
         }
     }
     for Saying { about, kind, note } in told.sayings(observed, plan, outcomes) {

@@ -13,11 +13,13 @@ use e2e::effects::Effects;
 use e2e::guards;
 use e2e::ledger::Ledger;
 use e2e::objects;
+use e2e::operators::Operator;
 use e2e::rival::Rival;
 use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
@@ -195,6 +197,48 @@ async fn retried_writes_lose_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn versioned_patches_lose_nothing() {
     hammer("patch").await;
+}
+
+/// Both operators come to a new pool at the same time, and a guard that there is no status yet would fall to the first one
+/// that is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
+    let mut trial = Trial::begin("newpool", &[]).await.unwrap();
+    let node_pool_operator = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap();
+    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
+    trial.create(&objects::deployment("web", "new", 1, "2")).await.unwrap();
+    let pods = trial.api::<Pod>();
+    eventually(PATIENCE, "the pod has no place", async || {
+        let pods = pods.list(&ListParams::default()).await?;
+        let conditions = pods.items.into_iter().filter_map(|pod| pod.status?.conditions).flatten();
+        let mut reasons = conditions.filter_map(|condition| condition.reason);
+        Ok(reasons.any(|reason| reason == "Unschedulable").then_some(()))
+    })
+    .await
+    .unwrap();
+    trial.create(&objects::autoscaler("all", 60)).await.unwrap();
+    let mut pool = objects::pool("new", 0, 2);
+    pool.spec.replicas = Some(0);
+    trial.create(&pool).await.unwrap();
+
+    eventually(PATIENCE, "the Autoscaler scales it with nobody else at work", async || {
+        Ok((trial.pool("new").await?.spec.replicas == Some(1)).then_some(()))
+    })
+    .await
+    .unwrap();
+    trial.operators.node_pool = node_pool_operator.start(trial.cluster).await.unwrap();
+    trial.settles("new", 1).await.unwrap();
+    let events = trial.events().unwrap();
+    let key = trial.key("new");
+    let written = events.iter().filter(|event| event.object.as_ref() == Some(&key));
+    let guards: Vec<_> = written
+        .filter(|event| event.subresource.is_empty() && event.writer().ends_with(AUTOSCALER_OPERATOR))
+        .filter_map(|event| Some(event.request.as_ref()?.as_array()?.iter().map(|test| &test["path"])))
+        .flatten()
+        .collect();
+    assert!(guards.contains(&&json!("/spec/replicas")), "{guards:?}");
+    assert!(!guards.contains(&&json!("/status")), "{guards:?}");
+    trial.end().await.unwrap();
 }
 
 /// A person, `GitOps` or a broken controller writes what no operator reads, again and again.

@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     clock::Clock,
     fence::Fenced,
+    freshness::Freshness,
     metrics::Metrics,
     testing::{Asked, Log, failure, lines, server},
 };
@@ -204,6 +205,27 @@ async fn a_guarded_count_is_a_patch_of_the_object_at_its_generation_with_its_lis
         { "op": "add", "path": "/spec/replicas", "value": 1 },
     ]);
     assert_eq!(asked.body, expected);
+}
+
+/// A pass writes the list and then applies the rest. If that fails, the next pass must wait for the list all the same.
+#[tokio::test]
+async fn a_list_that_was_written_is_waited_for_although_the_rest_was_refused() {
+    let list = || json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
+    let wrote = json!({ "autoscaling": { "autoscaler": "a", "scaleDown": list() } });
+    let answer = move |asked: &Asked| match asked.body.as_array() {
+        Some(_) => (200, pool("6", &wrote)),
+        None => failure(403, "Forbidden", "no"),
+    };
+    let (door, log, pool) = autoscaler(&json!({ "autoscaler": "a" }), answer);
+    let _feed = door.floors().feed::<NodePool>().unwrap();
+    let wanted = json!({ "autoscaler": "b", "scaleDown": list() });
+    let decide = |_: &NodePool| OwnedStatus {
+        fields: [("autoscaling".to_owned(), wanted.clone())].into_iter().collect(),
+        conditions: Vec::new(),
+    };
+    assert!(door.node_pool_status(&pool, decide).await.is_err());
+    assert_eq!(lines(&log).len(), 2, "the list, and the rest");
+    assert_eq!(door.floors().check(&pool), Freshness::Stale);
 }
 
 #[tokio::test]

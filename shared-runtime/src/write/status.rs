@@ -159,7 +159,7 @@ impl<K: StatusObject> Target<K> {
             WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
             WriteStrategy::Retry => self.put_live(options, planner).await,
             WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.guarded(options, planner, plan, cached).await,
+            WriteStrategy::Guarded => self.guarded(door, options, planner, plan, cached).await,
         }
     }
 
@@ -229,6 +229,7 @@ impl<K: StatusObject> Target<K> {
     /// `guarded`: what must not come late by a patch that tests what was there, the rest by server-side apply.
     async fn guarded<D>(
         &self,
+        door: &Door,
         options: &WriteOptions,
         mut planner: Planner<D>,
         plan: Plan,
@@ -239,7 +240,7 @@ impl<K: StatusObject> Target<K> {
     {
         let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
         let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
-            self.patch_guarded(options, &mut planner, cached.clone()).await?
+            self.patch_guarded(door, options, &mut planner, cached.clone()).await?
         } else if is_applied(cached) {
             Outcome::Written(cached.clone())
         } else {
@@ -247,7 +248,7 @@ impl<K: StatusObject> Target<K> {
         };
         let (base, patched) = match outcome {
             Outcome::Written(object) if is_applied(&object) => {
-                match self.patch_anew(options, &mut planner, object).await? {
+                match self.patch_anew(door, options, &mut planner, object).await? {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }
@@ -268,6 +269,7 @@ impl<K: StatusObject> Target<K> {
     /// Writes the guarded fields where they differ, at the generation that was seen and over what was seen.
     async fn patch_guarded<D>(
         &self,
+        door: &Door,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
@@ -275,21 +277,36 @@ impl<K: StatusObject> Target<K> {
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
+        let decide = |object: &K| {
+            let plan = planner.plan(object)?;
+            Ok(patch_of(planner.guarded_operations(&plan, object)))
+        };
+        self.patch_at_generation(door, options, base, decide).await
+    }
+
+    /// A patch of the status at the generation that it is decided from. The door hears of it at once: what follows in
+    /// the same pass may fail, and the next pass must not decide from a cache that does not show it yet.
+    async fn patch_at_generation(
+        &self,
+        door: &Door,
+        options: &WriteOptions,
+        base: K,
+        mut decide: impl FnMut(&K) -> Result<PatchDecision, WriteError> + Send,
+    ) -> Result<Outcome<K>, WriteError> {
         let mut failed = None;
-        let decide = |object: &K| match planner.plan(object) {
-            Ok(plan) => match planner.guarded_operations(&plan, object) {
-                operations if operations.is_empty() => PatchDecision::Keep,
-                operations => PatchDecision::Patch(operations),
-            },
-            Err(error) => {
+        let decide = |object: &K| {
+            decide(object).unwrap_or_else(|error| {
                 failed = Some(error);
                 PatchDecision::Abort
-            }
+            })
         };
         let (status, source) = (Subresource::Status, Source::Copy(base));
         let outcome =
             conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
                 .await?;
+        if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
+            door.floors.wrote(object, ChangeKind::Updated);
+        }
         failed.map_or(Ok(outcome), Err)
     }
 
@@ -338,6 +355,11 @@ impl<K: StatusObject> Target<K> {
             other => Ok(other),
         }
     }
+}
+
+/// No operations: it is right as it is.
+fn patch_of(operations: Vec<Value>) -> PatchDecision {
+    if operations.is_empty() { PatchDecision::Keep } else { PatchDecision::Patch(operations) }
 }
 
 /// Changes `object` as planned.

@@ -1,11 +1,12 @@
 //! Moving the guarded fields from the apply of an earlier release to the patches that write them today.
 
-use conflict_retry::{Outcome, PatchDecision, Source, Subresource, WriteOptions};
+use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::{
-    OwnedStatus, Planner, StatusObject, Target, WriteError, canonical,
+    Door, OwnedStatus, Planner, StatusObject, Target, WriteError, canonical,
     guarded::{self, Current},
+    patch_of,
 };
 
 /// What the guarded fields are to be, as it was decided while they were there.
@@ -19,6 +20,7 @@ impl<K: StatusObject> Target<K> {
     /// field leaves those of its leaves that stay equal to the apply, which would take them away the next time.
     pub(super) async fn patch_anew<D>(
         &self,
+        door: &Door,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
@@ -27,36 +29,22 @@ impl<K: StatusObject> Target<K> {
         D: FnMut(&K) -> OwnedStatus + Send,
     {
         let fields = planner.contract.guarded;
-        let (mut failed, mut taken) = (None, None);
+        let mut taken = None;
         let decide = |object: &K| {
-            let plan = match planner.plan(object) {
-                Ok(plan) => plan,
-                Err(error) => {
-                    failed = Some(error);
-                    return PatchDecision::Abort;
-                }
-            };
+            let plan = planner.plan(object)?;
             let current = Current { status: &plan.current, is_set: object.status().is_some() };
-            match guarded::operations(fields, current, &guarded::without(fields, &plan.current)) {
-                operations if operations.is_empty() => PatchDecision::Keep,
-                operations => {
-                    taken = Some(Taken { generation: object.meta().generation, wanted: plan.wanted });
-                    PatchDecision::Patch(operations)
-                }
+            let operations = guarded::operations(fields, current, &guarded::without(fields, &plan.current));
+            if !operations.is_empty() {
+                taken = Some(Taken { generation: object.meta().generation, wanted: plan.wanted });
             }
+            Ok(patch_of(operations))
         };
-        let (status, source) = (Subresource::Status, Source::Copy(base));
-        let outcome =
-            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
-                .await?;
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let outcome = self.patch_at_generation(door, options, base, decide).await?;
         match (outcome, taken) {
             (
                 Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object),
                 Some(taken),
-            ) => self.put_back(options, planner, object, &taken).await,
+            ) => self.put_back(door, options, planner, object, &taken).await,
             (other, _) => Ok(other),
         }
     }
@@ -65,36 +53,22 @@ impl<K: StatusObject> Target<K> {
     /// asked again: whoever keeps what is there would find nothing to keep.
     async fn put_back<D>(
         &self,
+        door: &Door,
         options: &WriteOptions,
         planner: &Planner<D>,
         base: K,
         taken: &Taken,
     ) -> Result<Outcome<K>, WriteError> {
         let fields = planner.contract.guarded;
-        let mut failed = None;
         let decide = |object: &K| {
-            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>);
-            let status = match status {
-                Ok(status) => status,
-                Err(error) => {
-                    failed = Some(error);
-                    return PatchDecision::Abort;
-                }
-            };
+            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>)?;
             let is_vacant = guarded::is_equal(fields, &status, &guarded::without(fields, &status));
             if !is_vacant || object.meta().generation != taken.generation {
-                return PatchDecision::Keep;
+                return Ok(PatchDecision::Keep);
             }
             let current = Current { status: &status, is_set: object.status().is_some() };
-            match guarded::operations(fields, current, &taken.wanted) {
-                operations if operations.is_empty() => PatchDecision::Keep,
-                operations => PatchDecision::Patch(operations),
-            }
+            Ok(patch_of(guarded::operations(fields, current, &taken.wanted)))
         };
-        let (status, source) = (Subresource::Status, Source::Copy(base));
-        let outcome =
-            conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
-                .await?;
-        failed.map_or(Ok(outcome), |error| Err(error.into()))
+        self.patch_at_generation(door, options, base, decide).await
     }
 }
