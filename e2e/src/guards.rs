@@ -1,5 +1,7 @@
 //! Guards on a generation: whether one failed that should have held.
 
+use k8s_openapi::jiff::Timestamp;
+
 use crate::audit::{Event, ObjectKey};
 
 /// The writes of `object` that were refused although nobody had changed its spec since the generation that they asked for,
@@ -8,10 +10,10 @@ pub fn false_conflicts(events: &[Event], object: &ObjectKey) -> Vec<String> {
     let events: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(object)).collect();
     let refused = events.iter().filter(|event| event.is_write() && !event.succeeded());
     let guarded = refused.filter_map(|event| Some((event, asked(event)?)));
+    let generations = generations(&events);
     // The answers of two requests may be written down in another order than they were decided in.
     let moved = |completed, asked| {
-        let mut granted = events.iter().filter(|event| event.succeeded() && event.received <= completed);
-        granted.any(|event| made(event).is_some_and(|generation| generation > asked))
+        generations.iter().any(|&(received, generation)| received <= completed && generation > asked)
     };
     let told = |(event, _): (&&Event, i64)| {
         let (who, code, message) = (event.writer(), event.code, &event.message);
@@ -30,9 +32,31 @@ fn asked(event: &Event) -> Option<i64> {
     test?["value"].as_i64()
 }
 
-/// The generation in the answer.
-fn made(event: &Event) -> Option<i64> {
-    event.response.as_ref()?.pointer("/metadata/generation")?.as_i64()
+/// When the requests came that were granted, each with the object's generation after it.
+fn generations(events: &[&Event]) -> Vec<(Timestamp, i64)> {
+    let mut granted: Vec<_> = events
+        .iter()
+        .filter(|event| event.succeeded())
+        .filter_map(|event| Some((event.version()?, *event)))
+        .collect();
+    granted.sort_by_key(|&(version, _)| version);
+    let mut generations = Vec::new();
+    let mut before = None;
+    for (_, event) in granted {
+        let answer = |pointer| event.response.as_ref()?.pointer(pointer)?.as_i64();
+        let replicas = answer("/spec/replicas");
+        let generation = match (answer("/metadata/generation"), before) {
+            (Some(generation), _) => generation,
+            // A Scale has no generation; the object's moved if the count is another one.
+            (None, Some((generation, count))) if event.is_write() && event.subresource == "scale" => {
+                generation + i64::from(count != replicas)
+            }
+            (None, _) => continue,
+        };
+        before = Some((generation, replicas));
+        generations.push((event.received, generation));
+    }
+    generations
 }
 
 #[cfg(test)]
@@ -42,19 +66,45 @@ mod tests {
     use super::*;
     use crate::audit::tests::Wrote;
 
-    fn patch(asked: i64, code: u16, made: Option<i64>, at: i64) -> Event {
+    fn wrote(subresource: &str, request: Value, code: u16, response: Value, at: i64) -> Event {
+        let verb = if request.is_array() { "patch" } else { "update" };
+        Wrote { user: "a", verb, subresource, request, code, response, at }.event()
+    }
+
+    fn patch(asked: i64, granted: Option<Value>, at: i64) -> Event {
         let request = json!([{"op": "test", "path": "/metadata/generation", "value": asked}]);
-        let response = made.map_or(Value::Null, |made| json!({"metadata": {"generation": made}}));
-        Wrote { user: "a", verb: "patch", subresource: "", request, code, response, at }.event()
+        let code = if granted.is_some() { 200 } else { 422 };
+        wrote("", request, code, granted.unwrap_or_default(), at)
+    }
+
+    fn object(version: u64, generation: Option<i64>, replicas: Option<i64>) -> Value {
+        let metadata = json!({"resourceVersion": version.to_string(), "generation": generation});
+        json!({"metadata": metadata, "spec": {"replicas": replicas}})
+    }
+
+    fn scale(version: u64, replicas: i64, at: i64) -> Event {
+        wrote("scale", json!({}), 200, object(version, None, Some(replicas)), at)
     }
 
     #[test]
     fn a_refusal_is_false_unless_the_generation_had_moved() {
-        let key = patch(1, 200, Some(2), 0).object.unwrap();
-        let moved = [patch(1, 200, Some(2), 0), patch(1, 422, None, 1)];
-        assert_eq!(false_conflicts(&moved, &key), Vec::<String>::new());
-        let still = [patch(1, 200, Some(2), 0), patch(2, 422, None, 1), patch(2, 200, Some(3), 2)];
-        let [refused] = &false_conflicts(&still, &key)[..] else { panic!("one of them") };
-        assert!(refused.starts_with("a, patch of \"\", 422"), "{refused}");
+        let first = || patch(1, Some(object(10, Some(2), None)), 0);
+        let key = first().object.unwrap();
+        let refused = |events: &[Event]| false_conflicts(events, &key).len();
+        assert_eq!(refused(&[first(), patch(1, None, 1)]), 0);
+        let still = [first(), patch(2, None, 1), patch(2, Some(object(11, Some(3), None)), 2)];
+        let [told] = &false_conflicts(&still, &key)[..] else { panic!("one of them") };
+        assert!(told.starts_with("a, patch of \"\", 422"), "{told}");
+    }
+
+    #[test]
+    fn a_scale_that_changed_the_count_moved_the_generation() {
+        let first = || patch(1, Some(object(10, Some(2), None)), 0);
+        let key = first().object.unwrap();
+        let refused = |events: &[Event]| false_conflicts(events, &key).len();
+        assert_eq!(refused(&[first(), scale(11, 0, 1), patch(2, None, 2)]), 0);
+        assert_eq!(refused(&[first(), scale(11, 0, 1), scale(12, 4, 1), patch(3, None, 2)]), 0);
+        assert_eq!(refused(&[first(), scale(11, 4, 1), scale(11, 4, 1), patch(3, None, 2)]), 1);
+        assert_eq!(refused(&[first(), scale(11, 4, 3), patch(2, None, 2)]), 1, "it came later");
     }
 }
