@@ -71,7 +71,7 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
     };
     match written {
         Ok(Written::Changed(_) | Written::Unchanged) => {
-            let (namespace, name) = planner::observed::key(&decision.object.metadata);
+            let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
             let from = decision.object.spec.replicas;
             let (reason, id) = (decision.reason.as_str(), &decision.id);
             info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);
@@ -154,7 +154,7 @@ async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Resul
 }
 
 fn failed(what: &'static str, decision: &PoolDecision, source: WriteError) -> Error {
-    let (namespace, name) = planner::observed::key(&decision.object.metadata);
+    let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
 }
 

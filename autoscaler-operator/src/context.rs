@@ -12,7 +12,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::runtime::reflector::Store;
-use planner::{Planner, claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
+use planner::Planner;
+use planner::input::claim_info::ClaimInfo;
+use planner::input::pod_info::PodInfo;
+use planner::input::volume_info::VolumeInfo;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
     bootstrap::Operator,

@@ -30,7 +30,9 @@ use futures::{
 };
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, runtime::watcher};
-use planner::{claim_info::ClaimInfo, prune, volume_info::VolumeInfo};
+use planner::input::claim_info::ClaimInfo;
+use planner::input::prune;
+use planner::input::volume_info::VolumeInfo;
 use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
 use shared_runtime::{
     bootstrap::{self, Operator, OperatorSpec},

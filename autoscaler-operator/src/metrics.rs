@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use planner::{Fate, Plan, PoolDecision};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use shared_runtime::metrics::{Metrics, MetricsError};
-
-use planner::{Fate, Plan, PoolDecision};
 
 /// Seconds; from a small cluster to one far beyond the planner's bar.
 const PLAN_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
@@ -112,10 +111,10 @@ fn count(number: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use planner::fixtures::World;
     use serde_json::json;
 
     use super::*;
-    use planner::fixtures::World;
 
     #[test]
     fn a_plan_is_shown_in_numbers_without_names() {

@@ -3,7 +3,8 @@
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use planner::{Observed, Plan, PoolDecision, observed::key};
+use planner::input::observed::key;
+use planner::{Observed, Plan, PoolDecision};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
     error::chain,

@@ -7,10 +7,10 @@ use kube::{
     Resource,
     runtime::reflector::{Lookup, Store},
 };
-
+use planner::input::claim_info::ClaimInfo;
+use planner::input::pod_info::PodInfo;
+use planner::input::volume_info::VolumeInfo;
 use shared_runtime::reflect::Unreadable;
-
-use planner::{claim_info::ClaimInfo, pod_info::PodInfo, volume_info::VolumeInfo};
 
 /// What the planner reads of an object, as a cache keeps it.
 #[derive(Clone, Debug)]

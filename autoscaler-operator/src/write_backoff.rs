@@ -10,9 +10,8 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use shared_runtime::controller::Backoff;
-
 use planner::{Plan, PoolDecision};
+use shared_runtime::controller::Backoff;
 
 /// What is written. The three fail by themselves: a policy that keeps a pool from shrinking lets it grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

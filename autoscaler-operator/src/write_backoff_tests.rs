@@ -1,12 +1,10 @@
 use std::slice;
 
+use planner::fixtures::{Read as _, World};
+use planner::plan_for_cluster;
 use serde_json::json;
 
 use super::*;
-use planner::{
-    fixtures::{Read as _, World},
-    plan_for_cluster,
-};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 

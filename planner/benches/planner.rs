@@ -4,7 +4,9 @@
 use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use planner::{Observed, Planner, plan, pod_info::PodInfo, prune};
+use planner::input::pod_info::PodInfo;
+use planner::input::prune;
+use planner::{Observed, Planner, plan};
 use planner_mixes::{Mix, Replan};
 
 fn observed(mix: Mix<PodInfo>) -> Observed {

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-use super::{Fate, Observed, Plan, PoolDecision, plan, pod_info::PodInfo};
+use super::{Fate, Observed, Plan, PoolDecision, plan};
+use crate::input::pod_info::PodInfo;
 
 /// The time of every test.
 pub const NOW: &str = "2026-01-01T12:00:00Z";

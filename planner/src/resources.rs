@@ -1,12 +1,11 @@
 //! Amounts of resources as the scheduler counts them: cpu in thousandths, everything else in whole units, extended
 //! resources beside the four it always knows.
 //!
-//! Arithmetic only. Where amounts come from is said in [`super::requests`] and [`super::pools`].
+//! Arithmetic only. Where amounts come from is said in [`crate::requirements::requests`] and [`super::pools`].
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
 use shared_crds::quantity::{Exact, InvalidQuantity};
 
 /// The resources every node has. Their order is the order in which a shortage is named, the scheduler's.

@@ -34,8 +34,9 @@ pub(super) fn advice(reason: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use planner::reasons::NodeReason;
+
+    use super::*;
 
     #[test]
     fn the_reasons_are_sorted_and_those_that_somebody_can_change_are_among_them() {

@@ -1,5 +1,8 @@
 //! A node: could it go, why not, since when, and where each of its pods would go.
 
+use planner::input::nodes;
+use planner::input::observed::key;
+use planner::{Fate, NodeVerdict, PoolDecision, plan_for_cluster};
 use serde::Serialize;
 use shared_crds::v1alpha1::UnneededNode;
 
@@ -11,7 +14,6 @@ use crate::simulate::{
     edits::keep_without,
     output::{aligned, yes_or_no},
 };
-use planner::{Fate, NodeVerdict, PoolDecision, nodes, observed::key, plan_for_cluster};
 
 /// What `explain node -o json` prints.
 #[derive(Debug, Serialize)]

@@ -1,11 +1,12 @@
 //! What the explanations look things up in: the objects, the plan of the operator, and where some pools only get
 //! recommendations, the plan as it would be if those were carried out.
 
+use planner::input::observed::key;
+use planner::{Fate, Observed, Plan, PoolDecision, plan, plan_for_cluster};
 use shared_crds::{NodePoolAutoscaler, v1alpha1::AutoscalerMode};
 
 use super::ExplainError;
 use crate::simulate::nearest;
-use planner::{Fate, Observed, Plan, PoolDecision, observed::key, plan, plan_for_cluster};
 
 /// The cluster and what is decided about it.
 pub(super) struct Picture<'a> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use planner::input::observed::key;
+use planner::{Fate, Observed, PoolRejection, plan};
 use serde::Serialize;
 
 use super::{
@@ -12,7 +14,6 @@ use crate::simulate::{
     output::aligned,
     standing::{Standing, standing},
 };
-use planner::{Fate, Observed, PoolRejection, observed::key, plan};
 
 /// Pools that are asked one after another whether they could take a pod as well.
 const MOST_ALTERNATIVES: usize = 16;

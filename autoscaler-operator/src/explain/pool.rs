@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use planner::input::observed::key;
+use planner::{Fate, Plan};
 use serde::Serialize;
 use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus, Decision, Recommendation, ScaleEvent};
 
@@ -14,7 +16,6 @@ use crate::simulate::{
     named,
     output::{aligned, yes_or_no},
 };
-use planner::{Fate, Plan, observed::key};
 
 /// Nodes, and entries of the history, that the text shows.
 const MOST_SHOWN: usize = 20;

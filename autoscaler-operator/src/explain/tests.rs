@@ -1,10 +1,11 @@
 //! Explanations, from objects to text and JSON.
 
+use planner::Observed;
+use planner::fixtures::World;
 use serde_json::{Value, json};
 
 use super::{Format, Kind, explained};
 use crate::simulate::input::Input;
-use planner::{Observed, fixtures::World};
 
 fn input(observed: &Observed) -> Input {
     Input { observed: observed.clone(), priority_classes: Vec::new(), warnings: Vec::new() }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug};
 
 use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams, core::NamespaceResourceScope};
+use planner::input::prune;
 use serde::de::DeserializeOwned;
 use shared_crds::names;
 use shared_runtime::{
@@ -15,7 +16,6 @@ use shared_runtime::{
 
 use super::input::{Objects, Set, put};
 use crate::UNFINISHED;
-use planner::prune;
 
 /// Objects of a page, client-go's default.
 const PAGE: u32 = 500;

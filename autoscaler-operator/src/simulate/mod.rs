@@ -27,8 +27,9 @@ pub use input::InputError;
 pub use live::LiveError;
 pub use source::SourceError;
 
-use self::{edits::EditArgs, input::Input, source::SourceArgs};
 use planner::{Observed, plan};
+
+use self::{edits::EditArgs, input::Input, source::SourceArgs};
 
 /// Objects that a message names before it only counts.
 const MOST_NAMED: usize = 10;

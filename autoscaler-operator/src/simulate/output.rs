@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-
 use planner::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
+use serde::Serialize;
 
 /// The JSON object.
 #[derive(Debug, Serialize)]
@@ -67,7 +66,7 @@ impl<'a> Report<'a> {
 
 impl<'a> Pool<'a> {
     fn of(decision: &'a PoolDecision) -> Self {
-        let (namespace, name) = planner::observed::key(&decision.object.metadata);
+        let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
         Self {
             namespace,
             name,

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-
-use planner::{observed::key, pod_info::PodInfo};
+use planner::input::observed::key;
+use planner::input::pod_info::PodInfo;
 
 use super::named;
 

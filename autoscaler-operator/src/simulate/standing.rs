@@ -1,6 +1,7 @@
 //! Why a pod is planned, or is not: does it wait for a node, and is the planner asked.
 
-use planner::{pod_info::PodInfo, pods};
+use planner::input::pod_info::PodInfo;
+use planner::input::pods;
 
 /// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use planner::decision::unplanned;
+use planner::input::pod_info::PodInfo;
+
 use super::{
     named,
     standing::{Standing, standing},
 };
-use planner::{pod_info::PodInfo, unplanned};
 
 /// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
 /// node and are not planned.

@@ -1,10 +1,13 @@
 //! The status of a `NodePoolAutoscaler`, from a plan. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use planner::{
-    Fate, Plan, PoolDecision, bounds::Clash, numbers::replicas, observed::key, reasons::PoolReason,
-    schedules::Schedules, selection::selects,
-};
+use planner::input::observed::key;
+use planner::input::selection::selects;
+use planner::limits::bounds::Clash;
+use planner::limits::schedules::Schedules;
+use planner::numbers::replicas;
+use planner::reasons::PoolReason;
+use planner::{Fate, Plan, PoolDecision};
 use shared_crds::{
     NodePoolAutoscaler,
     conditions::{self, ConditionType, Reason, Statement},
@@ -171,10 +174,11 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> St
 
 #[cfg(test)]
 mod tests {
+    use planner::fixtures::World;
+    use planner::plan_for_cluster;
     use serde_json::json;
 
     use super::*;
-    use planner::{fixtures::World, plan_for_cluster};
 
     #[test]
     fn every_autoscaler_that_selects_a_contested_pool_says_so_also_one_that_is_off() {

@@ -3,7 +3,9 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use planner::{Observed, Plan, PoolDecision, contested::Course, observed::key};
+use planner::input::observed::key;
+use planner::limits::contested::Course;
+use planner::{Observed, Plan, PoolDecision};
 use shared_runtime::events::{EventKind, Recorder};
 
 use crate::{

@@ -11,7 +11,9 @@ use k8s_openapi::{
     jiff::{SignedDuration, Timestamp},
 };
 use kube::Resource as _;
-use planner::{Fate, Observed, Plan, PoolDecision, PoolRejection, observed::key, pod_info::PodInfo};
+use planner::input::observed::key;
+use planner::input::pod_info::PodInfo;
+use planner::{Fate, Observed, Plan, PoolDecision, PoolRejection};
 use shared_runtime::events::EventKind;
 
 use crate::outcome::Outcome;

@@ -1,10 +1,10 @@
 //! What pods and autoscalers are told, pass by pass.
 
 use k8s_openapi::jiff::SignedDuration;
+use planner::fixtures::World;
 use serde_json::json;
 
 use super::*;
-use planner::fixtures::World;
 
 /// A world in which `count` pods want more than a node has.
 fn crowded(count: usize, cpu: &str) -> World {

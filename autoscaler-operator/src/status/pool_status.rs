@@ -7,6 +7,9 @@ use k8s_openapi::{
     api::core::v1::Node,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
+use planner::limits::contested::{Contest, Course};
+use planner::reasons::PoolReason;
+use planner::{MAX_NAMED_NODES, PoolDecision};
 use shared_crds::{
     NodePool,
     conditions::{self, ConditionType, Reason, Statement},
@@ -17,12 +20,6 @@ use shared_crds::{
     },
 };
 use shared_runtime::write::OwnedStatus;
-
-use planner::{
-    MAX_NAMED_NODES, PoolDecision,
-    contested::{Contest, Course},
-    reasons::PoolReason,
-};
 
 /// `maxLength` of a decision's message.
 const MAX_MESSAGE_CHARS: usize = 1024;

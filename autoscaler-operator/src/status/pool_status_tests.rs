@@ -1,13 +1,11 @@
 //! What a pool's status says in each situation.
 
 use k8s_openapi::jiff::Timestamp;
+use planner::fixtures::{Read as _, World};
+use planner::plan_for_cluster;
 use serde_json::{Value, json};
 
 use super::*;
-use planner::{
-    fixtures::{Read as _, World},
-    plan_for_cluster,
-};
 
 fn at(time: &str) -> Time {
     Time(time.parse::<Timestamp>().unwrap())

@@ -4,14 +4,12 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use planner::fixtures::{NOW, Read as _, World};
+use planner::plan_for_cluster;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use planner::{
-    fixtures::{NOW, Read as _, World},
-    plan_for_cluster,
-};
 
 /// Something happens after some milliseconds: as many pods as this want a node of their own, and the report of what was
 /// written is lost or not.

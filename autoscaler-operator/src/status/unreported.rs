@@ -70,13 +70,11 @@ fn uid(decision: &PoolDecision) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use planner::fixtures::{NOW, Read as _, World};
+    use planner::plan_for_cluster;
     use serde_json::json;
 
     use super::*;
-    use planner::{
-        fixtures::{NOW, Read as _, World},
-        plan_for_cluster,
-    };
 
     #[test]
     fn a_decision_that_no_status_says_yet_counts_in_the_next_pass() {

@@ -3,7 +3,9 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use anyhow::{Context as _, bail};
-use planner::{Observed, pod_info::PodInfo, prune};
+use planner::Observed;
+use planner::input::pod_info::PodInfo;
+use planner::input::prune;
 use planner_mixes::Replan;
 
 /// A kind of cluster.

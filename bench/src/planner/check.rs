@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use planner::{Fate, Observed, Plan, pod_info::PodInfo};
+use planner::input::pod_info::PodInfo;
+use planner::{Fate, Observed, Plan};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
 use shared_crds::quantity::Exact;
 

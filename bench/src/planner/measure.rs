@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use planner::{self, Fate, Observed, Plan, Planner};
+use planner;
+use planner::{Fate, Observed, Plan, Planner};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -6,7 +6,8 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use planner::{Fate, Observed, Plan, pod_info::PodInfo};
+use planner::input::pod_info::PodInfo;
+use planner::{Fate, Observed, Plan};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, SPREAD_LABEL, ZONE_KEY};
 
 use super::check::{self, Offer};

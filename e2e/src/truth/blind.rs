@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use Whose::{All, Others, Own};
 use anyhow::Result;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use super::planner::Planner;
 use super::question::Record;
 use super::stage::HARBOUR;
 use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
-use Whose::{All, Others, Own};
 
 /// What a planner overlooks.
 #[derive(Clone, Copy, Debug)]

@@ -1,21 +1,23 @@
 //! What can be said of each node by itself: whether anything but the places of its pods speaks against its going.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 
-use super::{Removal, Situation, Verdict, moving, pod_name, timing, utilization::Utilization};
-use crate::{
-    budgets::{BudgetId, Claim},
-    drainability::{self, Blocker, Rule},
-    nodes,
-    pod_info::PodInfo,
-    pods,
-    pools::{self, Pool},
-    reasons::NodeReason,
-    resources::{Amounts, Basic, Names},
-    workload::Workload,
-};
+use super::utilization::Utilization;
+use super::{Removal, Situation, Verdict, moving, pod_name, timing};
+use crate::demand::workload::Workload;
+use crate::input::pod_info::PodInfo;
+use crate::input::{nodes, pods};
+use crate::pools;
+use crate::pools::Pool;
+use crate::reasons::NodeReason;
+use crate::resources::{Amounts, Basic, Names};
+use crate::scale_down::budgets::{BudgetId, Claim};
+use crate::scale_down::drainability;
+use crate::scale_down::drainability::{Blocker, Rule};
 
 /// A node against whose going nothing speaks yet.
 #[derive(Clone, Debug)]

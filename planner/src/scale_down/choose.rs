@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Elsewhere, Removal, Situation, Verdict, candidates::Candidate, pod_name, timing};
-use crate::{budgets::Claim, numbers::count, pools::Pool, reasons::NodeReason};
+use super::candidates::Candidate;
+use super::{Elsewhere, Removal, Situation, Verdict, pod_name, timing};
+use crate::numbers::count;
+use crate::pools::Pool;
+use crate::reasons::NodeReason;
+use crate::scale_down::budgets::Claim;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(
@@ -110,7 +114,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{fixtures::World, pools, resources::Names};
+    use crate::fixtures::World;
+    use crate::pools;
+    use crate::resources::Names;
 
     #[test]
     fn the_first_limit_in_the_way_is_named() {

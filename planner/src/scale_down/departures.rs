@@ -1,15 +1,11 @@
 //! The world of a pass, as scale-down asks it: the pods of a node are placed anew, with all that the scheduler looks at.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Elsewhere;
-use crate::{
-    kinds::{Kind, KindId},
-    world::{NodeIx, Scope, World},
-};
+use crate::requirements::kinds::{Kind, KindId};
+use crate::snapshot::world::{NodeIx, Scope, World};
 
 /// The world, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
 /// would go round in circles.
@@ -121,13 +117,11 @@ impl Elsewhere for Departures<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        constraints::{Constraints, HOSTNAME_LABEL},
-        kinds::{Counted, Tally},
-        profile::Profile,
-        resources::{Amounts, Basic, Resource},
-        world::{NodeSetup, Place, Setup},
-    };
+    use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
+    use crate::requirements::kinds::{Counted, Tally};
+    use crate::requirements::profile::Profile;
+    use crate::resources::{Amounts, Basic, Resource};
+    use crate::snapshot::world::{NodeSetup, Place, Setup};
 
     fn amounts(cpu: i64, pods: i64) -> Amounts {
         let mut a = Amounts::default();

@@ -6,6 +6,11 @@
 //! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`Elsewhere`])
 //! → for how long that has been so (`timing`) → which of them go together (`choose`).
 
+pub mod budgets;
+pub mod drainability;
+pub mod keepers;
+pub mod surplus;
+
 pub mod candidates;
 mod choose;
 pub mod departures;
@@ -22,16 +27,21 @@ mod tests;
 
 use std::sync::Arc;
 
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::UnneededNode;
 
 pub use elsewhere::Elsewhere;
 
-use super::{
-    budgets::Budgets, keepers::Keepers, nodes, pod_info::PodInfo, pods, pools::Pool, reasons::NodeReason,
-};
 use candidates::Candidate;
 use reserve::Reserve;
+
+use crate::input::pod_info::PodInfo;
+use crate::input::{nodes, pods};
+use crate::pools::Pool;
+use crate::reasons::NodeReason;
+use crate::scale_down::budgets::Budgets;
+use crate::scale_down::keepers::Keepers;
 
 /// What a pass knows of the nodes when it decides which go.
 #[derive(Clone, Copy, Debug)]

@@ -1,21 +1,18 @@
 //! What holds for every decision about nodes, checked by trying all placings.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{
-    Fate, Observed, Plan,
-    budgets::{Budgets, Claim},
-    fixtures::World,
-    nodes,
-    numbers::count,
-    plan,
-    pod_info::PodInfo,
-    pods,
-};
+use crate::fixtures::World;
+use crate::input::pod_info::PodInfo;
+use crate::input::{nodes, pods};
+use crate::numbers::count;
+use crate::scale_down::budgets::{Budgets, Claim};
+use crate::{Fate, Observed, Plan, plan};
 
 /// Up to six nodes of two pools with pods, some of which need a toleration, block, or are under a budget.
 fn cluster() -> impl Strategy<Value = Observed> {

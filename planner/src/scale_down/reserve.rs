@@ -9,23 +9,20 @@
 //! kube-scheduler binds a pod within seconds of the node that it fits. What it has not bound for [`AWAITED_FOR`] has a
 //! reason that no plan sees, and counts no more.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Candidate;
-use crate::{
-    keepers::Keepers,
-    kinds::KindId,
-    nodes,
-    pod_info::PodInfo,
-    pools::Pool,
-    workload::Group,
-    world::{Target, World},
-};
+use crate::demand::workload::Group;
+use crate::input::nodes;
+use crate::input::pod_info::PodInfo;
+use crate::pools::Pool;
+use crate::requirements::kinds::KindId;
+use crate::scale_down::keepers::Keepers;
+use crate::snapshot::world::{Target, World};
 
 /// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take
 /// to start, so that the nodes that a pool grew for it are there for it when they come.

@@ -3,12 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::UnneededNode;
 
-use super::{
-    Removal, Situation,
-    candidates::Candidate,
-    timing::{blocked_until, sooner},
-};
-use crate::{nodes, pools::Pool, reasons::NodeReason, time::later};
+use super::candidates::Candidate;
+use super::timing::{blocked_until, sooner};
+use super::{Removal, Situation};
+use crate::input::nodes;
+use crate::pools::Pool;
+use crate::reasons::NodeReason;
+use crate::time::later;
 
 /// Records unneeded nodes, says why those that have to wait do, and gives back the others.
 pub(super) fn ripe(

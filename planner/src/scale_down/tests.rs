@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::{
-    NodeVerdict, Plan,
-    fixtures::{Read, World, merged},
-};
+use crate::fixtures::{Read, World, merged};
+use crate::{NodeVerdict, Plan};
 
 fn owned() -> Value {
     json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })

@@ -1,15 +1,16 @@
 //! How long nodes have been unneeded, when their pools last grew, and when to look again.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::AutoscalingStatus;
 
 use super::Situation;
-use crate::{nodes, pods, pools::Pool, time::later};
+use crate::input::{nodes, pods};
+use crate::pools::Pool;
+use crate::time::later;
 
 /// Since when nodes have been unneeded, as status remembers it.
 pub(super) fn history(pool: &Pool) -> BTreeMap<&str, Timestamp> {

@@ -14,8 +14,9 @@ use clap::Args;
 pub(crate) use nodes::{keep_without, remove_node};
 pub(crate) use pools::find_pool;
 
-use super::input::InputError;
 use planner::Observed;
+
+use super::input::InputError;
 
 /// Most pods that one flag adds: more than the clusters that Kubernetes is tested with have room for in a pass.
 const MOST_PODS: u32 = 100_000;

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
+use planner::Observed;
+use planner::input::observed::key;
+use planner::input::pod_info::PodInfo;
+use planner::input::{nodes, pods};
 
 use super::{EditError, find_pool};
 use crate::simulate::{named, nearest};
-use planner::{Observed, nodes, observed::key, pod_info::PodInfo, pods};
 
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -6,11 +6,12 @@ use k8s_openapi::{
     api::core::v1::{Container, Pod, PodSpec},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
+use planner::Observed;
+use planner::input::pod_info::PodInfo;
 use serde_json::{Map, Value, json};
 
 use super::{EditError, nodes::make_pending};
 use crate::simulate::input::{At, DEFAULT_NAMESPACE, documents, title};
-use planner::{Observed, pod_info::PodInfo};
 
 /// The label by which a Deployment tells its versions apart; spread constraints name it in `matchLabelKeys`.
 const TEMPLATE_HASH: &str = "pod-template-hash";

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use planner::Observed;
+use planner::input::observed::key;
+
 use super::{EditError, PoolEdit};
 use crate::simulate::nearest;
-use planner::{Observed, observed::key};
 
 /// Where in `observed.pools` a pool is, by `name` or `namespace/name`.
 pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, EditError> {

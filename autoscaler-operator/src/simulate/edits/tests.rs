@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use planner::fixtures::{Read as _, World};
+use planner::plan;
 use serde_json::json;
 
 use super::{EditArgs, apply, keep_without};
-use planner::{
-    fixtures::{Read as _, World},
-    plan,
-};
 
 #[derive(Parser)]
 struct Cli {

@@ -23,9 +23,12 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 
 pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
+use planner::Observed;
+use planner::input::claim_info::ClaimInfo;
+use planner::input::observed::key;
+use planner::input::prune;
+use planner::input::volume_info::VolumeInfo;
 use unknown::UnknownFields;
-
-use planner::{Observed, claim_info::ClaimInfo, observed::key, prune, volume_info::VolumeInfo};
 
 /// The namespace of objects that name none, kubectl's.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";

@@ -1,0 +1,165 @@
+//! What limits, schedules and somebody else's number come to in a plan that is made: which of them cut it, in what words,
+//! when to look again, and what to remember.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::limits::behavior::{Direction, Limit, Stage, history};
+use crate::limits::bounds::Clash;
+use crate::limits::contested::{Contest, Course, HOLD_SECONDS};
+use crate::limits::schedules::Window;
+use crate::numbers::{count, replicas};
+use crate::reasons::PoolReason;
+use crate::{Plan, PoolDecision};
+
+/// Whether every pool of a plan that was made without the limits that time lifts stays within them all the same.
+pub fn keeps_within(plan: &Plan) -> bool {
+    plan.pools.iter().filter(|decision| is_open(decision)).all(|decision| {
+        let desired = decision.desired;
+        number(decision.limits.ceiling(Stage::Limited)).is_none_or(|ceiling| desired <= ceiling)
+            && number(decision.limits.floor(Stage::Limited)).is_none_or(|floor| desired >= floor)
+    })
+}
+
+/// `plan` with its limits put into words. `free` is the one without the limits that time lifts, where that is another.
+#[must_use]
+pub fn concluded(mut plan: Plan, free: Option<&Plan>, now: Timestamp) -> Plan {
+    for (at, decision) in plan.pools.iter_mut().enumerate() {
+        if !is_open(decision) {
+            continue;
+        }
+        let free = free.map(|plan| &plan.pools[at]);
+        decision.wanted = free.map_or(decision.desired, |free| free.desired);
+        say_bounds(decision);
+        cut(decision, free.is_some_and(|free| free.limited));
+        let memory = &mut decision.limits.memory;
+        memory.recommendations = history::recommended(
+            &memory.recommendations,
+            decision.current,
+            decision.wanted,
+            memory.window_seconds,
+            now,
+        );
+        let contested = decision.limits.claim.contest.as_ref().map(Contest::until);
+        let lifted = decision.cut.as_ref().and_then(|limit| limit.until);
+        let next = [plan.next, contested, lifted].into_iter().flatten().filter(|&next| next > now);
+        plan.next = next.min();
+    }
+    plan
+}
+
+/// Whether the pool's number of nodes is for this plan to decide.
+fn is_open(decision: &PoolDecision) -> bool {
+    decision.is_planned() && !matches!(decision.reason, PoolReason::Paused | PoolReason::Deleting)
+}
+
+/// Names the limit that kept the pool from the number of nodes that is wanted, if one did.
+fn cut(decision: &mut PoolDecision, limited_without: bool) {
+    let PoolDecision { wanted, desired, limits, .. } = &*decision;
+    let up = wanted > desired || (decision.limited && count(*desired) < limits.max);
+    let direction = if up { Direction::Up } else { Direction::Down };
+    let cut = up || wanted < desired;
+    let limit = if cut { limits.binding(direction, count(*wanted)).cloned() } else { None };
+    let Some(limit) = limit.or_else(|| at_hold(decision)) else { return };
+    if limit.direction == Direction::Up {
+        // Stabilisation and a person's word are neither a bound nor a rate policy.
+        let rate = limit.reason == PoolReason::ScaleUpLimit;
+        decision.limited = rate || (limited_without && !limit.lasting);
+    }
+    let words = words(decision, &limit);
+    if decision.desired == decision.current
+        && matches!(decision.reason, PoolReason::DesiredWithinRange | PoolReason::MaxReplicasReached)
+    {
+        (decision.reason, decision.message) = (limit.reason, words);
+    } else {
+        decision.message = format!("{}; {words}", decision.message);
+    }
+    decision.cut = Some(limit);
+}
+
+/// Somebody else's number is what keeps a pool at it, whether anything else is wanted or not.
+fn at_hold(decision: &PoolDecision) -> Option<Limit> {
+    let limit = decision.limits.limits.iter().find(|limit| limit.reason == PoolReason::ReplicasContested);
+    limit.filter(|_| decision.desired == decision.current).cloned()
+}
+
+fn words(decision: &PoolDecision, limit: &Limit) -> String {
+    let (wanted, bound) = (decision.wanted, limit.bound);
+    match limit.reason {
+        PoolReason::ScaleUpLimit if limit.lasting => {
+            "pending pods ask for more nodes, and spec.behavior.scaleUp is disabled".to_owned()
+        }
+        PoolReason::ScaleDownLimit if limit.lasting => "spec.behavior.scaleDown is disabled".to_owned(),
+        PoolReason::ScaleUpLimit => {
+            format!("{wanted} nodes are wanted, spec.behavior.scaleUp allows {bound} for now")
+        }
+        PoolReason::ScaleDownLimit => {
+            format!("{wanted} nodes are wanted, spec.behavior.scaleDown allows {bound} for now")
+        }
+        PoolReason::ScaleUpStabilized => {
+            format!("{wanted} nodes are wanted, {bound} were within the window of spec.behavior.scaleUp")
+        }
+        PoolReason::ScaleDownStabilized => {
+            format!("{wanted} nodes are wanted, {bound} were within the window of spec.behavior.scaleDown")
+        }
+        _ => kept(decision),
+    }
+}
+
+fn kept(decision: &PoolDecision) -> String {
+    decision.limits.claim.contest.as_ref().map_or_else(String::new, |contest| {
+        let (writer, theirs, until) = (contest.writer(), contest.record.replicas, contest.until());
+        format!("{writer} set spec.replicas to {theirs}, which is kept for {}, until {until}", hold())
+    })
+}
+
+/// Corrects what was said about the pool's own bounds where those of a schedule hold, or where somebody else's number is
+/// written over.
+fn say_bounds(decision: &mut PoolDecision) {
+    let Window { names, .. } = &decision.limits.window;
+    let contest = decision.limits.claim.contest.as_ref().filter(|contest| contest.course == Course::Reclaim);
+    let current = decision.current;
+    match (decision.reason, contest) {
+        (PoolReason::ReplicasReclaimed, Some(contest)) => {
+            let ours = decision.limits.claim.written.unwrap_or_default();
+            let writer = contest.writer();
+            decision.message = format!(
+                "{writer} set spec.replicas to {current}, the Autoscaler goes on from its own {ours}"
+            );
+        }
+        (PoolReason::AboveMaxReplicas | PoolReason::BelowMinReplicas, _) if !names.is_empty() => {
+            let side = if decision.reason == PoolReason::AboveMaxReplicas { "above" } else { "below" };
+            let bound = decision.desired;
+            decision.message =
+                format!("spec.replicas {current} is {side} {bound}, {}", whose(names, decision.clash));
+        }
+        (PoolReason::MaxReplicasReached, _) if !names.is_empty() => {
+            decision.message =
+                format!("pending pods ask for more nodes than {}", whose(names, decision.clash));
+        }
+        _ => {}
+    }
+}
+
+/// The bound of active schedules, in words.
+fn whose(names: &[String], clash: Option<Clash>) -> String {
+    let names = names.join(", ");
+    match clash {
+        None => format!("the bound that schedule {names} sets"),
+        Some(Clash::Cross) => {
+            format!("the bound of schedule {names}, where the lower bound is above the upper one and holds")
+        }
+        Some(Clash::BeyondPool) => {
+            format!("the pool's own bound, which schedule {names} goes beyond and no writer may")
+        }
+    }
+}
+
+/// How long somebody else's number is kept, in words.
+fn hold() -> String {
+    format!("{} minutes", HOLD_SECONDS / 60)
+}
+
+/// A number of nodes as the API has it.
+fn number(bound: Option<usize>) -> Option<i32> {
+    bound.map(replicas)
+}

@@ -1,0 +1,82 @@
+//! Why no pool takes one more pod of a kind, when everything that found a place is in the world.
+
+use crate::limits::behavior::Direction;
+use crate::pools::Pool;
+use crate::reasons::{PoolReason, Rejection};
+use crate::requirements::kinds::{Kind, KindId};
+use crate::resources::{Basic, Names, Resource, display};
+use crate::snapshot::world::{Obstacle, Target, World};
+
+/// What is asked for reasons.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The world after the pass.
+    pub world: &'a World,
+    /// The pools.
+    pub pools: &'a [Pool],
+    /// All kinds of pods.
+    pub kinds: &'a [Kind],
+    /// Names of resources.
+    pub names: &'a Names,
+}
+
+impl Asked<'_> {
+    /// Why each selected pool cannot take one more pod of a kind, by pool.
+    pub fn rejections(&self, kind: KindId) -> Vec<(usize, Rejection)> {
+        let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
+        selected.map(|(index, pool)| (index, self.rejection(index, pool, kind))).collect()
+    }
+
+    fn rejection(&self, index: usize, pool: &Pool, kind: KindId) -> Rejection {
+        if let Some(closed) = pool.closed() {
+            return closed;
+        }
+        match self.world.why_not(kind, Target::Template(index)) {
+            Some(Obstacle::Rejected(rejection)) => rejection,
+            Some(Obstacle::Short(resource)) => self.shortage(index, kind, resource),
+            Some(Obstacle::Closed) => Rejection::PoolPaused,
+            None => match pool.ceiling {
+                Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
+                _ => reached(pool),
+            },
+        }
+    }
+
+    fn shortage(&self, pool: usize, kind: KindId, resource: Resource) -> Rejection {
+        let offered = self.world.free_on_new(pool).map_or(0, |free| free.get(resource));
+        Rejection::Insufficient {
+            reason: shortage_reason(resource),
+            resource: self.names.name(resource).to_owned(),
+            asked: display(resource, self.kinds[kind].request.get(resource)),
+            offered: display(resource, offered),
+        }
+    }
+}
+
+/// The upper bound of the pool, or of the schedules that stand in its place.
+fn reached(pool: &Pool) -> Rejection {
+    let window = &pool.limits.window;
+    let schedules = if window.max.is_some() { window.names.join(", ") } else { String::new() };
+    Rejection::MaxReplicasReached { max: pool.bounds.max, schedules }
+}
+
+/// What keeps the pool from growing beyond `ceiling` in this pass.
+fn held(pool: &Pool, ceiling: usize) -> Rejection {
+    let limits = pool.limits.limits.iter().filter(|limit| limit.direction == Direction::Up);
+    let limit = limits.filter(|limit| limit.bound <= ceiling).min_by_key(|limit| limit.bound);
+    match limit.map(|limit| limit.reason) {
+        Some(PoolReason::ScaleUpStabilized) => Rejection::ScaleUpStabilized { ceiling },
+        Some(PoolReason::ReplicasContested) => Rejection::ReplicasContested { ceiling },
+        _ => Rejection::ScaleUpLimit { ceiling },
+    }
+}
+
+const fn shortage_reason(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Basic(Basic::Pods) => "TooManyPods",
+        Resource::Basic(Basic::Cpu) => "InsufficientCpu",
+        Resource::Basic(Basic::Memory) => "InsufficientMemory",
+        Resource::Basic(Basic::EphemeralStorage) => "InsufficientEphemeralStorage",
+        Resource::Scalar(_) => "InsufficientResource",
+    }
+}

@@ -1,0 +1,264 @@
+//! Puts the results of a pass into words: a decision for each pool, an outcome for each pending pod, a verdict for each
+//! node. Nothing is decided here any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::rejections::Asked;
+use crate::decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id};
+use crate::demand::workload::Workload;
+use crate::input::nodes as facts;
+use crate::input::pod_info::PodInfo;
+use crate::input::selection::Standing;
+use crate::numbers::replicas;
+use crate::pools::Pool;
+use crate::reasons::{NodeReason, PoolReason, Rejection};
+use crate::resources::Names;
+use crate::scale_down::surplus::Surplus;
+use crate::scale_down::{Removal, Verdict};
+use crate::scale_up::Growth;
+use crate::snapshot::world::{NodeIx, Place, World};
+
+/// What the summaries of a pass look things up in.
+pub(crate) struct Pass<'a> {
+    pub(crate) nodes: &'a [Arc<Node>],
+    pub(crate) pods: &'a [Arc<PodInfo>],
+    pub(crate) pools: &'a [Pool],
+    pub(crate) demand: &'a Workload,
+    pub(crate) names: &'a Names,
+    pub(crate) world: &'a World,
+}
+
+/// How a pool changes.
+struct Change {
+    added: usize,
+    pods: usize,
+    limited: bool,
+    removed: usize,
+}
+
+impl Pass<'_> {
+    /// What was decided about each pool. `surplus` are nodes that go because of a bound.
+    pub(crate) fn pool_decisions(
+        &self,
+        growth: &Growth,
+        removal: &Removal,
+        surplus: &Surplus,
+    ) -> Vec<PoolDecision> {
+        let mut triggering = vec![0; self.pools.len()];
+        let of_pods = growth.placement.placed.iter().take(self.demand.groups.len());
+        for &(node, count) in of_pods.flatten() {
+            if let Place::Planned(pool) = self.world.place_of(node) {
+                triggering[pool] += count;
+            }
+        }
+        let decision = |(index, pool): (usize, &Pool)| {
+            let change = Change {
+                added: growth.added[index],
+                pods: triggering[index],
+                limited: growth.limited[index],
+                removed: removal.victims[index].len(),
+            };
+            let going = removal.victims[index].iter().chain(surplus.going(index));
+            let mut victims: Vec<_> = going.map(|&node| self.node_name(node)).collect();
+            victims.sort_unstable();
+            let (desired, reason, message) = conclusion(pool, &change);
+            PoolDecision {
+                object: Arc::clone(&pool.object),
+                autoscaler: pool.standing.autoscaler().map(str::to_owned),
+                acts: pool.standing.acts(),
+                contenders: match &pool.standing {
+                    Standing::Planned(_) => Vec::new(),
+                    Standing::Left { autoscalers, .. } => autoscalers.clone(),
+                },
+                current: current(pool),
+                desired,
+                reason,
+                message,
+                limited: change.limited,
+                wanted: desired,
+                cut: None,
+                clash: pool.bounds.clash,
+                limits: pool.limits.clone(),
+                id: decision_id(&pool.object, desired, &victims),
+                victims,
+                condemned: self.condemned(pool, surplus.going(index)),
+                leaving: pool.leaving.iter().map(|&node| self.node_name(node)).collect(),
+                unneeded: removal.unneeded[index].clone(),
+                triggering_pods: change.pods,
+            }
+        };
+        self.pools.iter().enumerate().map(decision).collect()
+    }
+
+    /// What becomes of each pending pod. The first pods of a group, by name, are those that fit.
+    pub(crate) fn pod_outcomes(&self, growth: &Growth) -> Vec<PodOutcome> {
+        let mut fates: Vec<(usize, Fate)> = Vec::new();
+        let (demand, placement) = (self.demand, &growth.placement);
+        let asked = Asked { world: self.world, pools: self.pools, kinds: &demand.kinds, names: self.names };
+        for (at, group) in demand.groups.iter().enumerate() {
+            let mut pods = group.pods.iter().copied();
+            for (place, count) in self.by_place(&placement.placed[at]) {
+                let fate = self.fate(place);
+                fates.extend(pods.by_ref().take(count).map(|pod| (pod, fate.clone())));
+            }
+            if placement.left[at] > 0 {
+                let reasons = self.worded(asked.rejections(group.kind));
+                fates.extend(pods.map(|pod| (pod, Fate::Unschedulable { reasons: Arc::clone(&reasons) })));
+            }
+        }
+        let unreadable =
+            |(pod, problem): &(usize, String)| (*pod, Rejection::InvalidRequests(problem.clone()));
+        let hopeless = demand.unreadable.iter().map(unreadable).chain(demand.waiting.iter().cloned());
+        for (pod, rejection) in hopeless {
+            let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
+            let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
+            fates.push((pod, Fate::Unschedulable { reasons: self.worded(rejections) }));
+        }
+        fates.sort_by_key(|(pod, _)| *pod);
+        let outcome = |(pod, fate): (usize, Fate)| {
+            let (namespace, name) = self.pods[pod].key();
+            PodOutcome { namespace: namespace.to_owned(), name: name.to_owned(), fate }
+        };
+        fates.into_iter().map(outcome).collect()
+    }
+
+    /// The verdict on each node.
+    pub(crate) fn node_verdicts(&self, removal: &Removal, surplus: &Surplus) -> Vec<NodeVerdict> {
+        let mut verdicts = removal.verdicts.clone();
+        let going = (0..self.pools.len()).flat_map(|pool| surplus.going(pool));
+        going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
+        let verdict = |(node, verdict): (usize, Option<Verdict>)| {
+            let Verdict { reason, message } = verdict.unwrap_or_else(|| NodeReason::NotAutoscaled.into());
+            NodeVerdict { name: self.node_name(node), reason, message }
+        };
+        verdicts.into_iter().enumerate().map(verdict).collect()
+    }
+
+    /// How many pods went where; nodes that do not exist yet are told apart by their pools only.
+    fn by_place(&self, placed: &[(NodeIx, usize)]) -> BTreeMap<Place, usize> {
+        let mut counts = BTreeMap::new();
+        for &(node, count) in placed {
+            *counts.entry(self.world.place_of(node)).or_default() += count;
+        }
+        counts
+    }
+
+    fn fate(&self, place: Place) -> Fate {
+        match place {
+            Place::Planned(pool) => Fate::TriggersScaleUp { pool: self.pools[pool].id() },
+            Place::Upcoming(pool) => Fate::Fits { pool: self.pools[pool].id(), node: String::new() },
+            Place::Node(node) => {
+                let pool = self.pools.iter().find(|pool| pool.staying.binary_search(&node).is_ok());
+                Fate::Fits { pool: pool.map(Pool::id).unwrap_or_default(), node: self.node_name(node) }
+            }
+        }
+    }
+
+    fn worded(&self, rejections: Vec<(usize, Rejection)>) -> Arc<[PoolRejection]> {
+        let worded = |(pool, rejection): (usize, Rejection)| PoolRejection {
+            pool: self.pools[pool].id(),
+            reason: rejection.reason(),
+            message: rejection.message(),
+        };
+        rejections.into_iter().map(worded).collect()
+    }
+
+    /// The nodes of a pool that status has named and that are not marked yet. `going` are those that go only now.
+    fn condemned(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
+        let unmarked = |node: &&usize| !facts::is_leaving(&self.nodes[**node]) && !going.contains(node);
+        let mut names: Vec<_> =
+            pool.leaving.iter().filter(unmarked).map(|&node| self.node_name(node)).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn node_name(&self, node: usize) -> String {
+        self.nodes[node].metadata.name.clone().unwrap_or_default()
+    }
+}
+
+fn current(pool: &Pool) -> i32 {
+    pool.object.spec.replicas.unwrap_or_else(|| replicas(pool.bounds.base))
+}
+
+/// How many nodes a pool should have, and why.
+fn conclusion(pool: &Pool, change: &Change) -> (i32, PoolReason, String) {
+    if let Some((reason, message)) = untouched(pool) {
+        return (current(pool), reason, message);
+    }
+    let bounds = pool.bounds;
+    let desired = replicas(if change.added > 0 {
+        pool.grown_from() + change.added
+    } else {
+        bounds.base.saturating_sub(change.removed)
+    });
+    let (reason, message) = if change.added > 0 {
+        let what = if change.pods > 0 { pods(change.pods) } else { "headroom".to_owned() };
+        (PoolReason::ScaleUp, format!("{} for {what}", nodes(change.added)))
+    } else if let Some(correction) = bounds.correction {
+        (correction, corrected(correction, pool))
+    } else if change.removed > 0 {
+        (PoolReason::ScaleDown, format!("nothing needs {}", nodes(change.removed)))
+    } else if change.limited {
+        let message = format!("pending pods ask for more than spec.maxReplicas ({}) nodes", bounds.max);
+        (PoolReason::MaxReplicasReached, message)
+    } else if let Err(problem) = &pool.template {
+        (
+            PoolReason::InvalidTemplate,
+            format!("no pod can be planned onto new nodes: {problem} in spec.template"),
+        )
+    } else {
+        (PoolReason::DesiredWithinRange, "as many nodes as are needed".to_owned())
+    };
+    (desired, reason, message)
+}
+
+/// Why the pool's number of nodes is not for this pass to change.
+fn untouched(pool: &Pool) -> Option<(PoolReason, String)> {
+    if let Standing::Left { reason, autoscalers } = &pool.standing {
+        let names = autoscalers.join(", ");
+        let message = match reason {
+            PoolReason::AmbiguousSelector => {
+                format!(
+                    "more than one NodePoolAutoscaler selects this pool: {names}; change their spec.nodePoolSelector so that one does"
+                )
+            }
+            PoolReason::AutoscalerOff => format!("NodePoolAutoscaler {names} is in mode Off"),
+            PoolReason::RecommendOnly => format!("NodePoolAutoscaler {names} is in mode Recommend"),
+            _ => "no NodePoolAutoscaler of this namespace selects this pool".to_owned(),
+        };
+        return Some((*reason, message));
+    }
+    if pool.object.metadata.deletion_timestamp.is_some() {
+        return Some((PoolReason::Deleting, "the pool is being deleted".to_owned()));
+    }
+    pool.object.spec.paused.then(|| (PoolReason::Paused, "spec.paused is set".to_owned()))
+}
+
+fn corrected(correction: PoolReason, pool: &Pool) -> String {
+    let (bounds, current) = (pool.bounds, current(pool));
+    let correction = match correction {
+        PoolReason::AboveMaxReplicas => {
+            format!("spec.replicas {current} is above spec.maxReplicas {}", bounds.max)
+        }
+        PoolReason::BelowMinReplicas => {
+            format!("spec.replicas {current} is below spec.minReplicas {}", bounds.min)
+        }
+        _ => format!("spec.replicas is not set, which stands for {}", nodes(bounds.base)),
+    };
+    match pool.spared {
+        0 => correction,
+        spared => format!("{correction}; {} kept for pending pods", nodes(spared)),
+    }
+}
+
+fn nodes(count: usize) -> String {
+    if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") }
+}
+
+fn pods(count: usize) -> String {
+    if count == 1 { "1 pending pod".to_owned() } else { format!("{count} pending pods") }
+}

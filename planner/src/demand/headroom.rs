@@ -1,0 +1,97 @@
+//! Headroom: pods that do not exist, planned after all others onto the pools of the autoscaler that asks for them.
+//!
+//! They run on every node of those pools that takes pods, whatever its pool's taints: the room is kept for pods that
+//! tolerate them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shared_crds::NodePoolAutoscaler;
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::v1alpha1::Headroom;
+
+use super::workload::Workload;
+use crate::input::observed::key;
+use crate::input::selection::Standing;
+use crate::numbers::count;
+use crate::pools::Pool;
+use crate::requirements::constraints::{Constraints, Operator, Rule, Term, Tolerated};
+use crate::requirements::kinds::{Kind, KindId};
+use crate::resources::{Basic, Names, Resource, counted, exact};
+
+/// Adds the kinds of all headroom to `demand`, and says how many pods of which kind it is.
+pub fn add(
+    demand: &mut Workload,
+    pools: &[Pool],
+    names: &mut Names,
+    warnings: &mut Vec<String>,
+) -> Vec<(KindId, usize)> {
+    let mut asked = Vec::new();
+    for (autoscaler, pools) in by_autoscaler(pools) {
+        if autoscaler.spec.headroom.is_empty() {
+            continue;
+        }
+        let class = demand.classes.len();
+        demand.classes.push(constraints(&pools));
+        for (at, headroom) in autoscaler.spec.headroom.iter().enumerate() {
+            let Headroom { count: pods, requests } = headroom;
+            match exact(requests) {
+                Ok(requests) => {
+                    let mut request = counted(&requests, names);
+                    request.set(Resource::Basic(Basic::Pods), 1);
+                    asked.push((demand.kinds.len(), count(*pods)));
+                    demand.kinds.push(Kind { request, class, ..Kind::default() });
+                }
+                Err(problem) => {
+                    let (namespace, name) = key(&autoscaler.metadata);
+                    let field = format!("spec.headroom[{at}].requests");
+                    warnings.push(format!(
+                        "headroom of NodePoolAutoscaler {namespace}/{name} is left out: {problem} in {field}"
+                    ));
+                }
+            }
+        }
+    }
+    asked
+}
+
+/// The pools that may change in this pass, by who plans them.
+fn by_autoscaler(pools: &[Pool]) -> Vec<(&Arc<NodePoolAutoscaler>, Vec<&Pool>)> {
+    let mut found = BTreeMap::new();
+    for pool in pools.iter().filter(|pool| pool.is_planned()) {
+        if let Standing::Planned(autoscaler) = &pool.standing {
+            let (_, of) = found.entry(key(&autoscaler.metadata)).or_insert((autoscaler, Vec::new()));
+            of.push(pool);
+        }
+    }
+    found.into_values().collect()
+}
+
+/// On nodes of these pools, whatever taints their templates have.
+fn constraints(pools: &[&Pool]) -> Constraints {
+    let rule = |label: &str, mut values: Vec<String>| {
+        values.sort_unstable();
+        values.dedup();
+        Rule { key: label.to_owned(), operator: Operator::In, values }
+    };
+    let names = |of: fn(&Pool) -> String| pools.iter().map(|pool| of(pool)).collect();
+    let namespaces = names(|pool| pool.object.metadata.namespace.clone().unwrap_or_default());
+    let names = names(|pool| pool.object.metadata.name.clone().unwrap_or_default());
+    let labels = vec![rule(NODEPOOL_LABEL, names), rule(NODEPOOL_NAMESPACE_LABEL, namespaces)];
+    let taints = pools.iter().filter_map(|pool| pool.template.as_ref().ok()).flat_map(|t| &t.profile.taints);
+    let mut tolerations: Vec<_> = taints
+        .map(|taint| Tolerated {
+            key: taint.key.clone(),
+            operator: "Equal".to_owned(),
+            value: taint.value.clone(),
+            effect: taint.effect.clone(),
+        })
+        .collect();
+    tolerations.sort_unstable();
+    tolerations.dedup();
+    Constraints {
+        affinity: Some(vec![Term { labels, fields: Vec::new() }]),
+        tolerations,
+        ..Constraints::default()
+    }
+}

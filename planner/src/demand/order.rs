@@ -1,0 +1,152 @@
+//! The order in which groups of pending pods are placed: by priority and size, as they come, except that pods which
+//! cannot share a node go first when they need more nodes than all pods together fill. Otherwise the large ones among the
+//! others would fill nodes up, and these would need as many nodes again. Then there is room to spare, and what matters is
+//! where: so those that are bound to a domain of more nodes come next, before others take its room.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::workload::Group;
+use crate::requirements::constraints::HOSTNAME_LABEL;
+use crate::requirements::kinds::{HostPort, Kind, Tally, TallyId};
+use crate::resources::Amounts;
+
+/// Why two pods of a kind cannot share a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Apart<'a> {
+    Tally(TallyId),
+    Port(&'a HostPort),
+}
+
+/// How freely pods choose among domains of more than one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Liberty {
+    /// They are where others of them are.
+    Together,
+    /// They follow the domain with the fewest.
+    Even,
+    Free,
+}
+
+impl Liberty {
+    fn of(kind: &Kind, tallies: &[Tally]) -> Self {
+        let wide = |tally: TallyId| tallies.get(tally).is_some_and(|t| t.key != HOSTNAME_LABEL);
+        if kind.near.iter().flat_map(|near| &near.tallies).any(|&tally| wide(tally)) {
+            Self::Together
+        } else if kind.spreads.iter().any(|spread| wide(spread.tally)) {
+            Self::Even
+        } else {
+            Self::Free
+        }
+    }
+}
+
+/// Orders `groups`, which come by priority and size. `reference` is what a large node has.
+pub fn order(groups: &mut [Group], kinds: &[Kind], tallies: &[Tally], reference: &Amounts) {
+    let mut needed: BTreeMap<Apart<'_>, usize> = BTreeMap::new();
+    for group in groups.iter() {
+        for apart in aparts(&kinds[group.kind], tallies) {
+            *needed.entry(apart).or_default() += group.pods.len();
+        }
+    }
+    if needed.is_empty() {
+        return;
+    }
+    let filled = filled(groups, kinds, reference);
+    needed.retain(|_, nodes| *nodes > filled);
+    let goes_first =
+        |group: &Group| aparts(&kinds[group.kind], tallies).iter().any(|apart| needed.contains_key(apart));
+    if needed.is_empty() {
+        return;
+    }
+    groups.sort_by_cached_key(|group| {
+        (Reverse(group.priority), !goes_first(group), Liberty::of(&kinds[group.kind], tallies))
+    });
+}
+
+fn aparts<'a>(kind: &'a Kind, tallies: &[Tally]) -> Vec<Apart<'a>> {
+    let own = kind.apart.iter().filter(|tally| {
+        kind.raises.contains(tally) && tallies.get(**tally).is_some_and(|t| t.key == HOSTNAME_LABEL)
+    });
+    own.map(|&tally| Apart::Tally(tally)).chain(kind.ports.iter().map(Apart::Port)).collect()
+}
+
+/// How many large nodes all pods together fill, by the resource of which they need the most.
+fn filled(groups: &[Group], kinds: &[Kind], reference: &Amounts) -> usize {
+    let mut total = BTreeMap::new();
+    for group in groups {
+        for (resource, amount) in kinds[group.kind].request.iter() {
+            let pods = i128::try_from(group.pods.len()).unwrap_or(i128::MAX);
+            *total.entry(resource).or_insert(0_i128) += i128::from(amount).saturating_mul(pods);
+        }
+    }
+    let nodes = |(resource, amount): (_, i128)| amount / i128::from(reference.get(resource)).max(1);
+    usize::try_from(total.into_iter().map(nodes).max().unwrap_or(0)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requirements::kinds::{Counted, Near, Spread};
+    use crate::resources::{Basic, Resource};
+
+    fn amounts(cpu: i64) -> Amounts {
+        let mut amounts = Amounts::default();
+        amounts.set(Resource::Basic(Basic::Cpu), cpu);
+        amounts
+    }
+
+    #[test]
+    fn pods_that_are_bound_to_a_domain_go_before_others_where_there_is_room_to_spare() {
+        let tally = |key: &str| Tally { key: key.to_owned(), nodes: Counted::All };
+        let tallies = [tally(HOSTNAME_LABEL), tally("zone")];
+        let apart = Kind { request: amounts(100), apart: vec![0], raises: vec![0], ..Kind::default() };
+        let near = |tally| {
+            let near = Some(Near { tallies: vec![tally], itself: true });
+            Kind { request: amounts(100), near, ..Kind::default() }
+        };
+        let spread = |tally| {
+            let spreads = vec![Spread { tally, max_skew: 1, min_domains: 1, itself: true }];
+            Kind { request: amounts(100), spreads, ..Kind::default() }
+        };
+        let free = Kind { request: amounts(100), ..Kind::default() };
+        let kinds = [free, spread(0), near(0), spread(1), near(1), apart];
+        for (what, apart_pods, low, expected) in [
+            ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
+            ("none", 0, None, [0, 1, 2, 3, 4, 5]),
+            ("a priority comes before all", 4, Some(4), [5, 3, 0, 1, 2, 4]),
+        ] {
+            let group = |kind| Group {
+                kind,
+                priority: if low == Some(kind) { -1 } else { 0 },
+                pods: vec![0; if kind == 5 { apart_pods } else { 1 }],
+            };
+            let mut groups = [0, 1, 2, 3, 4, 5].map(group);
+            order(&mut groups, &kinds, &tallies, &amounts(1000));
+            assert_eq!(groups.map(|group| group.kind), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn pods_that_cannot_share_a_node_go_first_only_where_they_need_the_most_nodes() {
+        let tallies = [Tally { key: HOSTNAME_LABEL.to_owned(), nodes: Counted::All }];
+        let large = Kind { request: amounts(900), ..Kind::default() };
+        let apart = Kind { request: amounts(100), apart: vec![0], raises: vec![0], ..Kind::default() };
+        let keeps_away = Kind { raises: vec![], ..apart.clone() };
+        let port = HostPort { port: 1, protocol: "TCP".into(), address: "0.0.0.0".into() };
+        let with_port = Kind { request: amounts(100), ports: vec![port], ..Kind::default() };
+        for (what, large_pods, kind, pods, priority, expected) in [
+            ("more nodes than are filled", 3, &apart, 4, 0, [1, 0]),
+            ("fewer", 9, &apart, 4, 0, [0, 1]),
+            ("a port", 3, &with_port, 4, 0, [1, 0]),
+            ("from others only", 3, &keeps_away, 4, 0, [0, 1]),
+            ("of lower priority", 3, &apart, 4, -1, [0, 1]),
+        ] {
+            let kinds = [large.clone(), kind.clone()];
+            let group = |kind, count, priority| Group { kind, priority, pods: vec![0; count] };
+            let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
+            order(&mut groups, &kinds, &tallies, &amounts(1000));
+            assert_eq!(groups.map(|group| group.kind), expected, "{what}");
+        }
+    }
+}

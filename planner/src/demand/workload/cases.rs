@@ -1,0 +1,109 @@
+//! Pods for the tests of this folder, and what is asked about them.
+
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Memo, Workload};
+use crate::fixtures::merged;
+use crate::input::observed::Observed;
+use crate::input::pod_info::PodInfo;
+use crate::requirements::kinds::{Kind, Tally};
+use crate::resources::{Amounts, Names};
+
+/// A pod of namespace `x` that the scheduler found no node for.
+pub(super) fn pending(name: &str, change: Value) -> Value {
+    merged(
+        json!({
+            "metadata": { "name": name, "namespace": "x" },
+            "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] }
+        }),
+        change,
+    )
+}
+
+/// A pod of namespace `x` on the one node.
+pub(super) fn placed(name: &str, change: Value) -> Value {
+    pending(name, merged(json!({ "spec": { "nodeName": "n" }, "status": null }), change))
+}
+
+pub(super) fn labels(labels: Value) -> Value {
+    let mut change = json!({ "metadata": {} });
+    change["metadata"]["labels"] = labels;
+    change
+}
+
+pub(super) fn required(which: &str, terms: Value) -> Value {
+    let mut change = json!({ "spec": { "affinity": { which: {} } } });
+    change["spec"]["affinity"][which]["requiredDuringSchedulingIgnoredDuringExecution"] = terms;
+    change
+}
+
+pub(super) fn app(value: &str) -> Value {
+    json!({ "matchLabels": { "app": value } })
+}
+
+/// What became of some pods.
+pub(super) struct Outcome {
+    pub(super) workload: Workload,
+    pods: Vec<String>,
+}
+
+/// An object as tests write it.
+pub(super) fn object<K: DeserializeOwned>(written: Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(written).unwrap())
+}
+
+/// Reads pods in a cluster with the one node `n`.
+pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Outcome {
+    let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
+    pods.sort_by(|a, b| a.key().cmp(&b.key()));
+    let node = object(json!({ "metadata": { "name": "n" } }));
+    let (mut names, mut memo) = (Names::default(), Memo::default());
+    let workload = Workload::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
+    let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
+    Outcome { workload, pods }
+}
+
+pub(super) fn read(pods: Vec<Value>) -> Outcome {
+    read_with(&Observed::default(), pods)
+}
+
+impl Outcome {
+    pub(super) fn index(&self, pod: &str) -> usize {
+        self.pods.iter().position(|name| name == pod).unwrap()
+    }
+
+    pub(super) fn kind(&self, pod: &str) -> &Kind {
+        let index = self.index(pod);
+        let placed = self.workload.placed[index].map(|(kind, _)| kind);
+        let pending = self.workload.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.kind);
+        &self.workload.kinds[placed.or(pending).unwrap()]
+    }
+
+    /// Topology keys over which `pod` keeps away from `other`, sorted.
+    pub(super) fn keeps_from(&self, pod: &str, other: &str) -> Vec<&str> {
+        let raised = &self.kind(other).raises;
+        let between = self.kind(pod).apart.iter().filter(|tally| raised.contains(tally));
+        let mut keys: Vec<_> = between.map(|&tally| self.workload.tallies[tally].key.as_str()).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Whether `other` is one of those that the affinity of `pod` asks for.
+    pub(super) fn wants(&self, pod: &str, other: &str) -> bool {
+        let near = self.kind(pod).near.as_ref().unwrap();
+        near.tallies.iter().all(|tally| self.kind(other).raises.contains(tally))
+    }
+
+    /// Whether `other` counts for the first spread constraint of `pod`.
+    pub(super) fn counts(&self, pod: &str, other: &str) -> bool {
+        self.kind(other).raises.contains(&self.kind(pod).spreads[0].tally)
+    }
+
+    pub(super) fn spread_tally(&self, pod: &str) -> &Tally {
+        &self.workload.tallies[self.kind(pod).spreads[0].tally]
+    }
+}

@@ -1,0 +1,331 @@
+//! Kinds and tallies say of every two pods what their constraints say, read the long way.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, PodAffinityTerm};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::cases::object;
+use super::reading::Reading;
+use super::{Memo, Workload};
+use crate::fixtures::merged;
+use crate::input::observed::Observed;
+use crate::input::pod_info::PodInfo;
+use crate::requirements::kinds::{Kind, Spread};
+use crate::resources::{Amounts, Names};
+
+fn selector() -> impl Strategy<Value = Value> {
+    let rule = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
+    prop::sample::select(vec![
+        json!({}),
+        Value::Null,
+        json!({ "matchLabels": { "a": "1" } }),
+        json!({ "matchLabels": { "a": "1", "b": "2" } }),
+        rule("a", "In", &["1", "2"]),
+        rule("a", "NotIn", &["1"]),
+        rule("b", "Exists", &[]),
+        rule("b", "DoesNotExist", &[]),
+    ])
+}
+
+fn term() -> impl Strategy<Value = Value> {
+    let namespaces = prop::sample::select(vec![
+        json!({}),
+        json!({ "namespaces": ["y"] }),
+        json!({ "namespaceSelector": {} }),
+        json!({ "namespaceSelector": { "matchLabels": { "team": "1" } } }),
+        json!({ "namespaces": ["y"], "namespaceSelector": { "matchLabels": { "team": "1" } } }),
+    ]);
+    (selector(), namespaces, prop::sample::select(vec!["zone", "host"])).prop_map(
+        |(selector, namespaces, key)| {
+            merged(json!({ "labelSelector": selector, "topologyKey": key }), namespaces)
+        },
+    )
+}
+
+fn spread() -> impl Strategy<Value = Value> {
+    (selector(), prop::sample::select(vec!["zone", "host"]), 1..3, any::<bool>()).prop_map(
+        |(selector, key, skew, own)| {
+            let keys = if own && !selector.is_null() { json!(["a"]) } else { json!([]) };
+            json!({ "labelSelector": selector, "topologyKey": key, "maxSkew": skew, "matchLabelKeys": keys,
+                "whenUnsatisfiable": "DoNotSchedule" })
+        },
+    )
+}
+
+fn labels() -> impl Strategy<Value = Value> {
+    let value = || prop::option::of(prop::sample::select(vec!["1", "2"]));
+    (value(), value()).prop_map(|(a, b)| {
+        let labels = [("a", a), ("b", b)].into_iter().filter_map(|(key, value)| Some((key, value?)));
+        json!(labels.collect::<BTreeMap<_, _>>())
+    })
+}
+
+/// Pending, placed or being deleted, with some constraints.
+fn pod() -> impl Strategy<Value = Value> {
+    let terms = || prop::collection::vec(term(), 0..3);
+    let state = prop::sample::select(vec![
+        json!({ "spec": { "nodeName": "n" } }),
+        json!({ "spec": { "nodeName": "n" }, "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } }),
+        json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] } }),
+    ]);
+    let parts = (
+        labels(),
+        prop::sample::select(vec!["x", "y"]),
+        terms(),
+        terms(),
+        prop::collection::vec(spread(), 0..3),
+        state,
+    );
+    parts.prop_map(|(labels, namespace, near, apart, spreads, state)| {
+        let required = |terms: Vec<Value>| json!({ "requiredDuringSchedulingIgnoredDuringExecution": terms });
+        merged(
+            json!({ "metadata": { "namespace": namespace, "labels": labels }, "spec": { "containers": [],
+                "topologySpreadConstraints": spreads,
+                "affinity": { "podAffinity": required(near), "podAntiAffinity": required(apart) } } }),
+            state,
+        )
+    })
+}
+
+fn pods(written: Vec<Value>) -> Vec<Arc<PodInfo>> {
+    let named = written.into_iter().enumerate();
+    let mut pods: Vec<Arc<PodInfo>> = named
+        .map(|(i, pod)| object(merged(pod, json!({ "metadata": { "name": format!("p{i}") } }))))
+        .collect();
+    pods.sort_by(|a, b| a.key().cmp(&b.key()));
+    pods
+}
+
+/// The shape, with labels, and with the one thing that is not in it and that other pods see.
+fn whole(pod: &PodInfo) -> Pod {
+    let mut whole = pod.shape().pod().clone();
+    whole.metadata.labels = Some(pod.labels().clone());
+    whole.metadata.deletion_timestamp =
+        pod.deleted().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time);
+    whole
+}
+
+fn observed() -> Observed {
+    let namespace = |name: &str, team: &str| -> Arc<Namespace> {
+        object(json!({ "metadata": { "name": name, "labels": { "team": team } } }))
+    };
+    Observed { namespaces: vec![namespace("x", "1"), namespace("y", "2")], ..Observed::default() }
+}
+
+fn read(pods: &[Arc<PodInfo>], memo: &mut Memo) -> Workload {
+    let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
+    Workload::of(&observed(), pods, &[node], &mut Names::default(), &Amounts::default(), memo)
+}
+
+fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
+    selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value))
+        && selector.match_expressions.iter().flatten().all(|rule| {
+            let listed = |value: &String| rule.values.iter().flatten().any(|v| v == value);
+            match rule.operator.as_str() {
+                "In" => labels.get(&rule.key).is_some_and(listed),
+                "NotIn" => !labels.get(&rule.key).is_some_and(listed),
+                "Exists" => labels.contains_key(&rule.key),
+                _ => !labels.contains_key(&rule.key),
+            }
+        })
+}
+
+fn labels_of(pod: &Pod) -> BTreeMap<String, String> {
+    pod.metadata.labels.clone().unwrap_or_default()
+}
+
+fn means(of: &Pod, term: &PodAffinityTerm, other: &Pod) -> bool {
+    let namespace = other.metadata.namespace.as_deref().unwrap();
+    let labels = BTreeMap::from([("team".to_owned(), if namespace == "x" { "1" } else { "2" }.to_owned())]);
+    let in_namespace = match (&term.namespaces, &term.namespace_selector) {
+        (None, None) => namespace == of.metadata.namespace.as_deref().unwrap(),
+        (listed, by_labels) => {
+            listed.iter().flatten().any(|n| n == namespace)
+                || by_labels.as_ref().is_some_and(|s| selects(s, &labels))
+        }
+    };
+    in_namespace && term.label_selector.as_ref().is_some_and(|s| selects(s, &labels_of(other)))
+}
+
+fn near_terms(pod: &Pod) -> Vec<PodAffinityTerm> {
+    let affinity = pod.spec.as_ref().unwrap().affinity.as_ref().unwrap().pod_affinity.as_ref();
+    affinity.unwrap().required_during_scheduling_ignored_during_execution.clone().unwrap()
+}
+
+fn apart_terms(pod: &Pod) -> Vec<PodAffinityTerm> {
+    let affinity = pod.spec.as_ref().unwrap().affinity.as_ref().unwrap().pod_anti_affinity.as_ref();
+    affinity.unwrap().required_during_scheduling_ignored_during_execution.clone().unwrap()
+}
+
+/// Whether anti-affinity forbids the two in one domain of `key`.
+fn forbidden(one: &Pod, other: &Pod, topology: &str) -> bool {
+    let by = |of: &Pod, other: &Pod| {
+        apart_terms(of).iter().any(|term| term.topology_key == topology && means(of, term, other))
+    };
+    by(one, other) || by(other, one)
+}
+
+/// Whether `other` counts for each of the spread constraints of `pod`: key, greatest skew, and the answer. A selector
+/// without rules counts no pod, also where the pod itself `matches` it.
+fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
+    let constraints = pod.spec.as_ref().unwrap().topology_spread_constraints.clone().unwrap();
+    let counts = constraints.into_iter().map(|c| {
+        let selected = c.label_selector.as_ref().is_some_and(|s| selects(s, &labels_of(other)));
+        let mut keys = c.match_label_keys.iter().flatten();
+        let alike =
+            keys.all(|k| !labels_of(pod).contains_key(k) || labels_of(pod).get(k) == labels_of(other).get(k));
+        let without_rules = c.label_selector == Some(LabelSelector::default())
+            && !c.match_label_keys.iter().flatten().any(|k| labels_of(pod).contains_key(k));
+        let here =
+            other.metadata.namespace == pod.metadata.namespace && other.metadata.deletion_timestamp.is_none();
+        (
+            c.topology_key,
+            u32::try_from(c.max_skew).unwrap(),
+            selected && alike && here && (matches || !without_rules),
+        )
+    });
+    let mut counts: Vec<_> = counts.collect();
+    counts.sort();
+    counts.dedup();
+    counts
+}
+
+fn kinds(workload: &Workload, count: usize) -> Vec<&Kind> {
+    let mut kinds: Vec<_> = workload.placed.iter().map(|placed| placed.map(|(kind, _)| kind)).collect();
+    for group in &workload.groups {
+        group.pods.iter().for_each(|&pod| kinds[pod] = Some(group.kind));
+    }
+    assert_eq!(kinds.len(), count);
+    kinds.into_iter().map(|kind| &workload.kinds[kind.unwrap()]).collect()
+}
+
+/// Fields of a pod that its reading is made from, each another way.
+fn variations() -> Vec<Value> {
+    let container =
+        |change: Value| json!({ "spec": { "containers": [merged(json!({ "name": "c" }), change)] } });
+    let granted = |cpu: &str| {
+        json!({ "status": { "containerStatuses": [{ "name": "c", "image": "", "imageID": "", "ready": true,
+            "restartCount": 0, "resources": { "requests": { "cpu": cpu } } }] } })
+    };
+    vec![
+        container(json!({ "resources": { "requests": { "cpu": "1" } } })),
+        container(json!({ "resources": { "requests": { "cpu": "1000m" } } })),
+        container(json!({ "resources": { "limits": { "cpu": "1" } } })),
+        container(json!({ "ports": [{ "containerPort": 1, "hostPort": 1 }] })),
+        container(json!({ "ports": [{ "containerPort": 1 }] })),
+        json!({ "spec": { "hostNetwork": true } }),
+        json!({ "spec": { "initContainers": [{ "name": "i", "resources": { "requests": { "cpu": "2" } } }] } }),
+        json!({ "spec": { "initContainers": [{ "name": "i", "restartPolicy": "Always", "resources": { "requests": { "cpu": "2" } } }] } }),
+        json!({ "spec": { "overhead": { "cpu": "1" } } }),
+        json!({ "spec": { "resources": { "requests": { "cpu": "7" } } } }),
+        json!({ "spec": { "nodeSelector": { "d": "1" } } }),
+        json!({ "spec": { "tolerations": [{ "key": "k", "operator": "Exists" }] } }),
+        json!({ "spec": { "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] } }),
+        json!({ "spec": { "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+            { "weight": 1, "preference": { "matchExpressions": [{ "key": "d", "operator": "Exists" }] } }] } } } }),
+        granted("1"),
+        granted("3"),
+        json!({ "status": { "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" },
+            { "type": "PodResizePending", "status": "True", "reason": "Infeasible" }] } }),
+        json!({ "metadata": { "labels": { "other": "1" } } }),
+        json!({ "metadata": { "labels": { "a": "1" } } }),
+        json!({ "metadata": { "labels": { "a": "2" } } }),
+    ]
+}
+
+fn varied_pod() -> impl Strategy<Value = Value> {
+    let variations = variations();
+    let count = variations.len();
+    (pod(), prop::sample::subsequence(variations, 0..count.min(5)))
+        .prop_map(|(pod, changes)| changes.into_iter().fold(pod, merged))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn tallies_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
+        let pods = pods(written);
+        let workload = read(&pods, &mut Memo::default());
+        let kinds = kinds(&workload, pods.len());
+        let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
+        for (a, of_a) in whole.iter().zip(&kinds) {
+            let near = near_terms(a);
+            let wanted = |other: &Pod| near.iter().all(|term| means(a, term, other));
+            prop_assert_eq!(of_a.near.is_some(), !near.is_empty());
+            if let Some(found) = &of_a.near {
+                prop_assert_eq!(found.itself, wanted(a));
+                let mut keys: Vec<_> = near.iter().map(|term| &term.topology_key).collect();
+                keys.sort();
+                keys.dedup();
+                let mut tallied: Vec<_> = found.tallies.iter().map(|&t| &workload.tallies[t].key).collect();
+                tallied.sort();
+                prop_assert_eq!(tallied, keys);
+            }
+            for (b, of_b) in whole.iter().zip(&kinds) {
+                if let Some(found) = &of_a.near {
+                    for tally in &found.tallies {
+                        prop_assert_eq!(of_b.raises.contains(tally), wanted(b));
+                    }
+                }
+                for topology in ["zone", "host"] {
+                    let keeps = |one: &Kind, other: &Kind| {
+                        one.apart.iter().any(|t| workload.tallies[*t].key == topology && other.raises.contains(t))
+                    };
+                    prop_assert_eq!(keeps(of_a, of_b), forbidden(a, b, topology));
+                }
+                let mut found: Vec<_> = of_a
+                    .spreads
+                    .iter()
+                    .map(|s| (workload.tallies[s.tally].key.clone(), s.max_skew, of_b.raises.contains(&s.tally)))
+                    .collect();
+                found.sort();
+                found.dedup();
+                prop_assert_eq!(found, counted(a, b, false));
+            }
+            if a.metadata.deletion_timestamp.is_none() {
+                let itself = |s: &Spread| (workload.tallies[s.tally].key.clone(), s.max_skew, s.itself);
+                let mut own: Vec<_> = of_a.spreads.iter().map(itself).collect();
+                own.sort();
+                own.dedup();
+                prop_assert_eq!(own, counted(a, a, true));
+            }
+        }
+    }
+
+    #[test]
+    fn a_memo_changes_nothing(
+        passes in prop::collection::vec((prop::collection::vec(varied_pod(), 0..6), any::<u8>()), 1..4),
+    ) {
+        let mut memo = Memo::default();
+        let mut kept: Vec<Arc<PodInfo>> = Vec::new();
+        for (written, keep) in passes {
+            let mut all: Vec<_> = kept.iter().enumerate().filter(|(i, _)| keep >> (i % 8) & 1 == 1).map(|(_, p)| Arc::clone(p)).collect();
+            all.extend(pods(written));
+            all.sort_by(|a, b| a.key().cmp(&b.key()));
+            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut Memo::default()));
+            kept = all;
+            prop_assert!(memo.len() <= kept.len(), "it forgets who is gone");
+        }
+    }
+
+    #[test]
+    fn a_twin_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
+        // Few different pods, changed one way at a time, so that nearly alike ones meet.
+        let mut memo = Memo::default();
+        for base in &written {
+            for change in variations() {
+                for _ in 0..copies {
+                    let pod: Arc<PodInfo> = object(merged(base.clone(), change.clone()));
+                    let read = memo.reading(pod.shape());
+                    prop_assert_eq!(&*read, &Reading::of(pod.shape()));
+                }
+            }
+        }
+    }
+}

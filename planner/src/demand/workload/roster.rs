@@ -1,0 +1,168 @@
+//! Which pods play a part in a pass, and what is wrong with the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::memo::Memo;
+use super::reading::Reading;
+use super::storage::Storage;
+use super::volumes::Terms;
+use crate::input::observed::{Observed, key};
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::reasons::Rejection;
+
+/// A pod that plays a part.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Index of the pod; those of daemons come after all others.
+    pub(super) pod: usize,
+    /// Index of the node it occupies; `None` when it is pending.
+    pub(super) node: Option<usize>,
+    /// Index of its reading.
+    pub(super) reading: usize,
+    /// Index of where its volumes are.
+    pub(super) places: usize,
+}
+
+/// The pods of a pass.
+#[derive(Debug, Default)]
+pub(super) struct Roster {
+    pub(super) members: Vec<Member>,
+    /// Different readings, by first use.
+    pub(super) readings: Vec<Arc<Reading>>,
+    /// Different places of volumes, by first use: one of the terms of each must match.
+    pub(super) places: Vec<Vec<Terms>>,
+    /// Pending pods that cannot be read.
+    pub(super) unreadable: Vec<(usize, String)>,
+    /// Pending pods that no node can help.
+    pub(super) waiting: Vec<(usize, Rejection)>,
+    /// Pods that have a node and whose requests cannot be read.
+    pub(super) unmeasured: Vec<usize>,
+    /// What is wrong with pods that have a node.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Roster {
+    pub(super) fn of(
+        observed: &Observed,
+        all_pods: &[Arc<PodInfo>],
+        all_nodes: &[Arc<Node>],
+        daemons: &[PodInfo],
+        memo: &mut Memo,
+    ) -> Self {
+        let nodes: HashMap<_, _> =
+            all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
+        let storage = Storage::of(observed);
+        let taken = storage.taken(all_pods.iter().filter(|pod| pods::occupied_node(pod).is_some()));
+        let mut roster = Self::default();
+        let mut known = Known::default();
+        for (index, pod) in all_pods.iter().enumerate() {
+            let node = pods::occupied_node(pod).map(|name| nodes.get(name).copied());
+            let (node, places, reading) = match node {
+                Some(Some(node)) => {
+                    let reading = memo.reading(pod.shape());
+                    (Some(node), roster.of_placed(index, pod, &reading, &storage), reading)
+                }
+                None if pods::is_pending(pod) => {
+                    let reading = memo.reading(pod.shape());
+                    let places = roster.of_pending(index, pod, &reading, &storage, &taken);
+                    let Some(places) = places else { continue };
+                    (None, places, reading)
+                }
+                Some(None) | None => continue,
+            };
+            let reading = known.reading(reading, &mut roster.readings);
+            let places = known.places(places, &mut roster.places);
+            roster.members.push(Member { pod: index, node, reading, places });
+        }
+        memo.end_pass();
+        // What the pods of daemons say is not remembered: they are made for this pass.
+        for (index, pod) in daemons.iter().enumerate() {
+            let reading = known.reading(Arc::new(Reading::of(pod.shape())), &mut roster.readings);
+            let places = known.places(Vec::new(), &mut roster.places);
+            roster.members.push(Member { pod: all_pods.len() + index, node: None, reading, places });
+        }
+        roster
+    }
+
+    /// Where the volumes of a pod that has a node are.
+    fn of_placed(
+        &mut self,
+        index: usize,
+        pod: &PodInfo,
+        reading: &Reading,
+        storage: &Storage<'_>,
+    ) -> Vec<Terms> {
+        let (namespace, name) = pod.key();
+        if let Err(problem) = &reading.request {
+            self.unmeasured.push(index);
+            self.warnings.push(format!(
+                "pod {namespace}/{name} counts as asking for nothing: {problem} in its requests"
+            ));
+        }
+        if let Some(problem) = &reading.problem {
+            self.warnings
+                .push(format!("pod {namespace}/{name} is planned without one of its constraints: {problem}"));
+        }
+        if !reading.claims {
+            return Vec::new();
+        }
+        // It stays where it is: without its claim no other node can take it.
+        storage.places(pod).unwrap_or_else(|_| vec![Terms::new()])
+    }
+
+    /// Where the volumes of a pending pod can be; `None` when it cannot be planned.
+    fn of_pending(
+        &mut self,
+        index: usize,
+        pod: &PodInfo,
+        reading: &Reading,
+        storage: &Storage<'_>,
+        taken: &HashSet<(&str, &str)>,
+    ) -> Option<Vec<Terms>> {
+        let problem = reading.request.as_ref().err().or(reading.problem.as_ref());
+        if let Some(problem) = problem {
+            self.unreadable.push((index, problem.clone()));
+            return None;
+        }
+        if !reading.claims {
+            return Some(Vec::new());
+        }
+        match storage.places_unless_taken(pod, taken) {
+            Ok(places) => Some(places),
+            Err(rejection) => {
+                self.waiting.push((index, rejection));
+                None
+            }
+        }
+    }
+}
+
+/// Gives ids.
+#[derive(Default)]
+struct Known {
+    /// By address: the memo keeps one object of equal readings, and the roster keeps that.
+    readings: HashMap<usize, usize>,
+    places: HashMap<Vec<Terms>, usize>,
+}
+
+impl Known {
+    fn reading(&mut self, reading: Arc<Reading>, all: &mut Vec<Arc<Reading>>) -> usize {
+        *self.readings.entry(Arc::as_ptr(&reading).addr()).or_insert_with(|| {
+            all.push(reading);
+            all.len() - 1
+        })
+    }
+
+    fn places(&mut self, places: Vec<Terms>, all: &mut Vec<Vec<Terms>>) -> usize {
+        if let Some(&id) = self.places.get(&places) {
+            return id;
+        }
+        all.push(places.clone());
+        self.places.insert(places, all.len() - 1);
+        all.len() - 1
+    }
+}

@@ -1,0 +1,220 @@
+//! Where a pod's claims let it run: every claim is either a set of alternatives that a node must satisfy one of, or a reason
+//! why no node can take the pod for now.
+//!
+//! Each claim is looked at by itself. Two claims without a volume that could only take the same existing volume are not told
+//! apart; nor is how much storage a place has left.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::volumes;
+use super::volumes::Terms;
+use crate::input::claim_info::{ClaimInfo, DEFAULT_CLASS};
+use crate::input::observed::{Observed, key};
+use crate::input::pod_info::PodInfo;
+use crate::input::volume_info::VolumeInfo;
+use crate::reasons::Rejection;
+use crate::requirements::constraints::{NAME_FIELD, Operator, Rule, Term};
+
+/// The provisioner that makes no volumes.
+const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+/// The access mode of volumes that only one pod may use.
+const ONE_POD: &str = "ReadWriteOncePod";
+
+/// The claims, volumes and classes of a pass.
+pub(super) struct Storage<'a> {
+    claims: HashMap<(&'a str, &'a str), &'a ClaimInfo>,
+    volumes: BTreeMap<&'a str, &'a VolumeInfo>,
+    classes: BTreeMap<&'a str, &'a StorageClass>,
+    default_class: Option<&'a StorageClass>,
+    /// Volumes that are nobody's, by class and in the order of names.
+    free: HashMap<&'a str, Vec<&'a VolumeInfo>>,
+    /// Volumes that are meant for a claim.
+    reserved: HashMap<(&'a str, &'a str), Vec<&'a VolumeInfo>>,
+}
+
+impl<'a> Storage<'a> {
+    pub(super) fn of(observed: &'a Observed) -> Self {
+        let classes: BTreeMap<_, _> = by_name(&observed.storage_classes, |class| key(&class.metadata).1);
+        let volumes = by_name(&observed.volumes, |volume| &volume.name);
+        let mut free: HashMap<_, Vec<_>> = HashMap::new();
+        let mut reserved: HashMap<_, Vec<_>> = HashMap::new();
+        for &volume in volumes.values() {
+            match &volume.meant_for {
+                Some(claim) => reserved.entry(claim.key()).or_default().push(volume),
+                None => free.entry(&*volume.class).or_default().push(volume),
+            }
+        }
+        Self {
+            claims: observed.claims.iter().map(|claim| (claim.key(), claim.as_ref())).collect(),
+            volumes,
+            default_class: default_class(&classes),
+            classes,
+            free,
+            reserved,
+        }
+    }
+
+    /// Where the volumes of a pod can be used, sorted: one of the terms of each must match a node.
+    ///
+    /// # Errors
+    ///
+    /// The first claim that no node can help.
+    pub(super) fn places(&self, pod: &PodInfo) -> Result<Vec<Terms>, Rejection> {
+        let namespace = pod.key().0;
+        let mut places = Vec::new();
+        for wanted in wanted(pod) {
+            places.extend(self.claim(namespace, &wanted.name, wanted.template)?);
+        }
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// As [`Self::places`], for a pod that does not have a node yet.
+    ///
+    /// # Errors
+    ///
+    /// Also for a claim that only one pod may use, if it is among those that are `taken`.
+    pub(super) fn places_unless_taken(
+        &self,
+        pod: &PodInfo,
+        taken: &HashSet<(&str, &str)>,
+    ) -> Result<Vec<Terms>, Rejection> {
+        let places = self.places(pod)?;
+        match self.exclusive(pod).find(|claim| taken.contains(&claim.key())) {
+            Some(claim) => Err(Rejection::ClaimInUse(claim.name.to_string())),
+            None => Ok(places),
+        }
+    }
+
+    /// The claims that only one pod may use, and that one of `pods` uses.
+    pub(super) fn taken<'p>(
+        &self,
+        pods: impl Iterator<Item = &'p Arc<PodInfo>>,
+    ) -> HashSet<(&'a str, &'a str)> {
+        if !self.claims.values().any(|claim| is_exclusive(claim)) {
+            return HashSet::new();
+        }
+        pods.flat_map(|pod| self.exclusive(pod)).map(ClaimInfo::key).collect()
+    }
+
+    fn exclusive<'p>(&self, pod: &'p PodInfo) -> impl Iterator<Item = &'a ClaimInfo> + use<'_, 'a, 'p> {
+        let namespace = pod.key().0;
+        let claims = wanted(pod).filter_map(move |w| self.claims.get(&(namespace, w.name.as_str())).copied());
+        claims.filter(|claim| is_exclusive(claim))
+    }
+
+    fn claim(
+        &self,
+        namespace: &str,
+        name: &str,
+        template: Option<&PersistentVolumeClaimSpec>,
+    ) -> Result<Vec<Terms>, Rejection> {
+        let Some(&claim) = self.claims.get(&(namespace, name)) else {
+            // The claim of an ephemeral volume is made a moment after the pod, from the template.
+            let template = template.ok_or_else(|| Rejection::ClaimNotFound(name.to_owned()))?;
+            return self.unbound(&ClaimInfo::to_come(namespace, name, template));
+        };
+        let phase = claim.phase.as_deref();
+        if phase == Some("Lost") {
+            return Err(Rejection::ClaimLost(name.to_owned()));
+        }
+        if claim.is_being_deleted {
+            return Err(Rejection::ClaimBeingDeleted(name.to_owned()));
+        }
+        let Some(volume) = claim.volume.as_deref() else { return self.unbound(claim) };
+        // Without a status (in objects that no API server has seen) the name of a volume is all there is to go by.
+        if phase.is_some_and(|phase| phase != "Bound") && !claim.is_bound {
+            return Err(Rejection::UnboundImmediateClaim(name.to_string()));
+        }
+        let volume = self.volumes.get(volume).ok_or_else(|| Rejection::VolumeNotFound(volume.to_owned()))?;
+        Ok(volumes::of_bound(volume))
+    }
+
+    /// A claim that has no volume yet: its class must wait for pods, and have volumes or make them.
+    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<Terms>, Rejection> {
+        let name = &claim.name;
+        let class = match claim.class.as_deref() {
+            None => self.default_class,
+            Some("") => None,
+            Some(asked) => {
+                let class = self.classes.get(asked).copied();
+                Some(class.ok_or_else(|| Rejection::StorageClassNotFound(asked.to_owned()))?)
+            }
+        };
+        let waiting = |c: &&StorageClass| c.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+        let Some(class) = class.filter(waiting) else {
+            return Err(Rejection::UnboundImmediateClaim(name.to_string()));
+        };
+        let made = class.provisioner != NO_PROVISIONER && !class.provisioner.is_empty();
+        let topologies = volumes::allowed_topologies(class);
+        if let Some(node) = &claim.node {
+            return Ok(topologies.into_iter().chain([only_on(node)]).collect());
+        }
+        let class = key(&class.metadata).1;
+        let reserved = self.reserved.get(&claim.key()).map_or(&[][..], Vec::as_slice);
+        let free = self.free.get(class).map_or(&[][..], Vec::as_slice);
+        let free = volumes::free_for(claim, reserved, free);
+        match (free, made) {
+            (Some(free), _) if free.reserved => Ok(free.places.into_iter().collect()),
+            // What exists can be used where it is, and more is made where the class allows.
+            (Some(free), true) => Ok(topologies
+                .and_then(|made| free.places.map(|there| volumes::either(made, there)))
+                .into_iter()
+                .collect()),
+            (Some(free), false) => Ok(free.places.into_iter().collect()),
+            (None, true) => Ok(topologies.into_iter().collect()),
+            (None, false) => Err(Rejection::NoVolumeAvailable(name.to_string())),
+        }
+    }
+}
+
+fn is_exclusive(claim: &ClaimInfo) -> bool {
+    claim.access_modes.iter().any(|mode| **mode == *ONE_POD)
+}
+
+/// A claim that a pod names, or that is made for it.
+struct Wanted<'p> {
+    name: String,
+    template: Option<&'p PersistentVolumeClaimSpec>,
+}
+
+fn wanted(pod: &PodInfo) -> impl Iterator<Item = Wanted<'_>> {
+    let volumes = pod.spec().into_iter().flat_map(|s| s.volumes.iter().flatten());
+    let mut claims = pod.claims();
+    volumes.filter_map(move |volume| {
+        if volume.persistent_volume_claim.is_some() {
+            return Some(Wanted { name: claims.next()?.to_owned(), template: None });
+        }
+        let template = volume.ephemeral.as_ref()?.volume_claim_template.as_ref()?;
+        let name = format!("{}-{}", pod.key().1, volume.name);
+        Some(Wanted { name, template: Some(&template.spec) })
+    })
+}
+
+fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTreeMap<&'a str, &'a K> {
+    objects.iter().map(|object| (name(object), object.as_ref())).collect()
+}
+
+/// The youngest of the classes that are marked, as the API server has it; of equals the first by name.
+fn default_class<'a>(classes: &BTreeMap<&'a str, &'a StorageClass>) -> Option<&'a StorageClass> {
+    let is_marked = |class: &&&StorageClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        let says = |name| annotations.and_then(|a| a.get(name)).is_some_and(|value| value == "true");
+        DEFAULT_CLASS.into_iter().any(says)
+    };
+    let marked = classes.values().filter(is_marked);
+    marked.copied().reduce(|best, other| {
+        let age = |c: &StorageClass| c.metadata.creation_timestamp.as_ref().map(|t| t.0);
+        if age(other) > age(best) { other } else { best }
+    })
+}
+
+fn only_on(node: &str) -> Terms {
+    let rule = Rule { key: NAME_FIELD.to_owned(), operator: Operator::In, values: vec![node.to_owned()] };
+    vec![Term { labels: vec![], fields: vec![rule] }]
+}

@@ -1,0 +1,164 @@
+//! Which pods match which selectors.
+//!
+//! Of a pod's labels only those that some selector of the pass looks at are kept: the pods of a `StatefulSet`, each with its
+//! own name as a label, are alike as long as nobody selects by it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+
+use super::reading::{Matcher, Reading};
+use crate::input::pod_info::Shape;
+use crate::requirements::selectors::Selector;
+
+/// The label that the API server gives every namespace.
+const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Index of a [`Matcher`] in [`Matchers`].
+pub(super) type MatcherId = usize;
+
+/// All that somebody asks about other pods, each question once.
+#[derive(Debug, Default)]
+pub(super) struct Matchers<'a> {
+    ids: HashMap<&'a Matcher, MatcherId>,
+    all: Vec<&'a Matcher>,
+    /// Those that ask for a certain value of a label.
+    anchored: HashMap<(&'a str, &'a str), Vec<MatcherId>>,
+    /// The others.
+    floating: Vec<MatcherId>,
+    /// The labels somebody looks at.
+    keys: HashSet<&'a str>,
+}
+
+impl<'a> Matchers<'a> {
+    pub(super) fn of(readings: &'a [Arc<Reading>]) -> Self {
+        let mut matchers = Self::default();
+        for matcher in readings.iter().flat_map(|reading| reading.matchers()) {
+            let next = matchers.all.len();
+            if *matchers.ids.entry(matcher).or_insert(next) == next {
+                matchers.all.push(matcher);
+            }
+        }
+        matchers.index();
+        matchers
+    }
+
+    /// Files every question under the label of it that the fewest others ask for: thousands may ask for one value of a label
+    /// and for each its own of another.
+    fn index(&mut self) {
+        let selectors = self.all.iter().enumerate().filter_map(|(id, m)| Some((id, m.selector.as_ref()?)));
+        let mut asked: HashMap<(&str, &str), usize> = HashMap::new();
+        for (_, selector) in selectors.clone() {
+            selector.anchors().for_each(|anchor| *asked.entry(anchor).or_default() += 1);
+        }
+        for (id, selector) in selectors {
+            self.keys.extend(selector.keys());
+            match selector.anchors().min_by_key(|anchor| asked.get(anchor)) {
+                Some(anchor) => self.anchored.entry(anchor).or_default().push(id),
+                None => self.floating.push(id),
+            }
+        }
+    }
+
+    /// The id of a question.
+    pub(super) fn id(&self, matcher: &Matcher) -> Option<MatcherId> {
+        self.ids.get(matcher).copied()
+    }
+
+    /// How many there are.
+    pub(super) const fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// What of a pod the questions are about.
+    pub(super) fn subject<'p>(&self, shape: &'p Shape) -> Subject<'p> {
+        let labels = shape.labels().iter();
+        Subject {
+            namespace: shape.namespace(),
+            labels: labels
+                .filter(|(key, _)| self.keys.contains(key.as_str()))
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect(),
+        }
+    }
+
+    /// The questions that a subject is an answer to, sorted.
+    pub(super) fn matched(&self, subject: &Subject<'_>, namespaces: &NamespaceLabels<'_>) -> Vec<MatcherId> {
+        let anchored = subject.labels.iter().filter_map(|&(key, value)| self.anchored.get(&(key, value)));
+        let candidates = anchored.flatten().chain(&self.floating).copied();
+        let mut matched: Vec<_> =
+            candidates.filter(|&id| matches(self.all[id], subject, namespaces)).collect();
+        matched.sort_unstable();
+        matched
+    }
+}
+
+/// What selectors can see of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Subject<'p> {
+    namespace: &'p str,
+    /// Sorted by key.
+    labels: Vec<(&'p str, &'p str)>,
+}
+
+fn matches(matcher: &Matcher, subject: &Subject<'_>, namespaces: &NamespaceLabels<'_>) -> bool {
+    let value = |key: &str| {
+        subject.labels.binary_search_by(|(k, _)| (*k).cmp(key)).ok().map(|at| subject.labels[at].1)
+    };
+    let Matcher { selector, namespaces: wanted } = matcher;
+    selector.as_ref().is_some_and(|selector| selector.matches_with(value))
+        && (wanted.listed.contains(subject.namespace)
+            || wanted.selector.as_ref().is_some_and(|s| namespaces.select(s, subject.namespace)))
+}
+
+/// The labels of namespaces.
+#[derive(Debug)]
+pub(super) struct NamespaceLabels<'a> {
+    labels: HashMap<&'a str, &'a BTreeMap<String, String>>,
+}
+
+impl<'a> NamespaceLabels<'a> {
+    pub(super) fn of(namespaces: &'a [Arc<Namespace>]) -> Self {
+        let labels = namespaces.iter().filter_map(|namespace| {
+            Some((namespace.metadata.name.as_deref()?, namespace.metadata.labels.as_ref()?))
+        });
+        Self { labels: labels.collect() }
+    }
+
+    /// A namespace that is not known has the one label that all have: its name.
+    fn select(&self, selector: &Selector, namespace: &str) -> bool {
+        let labels = self.labels.get(namespace);
+        selector.matches_with(|key| match labels.and_then(|labels| labels.get(key)) {
+            Some(value) => Some(value.as_str()),
+            None if key == NAMESPACE_NAME_LABEL => Some(namespace),
+            None => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::input::pod_info::PodInfo;
+
+    fn pod(labels: &Value) -> PodInfo {
+        serde_json::from_value(json!({ "metadata": { "namespace": "x", "labels": labels } })).unwrap()
+    }
+
+    #[test]
+    fn labels_that_nobody_asks_for_do_not_tell_pods_apart() {
+        let term = json!([{ "topologyKey": "h", "labelSelector": { "matchLabels": { "app": "a" } } }]);
+        let asking: PodInfo =
+            serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": term } } } }))
+            .unwrap();
+        let readings = [Arc::new(Reading::of(asking.shape()))];
+        let matchers = Matchers::of(&readings);
+        let (one, two) = (pod(&json!({ "app": "a", "name": "1" })), pod(&json!({ "app": "a", "name": "2" })));
+        assert_eq!(matchers.subject(one.shape()), matchers.subject(two.shape()));
+        assert_ne!(matchers.subject(one.shape()), matchers.subject(pod(&json!({ "app": "b" })).shape()));
+    }
+}

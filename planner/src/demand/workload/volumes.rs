@@ -1,0 +1,131 @@
+//! Where volumes can be used, those that exist and those that a class would make, as alternatives that a node must satisfy
+//! one of.
+
+use k8s_openapi::api::core::v1::TopologySelectorTerm;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use shared_crds::quantity::Exact;
+
+use crate::input::claim_info::ClaimInfo;
+use crate::input::volume_info::VolumeInfo;
+use crate::requirements::constraints::{Operator, Rule, Term};
+use crate::requirements::selectors::Selector;
+
+/// Alternatives: one of them must match.
+pub(super) type Terms = Vec<Term>;
+
+/// The labels of a volume that say where it is, in their order of age, each with the one that replaced it.
+const ZONE_LABELS: [(&str, Option<&str>); 4] = [
+    ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
+    ("failure-domain.beta.kubernetes.io/region", Some("topology.kubernetes.io/region")),
+    ("topology.kubernetes.io/zone", None),
+    ("topology.kubernetes.io/region", None),
+];
+/// Between the zones of a volume's label.
+const ZONE_SEPARATOR: &str = "__";
+
+/// The mode of volumes and claims that name none.
+const DEFAULT_MODE: &str = "Filesystem";
+
+/// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
+pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<Terms> {
+    let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
+        let value = volume.labels.as_ref()?.get(label)?;
+        Some(in_zones(label, newer, value))
+    });
+    volume.places.clone().into_iter().chain(zones).collect()
+}
+
+/// A node that says nothing of zones and regions is in all of them.
+fn in_zones(label: &str, newer: Option<&str>, value: &str) -> Terms {
+    let rule = |key: &str, operator, values: Vec<String>| Rule { key: key.to_owned(), operator, values };
+    let zones: Vec<_> = value.split(ZONE_SEPARATOR).map(str::to_owned).collect();
+    let mut unlabelled: Vec<_> =
+        ZONE_LABELS.map(|(key, _)| rule(key, Operator::DoesNotExist, vec![])).into_iter().collect();
+    unlabelled.sort_unstable();
+    let mut alternatives = vec![vec![rule(label, Operator::In, zones.clone())], unlabelled];
+    if let Some(newer) = newer {
+        alternatives
+            .push(vec![rule(label, Operator::DoesNotExist, vec![]), rule(newer, Operator::In, zones)]);
+    }
+    let mut terms: Vec<_> = alternatives.into_iter().map(|labels| Term { labels, fields: vec![] }).collect();
+    terms.sort_unstable();
+    terms
+}
+
+/// Where a class makes volumes; `None` is everywhere.
+pub(super) fn allowed_topologies(class: &StorageClass) -> Option<Terms> {
+    let terms = class.allowed_topologies.as_ref().filter(|terms| !terms.is_empty())?;
+    let mut terms: Vec<_> = terms.iter().map(topology).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    Some(terms)
+}
+
+fn topology(term: &TopologySelectorTerm) -> Term {
+    let rules = term.match_label_expressions.iter().flatten();
+    let rules =
+        rules.map(|rule| Rule { key: rule.key.clone(), operator: Operator::In, values: rule.values.clone() });
+    let mut labels: Vec<_> = rules.collect();
+    labels.sort_unstable();
+    Term { labels, fields: vec![] }
+}
+
+/// Volumes that a claim could be bound to.
+pub(super) struct Free {
+    /// Whether the claim must take the one that is meant for it.
+    pub(super) reserved: bool,
+    /// Where they can be used; `None` is everywhere.
+    pub(super) places: Option<Terms>,
+}
+
+/// Those of the volumes that could be bound to `claim`: of the ones that are `reserved` for a claim of its name, else of the
+/// ones of its class that are `free`; `None` when there are none.
+pub(super) fn free_for(claim: &ClaimInfo, reserved: &[&VolumeInfo], free: &[&VolumeInfo]) -> Option<Free> {
+    if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
+        return Some(Free { reserved: true, places: volume.places.clone() });
+    }
+    let suitable = free.iter().filter(|volume| is_free(claim, volume) && holds(claim, volume));
+    let places: Vec<_> = suitable.map(|volume| volume.places.clone()).collect();
+    if places.is_empty() {
+        return None;
+    }
+    // Somewhere among them; one that can be used everywhere is enough.
+    let somewhere: Option<Vec<Terms>> = places.into_iter().collect();
+    Some(Free { reserved: false, places: somewhere.map(|places| either(places.concat(), Terms::new())) })
+}
+
+/// Large enough, of the right mode, and there to stay.
+fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
+    let size = |quantity: Option<&Quantity>| {
+        quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
+    };
+    let (asked, offered) = (claim.mode.as_deref(), volume.mode.as_deref());
+    size(volume.capacity.as_ref()) >= size(claim.storage.as_ref())
+        && asked.unwrap_or(DEFAULT_MODE) == offered.unwrap_or(DEFAULT_MODE)
+        && !volume.is_being_deleted
+}
+
+/// A claim that was deleted and made anew is not the one that a volume was meant for.
+fn is_same(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
+    volume.meant_for.as_ref().is_none_or(|meant| meant.uid.is_empty() || meant.uid == claim.uid)
+}
+
+/// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
+fn is_free(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
+    let selected = claim
+        .selector
+        .as_ref()
+        .is_none_or(|selector| Selector::read(selector).is_ok_and(|s| s.matches(volume.labels.as_ref())));
+    volume.phase.as_deref().is_none_or(|phase| phase == "Available")
+        && selected
+        && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode))
+}
+
+/// Where one or the other can be used.
+pub(super) fn either(a: Terms, b: Terms) -> Terms {
+    let mut terms = [a, b].concat();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}

@@ -1,0 +1,11 @@
+//! The cluster as the caches have it: objects, and what is read of each for all passes.
+
+pub mod by_name;
+pub mod claim_info;
+pub mod nodes;
+pub mod observed;
+pub mod pod_info;
+pub mod pods;
+pub mod prune;
+pub mod selection;
+pub mod volume_info;

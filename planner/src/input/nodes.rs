@@ -1,0 +1,157 @@
+//! Facts about one node: whose it is, how old, ready, still starting, on its way out, or protected.
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
+use shared_crds::names::{DRAIN_STARTED_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+
+use crate::time::later;
+
+/// Annotations that keep a node, with the value that does: Cluster Autoscaler's and Karpenter's.
+const PROTECTING: [(&str, &str); 2] = [
+    ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"),
+    ("karpenter.sh/do-not-disrupt", "true"),
+];
+
+/// Taints of a node's first minutes that Kubernetes itself takes away when the node is up.
+const LIFECYCLE_TAINTS: [&str; 4] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+];
+
+/// Cluster API's condition of a pool whose nodes are being replaced.
+const ROLLING_OUT: &str = "RollingOut";
+
+/// Namespace and name of the pool that the node says it belongs to.
+pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
+    let labels = node.metadata.labels.as_ref()?;
+    Some((labels.get(NODEPOOL_NAMESPACE_LABEL)?.as_str(), labels.get(NODEPOOL_LABEL)?.as_str()))
+}
+
+/// Whether the kubelet says so.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
+    conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
+/// Whether the node is cordoned.
+pub fn is_cordoned(node: &Node) -> bool {
+    node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true))
+}
+
+/// Whether the node is being drained by the `NodePool` operator, or deleted.
+pub fn is_leaving(node: &Node) -> bool {
+    node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
+}
+
+/// Whether an annotation says that the node stays.
+pub fn is_protected(node: &Node) -> bool {
+    PROTECTING.iter().any(|(key, value)| annotation(node, key) == Some(value))
+}
+
+/// Whether the `NodePool` operator is replacing the pool's nodes, as its condition says.
+pub fn is_rolling_out(pool: &NodePool) -> bool {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|condition| condition.type_ == ROLLING_OUT && condition.status == "True")
+}
+
+/// When the node was made; unknown for objects that never were on an API server.
+pub fn created(node: &Node) -> Option<Timestamp> {
+    node.metadata.creation_timestamp.as_ref().map(|time| time.0)
+}
+
+/// The moment up to which the node counts as on its way up, when it is not up yet: not ready, or still carrying taints
+/// of its start. `None` when it is up, or when nothing says how old it is.
+pub fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
+    let timeout = pool.spec.provisioning_timeout_seconds;
+    let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));
+    created(node).filter(|_| starting).map(|created| later(created, timeout))
+}
+
+fn is_startup_taint(taint: &Taint, pool: &NodePool) -> bool {
+    LIFECYCLE_TAINTS.contains(&taint.key.as_str())
+        || pool
+            .spec
+            .template
+            .spec
+            .startup_taints
+            .iter()
+            .any(|startup| startup.key == taint.key && startup.effect.as_str() == taint.effect)
+}
+
+fn taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    node.spec.iter().filter_map(|s| s.taints.as_ref()).flatten()
+}
+
+fn annotation<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+    node.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(ready: &str, taints: &Value) -> Node {
+        serde_json::from_value(json!({
+            "metadata": { "name": "n", "creationTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": { "taints": taints },
+            "status": { "conditions": [{ "type": "Ready", "status": ready }] }
+        }))
+        .unwrap()
+    }
+
+    fn pool() -> NodePool {
+        serde_json::from_value(json!({ "metadata": {}, "spec": { "maxReplicas": 1, "provider": {}, "provisioningTimeoutSeconds": 60,
+            "template": { "spec": { "capacity": {}, "startupTaints": [{ "key": "cni", "effect": "NoSchedule" }] } } } }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_is_starting_while_it_is_not_ready_or_carries_taints_of_its_start() {
+        let until: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        for (what, node, expected) in [
+            ("not ready", node("False", &json!([])), Some(until)),
+            ("unknown", node("Unknown", &json!([])), Some(until)),
+            ("startup taint", node("True", &json!([{ "key": "cni", "effect": "NoSchedule" }])), Some(until)),
+            ("another effect", node("True", &json!([{ "key": "cni", "effect": "NoExecute" }])), None),
+            (
+                "lifecycle taint",
+                node("True", &json!([{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }])),
+                Some(until),
+            ),
+            ("up", node("True", &json!([{ "key": "dedicated", "effect": "NoSchedule" }])), None),
+        ] {
+            assert_eq!(starting_until(&node, &pool()), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn only_the_exact_annotation_protects() {
+        for (key, value, protected) in [
+            ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true", true),
+            ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "false", false),
+            ("karpenter.sh/do-not-disrupt", "true", true),
+            ("karpenter.sh/do-not-disrupt", "1h", false),
+        ] {
+            let node: Node =
+                serde_json::from_value(json!({ "metadata": { "annotations": { key: value } } })).unwrap();
+            assert_eq!(is_protected(&node), protected, "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn a_node_leaves_once_it_is_deleted_or_drained() {
+        for (metadata, leaving) in [
+            (json!({}), false),
+            (json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }), true),
+            (json!({ "annotations": { DRAIN_STARTED_ANNOTATION: "2026-01-01T00:00:00Z" } }), true),
+        ] {
+            let node: Node = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            assert_eq!(is_leaving(&node), leaving);
+        }
+    }
+}

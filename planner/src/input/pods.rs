@@ -1,0 +1,246 @@
+//! Facts about one pod: does it wait for a node, does it sit on one, does it keep one, who would make it again.
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+
+use super::pod_info::PodInfo;
+use crate::time::later;
+
+/// The annotation of a pod that the kubelet runs from a file.
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Cluster Autoscaler's annotation (`true`) of a pod that is to count as a `DaemonSet`'s whoever owns it.
+const DAEMON_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
+
+/// Seconds a pod has to end in when it does not say: `DefaultTerminationGracePeriodSeconds` of the core API.
+const DEFAULT_GRACE_SECONDS: i32 = 30;
+
+/// Seconds after which a pod that should have ended no longer keeps its node: Cluster Autoscaler's
+/// `PodLongTerminatingExtraThreshold`.
+const LONG_TERMINATING_SECONDS: i32 = 30;
+
+/// Whether the pod waits for a node that nobody has promised it: the scheduler has said `Unschedulable`, and the pod is
+/// not gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
+pub fn is_pending(pod: &PodInfo) -> bool {
+    let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
+    pod.node().is_none()
+        && nominated(status).is_none()
+        && spec.scheduling_gates.as_ref().is_none_or(Vec::is_empty)
+        && pod.deleted().is_none()
+        && !is_finished(pod)
+        && !is_daemon(pod.shape().pod())
+        && status.conditions.iter().flatten().any(|c| {
+            c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+        })
+}
+
+/// The node the pod occupies: the one it is bound to, or the one that is being cleared for it.
+pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
+    if is_finished(pod) {
+        return None;
+    }
+    pod.node().or_else(|| pod.status().and_then(nominated))
+}
+
+/// The controller of the pod, which makes another one when this one is gone. Other owners do not.
+pub fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
+    pod.owners().iter().find(|owner| owner.controller == Some(true))
+}
+
+/// Whether a place has to be found for the pod, or the one that comes after it, when its node goes. For one that is
+/// being deleted already there is another by now, which is counted where it is; a `StatefulSet` makes it only after the
+/// old one is gone.
+pub fn needs_place(pod: &PodInfo) -> bool {
+    pod.deleted().is_none() || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
+}
+
+/// Whether the kubelet says that the pod is not ready. One about which nothing is said counts as ready.
+pub fn is_unready(pod: &PodInfo) -> bool {
+    let conditions = pod.status().into_iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
+}
+
+/// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods, finished pods
+/// and those that should have ended long ago.
+pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
+    !is_finished(pod)
+        && !is_daemon(pod.shape().pod())
+        && !is_mirror(pod)
+        && keeps_until(pod).is_none_or(|until| now <= until)
+}
+
+/// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period counts once more
+/// after `deletionTimestamp`, which already is the end of it, because it does in Cluster Autoscaler.
+pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
+    let deleted = pod.deleted()?;
+    let asked = pod.spec().and_then(|s| s.termination_grace_period_seconds);
+    let grace = asked.map_or(DEFAULT_GRACE_SECONDS, |seconds| i32::try_from(seconds).unwrap_or(i32::MAX));
+    Some(later(later(deleted, grace), LONG_TERMINATING_SECONDS))
+}
+
+/// The priority that admission has resolved; 0 without one.
+pub fn priority(pod: &PodInfo) -> i32 {
+    pod.spec().and_then(|s| s.priority).unwrap_or(0)
+}
+
+/// `status.phase`.
+pub fn phase(pod: &PodInfo) -> Option<&str> {
+    pod.status()?.phase.as_deref()
+}
+
+fn is_finished(pod: &PodInfo) -> bool {
+    matches!(phase(pod), Some("Succeeded" | "Failed"))
+}
+
+/// Whether a `DaemonSet` made the pod, or an annotation says to treat it as if one had.
+pub fn is_daemon(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
+        || annotations.and_then(|a| a.get(DAEMON_ANNOTATION)).is_some_and(|value| value == "true")
+}
+
+/// Namespace and name of the `DaemonSet` that made the pod.
+pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
+    let owner = pod.owners().iter().find(|owner| owner.kind == "DaemonSet")?;
+    Some((pod.key().0, owner.name.as_str()))
+}
+
+fn is_mirror(pod: &PodInfo) -> bool {
+    pod.annotation(MIRROR_ANNOTATION).is_some()
+}
+
+fn nominated(status: &PodStatus) -> Option<&str> {
+    status.nominated_node_name.as_deref().filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A pending pod with `change` merged over it.
+    fn pod(change: Value) -> PodInfo {
+        let mut pod = json!({
+            "metadata": { "name": "p" }, "spec": { "containers": [] },
+            "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] }
+        });
+        merge(&mut pod, change);
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn merge(into: &mut Value, change: Value) {
+        match (into, change) {
+            (Value::Object(into), Value::Object(change)) => {
+                for (key, value) in change {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+            (into, change) => *into = change,
+        }
+    }
+
+    #[test]
+    fn a_pod_is_pending_only_when_the_scheduler_found_no_node_and_nothing_else_holds_it() {
+        assert!(is_pending(&pod(json!({}))));
+        for (why, change) in [
+            ("bound", json!({ "spec": { "nodeName": "n" } })),
+            ("nominated", json!({ "status": { "nominatedNodeName": "n" } })),
+            ("gated", json!({ "spec": { "schedulingGates": [{ "name": "g" }] } })),
+            ("being deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } })),
+            (
+                "a DaemonSet's",
+                json!({ "metadata": { "ownerReferences": [
+                { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] } }),
+            ),
+            ("finished", json!({ "status": { "phase": "Failed" } })),
+            ("not looked at yet", json!({ "status": { "conditions": [] } })),
+            (
+                "gated by condition",
+                json!({ "status": { "conditions": [
+                { "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }] } }),
+            ),
+            (
+                "scheduled",
+                json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "True" }] } }),
+            ),
+        ] {
+            assert!(!is_pending(&pod(change)), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_nominated_pod_occupies_the_node_that_is_cleared_for_it() {
+        assert_eq!(occupied_node(&pod(json!({ "status": { "nominatedNodeName": "n" } }))), Some("n"));
+        assert_eq!(
+            occupied_node(&pod(json!({ "spec": { "nodeName": "n" }, "status": { "phase": "Succeeded" } }))),
+            None
+        );
+    }
+
+    #[test]
+    fn daemon_mirror_and_finished_pods_keep_no_node() {
+        let kind = |kind: &str| {
+            json!({ "metadata": { "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
+        };
+        let keeps = |change: Value| keeps_node(&pod(change), Timestamp::UNIX_EPOCH);
+        assert!(keeps(kind("ReplicaSet")));
+        assert!(!keeps(kind("DaemonSet")));
+        assert!(!keeps(json!({ "metadata": { "annotations": { MIRROR_ANNOTATION: "x" } } })));
+        assert!(!keeps(json!({ "metadata": { "annotations": { DAEMON_ANNOTATION: "true" } } })));
+        assert!(keeps(json!({ "metadata": { "annotations": { DAEMON_ANNOTATION: "false" } } })));
+        assert!(!keeps(json!({ "status": { "phase": "Failed" } })));
+    }
+
+    #[test]
+    fn a_pod_that_should_have_ended_keeps_its_node_for_its_grace_period_and_thirty_seconds() {
+        for (grace, now, keeps) in [
+            (Value::Null, "2026-01-01T00:01:00Z", true),
+            (Value::Null, "2026-01-01T00:01:00.001Z", false),
+            (json!(0), "2026-01-01T00:00:30Z", true),
+            (json!(0), "2026-01-01T00:00:31Z", false),
+            (json!(600), "2026-01-01T00:10:30Z", true),
+            (json!(600), "2026-01-01T00:10:31Z", false),
+            (json!(i64::MAX), "2026-01-01T00:10:31Z", true),
+        ] {
+            let pod = pod(json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "nodeName": "n", "terminationGracePeriodSeconds": grace } }));
+            assert_eq!(keeps_node(&pod, now.parse().unwrap()), keeps, "{grace} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_needs_no_place_unless_its_successor_waits_for_its_end() {
+        let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        let owned = |kind: &str, controller: bool| {
+            json!({ "metadata": { "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": controller }] } })
+        };
+        for (kind, controller, going, needs) in [
+            ("ReplicaSet", true, false, true),
+            ("ReplicaSet", true, true, false),
+            ("StatefulSet", true, true, true),
+            ("StatefulSet", false, true, false),
+        ] {
+            let mut change = owned(kind, controller);
+            if going {
+                merge(&mut change, deleted.clone());
+            }
+            assert_eq!(needs_place(&pod(change)), needs, "{kind} {controller} {going}");
+        }
+    }
+
+    #[test]
+    fn only_a_pod_that_says_so_is_not_ready() {
+        for (conditions, unready) in [
+            (json!([]), false),
+            (json!([{ "type": "Ready", "status": "True" }]), false),
+            (json!([{ "type": "Ready", "status": "False" }]), true),
+            (json!([{ "type": "Ready", "status": "Unknown" }]), true),
+        ] {
+            assert_eq!(is_unready(&pod(json!({ "status": { "conditions": conditions } }))), unready);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Pods as the cache keeps them: what is read of them, with the shapes that many have in common kept once.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus, ResourceRequirements, Volume,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::keep_read;
+use crate::input::pod_info::{PodInfo, Shapes};
+use crate::input::pods;
+
+/// Conditions that somebody reads.
+const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
+
+/// Makes of pods what the cache keeps of them: what the planner reads, once for all pods that have it in common.
+pub fn pods() -> impl FnMut(Pod) -> PodInfo + Send + 'static {
+    let mut shapes = Shapes::default();
+    move |mut whole| {
+        pod(&mut whole);
+        let mut info = PodInfo::from(whole);
+        shapes.share(&mut info);
+        info
+    }
+}
+
+/// Drops what the planner does not read of a pod that is not kept for long.
+pub fn pod(pod: &mut Pod) {
+    // It names the one node that the pod is for; nobody looks for another.
+    if pods::is_daemon(pod)
+        && let Some(affinity) = pod.spec.as_mut().and_then(|spec| spec.affinity.as_mut())
+    {
+        affinity.node_affinity = None;
+    }
+    template(pod);
+}
+
+/// Drops what the planner does not read of what pods are made from.
+pub(super) fn template(pod: &mut Pod) {
+    keep_read(&mut pod.metadata);
+    let Pod { spec: Some(spec), status, .. } = pod else { return };
+    if let Some(status) = status {
+        self::status(status, spec);
+    }
+    self::spec(spec);
+}
+
+fn spec(spec: &mut PodSpec) {
+    spec.containers.iter_mut().for_each(container);
+    spec.init_containers.iter_mut().flatten().for_each(container);
+    spec.resources.iter_mut().for_each(limits);
+    spec.ephemeral_containers = None;
+    spec.volumes = mem::take(&mut spec.volumes).map(volumes).filter(|volumes| !volumes.is_empty());
+    spec.security_context = None;
+    spec.image_pull_secrets = None;
+    spec.host_aliases = None;
+    spec.hostname = None;
+    spec.dns_config = None;
+}
+
+/// Requests, ports and the name stay of a container.
+fn container(container: &mut Container) {
+    let whole = mem::take(container);
+    *container = Container {
+        name: whole.name,
+        ports: whole.ports,
+        resources: whole.resources,
+        restart_policy: whole.restart_policy,
+        ..Container::default()
+    };
+    container.resources.iter_mut().for_each(limits);
+}
+
+/// A limit is only read where there is no request, and the API server makes a request of each.
+fn limits(resources: &mut ResourceRequirements) {
+    resources.claims = None;
+    let ResourceRequirements { limits: Some(limits), requests: Some(requests), .. } = resources else {
+        return;
+    };
+    limits.retain(|name, _| !requests.contains_key(name));
+    if limits.is_empty() {
+        resources.limits = None;
+    }
+}
+
+/// Claims say where a pod can run; the other two keep data on the node, which decides whether the pod may leave it.
+fn is_read_volume(volume: &Volume) -> bool {
+    volume.persistent_volume_claim.is_some()
+        || volume.ephemeral.is_some()
+        || volume.host_path.is_some()
+        || volume.empty_dir.is_some()
+}
+
+/// In a vector of their own size: a volume takes much room even where it says little.
+fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
+    volumes.retain(is_read_volume);
+    volumes.shrink_to_fit();
+    volumes
+}
+
+fn status(status: &mut PodStatus, spec: &PodSpec) {
+    let whole = mem::take(status);
+    *status = PodStatus {
+        phase: whole.phase,
+        conditions: whole.conditions.map(conditions),
+        nominated_node_name: whole.nominated_node_name,
+        start_time: whole.start_time,
+        container_statuses: in_force(whole.container_statuses, &spec.containers),
+        init_container_statuses: in_force(
+            whole.init_container_statuses,
+            spec.init_containers.as_deref().unwrap_or_default(),
+        ),
+        ..PodStatus::default()
+    };
+}
+
+fn conditions(conditions: Vec<PodCondition>) -> Vec<PodCondition> {
+    let read = conditions.into_iter().filter(|c| READ_CONDITIONS.contains(&c.type_.as_str()));
+    let since = |c: &mut PodCondition| c.last_transition_time.take().filter(|_| c.type_ == "PodScheduled");
+    read.map(|mut c| PodCondition {
+        last_transition_time: since(&mut c),
+        type_: c.type_,
+        status: c.status,
+        reason: c.reason,
+        ..PodCondition::default()
+    })
+    .collect()
+}
+
+/// What containers were granted counts while they are resized: where it differs from what they ask for.
+fn in_force(
+    statuses: Option<Vec<ContainerStatus>>,
+    containers: &[Container],
+) -> Option<Vec<ContainerStatus>> {
+    let is_read = |status: &ContainerStatus| {
+        let container = containers.iter().find(|container| container.name == status.name);
+        status.resources.is_some() && container.is_some_and(|container| !is_as_asked(status, container))
+    };
+    let read = statuses?.into_iter().filter(is_read).map(|whole| ContainerStatus {
+        name: whole.name,
+        resources: whole.resources,
+        allocated_resources: whole.allocated_resources,
+        ..ContainerStatus::default()
+    });
+    Some(read.collect::<Vec<_>>()).filter(|read| !read.is_empty())
+}
+
+/// Whether granted, in force and asked for are all the same, and a request is all that is asked for.
+fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
+    let empty = BTreeMap::<String, Quantity>::new();
+    let resources = container.resources.as_ref();
+    let asked = resources.and_then(|r| r.requests.as_ref()).unwrap_or(&empty);
+    let limits = resources.and_then(|r| r.limits.as_ref()).unwrap_or(&empty);
+    let in_force = status.resources.as_ref().and_then(|r| r.requests.as_ref()).unwrap_or(&empty);
+    in_force == asked
+        && status.allocated_resources.as_ref().is_none_or(|granted| granted == asked)
+        && limits.keys().all(|name| asked.contains_key(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decision::unplanned;
+    use crate::input::pods;
+    use crate::requirements::constraints::Constraints;
+    use crate::requirements::requests;
+    use crate::resources::Names;
+    use crate::scale_down::{budgets, drainability};
+
+    #[test]
+    fn the_planner_reads_the_same_from_a_pruned_pod() {
+        let whole: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "u", "annotations": { "x": "y", "kubernetes.io/config.mirror": "z" } },
+            "spec": {
+                "priority": 7, "terminationGracePeriodSeconds": 60, "nodeSelector": { "zone": "a" }, "overhead": { "cpu": "1" },
+                "tolerations": [{ "key": "k", "operator": "Exists" }],
+                "volumes": [{ "name": "v", "emptyDir": {} }, { "name": "w", "persistentVolumeClaim": { "claimName": "c" } },
+                            { "name": "x", "configMap": { "name": "m" } }],
+                "initContainers": [{ "name": "s", "restartPolicy": "Always", "resources": { "requests": { "cpu": "2" } } }],
+                "containers": [{ "name": "c", "image": "i", "env": [{ "name": "E", "value": "v" }],
+                                 "resources": { "requests": { "cpu": "1", "memory": "1Gi" } }, "ports": [{ "containerPort": 1, "hostPort": 1 }] }]
+            },
+            "status": { "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3", "lastTransitionTime": "2026-01-01T00:00:00Z" },
+                                       { "type": "Ready", "status": "False" }] }
+        }))
+        .unwrap();
+        let pruned = pods()(whole.clone());
+        let whole = PodInfo::from(whole);
+        assert!(pods::is_pending(&pruned));
+        let read = |pod: &PodInfo| {
+            (
+                requests::of(pod.shape().pod(), &mut Names::default()).unwrap(),
+                Constraints::of(pod.shape().pod()),
+                pods::priority(pod),
+                pod.unschedulable_since(),
+                pods::keeps_node(pod, Timestamp::UNIX_EPOCH),
+                unplanned::constraints(pod.shape().pod()),
+            )
+        };
+        assert_eq!(read(&pruned), read(&whole));
+        assert_eq!(pruned.unschedulable_since(), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        let going = |mut pod: PodInfo| {
+            pod.set_deleted(Some(Timestamp::UNIX_EPOCH));
+            pods::keeps_until(&pod)
+        };
+        assert_eq!(going(pruned.clone()), Some("1970-01-01T00:01:30Z".parse().unwrap()));
+        assert!(pruned.spec().unwrap().containers[0].image.is_none());
+    }
+
+    #[test]
+    fn a_pruned_pod_blocks_its_node_as_the_whole_one_does() {
+        let owned = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }]);
+        let annotated =
+            |key: &str, value: &str| json!({ "ownerReferences": owned, "annotations": { key: value } });
+        let volumes = json!([{ "name": "c", "configMap": { "name": "m" } }, { "name": "v", "hostPath": { "path": "/x" } }]);
+        let unready = json!([{ "type": "Ready", "status": "False" }]);
+        for (metadata, volumes, conditions, rule) in [
+            (json!({}), json!([]), json!([]), Some("NotReplicated")),
+            (json!({ "ownerReferences": owned }), json!([]), json!([]), Some("NotEnoughPdb")),
+            (json!({ "ownerReferences": owned }), json!([]), unready, None),
+            (json!({ "ownerReferences": owned }), volumes, json!([]), Some("LocalStorageRequested")),
+            (
+                json!({ "ownerReferences": owned }),
+                json!([{ "name": "v", "emptyDir": {} }]),
+                json!([]),
+                Some("LocalStorageRequested"),
+            ),
+            (
+                annotated("karpenter.sh/do-not-disrupt", "2h"),
+                json!([]),
+                json!([]),
+                Some("DoNotDisruptAnnotation"),
+            ),
+            (annotated("karpenter.sh/do-not-disrupt", "30m"), json!([]), json!([]), Some("NotEnoughPdb")),
+            (
+                annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+                json!([]),
+                json!([]),
+                Some("NotSafeToEvictAnnotation"),
+            ),
+        ] {
+            let whole: Pod = serde_json::from_value(json!({ "metadata": metadata, "spec": { "containers": [], "volumes": volumes },
+                "status": { "phase": "Running", "startTime": "1970-01-01T00:00:00Z", "conditions": conditions } }))
+            .unwrap();
+            let budget = json!({ "spec": { "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow" }, "status": { "disruptionsAllowed": 0 } });
+            let budgets =
+                budgets::Budgets::of(&[std::sync::Arc::new(serde_json::from_value(budget).unwrap())]);
+            let pruned = pods()(whole.clone());
+            let whole = PodInfo::from(whole);
+            let now = "1970-01-01T01:00:00Z".parse().unwrap();
+            for pod in [&whole, &pruned] {
+                let blocker = drainability::blocker(pod, &budgets, now);
+                assert_eq!(blocker.map(|blocker| blocker.rule.as_str()), rule, "{metadata}");
+            }
+            assert!(
+                pruned
+                    .spec()
+                    .unwrap()
+                    .volumes
+                    .as_ref()
+                    .is_none_or(|volumes| volumes.iter().all(|v| v.config_map.is_none()))
+            );
+        }
+    }
+
+    /// A pod of a `ReplicaSet` as the kubelet leaves it.
+    fn running(name: &str, node: &str, granted: &str) -> Pod {
+        let resources = json!({ "requests": { "cpu": granted }, "limits": { "cpu": granted } });
+        let object: Value = json!({
+            "metadata": { "name": name, "namespace": "ns", "uid": name, "labels": { "app": "a" }, "generateName": "p-",
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" }, "limits": { "cpu": "1" } } }] },
+            "status": { "phase": "Running", "hostIP": node, "podIP": name, "startTime": "2026-01-01T00:00:00Z",
+                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+                "containerStatuses": [{ "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0, "containerID": name,
+                    "resources": resources, "allocatedResources": { "cpu": granted } }] }
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn pods_of_one_template_have_one_shape_until_one_is_resized() {
+        let pods = [running("p", "n", "1"), running("q", "m", "1"), running("r", "n", "2")].map(pods());
+        let [p, q, resized] = &pods;
+        assert!(p.shape().id() == q.shape().id(), "{:#?} {:#?}", p.shape(), q.shape());
+        assert!(p.status().unwrap().container_statuses.is_none());
+        let cpu = |pod: &PodInfo| requests::exact_of(pod.shape().pod()).unwrap()["cpu"];
+        assert_eq!(cpu(resized), cpu(&PodInfo::from(running("r", "n", "2"))), "what was granted counts");
+        assert!(cpu(resized) > cpu(p));
+    }
+
+    #[test]
+    fn pods_of_a_daemon_have_one_shape_with_a_node_and_without() {
+        let on = |name: &str, node: &str| -> Pod {
+            let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }] } } });
+            let owners = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }]);
+            let object = json!({ "metadata": { "name": name, "namespace": "ns", "ownerReferences": owners },
+                "spec": { "nodeName": node, "containers": [], "affinity": affinity } });
+            serde_json::from_value(object).unwrap()
+        };
+        let pods = [on("a", "a"), on("b", "b"), on("c", "")].map(pods());
+        assert!(pods.iter().all(|pod| pod.shape().id() == pods[0].shape().id()));
+    }
+
+    #[test]
+    fn pods_of_a_stateful_set_share_all_but_their_labels_and_claims() {
+        let of = |name: &str| -> Pod {
+            let object = json!({
+                "metadata": { "name": name, "namespace": "ns", "labels": { "statefulset.kubernetes.io/pod-name": name } },
+                "spec": { "hostname": name, "containers": [],
+                    "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": format!("data-{name}") } }] } });
+            serde_json::from_value(object).unwrap()
+        };
+        let pods = [of("p-0"), of("p-1")].map(pods());
+        let [one, other] = &pods;
+        assert!(std::ptr::eq(one.shape().pod(), other.shape().pod()));
+        assert_eq!([one, other].map(|pod| pod.claims().collect::<Vec<_>>()), [["data-p-0"], ["data-p-1"]]);
+    }
+}

@@ -1,0 +1,103 @@
+//! What status remembers of a pool's past: which numbers of nodes were wanted, and which changes were made. Lists of
+//! bounded length that change only when a number does, so that the passing of time writes nothing.
+//!
+//! The clock of this memory goes in whole seconds, as the API's times do: what was written and what is read are the same.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::{Recommendation, ScaleEvent};
+
+use crate::time::{later, whole_second};
+
+/// `maxItems` of both lists.
+pub const MOST_ENTRIES: usize = 256;
+
+/// The recommendations after `wanted` has been recommended to a pool of `current` nodes. Without a record, what the pool
+/// had is what was wanted so far.
+pub fn recommended(
+    before: &[Recommendation],
+    current: i32,
+    wanted: i32,
+    window_seconds: i32,
+    now: Timestamp,
+) -> Vec<Recommendation> {
+    if window_seconds == 0 {
+        return Vec::new();
+    }
+    let last = before.last().map_or(current, |last| last.replicas);
+    if wanted == last {
+        return before.to_vec();
+    }
+    let time = Time(whole_second(now));
+    let mut all = before.to_vec();
+    if all.is_empty() {
+        all.push(Recommendation { replicas: current, time: time.clone() });
+    }
+    all.push(Recommendation { replicas: wanted, time });
+    // The first of two is gone for good when the second began a whole window ago.
+    let gone = all.windows(2).take_while(|pair| later(pair[1].time.0, window_seconds) <= now).count();
+    all.drain(..gone);
+    coarsened(all, MOST_ENTRIES)
+}
+
+/// The recommendations that are within the window, each with the moment at which it leaves it; none for the last one,
+/// which is in force.
+pub fn within(
+    all: &[Recommendation],
+    window_seconds: i32,
+    now: Timestamp,
+) -> impl Iterator<Item = (i32, Option<Timestamp>)> + '_ {
+    let ends = all.iter().skip(1).map(move |next| Some(later(next.time.0, window_seconds))).chain([None]);
+    let recommended = all.iter().map(|recommendation| recommendation.replicas);
+    recommended.zip(ends).filter(move |(_, end)| end.is_none_or(|end| end > now))
+}
+
+/// At most `limit` recommendations that never allow more than `all` do: at every later moment the lowest of them is no
+/// higher, and the highest no lower.
+///
+/// An entry goes when the one before it, which then lasts for as long as it did, or a later one is as low, and one of
+/// them as high. Where no entry is like that, numbers go up and down in ever smaller steps; then the first three become
+/// two. Fewer than three it does not leave.
+fn coarsened(mut all: Vec<Recommendation>, limit: usize) -> Vec<Recommendation> {
+    while all.len() > limit.max(3) {
+        let covered = |at: usize| {
+            let own = all[at].replicas;
+            let others = || all[at - 1..at].iter().chain(&all[at + 1..]).map(|other| other.replicas);
+            others().any(|other| other <= own) && others().any(|other| other >= own)
+        };
+        if let Some(at) = (1..all.len() - 1).find(|&at| covered(at)) {
+            all.remove(at);
+        } else {
+            let (first, middle, third) = (all[0].replicas, all[1].replicas, all[2].replicas);
+            let outer = if middle < first { first.max(third) } else { first.min(third) };
+            all[2].replicas = outer;
+            all[1].time = all[0].time.clone();
+            all.remove(0);
+        }
+    }
+    all
+}
+
+/// The changes after one more, without those that are older than the longest period.
+pub fn changed(before: &[ScaleEvent], change: i32, longest_seconds: i32, now: Timestamp) -> Vec<ScaleEvent> {
+    if longest_seconds == 0 {
+        return Vec::new();
+    }
+    if change == 0 {
+        return before.to_vec();
+    }
+    let time = Time(whole_second(now));
+    let counts = |event: &&ScaleEvent| later(event.time.0, longest_seconds) > now;
+    let mut all: Vec<_> = before.iter().filter(counts).cloned().collect();
+    // Changes of one second are one. A full list stops every further change but the correction of a bound, which then
+    // counts with the last one.
+    let full = all.len() >= MOST_ENTRIES;
+    let last = all.pop_if(|last| full || last.time == time);
+    let change = last.map_or(0, |last| last.change).saturating_add(change);
+    all.push(ScaleEvent { change, time });
+    all
+}
+
+#[cfg(test)]
+#[path = "history_tests.rs"]
+mod tests;

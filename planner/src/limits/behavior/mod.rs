@@ -1,0 +1,245 @@
+//! How far a pool may go in this pass for another reason than its bounds: the policies and stabilisation windows of
+//! `spec.behavior`, and somebody else's number that is kept.
+//!
+//! The limits are known before anything is planned, from what status remembers. So a pass is planned freely first; where
+//! that stays within all limits it stands, else it is planned again with them. What the free one wanted is what status
+//! remembers.
+
+pub mod history;
+mod rate;
+
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::v1alpha1::{
+    AutoscalingStatus, Recommendation, ScaleEvent, ScalingBehavior, ScalingRules, SelectPolicy,
+};
+
+use super::bounds::Bounds;
+use super::contested::Claim;
+use super::schedules::Window;
+use crate::numbers::count;
+use crate::reasons::PoolReason;
+use crate::time::{later, whole_second};
+
+/// Which limits a pass is planned with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Only those that time does not lift: a direction that is disabled, somebody else's number.
+    Wanted,
+    /// All.
+    Limited,
+}
+
+/// Whether a pool grows or shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It grows.
+    Up,
+    /// It shrinks.
+    Down,
+}
+
+/// How far a pool may go in one direction, and why no further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// In which direction.
+    pub direction: Direction,
+    /// The most nodes, or the fewest.
+    pub bound: usize,
+    /// Why.
+    pub reason: PoolReason,
+    /// From when on it may be another; none while nothing but a person or a decision changes it.
+    pub until: Option<Timestamp>,
+    /// Whether time does not lift it.
+    pub lasting: bool,
+}
+
+/// The limits of a pool in this pass, and what they come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// In both directions.
+    pub limits: Vec<Limit>,
+    /// The upper bound, which they come on top of.
+    pub max: usize,
+    /// The schedules that stand in place of the pool's bounds.
+    pub window: Window,
+    /// Who last said how many nodes there should be.
+    pub claim: Claim,
+    /// What is remembered.
+    pub memory: Memory,
+}
+
+/// What status remembers for `spec.behavior`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The longer one of the stabilisation windows; 0 without one.
+    pub window_seconds: i32,
+    /// The longest period of the policies; 0 without any.
+    pub period_seconds: i32,
+    /// The numbers of nodes that were wanted.
+    pub recommendations: Vec<Recommendation>,
+    /// The changes there were.
+    pub events: Vec<ScaleEvent>,
+}
+
+impl Memory {
+    fn of(
+        behavior: &ScalingBehavior,
+        status: Option<&AutoscalingStatus>,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Self {
+        let rules = || [&behavior.scale_up, &behavior.scale_down].into_iter().flatten();
+        let window_seconds =
+            rules().filter_map(|rules| rules.stabilization_window_seconds).max().unwrap_or(0);
+        let periods = rules().flat_map(|rules| &rules.policies).map(|policy| policy.period_seconds);
+        let period_seconds = periods.max().unwrap_or(0);
+        let recorded = status.map(|s| s.scale_events.as_slice()).unwrap_or_default();
+        let (change, time) = claim.unrecorded.unwrap_or((0, now));
+        let mut events = history::changed(recorded, change, period_seconds, time);
+        events.sort_by_key(|event| event.time.0);
+        let mut recommendations = match (status, window_seconds) {
+            (Some(status), 1..) => status.recommendations.clone(),
+            _ => Vec::new(),
+        };
+        recommendations.sort_by_key(|recommendation| recommendation.time.0);
+        Self { window_seconds, period_seconds, recommendations, events }
+    }
+
+    /// Whether so many changes are remembered that one more could not be.
+    fn is_full(&self, now: Timestamp) -> bool {
+        let counts = |event: &&ScaleEvent| later(event.time.0, self.period_seconds) > now;
+        self.events.iter().filter(counts).count() >= history::MOST_ENTRIES
+    }
+}
+
+impl Limits {
+    /// The limits of a pool that has `current` nodes as far as the changes that are remembered go.
+    pub fn of(
+        status: Option<&AutoscalingStatus>,
+        behavior: &ScalingBehavior,
+        bounds: &Bounds,
+        (claim, window): (Claim, Window),
+        current: usize,
+        now: Timestamp,
+    ) -> Self {
+        let now = whole_second(now);
+        let memory = Memory::of(behavior, status, &claim, now);
+        let mut limits = Vec::new();
+        for (direction, rules) in
+            [(Direction::Up, &behavior.scale_up), (Direction::Down, &behavior.scale_down)]
+        {
+            if let Some(rules) = rules {
+                limits.extend(of_rules(rules, direction, current, &memory, now));
+            }
+        }
+        if let Some(contest) = claim.held() {
+            let bound = count(contest.record.replicas);
+            limits.extend([Direction::Up, Direction::Down].map(|direction| Limit {
+                direction,
+                bound,
+                reason: PoolReason::ReplicasContested,
+                until: Some(contest.until()),
+                lasting: true,
+            }));
+        }
+        // A correction to a bound, or of somebody else's number, is neither slowed nor stopped.
+        for limit in &mut limits {
+            limit.bound = match limit.direction {
+                Direction::Up => limit.bound.max(bounds.base),
+                Direction::Down => limit.bound.min(bounds.base),
+            };
+        }
+        Self { limits, max: bounds.max, window, claim, memory }
+    }
+
+    fn at(&self, stage: Stage, direction: Direction) -> impl Iterator<Item = &Limit> {
+        self.limits
+            .iter()
+            .filter(move |limit| limit.direction == direction && (limit.lasting || stage == Stage::Limited))
+    }
+
+    /// The most nodes that the pool may grow to.
+    pub fn ceiling(&self, stage: Stage) -> Option<usize> {
+        self.at(stage, Direction::Up).map(|limit| limit.bound).min()
+    }
+
+    /// The fewest nodes that the pool may shrink to.
+    pub fn floor(&self, stage: Stage) -> Option<usize> {
+        self.at(stage, Direction::Down).map(|limit| limit.bound).max()
+    }
+
+    /// The limit that keeps a pool from the number of nodes that is `wanted`: the tightest one of those that time lifts
+    /// and that are beyond it, and of those that it does not. Of several, what lasts longest counts.
+    pub fn binding(&self, direction: Direction, wanted: usize) -> Option<&Limit> {
+        let tightness = |limit: &Limit| match direction {
+            Direction::Up => usize::MAX - limit.bound,
+            Direction::Down => limit.bound,
+        };
+        let cuts = |limit: &&Limit| match direction {
+            _ if limit.lasting => true,
+            Direction::Up => limit.bound < wanted,
+            Direction::Down => limit.bound > wanted,
+        };
+        let cutting = self.at(Stage::Limited, direction).filter(cuts);
+        cutting.max_by_key(|limit| (tightness(limit), limit.lasting, limit.until))
+    }
+
+    /// What is remembered of changes after one at `now`.
+    pub fn events_after(&self, from: i32, to: i32, now: Timestamp) -> Vec<ScaleEvent> {
+        let from = self.claim.reclaimed().unwrap_or(from);
+        history::changed(&self.memory.events, to.saturating_sub(from), self.memory.period_seconds, now)
+    }
+}
+
+fn of_rules(
+    rules: &ScalingRules,
+    direction: Direction,
+    current: usize,
+    memory: &Memory,
+    now: Timestamp,
+) -> Vec<Limit> {
+    let (limited, stabilized) = match direction {
+        Direction::Up => (PoolReason::ScaleUpLimit, PoolReason::ScaleUpStabilized),
+        Direction::Down => (PoolReason::ScaleDownLimit, PoolReason::ScaleDownStabilized),
+    };
+    let limit = |bound, reason, until, lasting| Limit { direction, bound, reason, until, lasting };
+    if rules.select_policy == Some(SelectPolicy::Disabled) {
+        return vec![limit(current, limited, None, true)];
+    }
+    let mut limits = Vec::new();
+    let nodes = i64::try_from(current).unwrap_or(i64::MAX);
+    if let Some(rate) = rate::rate(rules, direction, nodes, &memory.events, now) {
+        let bound = if memory.is_full(now) { nodes } else { rate.bound };
+        limits.push(limit(usize::try_from(bound).unwrap_or(0), limited, rate.until, false));
+    }
+    let window = rules.stabilization_window_seconds.unwrap_or(0);
+    if window > 0 {
+        let (bound, until) = stabilized_at(direction, current, &memory.recommendations, window, now);
+        limits.push(limit(bound, stabilized, until, false));
+    }
+    limits
+}
+
+/// The lowest number of nodes that was wanted within the window for growing, the highest for shrinking; and when one of
+/// those leaves the window. The number wanted now is not among them: it limits nothing.
+fn stabilized_at(
+    direction: Direction,
+    current: usize,
+    recommendations: &[Recommendation],
+    window: i32,
+    now: Timestamp,
+) -> (usize, Option<Timestamp>) {
+    if recommendations.is_empty() {
+        return (current, Some(later(now, window)));
+    }
+    let within: Vec<_> = history::within(recommendations, window, now).collect();
+    let numbers = within.iter().map(|&(number, _)| count(number));
+    let bound = match direction {
+        Direction::Up => numbers.min().map_or(current, |least| least.max(current)),
+        Direction::Down => numbers.max().map_or(current, |most| most.min(current)),
+    };
+    (bound, within.iter().filter_map(|&(_, end)| end).min())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The schedules of an autoscaler: which bounds they put in place of a pool's own at some time, when that changes next,
+//! and what about them cannot be followed.
+
+mod cron;
+mod zone;
+
+use k8s_openapi::jiff::tz::TimeZone;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::NodePoolAutoscaler;
+use shared_crds::v1alpha1::{AutoscalerMode, Schedule};
+
+use self::cron::Cron;
+use crate::input::observed::{Observed, key};
+use crate::numbers::count;
+use crate::time::later;
+
+/// What the schedules of an autoscaler come to at some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedules {
+    /// What the active ones ask for.
+    pub window: Window,
+    /// When one of them begins or ends next.
+    pub next: Option<Timestamp>,
+    /// What is wrong with those that play no part, for people.
+    pub problems: Vec<String>,
+}
+
+/// The bounds that the active schedules put in place of a pool's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The highest lower bound of them.
+    pub min: Option<usize>,
+    /// The lowest upper bound of them.
+    pub max: Option<usize>,
+    /// The names of the active schedules, sorted.
+    pub names: Vec<String>,
+}
+
+impl Window {
+    /// Whether the schedules' own bounds cross.
+    pub fn crosses(&self) -> bool {
+        matches!((self.min, self.max), (Some(min), Some(max)) if min > max)
+    }
+}
+
+impl Schedules {
+    /// What `schedules` come to at `now`.
+    pub fn of(schedules: &[Schedule], now: Timestamp) -> Self {
+        let mut schedules: Vec<_> = schedules.iter().collect();
+        schedules.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut all = Self::default();
+        for schedule in schedules {
+            match Readable::of(schedule) {
+                Ok(readable) => all.add(schedule, &readable, now),
+                Err(problem) => all.problems.push(format!("schedule {}: {problem}", schedule.name)),
+            }
+        }
+        all
+    }
+
+    fn add(&mut self, schedule: &Schedule, readable: &Readable, now: Timestamp) {
+        let Readable { cron, zone, duration } = readable;
+        let mut moments = vec![zone::next(cron, zone, now)];
+        let earliest = now.checked_sub(*duration).unwrap_or(Timestamp::MIN);
+        if let Some(began) = zone::last(cron, zone, earliest, now) {
+            moments.push(Some(later(began, schedule.duration_seconds)));
+            let (min, max) = (schedule.min_replicas.map(count), schedule.max_replicas.map(count));
+            self.window.min = self.window.min.max(min);
+            self.window.max = [self.window.max, max].into_iter().flatten().min();
+            self.window.names.push(schedule.name.clone());
+        }
+        self.next = moments.into_iter().chain([self.next]).flatten().min();
+    }
+}
+
+/// The parts of a schedule that can be wrong.
+struct Readable {
+    cron: Cron,
+    zone: TimeZone,
+    duration: SignedDuration,
+}
+
+impl Readable {
+    fn of(schedule: &Schedule) -> Result<Self, String> {
+        let cron = Cron::parse(&schedule.schedule)?;
+        let zone = schedule.time_zone.as_deref().map_or(Ok(TimeZone::UTC), zone::zone)?;
+        let seconds = schedule.duration_seconds;
+        if seconds < 1 {
+            return Err(format!("durationSeconds is {seconds}; write 1 or more"));
+        }
+        Ok(Self { cron, zone, duration: SignedDuration::from_secs(seconds.into()) })
+    }
+}
+
+/// When a schedule of any autoscaler that plans begins or ends next.
+pub fn next(observed: &Observed) -> Option<Timestamp> {
+    let plans =
+        |autoscaler: &&std::sync::Arc<NodePoolAutoscaler>| autoscaler.spec.mode != AutoscalerMode::Off;
+    let next = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
+        Schedules::of(&autoscaler.spec.schedules, observed.now).next
+    };
+    observed.autoscalers.iter().filter(plans).filter_map(next).min()
+}
+
+/// What is wrong with schedules of autoscalers that plan, for people.
+pub fn problems(observed: &Observed) -> Vec<String> {
+    let mut problems = Vec::new();
+    for autoscaler in observed.autoscalers.iter().filter(|a| a.spec.mode != AutoscalerMode::Off) {
+        let (namespace, name) = key(&autoscaler.metadata);
+        let of = Schedules::of(&autoscaler.spec.schedules, observed.now).problems;
+        problems.extend(of.iter().map(|problem| format!("NodePoolAutoscaler {namespace}/{name}: {problem}")));
+    }
+    problems.sort();
+    problems
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! One pass: from what was observed to what is decided.
+//!
+//! It goes: nodes that bounds leave no place for → pending pods, then headroom, onto nodes that are there or on
+//! their way → new nodes over all pools for the pods that are left (where a pool would grow while it shrinks, it keeps
+//! nodes and the pods are placed anew) → nodes that nothing needs: empty ones, and ones whose pods have places elsewhere.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::{
+    decision::{Plan, conclude, summary::Pass},
+    demand::{
+        daemons::Daemons,
+        headroom, order,
+        workload::{Memo, Workload},
+    },
+    input::{
+        by_name::ByName,
+        nodes,
+        observed::{Observed, Recommendations, ScheduledBounds, Terms, key},
+        pod_info::PodInfo,
+    },
+    limits::{behavior::Stage, schedules},
+    pools::{self, Pool},
+    reasons::PoolReason,
+    requirements::kinds::KindId,
+    resources::{Amounts, Names},
+    scale_down::{
+        self, Situation, budgets::Budgets, candidates, departures::Departures, keepers, reserve::Pending,
+        surplus::Surplus,
+    },
+    scale_up::{self, Growth, expander, placement::Ask},
+    snapshot::{
+        capacity::{self, Source},
+        world::{Place, World},
+    },
+};
+
+/// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
+pub const MAX_NAMED_NODES: usize = 1000;
+
+/// Plans pass after pass. It remembers what it has read of pods that have not changed since, and in which order they were;
+/// the plans are the same without.
+#[derive(Debug, Default)]
+pub struct Planner {
+    memo: Memo,
+    nodes: ByName<Node>,
+    pods: ByName<PodInfo>,
+}
+
+/// Plans a pass.
+pub fn plan(observed: &Observed) -> Plan {
+    Planner::default().plan(observed)
+}
+
+/// Plans a pass of the operator itself: see [`Planner::plan_for_cluster`].
+pub fn plan_for_cluster(observed: &Observed) -> Plan {
+    Planner::default().plan_for_cluster(observed)
+}
+
+impl Planner {
+    /// Plans a pass.
+    pub fn plan(&mut self, observed: &Observed) -> Plan {
+        self.plan_on(observed, observed.terms)
+    }
+
+    /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
+    fn plan_on(&mut self, observed: &Observed, terms: Terms) -> Plan {
+        let free = self.pass(observed, terms, Stage::Wanted);
+        let mut plan = if conclude::keeps_within(&free) {
+            conclude::concluded(free, None, observed.now)
+        } else {
+            let limited = self.pass(observed, terms, Stage::Limited);
+            conclude::concluded(limited, Some(&free), observed.now)
+        };
+        plan.warnings.extend(schedules::problems(observed));
+        plan
+    }
+
+    /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
+    /// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
+    pub fn plan_for_cluster(&mut self, observed: &Observed) -> Plan {
+        let scheduled = ScheduledBounds::WithinPool;
+        let mut with = |recommendations| self.plan_on(observed, Terms { recommendations, scheduled });
+        let mut acting = with(Recommendations::Exclude);
+        if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
+            let advice = with(Recommendations::Include);
+            acting.next = acting.next.into_iter().chain(advice.next).min();
+            for (decision, advised) in acting.pools.iter_mut().zip(advice.pools) {
+                if decision.reason == PoolReason::RecommendOnly {
+                    *decision = advised;
+                }
+            }
+        }
+        acting.pools =
+            acting.pools.into_iter().map(|decision| decision.limited_to(MAX_NAMED_NODES)).collect();
+        acting
+    }
+
+    fn pass(&mut self, observed: &Observed, terms: Terms, stage: Stage) -> Plan {
+        let all_nodes = self.nodes.sorted(&observed.nodes, |node| key(&node.metadata));
+        let all_pods = self.pods.sorted(&observed.pods, PodInfo::key);
+        let mut names = Names::default();
+
+        let mut pools = pools::pools(observed, terms, &all_nodes, &mut names);
+        for pool in &mut pools {
+            pool.limit(stage);
+        }
+        let reference = largest(&pools, &all_nodes, &mut names);
+        let mut warnings = Vec::new();
+        let mut demand =
+            Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
+        warnings.append(&mut demand.warnings);
+        order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+        let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
+        let daemons = Daemons::of(observed, &mut names, &mut warnings);
+        let groups = demand.groups.iter().map(|group| group.pods.len());
+        let waiting = groups.chain(headroom.iter().map(|&(_, count)| count)).sum();
+        let (nodes, pods) = (&all_nodes, &all_pods);
+        let source = Source { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
+        let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
+        let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
+        let (pools, settled) = loop {
+            let pools = surplus.applied_to(&pools);
+            let settled = settle(source, &pools, &headroom, &mut names);
+            if !surplus.keep_for(&settled.growth.added) {
+                break (pools, settled);
+            }
+        };
+        let Settled { mut world, growth, warnings: of_nodes } = settled;
+        warnings.extend(of_nodes);
+
+        let planned = planned(&world, &growth, all_nodes.len());
+        // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
+        let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
+        let growing: Vec<_> =
+            growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
+        let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
+        let budgets = Budgets::of(&observed.budgets);
+        let pending = Pending {
+            groups: &demand.groups,
+            left: &growth.placement.left,
+            pods: &all_pods,
+            planned: &planned,
+            nodes: &all_nodes,
+            keepers: &keepers,
+            now: observed.now,
+        };
+        let reserves = pending.reserves(&mut world, &pools);
+        let situation = Situation {
+            now: observed.now,
+            nodes: &all_nodes,
+            pods: &all_pods,
+            keepers: &keepers,
+            budgets: &budgets,
+            usage: &usage,
+            planned: &planned,
+            growing: &growing,
+            reserves: &reserves,
+        };
+        let mark = world.mark();
+        close_to_moves(&mut world, &all_nodes);
+        let removal = scale_down::scale_down(&situation, &pools, |_| {
+            Departures::new(&mut world, &demand.kinds, &demand.placed)
+        });
+        // Pods are told where they go before nodes are taken away.
+        world.undo_to(mark);
+
+        let pass = Pass {
+            nodes: &all_nodes,
+            pods: &all_pods,
+            pools: &pools,
+            demand: &demand,
+            names: &names,
+            world: &world,
+        };
+        Plan {
+            pools: pass.pool_decisions(&growth, &removal, &surplus),
+            pods: pass.pod_outcomes(&growth),
+            nodes: pass.node_verdicts(&removal, &surplus),
+            warnings,
+            next: pools
+                .iter()
+                .filter_map(|pool| pool.health.next)
+                .chain(removal.next)
+                .chain(schedules::next(observed))
+                .min(),
+        }
+    }
+}
+
+/// Closes what is no place for a pod that runs: nodes that do not exist yet, or are not ready.
+fn close_to_moves(world: &mut World, all_nodes: &[Arc<Node>]) {
+    for node in 0..world.nodes() {
+        let is_up = match world.place_of(node) {
+            Place::Node(index) => nodes::is_ready(&all_nodes[index]),
+            Place::Upcoming(_) | Place::Planned(_) => false,
+        };
+        if !is_up {
+            world.close(node);
+        }
+    }
+}
+
+/// Where the pending pods go.
+struct Settled {
+    /// The world with all of them in it that found a place.
+    world: World,
+    growth: Growth,
+    warnings: Vec<String>,
+}
+
+/// Places the pending pods: on what is there or on its way first, then on new nodes; the headroom after them.
+fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], names: &mut Names) -> Settled {
+    let mut warnings = Vec::new();
+    let mut world = capacity::world(source, pools, names, &mut warnings);
+    let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
+    let asks: Vec<_> =
+        pending.chain(headroom.iter().copied()).map(|(kind, count)| Ask { kind, count }).collect();
+    let kinds = &source.demand.kinds;
+    let seed = expander::seed(source.observed.seed, pools);
+    let growth = scale_up::scale_up(&scale_up::Pass { pools, kinds, asks: &asks, seed }, &mut world);
+    Settled { world, growth, warnings }
+}
+
+/// The greatest amount of each resource that a node has or would have.
+fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Names) -> Amounts {
+    let mut largest = Amounts::default();
+    pools
+        .iter()
+        .filter_map(|pool| pool.template.as_ref().ok())
+        .for_each(|t| largest.raise_to(&t.allocatable));
+    for node in all_nodes {
+        if let Ok(amounts) = pools::allocatable(node, names) {
+            largest.raise_to(&amounts);
+        }
+    }
+    largest
+}
+
+/// How many pending pods, those of the headroom included, this pass planned onto each existing node.
+fn planned(world: &World, growth: &Growth, nodes: usize) -> Vec<usize> {
+    let mut planned = vec![0; nodes];
+    for &(node, pods) in growth.placement.placed.iter().flatten() {
+        if let Place::Node(node) = world.place_of(node) {
+            planned[node] += pods;
+        }
+    }
+    planned
+}

@@ -1,0 +1,212 @@
+//! Daemons and headroom, from objects to decisions.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::fixtures::{NOW, Read, World, merged};
+
+fn none() -> Value {
+    json!({})
+}
+
+/// A `DaemonSet` whose pods ask for a core.
+fn daemon(mut world: World, name: &str, change: Value) -> World {
+    let base = json!({ "metadata": { "name": name, "namespace": "sys" }, "spec": { "selector": {}, "template": { "spec": {
+        "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } } } });
+    world.observed.daemon_sets.push(Arc::new(serde_json::from_value(merged(base, change)).unwrap()));
+    world
+}
+
+fn in_template(spec: &Value) -> Value {
+    json!({ "spec": { "template": { "spec": spec } } })
+}
+
+#[test]
+fn daemons_take_their_part_of_new_and_upcoming_nodes() {
+    for (what, change, desired) in [
+        ("everywhere", none(), 3),
+        ("on other nodes", in_template(&json!({ "nodeSelector": { "disk": "ssd" } })), 2),
+        ("being deleted", json!({ "metadata": { "deletionTimestamp": NOW } }), 2),
+    ] {
+        let world =
+            World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 8, "1", &none());
+        let plan = daemon(world, "d", change).plan();
+        assert_eq!(plan.desired("a"), desired, "{what}");
+    }
+}
+
+#[test]
+fn a_daemon_tolerates_what_its_controller_says_and_no_other_taint() {
+    let tainted = |key: &str| json!({ "spec": { "template": { "spec": { "taints": [{ "key": key, "effect": "NoSchedule" }] } } } });
+    let tolerant = json!({ "spec": { "tolerations": [{ "operator": "Exists" }] } });
+    for (key, change, desired) in [
+        ("node.kubernetes.io/memory-pressure", none(), 2),
+        ("node.kubernetes.io/network-unavailable", none(), 1),
+        ("node.kubernetes.io/network-unavailable", in_template(&json!({ "hostNetwork": true })), 2),
+        ("dedicated", none(), 1),
+        (
+            "dedicated",
+            in_template(&json!({ "tolerations": [{ "key": "dedicated", "operator": "Exists" }] })),
+            2,
+        ),
+    ] {
+        let world = World::eager().pool("a", tainted(key)).pending("p", 4, "1", &tolerant);
+        assert_eq!(daemon(world, "d", change.clone()).plan().desired("a"), desired, "{key} {change}");
+    }
+}
+
+#[test]
+fn a_starting_node_keeps_room_only_for_daemons_that_are_not_there_yet() {
+    let starting = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:59:00Z" },
+        "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    let of = |name: &str| {
+        json!({ "metadata": { "namespace": "sys", "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": "u", "controller": true }] } })
+    };
+    for (what, node, owner, fits) in [
+        ("not there", starting.clone(), None, 3),
+        ("there", starting.clone(), Some("d"), 3),
+        ("another is there", starting, Some("e"), 2),
+        ("the node is up", none(), None, 4),
+    ] {
+        let mut world = World::eager()
+            .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
+            .node("a", "n1", node);
+        if let Some(owner) = owner {
+            world = world.running("d-1", "n1", "1", of(owner));
+        }
+        let plan = daemon(world.pending("p", 4, "1", &none()), "d", none()).plan();
+        assert_eq!(plan.fates().iter().filter(|f| *f == "fits n1").count(), fits, "{what}");
+    }
+}
+
+#[test]
+fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
+    let labelled = json!({ "spec": { "template": { "metadata": { "labels": { "app": "d" } } } } });
+    let all_of_them =
+        json!({ "namespaces": ["sys"], "topologyKey": "kubernetes.io/hostname", "labelSelector": {} });
+    let required = |which: &str, change: Value| {
+        json!({ "spec": { "affinity": { which: {
+        "requiredDuringSchedulingIgnoredDuringExecution": [merged(all_of_them.clone(), change)] } } } })
+    };
+    let away = |change| required("podAntiAffinity", change);
+    let near = |change| required("podAffinity", change);
+    let named = |app: &str| json!({ "labelSelector": { "matchLabels": { "app": app } } });
+    let from_all =
+        json!({ "template": { "spec": { "affinity": away(none())["spec"]["affinity"].clone() } } });
+    let from_all = json!({ "spec": merged(from_all, json!({ "template": { "spec": { "affinity": { "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [{ "namespaces": ["apps"], "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {} }] } } } } })) });
+    for (what, daemon_change, pod_change, new, upcoming) in [
+        ("away from all", none(), away(none()), "no PodAntiAffinityConflict", "no PodAntiAffinityConflict"),
+        (
+            "away from it",
+            none(),
+            away(named("d")),
+            "no PodAntiAffinityConflict",
+            "no PodAntiAffinityConflict",
+        ),
+        ("away from others", none(), away(named("e")), "grows ns/a", "fits upcoming ns/a"),
+        ("near it", none(), near(named("d")), "grows ns/a", "fits upcoming ns/a"),
+        ("near others", none(), near(named("e")), "no PodAffinityMismatch", "no PodAffinityMismatch"),
+        ("it keeps away", from_all, none(), "no PodAntiAffinityConflict", "no PodAntiAffinityConflict"),
+        (
+            "it runs elsewhere",
+            in_template(&json!({ "nodeSelector": { "disk": "ssd" } })),
+            away(none()),
+            "grows ns/a",
+            "fits upcoming ns/a",
+        ),
+    ] {
+        for (replicas, fate) in [(0, new), (1, upcoming)] {
+            let pool = json!({ "spec": { "replicas": replicas, "template": { "metadata": { "labels": {
+                "kubernetes.io/arch": "amd64" } } } } });
+            let world = World::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
+            let plan = daemon(world, "d", merged(labelled.clone(), daemon_change.clone())).plan();
+            assert_eq!(plan.fates(), [fate], "{what}, {replicas} on their way");
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
+    let world = World::eager().pool("a", none()).pending("p", 1, "4", &none());
+    let plan = daemon(world, "d", none()).plan();
+    assert_eq!(plan.fates(), ["no InsufficientCpu"]);
+    let crate::Fate::Unschedulable { reasons } = &plan.pods[0].fate else { panic!("{plan:?}") };
+    assert_eq!(reasons[0].message, "the pod asks for 4 of cpu; an empty node of the pool offers 3");
+}
+
+#[test]
+fn a_daemon_whose_requests_make_no_sense_is_named() {
+    let bad = in_template(
+        &json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "many" } } }] }),
+    );
+    let plan = daemon(World::eager().pool("a", none()).pending("p", 4, "1", &none()), "d", bad).plan();
+    assert_eq!(plan.desired("a"), 1);
+    assert!(
+        plan.warnings[0].starts_with("DaemonSet sys/d counts as asking for nothing"),
+        "{:?}",
+        plan.warnings
+    );
+}
+
+fn with_headroom(headroom: &Value) -> World {
+    World::new().autoscaler(
+        "x",
+        json!({ "headroom": headroom, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }),
+    )
+}
+
+#[test]
+fn headroom_brings_nodes_and_keeps_them_and_is_never_reported() {
+    let headroom = json!([{ "count": 6, "requests": { "cpu": "1" } }]);
+    let plan = with_headroom(&headroom).pool("a", none()).plan();
+    assert_eq!((plan.desired("a"), plan.pool("a").message.as_str()), (2, "2 nodes for headroom"));
+    assert_eq!((plan.pods.len(), plan.pool("a").triggering_pods), (0, 0));
+
+    let up = with_headroom(&headroom)
+        .pool("a", json!({ "spec": { "replicas": 3 } }))
+        .node("a", "n1", none())
+        .node("a", "n2", none())
+        .node("a", "n3", none());
+    let plan = up.plan();
+    assert_eq!((plan.desired("a"), plan.pool("a").victims.as_slice()), (2, &["n3".to_owned()][..]));
+    assert_eq!(plan.verdict("n1"), "NeededByPendingPods");
+}
+
+#[test]
+fn pods_come_before_headroom_whatever_their_priority() {
+    let headroom = json!([{ "count": 1, "requests": { "cpu": "4" } }]);
+    let low = json!({ "spec": { "priority": -1000 } });
+    let plan = with_headroom(&headroom)
+        .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
+        .node("a", "n1", none())
+        .pending("p", 1, "1", &low)
+        .plan();
+    assert_eq!((plan.fates(), plan.desired("a")), (vec!["fits n1".to_owned()], 1));
+    assert!(plan.pool("a").limited);
+}
+
+#[test]
+fn headroom_is_kept_on_the_pools_of_its_autoscaler_whatever_their_taints_but_not_on_cordoned_nodes() {
+    let headroom = json!([{ "count": 1, "requests": { "cpu": "3" } }]);
+    let tainted = json!({ "spec": { "replicas": 1, "template": { "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } } } });
+    let taint = json!({ "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } });
+    let world = |node: Value| {
+        with_headroom(&headroom).pool("a", tainted.clone()).node("other", "m1", none()).node("a", "n1", node)
+    };
+    assert_eq!(world(taint.clone()).plan().desired("a"), 1, "the room is there");
+    let cordoned = merged(taint, json!({ "spec": { "unschedulable": true } }));
+    assert_eq!(world(cordoned).plan().desired("a"), 2, "neither a cordoned node nor a stranger's is room");
+}
+
+#[test]
+fn headroom_that_makes_no_sense_is_named_and_left_out() {
+    let headroom =
+        json!([{ "count": 1, "requests": { "cpu": "-1" } }, { "count": 1, "requests": { "cpu": "1" } }]);
+    let plan = with_headroom(&headroom).pool("a", none()).plan();
+    assert_eq!(plan.desired("a"), 1);
+    assert!(plan.warnings[0].contains("spec.headroom[0].requests"), "{:?}", plan.warnings);
+}

@@ -1,0 +1,202 @@
+//! What holds for the growth of every cluster: each place is one that the naive world allows at that moment, no bound is
+//! broken, nobody is left out whom a pool with room would take, and the same input gives the same plan.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::mixes::{Planned, Pods};
+use crate::demand::workload::{Group, Workload};
+use crate::fixtures::World as Cluster;
+use crate::pools::Pool;
+use crate::requirements::profile::Profile;
+use crate::snapshot::world::Place;
+use crate::snapshot::world::naive::{Naive, NaiveNode};
+use crate::snapshot::world::tests::{ZONE, amounts, classes, kind, replay, tallies};
+
+fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
+    let zone = || prop::sample::select(vec!["a", "b", "c"]);
+    let pool = (zone(), 3_i64..9, 0_i32..2, 0_i32..4, prop::bool::weighted(0.2), 1_i32..4);
+    let node = (zone(), 3_i64..9, prop::collection::vec(0_usize..5, 0..3));
+    let expander = prop::sample::select(vec!["LeastWaste", "Priority", "MostPods", "LeastNodes", "Random"]);
+    (prop::collection::vec(pool, 1..4), prop::collection::vec(node, 0..3), expander, 0_u64..3).prop_map(
+        |(pools, nodes, expander, seed)| {
+            let mut cluster = Cluster::new().autoscaler("x", json!({ "expander": expander }));
+            for (at, (zone, size, replicas, extra, tainted, weight)) in pools.into_iter().enumerate() {
+                let taints: Vec<_> =
+                    tainted.then(|| json!({ "key": "t", "effect": "NoSchedule" })).into_iter().collect();
+                let capacity = json!({ "cpu": format!("{size}m"), "memory": size.to_string(), "pods": "4" });
+                cluster = cluster.pool(
+                    &format!("pool{at}"),
+                    json!({ "spec": { "replicas": replicas, "maxReplicas": replicas + extra, "weight": weight,
+                        "template": { "metadata": { "labels": { ZONE: zone } }, "spec": { "capacity": capacity, "taints": taints } } } }),
+                );
+            }
+            let mut placed = Vec::new();
+            for (at, (zone, size, pods)) in nodes.into_iter().enumerate() {
+                placed.extend(pods.into_iter().map(|kind| (kind, at)));
+                cluster = cluster.node(
+                    "none",
+                    &format!("n{at}"),
+                    json!({ "metadata": { "labels": { ZONE: zone } },
+                        "status": { "allocatable": { "cpu": format!("{size}m"), "memory": size.to_string(), "pods": "4" } } }),
+                );
+            }
+            cluster.observed.seed = seed;
+            (cluster, placed)
+        },
+    )
+}
+
+fn demand() -> impl Strategy<Value = Workload> {
+    (prop::collection::vec(kind(), 5), prop::collection::vec((0_usize..5, 1_usize..7), 1..6)).prop_map(
+        |(kinds, groups)| {
+            let group = |(kind, count)| Group { kind, priority: 0, pods: vec![0; count] };
+            let groups = groups.into_iter().map(group).collect();
+            Workload { classes: classes(), tallies: tallies(), kinds, groups, ..Workload::default() }
+        },
+    )
+}
+
+fn naive_node(profile: &Profile, pool: Option<&Pool>, size: i64) -> NaiveNode {
+    let capacity =
+        pool.and_then(|p| p.template.as_ref().ok()).map_or(amounts(size, size, 4), |t| t.allocatable.clone());
+    NaiveNode {
+        profile: profile.clone(),
+        capacity,
+        ports: Vec::new(),
+        raises: Vec::new(),
+        pods: Vec::new(),
+        open: true,
+        gone: false,
+    }
+}
+
+/// The naive world before anything is placed, and what new nodes are like.
+fn naive(cluster: &Cluster, demand: &Workload, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
+    let of_pool = |pool: &Pool| naive_node(&pool.template.as_ref().unwrap().profile, Some(pool), 0);
+    let templates: Vec<_> = planned.pools.iter().map(of_pool).collect();
+    let existing = cluster.observed.nodes.iter().map(|node| {
+        let cpu = &node.status.as_ref().unwrap().allocatable.as_ref().unwrap()["memory"].0;
+        naive_node(&Profile::of_node(node), None, cpu.parse().unwrap())
+    });
+    let upcoming = planned.pools.iter().zip(&templates);
+    let upcoming =
+        upcoming.flat_map(|(pool, template)| std::iter::repeat_n(template.clone(), pool.missing()));
+    let mut nodes: Vec<_> = existing.chain(upcoming).collect();
+    for &(kind, node) in demand.placed.iter().flatten() {
+        nodes[node].pods.push(kind);
+    }
+    let Workload { classes, kinds, tallies, .. } = demand.clone();
+    (Naive { classes, kinds, tallies, nodes }, templates)
+}
+
+/// A plan, and the naive world after it.
+struct Replayed {
+    pods: Pods,
+    planned: Planned,
+    naive: Naive,
+    /// What a new node of each pool is like.
+    templates: Vec<NaiveNode>,
+}
+
+/// Plans, and does the same in the naive world, which must allow each step.
+fn replayed(
+    cluster: &Cluster,
+    placed: Vec<(usize, usize)>,
+    demand: Workload,
+) -> Result<Replayed, TestCaseError> {
+    let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+    let planned = pods.plan(cluster);
+    let (mut naive, templates) = naive(cluster, &pods.demand, &planned);
+    replay(&planned.world, &mut naive, &templates)?;
+    Ok(Replayed { pods, planned, naive, templates })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(800))]
+
+    #[test]
+    fn every_place_is_allowed_no_bound_is_broken_and_nobody_is_left_out_for_nothing(
+        (cluster, placed) in cluster(),
+        demand in demand(),
+    ) {
+        let Replayed { pods, planned, .. } = replayed(&cluster, placed, demand)?;
+        let demand = &pods.demand;
+
+        let placement = &planned.growth.placement;
+        let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
+        prop_assert_eq!(planned.by_tier().iter().sum::<usize>() + planned.left(), asked);
+        let mut nodes = vec![0; planned.pools.len()];
+        for node in (0..planned.world.nodes()).filter(|&node| !planned.world.is_gone(node)) {
+            if let Place::Planned(pool) = planned.world.place_of(node) {
+                nodes[pool] += 1;
+                prop_assert!(!planned.world.pods_on(node).is_empty(), "a node for nobody");
+            }
+        }
+        prop_assert_eq!(&nodes, &planned.growth.added);
+        for (at, pool) in planned.pools.iter().enumerate() {
+            prop_assert!(nodes[at] <= pool.room());
+        }
+        let again = pods.plan(&cluster);
+        prop_assert_eq!(&again.growth.added, &planned.growth.added);
+        prop_assert_eq!(&again.growth.limited, &planned.growth.limited);
+        prop_assert_eq!(&again.growth.placement, placement);
+    }
+
+    #[test]
+    fn no_more_upcoming_nodes_are_needed_than_pods_that_wait_and_one(
+        (cluster, placed) in cluster(),
+        demand in demand(),
+        owed in 0_usize..40,
+    ) {
+        let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+        let mut pools = pods.plan(&cluster).pools;
+        for pool in &mut pools {
+            (pool.bounds.base, pool.bounds.max) = (pool.bounds.base + owed, pool.bounds.max + owed);
+        }
+        let waiting = pods.demand.groups.iter().map(|group| group.pods.len()).sum();
+        let all = pods.plan_on(&cluster, pools.clone());
+        let some = pods.plan_among(&cluster, pools, waiting);
+        let upcoming = |planned: &Planned| {
+            let nodes = 0..planned.world.nodes();
+            nodes.filter(|&node| matches!(planned.world.place_of(node), Place::Upcoming(_))).count()
+        };
+        prop_assert!(upcoming(&some) <= some.pools.len() * (waiting + 1));
+        let places = |planned: &Planned| {
+            let placed = planned.growth.placement.placed.iter();
+            let of_kind = |nodes: &Vec<(usize, usize)>| {
+                let mut places: Vec<_> =
+                    nodes.iter().map(|&(node, pods)| (planned.world.place_of(node), pods)).collect();
+                places.sort_unstable();
+                places
+            };
+            placed.map(of_kind).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(places(&some), places(&all));
+        prop_assert_eq!(some.growth.placement.left, all.growth.placement.left);
+        prop_assert_eq!(some.growth.added, all.growth.added);
+        prop_assert_eq!(some.growth.limited, all.growth.limited);
+    }
+
+    #[test]
+    fn nobody_is_left_whom_a_node_or_a_pool_with_room_would_take(
+        (cluster, placed) in cluster(),
+        demand in demand(),
+    ) {
+        let Replayed { pods, planned, mut naive, templates } = replayed(&cluster, placed, demand)?;
+        let kinds = pods.ordered_kinds(&cluster, &planned);
+        for (&kind, &left) in kinds.iter().zip(&planned.growth.placement.left) {
+            if left == 0 {
+                continue;
+            }
+            for (pool, template) in templates.iter().enumerate() {
+                naive.nodes.push(template.clone());
+                let takes = naive.allows(kind, naive.nodes.len() - 1);
+                naive.nodes.pop();
+                let full = planned.growth.added[pool] >= planned.pools[pool].room();
+                prop_assert!(!takes || full, "pool {} has room for kind {}", pool, kind);
+                prop_assert!(!takes || planned.growth.limited[pool], "pool {} is limited by kind {}", pool, kind);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Hand-made pods for tests of the engine: kinds and tallies without objects, and the two peers' benchmark mixes.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::demand::daemons::Daemons;
+use crate::demand::order;
+use crate::demand::workload::{Group, Workload};
+use crate::input::observed::Observed;
+use crate::pass::largest;
+use crate::pools::Pool;
+use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
+use crate::requirements::kinds::{Counted, Kind, KindId, Near, Spread, Tally, TallyId};
+use crate::resources::{Amounts, Basic, Names, Resource};
+use crate::scale_up::Growth;
+use crate::scale_up::placement::Ask;
+use crate::snapshot::capacity;
+use crate::snapshot::capacity::Source;
+use crate::snapshot::world::{Place, World};
+use crate::{fixtures, pools, scale_up};
+
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// A pod's request, or a node's capacity.
+pub(super) fn amounts(cpu: i64, memory: i64) -> Amounts {
+    let mut amounts = Amounts::default();
+    amounts.set(Resource::Basic(Basic::Cpu), cpu);
+    amounts.set(Resource::Basic(Basic::Memory), memory);
+    amounts.set(Resource::Basic(Basic::Pods), 1);
+    amounts
+}
+
+/// A pool of nodes in a zone with `cpu` thousandths, `memory` bytes and `pods` pods, up to `max` of them.
+pub(super) fn shape(zone: &str, cpu: i64, memory: i64, pods: i64, max: i32) -> Value {
+    json!({ "spec": { "maxReplicas": max, "template": { "metadata": { "labels": { ZONE: zone } }, "spec": { "capacity": {
+        "cpu": format!("{cpu}m"), "memory": memory.to_string(), "pods": pods.to_string() } } } } })
+}
+
+/// Pods by hand.
+#[derive(Clone, Debug)]
+pub(super) struct Pods {
+    pub(super) demand: Workload,
+}
+
+impl Pods {
+    pub(super) fn new() -> Self {
+        Self { demand: Workload { classes: vec![Constraints::default()], ..Workload::default() } }
+    }
+
+    /// A tally of pods that some affinity asks about.
+    pub(super) fn tally(&mut self, key: &str) -> TallyId {
+        self.demand.tallies.push(Tally { key: key.to_owned(), nodes: Counted::All });
+        self.demand.tallies.len() - 1
+    }
+
+    /// A tally of pods that some spread asks about.
+    pub(super) fn spread_tally(&mut self, key: &str) -> TallyId {
+        let nodes = Counted::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
+        self.demand.tallies.push(Tally { key: key.to_owned(), nodes });
+        self.demand.tallies.len() - 1
+    }
+
+    /// A group of pending pods.
+    pub(super) fn pending(&mut self, kind: Kind, count: usize) -> KindId {
+        self.demand.kinds.push(kind);
+        let kind = self.demand.kinds.len() - 1;
+        let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
+        self.demand.groups.push(Group { kind, priority: 0, pods: (first..first + count).collect() });
+        kind
+    }
+
+    /// The kind of each ask of a plan.
+    pub(super) fn ordered_kinds(&self, cluster: &fixtures::World, planned: &Planned) -> Vec<KindId> {
+        let demand = self.ordered(&cluster.observed, &planned.pools);
+        demand.groups.iter().map(|group| group.kind).collect()
+    }
+
+    fn ordered(&self, observed: &Observed, pools: &[Pool]) -> Workload {
+        let mut demand = self.demand.clone();
+        let reference = largest(pools, &observed.nodes, &mut Names::default());
+        order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+        demand
+    }
+
+    /// Plans them in a cluster.
+    pub(super) fn plan(&self, cluster: &fixtures::World) -> Planned {
+        let mut names = Names::default();
+        let observed = &cluster.observed;
+        let pools = pools::pools(observed, observed.terms, &observed.nodes, &mut names);
+        self.plan_on(cluster, pools)
+    }
+
+    /// Plans them onto these pools.
+    pub(super) fn plan_on(&self, cluster: &fixtures::World, pools: Vec<Pool>) -> Planned {
+        self.plan_among(cluster, pools, usize::MAX)
+    }
+
+    /// Plans them onto these pools, with as many upcoming nodes as `waiting` pods can have a use for.
+    pub(super) fn plan_among(&self, cluster: &fixtures::World, pools: Vec<Pool>, waiting: usize) -> Planned {
+        let (mut names, mut warnings) = (Names::default(), Vec::new());
+        let observed = &cluster.observed;
+        let daemons = Daemons::of(observed, &mut names, &mut warnings);
+        let demand = self.ordered(observed, &pools);
+        let source = Source {
+            observed,
+            nodes: &observed.nodes,
+            pods: &[],
+            demand: &demand,
+            daemons: &daemons,
+            waiting,
+        };
+        let mut world = capacity::world(source, &pools, &mut names, &mut warnings);
+        let asks: Vec<_> = demand.groups.iter().map(|g| Ask { kind: g.kind, count: g.pods.len() }).collect();
+        let pass = scale_up::Pass { pools: &pools, kinds: &demand.kinds, asks: &asks, seed: observed.seed };
+        let growth = scale_up::scale_up(&pass, &mut world);
+        Planned { growth, world, pools }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub(super) growth: Growth,
+    pub(super) world: World,
+    pub(super) pools: Vec<Pool>,
+}
+
+impl Planned {
+    /// New nodes of all pools.
+    pub(super) fn added(&self) -> usize {
+        self.growth.added.iter().sum()
+    }
+
+    /// Pods that found no place.
+    pub(super) fn left(&self) -> usize {
+        self.growth.placement.left.iter().sum()
+    }
+
+    /// How many pods went to existing nodes, to upcoming ones and to new ones.
+    pub(super) fn by_tier(&self) -> [usize; 3] {
+        let mut tiers = [0; 3];
+        for &(node, count) in self.growth.placement.placed.iter().flatten() {
+            let tier = match self.world.place_of(node) {
+                Place::Node(_) => 0,
+                Place::Upcoming(_) => 1,
+                Place::Planned(_) => 2,
+            };
+            tiers[tier] += count;
+        }
+        tiers
+    }
+}
+
+/// Cluster Autoscaler's benchmark of its estimator.
+pub(super) fn estimator_mix() -> (fixtures::World, Pods) {
+    let mut pods = Pods::new();
+    for (cpu, memory, count) in [(95, 190, 1_000), (50, 100, 50_000)] {
+        pods.pending(Kind { request: amounts(cpu, memory), ..Kind::default() }, count);
+    }
+    (fixtures::World::eager().pool("a", shape("a", 1000, 5000, 100, 3000)), pods)
+}
+
+/// The five sorts of pods of Karpenter's benchmark, on pools of large nodes in `zones` zones.
+pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::World, Pods) {
+    const MIB: i64 = 1 << 20;
+    let mut pods = Pods::new();
+    let by_zone: Vec<_> = (0..7).map(|_| pods.spread_tally(ZONE)).collect();
+    let by_host: Vec<_> = (0..7).map(|_| pods.spread_tally(HOSTNAME_LABEL)).collect();
+    let near: Vec<_> = (0..7).map(|_| pods.tally(ZONE)).collect();
+    let apart = pods.tally(HOSTNAME_LABEL);
+    let mut random = 42_u64;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % below
+    };
+    let mut counts = BTreeMap::new();
+    for at in 0..count {
+        let cpu = [100, 250, 500, 1000, 1500][draw(5)];
+        let memory = [100, 256, 512, 1024, 2048, 4096][draw(6)] * MIB;
+        let (sort, own, selected) = (at % 5, draw(7), draw(7));
+        let (own, selected) = match sort {
+            0 | 3 => (own, 0),
+            4 => (0, 0),
+            _ => (own, selected),
+        };
+        *counts.entry((Reverse((cpu, memory)), sort, own, selected)).or_insert(0_usize) += 1;
+    }
+    for ((Reverse((cpu, memory)), sort, own, selected), count) in counts {
+        let mut kind = Kind { request: amounts(cpu, memory), ..Kind::default() };
+        let spread = |tally| Spread { tally, max_skew: 1, min_domains: 1, itself: own == selected };
+        match sort {
+            1 => kind.spreads = vec![spread(by_zone[selected])],
+            2 => kind.spreads = vec![spread(by_host[selected])],
+            3 => kind.near = Some(Near { tallies: vec![near[own]], itself: true }),
+            4 => kind.apart = vec![apart],
+            _ => {}
+        }
+        kind.raises = match sort {
+            3 => vec![near[own]],
+            4 => vec![apart],
+            _ => vec![by_zone[own], by_host[own]],
+        };
+        pods.pending(kind, count);
+    }
+    let mut cluster = fixtures::World::eager();
+    for zone in 0..zones {
+        let shape = shape(&format!("z{zone}"), cpu, cpu * 4 * MIB * 1024 / 1000, 110, 100_000);
+        cluster = cluster.pool(&format!("pool{zone}"), shape);
+    }
+    (cluster, pods)
+}

@@ -1,0 +1,134 @@
+//! Pools whose provider does not make the nodes it was asked for: for how long nobody counts on them.
+//!
+//! Worked out anew in each pass from what status says, so that it survives a restart and needs no memory of its own. A write
+//! that met a conflict is no failure of the provider and plays no part here.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+use shared_crds::NodePool;
+use shared_crds::conditions::ConditionType;
+use shared_crds::v1alpha1::AutoscalingStatus;
+
+use crate::time::later;
+
+/// Seconds after the last failure at which a pool that owes no node may be tried again: Cluster Autoscaler's
+/// `--initial-node-group-backoff-duration`. There is no longer pause: while nodes are owed the `NodePool` operator itself
+/// asks the provider again and again, and says so as soon as it makes one.
+const PAUSE_SECONDS: i32 = 300;
+/// Seconds that the provider has for its answer after a new attempt, before the failure of the last one counts again.
+const ATTEMPT_SECONDS: i32 = 60;
+
+/// A pool that nobody counts on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Why, as the `NodePool` operator says it.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// Until when; `None` for as long as the provider makes no node.
+    pub until: Option<Timestamp>,
+}
+
+/// Where a pool stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Set while the pool is not counted on.
+    pub backoff: Option<Backoff>,
+    /// When that may change because time passes.
+    pub next: Option<Timestamp>,
+}
+
+/// Whether `pool`, of which `autoscaling` is remembered and which owes `owed` nodes, is counted on at `now`.
+pub fn health(
+    pool: &NodePool,
+    autoscaling: Option<&AutoscalingStatus>,
+    owed: usize,
+    now: Timestamp,
+) -> Health {
+    let Some(failure) = failure(pool) else { return Health::default() };
+    let failed = failure.last_transition_time.0;
+    let asked = autoscaling.and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
+    let attempt = asked.filter(|asked| *asked > failed).map(|asked| later(asked, ATTEMPT_SECONDS));
+    if let Some(answered) = attempt.filter(|answered| *answered > now) {
+        return Health { backoff: None, next: Some(answered) };
+    }
+    let until = (owed == 0).then(|| later(asked.map_or(failed, |asked| asked.max(failed)), PAUSE_SECONDS));
+    if until.is_some_and(|until| until <= now) {
+        return Health::default();
+    }
+    let (reason, message) = (failure.reason.clone(), failure.message.clone());
+    Health { backoff: Some(Backoff { reason, message, until }), next: until }
+}
+
+/// The condition that says that the provider fails.
+fn failure(pool: &NodePool) -> Option<&Condition> {
+    let conditions = &pool.status.as_ref()?.conditions;
+    let healthy = ConditionType::ProvisioningHealthy.as_str();
+    conditions.iter().find(|condition| condition.type_ == healthy && condition.status == "False")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FAILED: &str = "2026-01-01T11:00:00Z";
+
+    fn pool(healthy: &str, asked: Option<&str>) -> NodePool {
+        let mut pool = json!({ "metadata": { "name": "p" }, "spec": { "maxReplicas": 9, "provider": {},
+            "template": { "spec": { "capacity": {} } } }, "status": { "conditions": [{
+                "type": "ProvisioningHealthy", "status": healthy, "reason": "QuotaExceeded", "message": "no more than 3",
+                "lastTransitionTime": FAILED }] } });
+        if let Some(asked) = asked {
+            pool["status"]["autoscaling"] = json!({ "lastScaleUpTime": asked });
+        }
+        serde_json::from_value(pool).unwrap()
+    }
+
+    fn at(time: &str) -> Timestamp {
+        format!("2026-01-01T{time}Z").parse().unwrap()
+    }
+
+    #[test]
+    fn a_pool_is_left_out_while_its_provider_fails_and_tried_again_after_a_pause() {
+        for (what, healthy, asked, owed, now, expected) in [
+            ("a provider that makes nodes", "True", None, 3, "11:00:01", None),
+            ("nodes are owed", "False", None, 3, "11:00:01", Some(None)),
+            ("nodes are owed for hours", "False", None, 3, "18:00:00", Some(None)),
+            ("the failure is older than the request", "False", Some("11:10:00"), 3, "11:10:59", None),
+            ("the answer does not come", "False", Some("11:10:00"), 3, "11:11:00", Some(None)),
+            ("no node is owed", "False", None, 0, "11:04:59", Some(Some("11:05:00"))),
+            ("the pause is over", "False", None, 0, "11:05:00", None),
+            (
+                "the pause after the last attempt",
+                "False",
+                Some("11:10:00"),
+                0,
+                "11:12:00",
+                Some(Some("11:15:00")),
+            ),
+            (
+                "an attempt before the failure",
+                "False",
+                Some("10:59:00"),
+                0,
+                "11:01:00",
+                Some(Some("11:05:00")),
+            ),
+        ] {
+            let asked = asked.map(|time: &str| format!("2026-01-01T{time}Z"));
+            let pool = pool(healthy, asked.as_deref());
+            let autoscaling = pool.status.as_ref().and_then(|status| status.autoscaling.as_ref());
+            let found = health(&pool, autoscaling, owed, at(now));
+            assert_eq!(found.backoff.map(|b| b.until), expected.map(|until| until.map(at)), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_pool_without_conditions_is_counted_on() {
+        let mut pool = pool("False", None);
+        pool.status = None;
+        assert_eq!(health(&pool, None, 3, at("11:00:00")), Health::default());
+    }
+}

@@ -1,0 +1,273 @@
+//! The pools of a pass: what one node of each is like, which nodes exist, how many more are on their way.
+
+pub mod backoff;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use shared_crds::quantity::Exact;
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplateSpec};
+use shared_crds::{NodePool, NodePoolAutoscaler};
+
+use crate::input::nodes;
+use crate::input::observed::{Observed, Terms, key};
+use crate::input::selection::{Standing, standing};
+use crate::limits::behavior::{Limits, Stage};
+use crate::limits::bounds::Bounds;
+use crate::limits::contested::Claim;
+use crate::limits::schedules::{Schedules, Window};
+use crate::numbers::{count, replicas};
+use crate::pools::backoff::{Backoff, Health, health};
+use crate::reasons::{PoolReason, Rejection};
+use crate::requirements::profile::Profile;
+use crate::resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact};
+
+/// A pool as the planner sees it.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// The object.
+    pub object: Arc<NodePool>,
+    /// Who plans it, or why nobody does.
+    pub standing: Standing,
+    /// Its bounds.
+    pub bounds: Bounds,
+    /// What a new node is like, or why that cannot be said.
+    pub template: Result<Template, String>,
+    /// Its nodes that are not on their way out, as indexes into the pass's nodes.
+    pub staying: Vec<usize>,
+    /// Its nodes that are on their way out.
+    pub leaving: Vec<usize>,
+    /// Whether its provider makes the nodes it is asked for.
+    pub health: Health,
+    /// Why its replicas cannot be written for now, where that is so. Nodes that were asked for before still come.
+    pub refused: Option<String>,
+    /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
+    pub spared: usize,
+    /// What its status remembers, or should by now.
+    pub remembered: Option<AutoscalingStatus>,
+    /// How far it may go for another reason than its bounds, and why no further.
+    pub limits: Limits,
+    /// The most nodes that this pass may grow it to; none without such a limit.
+    pub ceiling: Option<usize>,
+    /// The fewest nodes that this pass may shrink it to; none without such a limit.
+    pub floor: Option<usize>,
+}
+
+/// What a new node of a pool is like.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Labels and taints.
+    pub profile: Profile,
+    /// What pods can have of it.
+    pub allocatable: Amounts,
+    /// What it has altogether; expanders measure waste against this, as Cluster Autoscaler's do.
+    pub capacity: Amounts,
+}
+
+impl Pool {
+    /// Puts the limits of a stage in force.
+    pub fn limit(&mut self, stage: Stage) {
+        self.ceiling = self.limits.ceiling(stage);
+        self.floor = self.limits.floor(stage);
+        self.bounds.floor = self.bounds.min.max(self.floor.unwrap_or(0));
+    }
+
+    /// `namespace/name`.
+    pub fn id(&self) -> String {
+        let (namespace, name) = key(&self.object.metadata);
+        format!("{namespace}/{name}")
+    }
+
+    /// Whether the pool is neither paused nor being deleted, so that missing nodes will come.
+    pub fn is_live(&self) -> bool {
+        !self.object.spec.paused && self.object.metadata.deletion_timestamp.is_none()
+    }
+
+    /// Nodes that were asked for, have no Node object yet, and will come.
+    pub fn missing(&self) -> usize {
+        let comes = self.is_live() && self.health.backoff.is_none();
+        if comes { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
+    }
+
+    /// From how many nodes the pool grows. Nodes that exist beyond what was asked for (the `NodePool` operator has not
+    /// removed them yet) are counted, or a new one would not be made in their stead.
+    pub fn grown_from(&self) -> usize {
+        self.bounds.base.max(self.staying.len())
+    }
+
+    /// How many nodes may be added in this pass.
+    pub fn room(&self) -> usize {
+        self.bounds.max.min(self.ceiling.unwrap_or(usize::MAX)).saturating_sub(self.grown_from())
+    }
+
+    /// Whether pods are told why the pool does not take them: it is planned, or would be if one autoscaler alone selected
+    /// it.
+    pub fn is_selected(&self) -> bool {
+        match &self.standing {
+            Standing::Planned(_) => true,
+            Standing::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
+        }
+    }
+
+    /// Why the pool cannot grow at all, whatever the pod.
+    pub fn closed(&self) -> Option<Rejection> {
+        if let Standing::Left { autoscalers, .. } = &self.standing {
+            return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
+        }
+        if self.object.metadata.deletion_timestamp.is_some() {
+            return Some(Rejection::PoolDeleting);
+        }
+        if self.object.spec.paused {
+            return Some(Rejection::PoolPaused);
+        }
+        if let Some(Backoff { reason, message, .. }) = &self.health.backoff {
+            return Some(Rejection::InBackoff { reason: reason.clone(), message: message.clone() });
+        }
+        if let Some(problem) = &self.refused {
+            return Some(Rejection::WriteRefused(problem.clone()));
+        }
+        self.template.as_ref().err().map(|problem| Rejection::InvalidTemplate(problem.clone()))
+    }
+
+    /// Whether this pass may change the pool's number of nodes.
+    pub fn is_planned(&self) -> bool {
+        matches!(self.standing, Standing::Planned(_)) && self.is_live()
+    }
+
+    /// Takes a node out of those that stay.
+    pub fn dismiss(&mut self, node: usize) {
+        self.staying.retain(|&n| n != node);
+        self.leaving.push(node);
+    }
+}
+
+/// Every pool, by namespace and name, with its nodes. `all_nodes` is in the order of names.
+pub fn pools(observed: &Observed, terms: Terms, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
+    let mut autoscalers = observed.autoscalers.clone();
+    autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let window = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).window;
+    let windows: BTreeMap<_, _> =
+        observed.autoscalers.iter().map(|a| (key(&a.metadata), window(a))).collect();
+    let mut objects = observed.pools.clone();
+    objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
+    let mut members: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    for (index, node) in all_nodes.iter().enumerate() {
+        if let Some(pool) = nodes::pool_of(node) {
+            members.entry(pool).or_default().push(index);
+        }
+    }
+    objects
+        .into_iter()
+        .map(|object| {
+            let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
+            let (leaving, staying) = split(&object, of_pool, all_nodes);
+            let standing = standing(&object, &autoscalers, terms.recommendations);
+            let (bounds, limits) = limits((observed, terms), &windows, &object, &standing, staying.len());
+            Pool {
+                standing,
+                health: health(
+                    &object,
+                    observed.remembered(&object),
+                    bounds.base.saturating_sub(staying.len()),
+                    observed.now,
+                ),
+                remembered: observed.remembered(&object).cloned(),
+                refused: object.metadata.uid.as_ref().and_then(|uid| observed.closed_pools.get(uid)).cloned(),
+                bounds,
+                limits,
+                template: template(&object, names).map_err(|problem| problem.to_string()),
+                staying,
+                leaving,
+                spared: 0,
+                ceiling: None,
+                floor: None,
+                object,
+            }
+        })
+        .collect()
+}
+
+/// The bounds of a pool that has `nodes` nodes, and how far it may go for other reasons.
+fn limits(
+    (observed, terms): (&Observed, Terms),
+    windows: &BTreeMap<(&str, &str), Window>,
+    pool: &NodePool,
+    standing: &Standing,
+    nodes: usize,
+) -> (Bounds, Limits) {
+    let Standing::Planned(autoscaler) = standing else { return (Bounds::of(pool), Limits::default()) };
+    let (now, status) = (observed.now, observed.remembered(pool));
+    let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
+    let claim = Claim::of(pool, status, standing, now);
+    let mut bounds = Bounds::within(pool, &window, terms.scheduled);
+    if pool.spec.replicas.is_none() {
+        bounds.fill(nodes);
+    }
+    let reclaimed = claim.reclaimed();
+    if let Some(ours) = reclaimed {
+        bounds.reclaim(count(ours), nodes);
+    }
+    let current = reclaimed.or(pool.spec.replicas).map_or(bounds.base, count);
+    let behavior = autoscaler.spec.behavior.clone().unwrap_or_default();
+    let limits = Limits::of(status, &behavior, &bounds, (claim, window), current, now);
+    (bounds, limits)
+}
+
+/// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the
+/// moment a count of the Autoscaler's leaves no place for it, also before the `NodePool` operator has marked it.
+fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
+    let (mut leaving, staying): (Vec<_>, Vec<_>) =
+        members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
+    let present = replicas(staying.len());
+    let excess = staying.len().saturating_sub(count(pool.spec.replicas_or(present)));
+    let name = |n: usize| all_nodes[n].metadata.name.as_deref().unwrap_or_default();
+    let by_name: BTreeMap<&str, usize> = staying.iter().map(|&n| (name(n), n)).collect();
+    let named: BTreeSet<usize> = match pool.scale_down_first() {
+        Some(plan) => {
+            let named = plan.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied());
+            named.filter(|&n| plan.means(&all_nodes[n])).take(excess).collect()
+        }
+        None => BTreeSet::new(),
+    };
+    let staying = staying.into_iter().filter(|n| !named.contains(n)).collect();
+    leaving.extend(named);
+    (leaving, staying)
+}
+
+fn template(pool: &NodePool, names: &mut Names) -> Result<Template, InvalidAmount> {
+    let NodeTemplateSpec { capacity, reserved, .. } = &pool.spec.template.spec;
+    let mut capacity = exact(capacity)?;
+    let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
+    capacity.entry("pods".to_owned()).or_insert(unlimited);
+    let allocatable = less(&capacity, &exact(reserved)?);
+    Ok(Template {
+        profile: Profile::of_template(pool),
+        allocatable: counted(&allocatable, names),
+        capacity: counted(&capacity, names),
+    })
+}
+
+fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
+    let left = |name: &String, amount: Exact| {
+        amount.minus(reserved.get(name).copied().unwrap_or(Exact::ZERO)).max(Exact::ZERO)
+    };
+    capacity.iter().map(|(name, &amount)| (name.clone(), left(name, amount))).collect()
+}
+
+/// What pods can have of an existing node.
+///
+/// # Errors
+///
+/// For the first quantity that cannot be read.
+pub fn allocatable(node: &Node, names: &mut Names) -> Result<Amounts, InvalidAmount> {
+    let Some(status) = &node.status else { return Ok(Amounts::default()) };
+    let quantities = status.allocatable.as_ref().or(status.capacity.as_ref());
+    let amounts = quantities.map(exact).transpose()?.unwrap_or_default();
+    let mut amounts = counted(&amounts, names);
+    let pods = Resource::Basic(Basic::Pods);
+    if !quantities.is_some_and(|q| q.contains_key("pods")) {
+        amounts.set(pods, ASSUMED_POD_CAPACITY);
+    }
+    Ok(amounts)
+}

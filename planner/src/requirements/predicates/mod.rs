@@ -1,0 +1,23 @@
+//! Whether a pod may run on a node, resources aside: one file for each of the scheduler's filters, called in the
+//! scheduler's order.
+
+pub mod node_affinity;
+pub mod selector;
+pub mod taints;
+pub mod volumes;
+
+use super::constraints::Constraints;
+use super::profile::Profile;
+use crate::reasons::Rejection;
+
+/// The first filter that keeps a pod with these constraints off the node, in the order kube-scheduler names them.
+///
+/// # Errors
+///
+/// The reason why not.
+pub fn admits(constraints: &Constraints, node: &Profile) -> Result<(), Rejection> {
+    taints::tolerated(&constraints.tolerations, &node.taints)?;
+    selector::matches(&constraints.selector, &node.labels)?;
+    node_affinity::matches(constraints.affinity.as_deref(), node)?;
+    volumes::usable(&constraints.volumes, node)
+}

@@ -1,0 +1,135 @@
+//! What placing a pod looks at in a node, resources aside: name, labels, taints. An existing node, one on its way and
+//! one that is only planned all have a [`Profile`].
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use shared_crds::NodePool;
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+
+use super::constraints::HOSTNAME_LABEL;
+
+/// The taint that stands for `spec.unschedulable`; the scheduler lets pods through that tolerate it.
+pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
+/// Stands in for the host name of a node that does not exist yet. No label value can contain a slash, so nothing that
+/// asks for a certain host matches it.
+const UNKNOWN_HOST: &str = "/";
+/// kwok's label, which the simulated provider puts on its nodes.
+const KWOK_LABEL: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
+
+/// A node as placing sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Profile {
+    /// Name of the node; `None` for one that does not exist yet.
+    pub name: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Taints that keep pods away, sorted: those with effect `NoSchedule` or `NoExecute`.
+    pub taints: Vec<RepellingTaint>,
+}
+
+/// A taint that keeps pods away. Both effects are alike for a pod that is not on the node yet, but for tolerations.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RepellingTaint {
+    /// Key of the taint.
+    pub key: String,
+    /// Value of the taint, empty when it has none.
+    pub value: String,
+    /// `NoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+impl Profile {
+    /// An existing node as it is.
+    pub fn of_node(node: &Node) -> Self {
+        let spec = node.spec.as_ref();
+        let mut taints: Vec<_> =
+            spec.iter().flat_map(|s| s.taints.iter().flatten()).filter_map(repelling).collect();
+        if spec.is_some_and(|s| s.unschedulable == Some(true)) {
+            taints.push(RepellingTaint {
+                key: UNSCHEDULABLE_TAINT.to_owned(),
+                value: String::new(),
+                effect: "NoSchedule".to_owned(),
+            });
+        }
+        taints.sort_unstable();
+        taints.dedup();
+        Self {
+            name: node.metadata.name.clone(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints,
+        }
+    }
+
+    /// A node that the pool would make, once its startup taints are gone.
+    pub fn of_template(pool: &NodePool) -> Self {
+        let template = &pool.spec.template;
+        let mut labels = BTreeMap::from([
+            ("kubernetes.io/os".to_owned(), "linux".to_owned()),
+            ("kubernetes.io/arch".to_owned(), "amd64".to_owned()),
+            (HOSTNAME_LABEL.to_owned(), UNKNOWN_HOST.to_owned()),
+        ]);
+        if pool.spec.provider.simulated.is_some() {
+            labels.insert(KWOK_LABEL.0.to_owned(), KWOK_LABEL.1.to_owned());
+        }
+        labels.extend(template.metadata.iter().flat_map(|m| m.labels.clone()));
+        labels.insert(NODEPOOL_LABEL.to_owned(), pool.metadata.name.clone().unwrap_or_default());
+        labels
+            .insert(NODEPOOL_NAMESPACE_LABEL.to_owned(), pool.metadata.namespace.clone().unwrap_or_default());
+        let mut taints: Vec<_> =
+            template.spec.taints.iter().map(Taint::from).filter_map(|t| repelling(&t)).collect();
+        taints.sort_unstable();
+        taints.dedup();
+        Self { name: None, labels, taints }
+    }
+
+    /// This template as it will be when `node`, which is still starting, is ready: with the name and the labels it has
+    /// already.
+    #[must_use]
+    pub fn worn_by(&self, node: &Node) -> Self {
+        let mut labels = self.labels.clone();
+        let name = node.metadata.name.clone();
+        labels.insert(HOSTNAME_LABEL.to_owned(), name.clone().unwrap_or_default());
+        labels.extend(node.metadata.labels.clone().unwrap_or_default());
+        Self { name, labels, taints: self.taints.clone() }
+    }
+}
+
+fn repelling(taint: &Taint) -> Option<RepellingTaint> {
+    matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute").then(|| RepellingTaint {
+        key: taint.key.clone(),
+        value: taint.value.clone().unwrap_or_default(),
+        effect: taint.effect.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cordoned_node_carries_the_unschedulable_taint_once() {
+        let node: Node = serde_json::from_value(json!({ "metadata": { "name": "n" }, "spec": { "unschedulable": true,
+            "taints": [{ "key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule" }, { "key": "p", "effect": "PreferNoSchedule" }] } }))
+        .unwrap();
+        let profile = Profile::of_node(&node);
+        assert_eq!(profile.taints.len(), 1);
+        assert_eq!(profile.taints[0].key, UNSCHEDULABLE_TAINT);
+    }
+
+    #[test]
+    fn a_template_carries_the_pools_labels_and_no_startup_taint() {
+        let pool: NodePool = serde_json::from_value(json!({ "metadata": { "name": "p", "namespace": "ns" }, "spec": {
+            "maxReplicas": 1, "provider": { "simulated": {} }, "template": { "metadata": { "labels": { "zone": "a" } }, "spec": {
+                "capacity": { "cpu": "1", "memory": "1Gi" },
+                "taints": [{ "key": "k", "effect": "NoExecute" }], "startupTaints": [{ "key": "s", "effect": "NoSchedule" }] } } } }))
+        .unwrap();
+        let profile = Profile::of_template(&pool);
+        assert_eq!(profile.labels["zone"], "a");
+        assert_eq!(profile.labels[NODEPOOL_LABEL], "p");
+        assert_eq!(profile.labels[NODEPOOL_NAMESPACE_LABEL], "ns");
+        assert_eq!(profile.taints.iter().map(|t| t.key.as_str()).collect::<Vec<_>>(), ["k"]);
+    }
+}

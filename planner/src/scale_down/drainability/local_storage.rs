@@ -1,0 +1,26 @@
+//! Pods that keep data on their node.
+
+use k8s_openapi::api::core::v1::Volume;
+
+use super::{Blocker, Rule};
+use crate::input::pod_info::PodInfo;
+
+/// Cluster Autoscaler's annotation: names of local volumes that may be lost, with commas and nothing else between them.
+const DISPENSABLE: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
+
+/// Blocks a pod with a local volume that the annotation does not name.
+pub(super) fn blocker(pod: &PodInfo) -> Option<Blocker> {
+    let volumes = pod.spec().into_iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let dispensable = pod.annotation(DISPENSABLE).unwrap_or_default();
+    let is_kept =
+        |volume: &&Volume| is_local(volume) && !dispensable.split(',').any(|name| name == volume.name);
+    let volume = volumes.into_iter().find(is_kept)?;
+    let why = format!("keeps data on the node (volume {})", volume.name);
+    Some(Blocker::lasting(Rule::LocalStorageRequested, why))
+}
+
+/// Directories of the host, and empty ones unless they are in memory, where nobody expects data to stay.
+fn is_local(volume: &Volume) -> bool {
+    volume.host_path.is_some()
+        || volume.empty_dir.as_ref().is_some_and(|dir| dir.medium.as_deref() != Some("Memory"))
+}

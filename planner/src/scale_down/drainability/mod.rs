@@ -1,0 +1,140 @@
+//! Which pods must not be evicted so that their node can go: the rules of Cluster Autoscaler's defaults and Karpenter's
+//! annotation, one function each.
+//!
+//! Asked only about pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
+//! ended long ago stand in nobody's way.
+
+mod do_not_disrupt;
+mod duration;
+mod local_storage;
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::budgets::{Budgets, Claim};
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+
+/// Cluster Autoscaler's annotation of a pod: `true`, `false` or `on-completion`.
+const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+/// The namespace whose pods the cluster itself needs.
+const SYSTEM_NAMESPACE: &str = "kube-system";
+
+/// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// No controller would make it again.
+    NotReplicated,
+    /// It runs in `kube-system`, and no budget says how many of its kind may be missing.
+    UnmovableKubeSystemPod,
+    /// Its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict` forbids it, or forbids it until the pod ends.
+    NotSafeToEvictAnnotation,
+    /// Its annotation `karpenter.sh/do-not-disrupt` forbids it.
+    DoNotDisruptAnnotation,
+    /// It keeps data on the node.
+    LocalStorageRequested,
+    /// Its budget allows no more disruptions, or two budgets match it.
+    NotEnoughPdb,
+    /// What it asks for cannot be read, so that no place can be found for it.
+    UnexpectedError,
+}
+
+impl Rule {
+    /// The rule's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReplicated => "NotReplicated",
+            Self::UnmovableKubeSystemPod => "UnmovableKubeSystemPod",
+            Self::NotSafeToEvictAnnotation => "NotSafeToEvictAnnotation",
+            Self::DoNotDisruptAnnotation => "DoNotDisruptAnnotation",
+            Self::LocalStorageRequested => "LocalStorageRequested",
+            Self::NotEnoughPdb => "NotEnoughPdb",
+            Self::UnexpectedError => "UnexpectedError",
+        }
+    }
+}
+
+/// What stands in the way of evicting a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    /// The rule.
+    pub rule: Rule,
+    /// Why, as the end of a sentence about the pod.
+    pub why: String,
+    /// From when on it no longer does, when that only takes time.
+    pub until: Option<Timestamp>,
+}
+
+impl Blocker {
+    /// One that time alone does not lift.
+    pub fn lasting(rule: Rule, why: impl Into<String>) -> Self {
+        Self { rule, why: why.into(), until: None }
+    }
+}
+
+/// What stands in the way of evicting `pod` now, which keeps its node. The first rule that does is named.
+pub fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
+    let overridden = pod.annotation(SAFE_TO_EVICT) == Some("true");
+    let mut blocker = own(pod, budgets, now).filter(|_| !overridden).or_else(|| budget(pod, budgets))?;
+    // A pod that is being deleted stops keeping its node in the end, whatever it says.
+    let over = pods::keeps_until(pod).map(|last| {
+        // At that moment it still does.
+        last.checked_add(SignedDuration::from_millis(1)).unwrap_or(last)
+    });
+    blocker.until = [blocker.until, over].into_iter().flatten().min();
+    Some(blocker)
+}
+
+/// The rules that `safe-to-evict: "true"` overrides, in Cluster Autoscaler's order.
+fn own(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
+    on_completion(pod)
+        .or_else(|| not_replicated(pod))
+        .or_else(|| system(pod, budgets))
+        .or_else(|| not_safe(pod))
+        .or_else(|| local_storage::blocker(pod))
+        .or_else(|| do_not_disrupt::blocker(pod, now))
+}
+
+fn on_completion(pod: &PodInfo) -> Option<Blocker> {
+    let why = "runs until it ends by itself (safe-to-evict: on-completion)";
+    (pod.annotation(SAFE_TO_EVICT) == Some("on-completion"))
+        .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
+}
+
+fn not_replicated(pod: &PodInfo) -> Option<Blocker> {
+    let why = "has no controller that would make it again";
+    pods::controller(pod).is_none().then(|| Blocker::lasting(Rule::NotReplicated, why))
+}
+
+fn system(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
+    let unprotected = pod.key().0 == SYSTEM_NAMESPACE && !budgets.protects(pod);
+    let why = "runs in kube-system without a PodDisruptionBudget";
+    unprotected.then(|| Blocker::lasting(Rule::UnmovableKubeSystemPod, why))
+}
+
+fn not_safe(pod: &PodInfo) -> Option<Blocker> {
+    let why = "forbids its eviction (safe-to-evict: false)";
+    (pod.annotation(SAFE_TO_EVICT) == Some("false"))
+        .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
+}
+
+/// What the Eviction API would answer.
+fn budget(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
+    match budgets.claim(pod) {
+        Claim::One(id) if budgets.allowed(id) == 0 => {
+            let why =
+                format!("is under PodDisruptionBudget {}, which allows no disruption now", budgets.name(id));
+            Some(Blocker::lasting(Rule::NotEnoughPdb, why))
+        }
+        Claim::Refused(one, other) => {
+            let (one, other) = (budgets.name(one), budgets.name(other));
+            let why = format!(
+                "is under two PodDisruptionBudgets, {one} and {other}, and the API evicts no such pod; change one of their selectors"
+            );
+            Some(Blocker::lasting(Rule::NotEnoughPdb, why))
+        }
+        Claim::One(_) | Claim::Nothing => None,
+    }
+}

@@ -1,0 +1,47 @@
+//! The pods on each node that are a reason to keep it.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::requirements::kinds::KindId;
+
+/// The pods that keep one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keepers {
+    /// Those that run on it, as indexes into the pass's pods.
+    pub pods: Vec<usize>,
+    /// How many wait for it: it is being cleared for them.
+    pub awaited: usize,
+}
+
+impl Keepers {
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.pods.len() + self.awaited
+    }
+}
+
+/// What keeps each of `nodes` nodes. `placed` says of each pod which node it occupies.
+pub fn keepers(
+    nodes: usize,
+    all_pods: &[Arc<PodInfo>],
+    placed: &[Option<(KindId, usize)>],
+    now: Timestamp,
+) -> Vec<Keepers> {
+    let mut keepers = vec![Keepers::default(); nodes];
+    for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
+        let Some((_, node)) = *placed else { continue };
+        if !pods::keeps_node(pod, now) {
+            continue;
+        }
+        if pod.node().is_some() {
+            keepers[node].pods.push(index);
+        } else {
+            keepers[node].awaited += 1;
+        }
+    }
+    keepers
+}

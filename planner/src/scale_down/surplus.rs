@@ -1,0 +1,98 @@
+//! The nodes that a pool's bounds leave no place for, and how many of them stay after all because pending pods would
+//! have the pool grow: no node is made while another one of the pool goes.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+use super::keepers::Keepers;
+use crate::input::nodes;
+use crate::pools::Pool;
+
+/// The surplus of every pool.
+#[derive(Clone, Debug)]
+pub struct Surplus {
+    pools: Vec<OfPool>,
+}
+
+/// The surplus of one pool.
+#[derive(Clone, Debug)]
+struct OfPool {
+    /// In the order in which they go.
+    nodes: Vec<usize>,
+    /// How many of them, from the end, stay for pending pods.
+    kept: usize,
+    /// How many of them the pool's upper bound has a place for.
+    most: usize,
+}
+
+impl OfPool {
+    fn going(&self) -> &[usize] {
+        &self.nodes[..self.nodes.len().saturating_sub(self.kept)]
+    }
+}
+
+impl Surplus {
+    /// The surplus before anything is known of pending pods: all of it goes.
+    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], keepers: &[Keepers]) -> Self {
+        let of_pool = |pool: &Pool| {
+            let nodes = surplus(pool, nodes, keepers);
+            let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
+            OfPool { nodes, kept: 0, most }
+        };
+        Self { pools: pools.iter().map(of_pool).collect() }
+    }
+
+    /// The nodes of `pool` that go.
+    pub fn going(&self, pool: usize) -> &[usize] {
+        self.pools[pool].going()
+    }
+
+    /// `pools`, with the nodes that go taken out and those that stay counted among what each pool should have.
+    pub fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
+        let mut pools = pools.to_vec();
+        for (pool, surplus) in pools.iter_mut().zip(&self.pools) {
+            surplus.going().iter().for_each(|&node| pool.dismiss(node));
+            pool.bounds.base += surplus.kept;
+            pool.spared = surplus.kept;
+        }
+        pools
+    }
+
+    /// Keeps nodes of the pools that grow by `added` while they shrink, and says whether there were any: then the pass
+    /// has to be planned again. At first as many stay as would be added; where that was not enough, all that the upper
+    /// bound has a place for. So a pool asks for at most two more passes.
+    pub fn keep_for(&mut self, added: &[usize]) -> bool {
+        let mut changed = false;
+        for (pool, &added) in self.pools.iter_mut().zip(added) {
+            if added > 0 && pool.kept < pool.most {
+                pool.kept = if pool.kept == 0 { added.min(pool.most) } else { pool.most };
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// The nodes that must go because the pool has more than its bounds allow: first those that do no work, then those with
+/// the fewest pods, the newest first; protected ones last.
+fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[Keepers]) -> Vec<usize> {
+    if !pool.is_planned() || pool.bounds.correction.is_none() {
+        return Vec::new();
+    }
+    let excess = pool.staying.len().saturating_sub(pool.bounds.base);
+    let mut candidates = pool.staying.clone();
+    candidates.sort_by_key(|&n| {
+        let node = &nodes[n];
+        (
+            nodes::is_protected(node),
+            nodes::is_ready(node),
+            keepers[n].count(),
+            Reverse(nodes::created(node)),
+            n,
+        )
+    });
+    candidates.truncate(excess);
+    candidates
+}

@@ -1,0 +1,122 @@
+//! Pools that are alike in all but name and zone share what they grow by: the smallest first.
+
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::v1alpha1::Expander;
+
+use crate::input::selection::Standing;
+use crate::pools::{Pool, Template};
+use crate::requirements::kinds::{Kind, KindId};
+use crate::requirements::predicates::node_affinity;
+use crate::snapshot::world::World;
+
+/// Labels that pools which share may differ in.
+const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
+
+/// The pools that can grow in this pass, each with those it shares with; sets and their pools by index.
+pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
+    let mut sets: Vec<Vec<usize>> = Vec::new();
+    for (index, pool) in pools.iter().enumerate() {
+        if !pool.is_planned() || pool.closed().is_some() {
+            continue;
+        }
+        match sets.iter_mut().find(|set| alike(&pools[set[0]], pool)) {
+            Some(set) => set.push(index),
+            None => sets.push(vec![index]),
+        }
+    }
+    sets
+}
+
+fn alike(a: &Pool, b: &Pool) -> bool {
+    let (Ok(of_a), Ok(of_b)) = (&a.template, &b.template) else { return false };
+    let (Standing::Planned(by_a), Standing::Planned(by_b)) = (&a.standing, &b.standing) else { return false };
+    let same_owner =
+        by_a.metadata.namespace == by_b.metadata.namespace && by_a.metadata.name == by_b.metadata.name;
+    let by_weight = by_a.spec.expander == Expander::Priority;
+    same_owner
+        && (!by_weight || weight(a) == weight(b))
+        && of_a.allocatable == of_b.allocatable
+        && of_a.capacity == of_b.capacity
+        && of_a.profile.taints == of_b.profile.taints
+        && labels(of_a).eq(labels(of_b))
+}
+
+fn labels(template: &Template) -> impl Iterator<Item = (&String, &String)> {
+    template.profile.labels.iter().filter(|(key, _)| {
+        let key = key.as_str();
+        !ZONES.contains(&key) && key != NODEPOOL_LABEL && key != NODEPOOL_NAMESPACE_LABEL
+    })
+}
+
+/// What the expander `Priority` compares.
+pub fn weight(pool: &Pool) -> i32 {
+    pool.object.spec.weight.unwrap_or(1)
+}
+
+/// How much the pods of a kind would rather run on nodes like these.
+pub fn preference(kind: &Kind, template: &Template) -> i64 {
+    let holds = |term| node_affinity::matches(Some(std::slice::from_ref(term)), &template.profile).is_ok();
+    kind.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
+}
+
+/// How far the pools have grown in a plan.
+#[derive(Clone, Debug)]
+pub struct Sizes<'a> {
+    /// The pools.
+    pub pools: &'a [Pool],
+    /// New nodes of each.
+    pub added: Vec<usize>,
+    /// How many more each may have.
+    pub room: Vec<usize>,
+}
+
+/// Which pool of a set opens the next node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This one.
+    Pool(usize),
+    /// Pools that would take the pods are full.
+    Full,
+    /// None of them takes such pods.
+    None,
+}
+
+impl Sizes<'_> {
+    /// The smallest pool of the set that has room and whose new node would take a pod of this kind. Of equally large ones
+    /// the one the pods would rather run on, then the first.
+    pub fn next(&self, world: &mut World, set: &[usize], id: KindId, kind: &Kind) -> Next {
+        let liking = |pool: usize| {
+            let template = self.pools[pool].template.as_ref();
+            if kind.preferred.is_empty() { 0 } else { template.map_or(0, |t| preference(kind, t)) }
+        };
+        let mut order: Vec<_> =
+            set.iter().map(|&pool| (self.size(pool), std::cmp::Reverse(liking(pool)), pool)).collect();
+        order.sort_unstable();
+        let mut full = false;
+        for (_, _, pool) in order {
+            if (self.room[pool] > 0 || !full) && world.would_take(id, pool) {
+                if self.room[pool] > 0 {
+                    return Next::Pool(pool);
+                }
+                full = true;
+            }
+        }
+        if full { Next::Full } else { Next::None }
+    }
+
+    /// A node of the pool has been opened.
+    pub fn opened(&mut self, pool: usize) {
+        self.added[pool] += 1;
+        self.room[pool] = self.room[pool].saturating_sub(1);
+    }
+
+    /// A node of the pool is not needed after all.
+    pub fn closed(&mut self, pool: usize) {
+        self.added[pool] = self.added[pool].saturating_sub(1);
+        self.room[pool] = self.room[pool].saturating_add(1);
+    }
+
+    fn size(&self, pool: usize) -> usize {
+        self.pools[pool].grown_from() + self.added[pool]
+    }
+}

@@ -1,0 +1,267 @@
+//! Where pending pods go, and how much each pool grows for those that find no place: over all pools in one pass. The set
+//! of like pools with the best offer takes what it can; what is left goes to the next.
+
+pub mod balance;
+pub mod expander;
+pub mod packing;
+pub mod placement;
+
+use shared_crds::v1alpha1::Expander;
+
+use crate::input::selection::Standing;
+use crate::pools::Pool;
+use crate::requirements::kinds::Kind;
+use crate::scale_up::balance::{Next, Sizes};
+use crate::scale_up::packing::{Packing, pack};
+use crate::scale_up::placement::{Ask, Placement};
+use crate::snapshot::world::{Mark, Place, World};
+
+/// How often pods are placed anew because nodes have brought domains that spreads look at.
+const MOST_ROUNDS: usize = 4;
+/// How many pools, at most, are tried without their bound to find out whether it cut them.
+const MOST_TRIALS: usize = 16;
+
+/// What the pools grow by, and for whom.
+#[derive(Clone, Debug, Default)]
+pub struct Growth {
+    /// New nodes, by pool.
+    pub added: Vec<usize>,
+    /// Whether a bound cut what pods asked for, by pool.
+    pub limited: Vec<bool>,
+    /// Where the pods of each ask go.
+    pub placement: Placement,
+}
+
+/// What a pass plans its growth from.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass<'a> {
+    /// The pools.
+    pub pools: &'a [Pool],
+    /// All kinds of pods.
+    pub kinds: &'a [Kind],
+    /// The pods that wait, in the order in which they are considered.
+    pub asks: &'a [Ask],
+    /// What `Random` draws with.
+    pub seed: u64,
+}
+
+/// Places the pods that wait on `world`, where they stay, together with the new nodes that some of them need.
+pub fn scale_up(pass: &Pass<'_>, world: &mut World) -> Growth {
+    let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
+    let base = world.mark();
+    let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
+    let result = search.run(world, base, &bounded);
+    let mut growth =
+        Growth { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
+    let mut trials = Vec::new();
+    for &pool in search.sets.iter().flatten().filter(|&&pool| growth.added[pool] >= bounded[pool]) {
+        if search.leaves_out(world, &growth.placement, pool) {
+            growth.limited[pool] = true;
+        } else if search.passes_on(world, &growth.placement, pool) && trials.len() < MOST_TRIALS {
+            trials.push(pool);
+        }
+    }
+    if trials.is_empty() {
+        return growth;
+    }
+    for pool in trials {
+        let mut room = bounded.clone();
+        room[pool] = usize::MAX;
+        growth.limited[pool] = search.run(world, base, &room).added[pool] > growth.added[pool];
+    }
+    growth.placement = search.run(world, base, &bounded).placement;
+    growth
+}
+
+struct Search<'a> {
+    pass: Pass<'a>,
+    /// Pools that share what they grow by.
+    sets: Vec<Vec<usize>>,
+}
+
+/// What came of a search.
+struct Found {
+    added: Vec<usize>,
+    placement: Placement,
+}
+
+/// What a set of pools offers for the pods that are left.
+#[derive(Clone, Debug)]
+enum Bid {
+    /// That has to be found out, again.
+    Unknown,
+    /// It can take none of them.
+    Nothing,
+    /// This.
+    Packing(Packing),
+}
+
+impl Search<'_> {
+    /// Places all pods, with no more than `room` new nodes for each pool. Nodes bring domains, and in their light places
+    /// that were found before can be too generous: then everything is placed anew, with those nodes there from the start.
+    fn run(&self, world: &mut World, base: Mark, room: &[usize]) -> Found {
+        let Pass { pools, asks, .. } = self.pass;
+        let mut opened = Vec::new();
+        let mut round = 0;
+        loop {
+            world.undo_to(base);
+            let first = world.nodes();
+            let mut sizes = Sizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
+            for &pool in &opened {
+                if world.open(pool).is_some() {
+                    sizes.opened(pool);
+                }
+            }
+            let domains = world.domains();
+            let mut placement = Placement::of(asks);
+            placement.fill(world, asks);
+            self.grow(world, &mut placement, &mut sizes, &mut opened);
+            round += 1;
+            let spreads = || asks.iter().any(|ask| ask.count > 0 && world.spreads(ask.kind));
+            if round < MOST_ROUNDS && world.domains() > domains && spreads() {
+                continue;
+            }
+            let mut retired = false;
+            for node in first..world.nodes() {
+                if let (Place::Planned(pool), true) = (world.place_of(node), world.pods_on(node).is_empty()) {
+                    world.retire(node);
+                    sizes.closed(pool);
+                    retired = true;
+                }
+            }
+            if retired {
+                // Their domains are gone with them, and with those what kept some pods out.
+                placement.fill(world, asks);
+                self.grow(world, &mut placement, &mut sizes, &mut opened);
+            }
+            return Found { added: sizes.added, placement };
+        }
+    }
+
+    /// Opens nodes until nobody can take any of the pods that are left.
+    fn grow(
+        &self,
+        world: &mut World,
+        placement: &mut Placement,
+        sizes: &mut Sizes<'_>,
+        opened: &mut Vec<usize>,
+    ) {
+        let Pass { kinds, asks, .. } = self.pass;
+        let mut bids = vec![Bid::Unknown; self.sets.len()];
+        for round in 0.. {
+            let able: Vec<_> =
+                (0..self.sets.len()).filter(|&set| self.is_able(world, placement, sizes, set)).collect();
+            let winner = match able.as_slice() {
+                [] => return,
+                [only] => *only,
+                several => match self.best(world, placement, sizes, &mut bids, several, round) {
+                    Some(set) => set,
+                    None => return,
+                },
+            };
+            let Some(packing) = pack(world, kinds, asks, &placement.left, &self.sets[winner], sizes) else {
+                return;
+            };
+            self.outdate(world, &mut bids, placement, &packing);
+            bids[winner] = Bid::Unknown;
+            opened.extend(&packing.opened);
+            for (ask, placed) in packing.placement.placed.into_iter().enumerate() {
+                placement.note(ask, placed);
+            }
+        }
+    }
+
+    /// Whether the set can open a node for some of the pods that are left.
+    fn is_able(&self, world: &mut World, placement: &Placement, sizes: &Sizes<'_>, set: usize) -> bool {
+        let Pass { kinds, asks, .. } = self.pass;
+        let set = &self.sets[set];
+        set.iter().any(|&pool| sizes.room[pool] > 0)
+            && asks.iter().zip(&placement.left).any(|(ask, &left)| {
+                left > 0 && matches!(sizes.next(world, set, ask.kind, &kinds[ask.kind]), Next::Pool(_))
+            })
+    }
+
+    /// The set with the best offer: of each autoscaler's by its expander, then among those by the least waste.
+    fn best(
+        &self,
+        world: &mut World,
+        placement: &Placement,
+        sizes: &mut Sizes<'_>,
+        bids: &mut [Bid],
+        able: &[usize],
+        round: u64,
+    ) -> Option<usize> {
+        let Pass { pools, kinds, asks, seed } = self.pass;
+        let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
+        for &set in able {
+            if matches!(bids[set], Bid::Unknown) {
+                let (mark, before) = (world.mark(), (sizes.added.clone(), sizes.room.clone()));
+                let packing = pack(world, kinds, asks, &placement.left, &self.sets[set], sizes);
+                world.undo_to(mark);
+                (sizes.added, sizes.room) = before;
+                bids[set] = packing.map_or(Bid::Nothing, Bid::Packing);
+            }
+        }
+        let offer = |set: usize| match &bids[set] {
+            Bid::Packing(packing) => Some(&packing.offer),
+            Bid::Unknown | Bid::Nothing => None,
+        };
+        let drawn = |set: usize| expander::draw(seed, round, &pools[self.sets[set][0]].id());
+        for &set in able {
+            let (Some(new), Standing::Planned(by)) = (offer(set), &pools[self.sets[set][0]].standing) else {
+                continue;
+            };
+            let owner = crate::input::observed::key(&by.metadata);
+            match best.iter_mut().find(|known| known.1 == owner) {
+                Some((expander, _, known)) => {
+                    let old = offer(*known).unwrap_or(new);
+                    let order = expander::compare(*expander, (new, drawn(set)), (old, drawn(*known)));
+                    if order.is_lt() {
+                        *known = set;
+                    }
+                }
+                None => best.push((by.spec.expander, owner, set)),
+            }
+        }
+        best.into_iter()
+            .filter_map(|(_, _, set)| Some((offer(set)?, set)))
+            .min_by(|(a, _), (b, _)| expander::compare(Expander::LeastWaste, (a, 0), (b, 0)))
+            .map(|(_, set)| set)
+    }
+
+    /// Forgets the bids that can have changed now that `packing` is in the world.
+    fn outdate(&self, world: &World, bids: &mut [Bid], before: &Placement, packing: &Packing) {
+        let left = |at: &usize| before.left[*at] > 0;
+        let calm = (0..self.pass.asks.len()).filter(left).all(|at| world.is_plain(self.pass.asks[at].kind));
+        let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
+        for bid in bids {
+            let stays = match bid {
+                Bid::Packing(theirs) => {
+                    let shared = theirs.placement.placed.iter().zip(&took);
+                    // What an offer had to leave out is not in it, and may have found its place now.
+                    calm && !theirs.cut
+                        && !shared.into_iter().any(|(theirs, &took)| took && !theirs.is_empty())
+                }
+                Bid::Nothing => calm,
+                Bid::Unknown => false,
+            };
+            if !stays {
+                *bid = Bid::Unknown;
+            }
+        }
+    }
+
+    /// Whether pods are left that a new node of the pool would take.
+    fn leaves_out(&self, world: &mut World, placement: &Placement, pool: usize) -> bool {
+        let asks = self.pass.asks.iter().zip(&placement.left);
+        asks.into_iter().any(|(ask, &left)| left > 0 && world.would_take(ask.kind, pool))
+    }
+
+    /// Whether new nodes of other pools take pods that the pool's could take.
+    fn passes_on(&self, world: &mut World, placement: &Placement, pool: usize) -> bool {
+        self.pass.asks.iter().zip(&placement.placed).any(|(ask, placed)| {
+            let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
+            placed.iter().any(|p| elsewhere(world.place_of(p.0))) && world.could_take(ask.kind, pool)
+        })
+    }
+}

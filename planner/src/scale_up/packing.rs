@@ -1,0 +1,146 @@
+//! What one set of like pools can take of the pods that are left: first fit, in their order, onto nodes that are opened
+//! as they are needed.
+
+use super::balance::{Next, Sizes, preference, weight};
+use super::expander::Offer;
+use super::placement::{Ask, Placement};
+use crate::requirements::kinds::Kind;
+use crate::resources::{Amounts, Basic, Resource};
+use crate::snapshot::world::{NodeIx, Scope, World};
+
+/// What came of packing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The pools of the nodes that were opened, in that order.
+    pub opened: Vec<usize>,
+    /// Where pods went, and how many are left of all.
+    pub placement: Placement,
+    /// Whether pods were left out only because pools were full.
+    pub cut: bool,
+    /// What expanders compare.
+    pub offer: Offer,
+}
+
+/// Packs onto the world what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
+/// in the world and in `sizes`; `None` when no node was opened and no pod placed.
+pub fn pack(
+    world: &mut World,
+    kinds: &[Kind],
+    asks: &[Ask],
+    left: &[usize],
+    set: &[usize],
+    sizes: &mut Sizes<'_>,
+) -> Option<Packing> {
+    let placement = Placement { placed: vec![Vec::new(); asks.len()], left: left.to_vec() };
+    let first = world.nodes();
+    let full = vec![false; asks.len()];
+    let mut packer = Packer { world, kinds, set, sizes, first, placement, opened: Vec::new(), full };
+    packer.run(asks);
+    let Packer { sizes, placement, opened, full, .. } = packer;
+    let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
+    let moved = placement.left != left;
+    let offer = offer(sizes, kinds, asks, &placement, &opened, first);
+    moved.then_some(Packing { opened, placement, cut, offer })
+}
+
+struct Packer<'w, 's, 'p> {
+    world: &'w mut World,
+    kinds: &'s [Kind],
+    set: &'s [usize],
+    sizes: &'s mut Sizes<'p>,
+    /// The first node that was not there before.
+    first: NodeIx,
+    placement: Placement,
+    opened: Vec<usize>,
+    /// For each ask, whether full pools would have taken more of its pods when they were last asked.
+    full: Vec<bool>,
+}
+
+impl Packer<'_, '_, '_> {
+    /// Pods that only others can make a place for are asked again until nothing moves.
+    fn run(&mut self, asks: &[Ask]) {
+        let mut again = false;
+        loop {
+            let mut moved = false;
+            for (at, ask) in asks.iter().enumerate() {
+                let waits = self.world.waits(ask.kind);
+                if self.placement.left[at] > 0 && (!again || waits) {
+                    moved |= self.ask(at, *ask, waits);
+                }
+            }
+            let waiting =
+                |(at, ask): (usize, &Ask)| self.placement.left[at] > 0 && self.world.waits(ask.kind);
+            if !moved || !asks.iter().enumerate().any(waiting) {
+                return;
+            }
+            again = true;
+        }
+    }
+
+    fn ask(&mut self, at: usize, ask: Ask, waits: bool) -> bool {
+        // Pods that need nothing but room have been tried on all older nodes.
+        let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
+        let placed = self.world.place(ask.kind, self.placement.left[at], scope);
+        let mut moved = self.placement.note(at, placed);
+        while self.placement.left[at] > 0 {
+            let next = self.sizes.next(self.world, self.set, ask.kind, &self.kinds[ask.kind]);
+            let Next::Pool(pool) = next else {
+                self.full[at] = next == Next::Full;
+                break;
+            };
+            let mark = self.world.mark();
+            let Some(node) = self.world.open(pool) else { break };
+            let count = self.world.place_on(node, ask.kind, self.placement.left[at]);
+            if count == 0 {
+                self.world.undo_to(mark);
+                break;
+            }
+            self.opened.push(pool);
+            self.sizes.opened(pool);
+            moved |= self.placement.note(at, vec![(node, count)]);
+            if waits && self.placement.left[at] > 0 {
+                let placed = self.world.place(ask.kind, self.placement.left[at], Scope::Anywhere);
+                self.placement.note(at, placed);
+            }
+        }
+        moved
+    }
+}
+
+fn offer(
+    sizes: &Sizes<'_>,
+    kinds: &[Kind],
+    asks: &[Ask],
+    placement: &Placement,
+    opened: &[usize],
+    first: NodeIx,
+) -> Offer {
+    let mut offer = Offer { nodes: opened.len(), ..Offer::default() };
+    for &pool in opened {
+        let pool = &sizes.pools[pool];
+        offer.weight = offer.weight.max(weight(pool));
+        if let Ok(template) = &pool.template {
+            offer.cpu += total(&template.capacity, Basic::Cpu, 1);
+            offer.memory += total(&template.capacity, Basic::Memory, 1);
+        }
+    }
+    for (ask, placed) in asks.iter().zip(&placement.placed) {
+        let kind = &kinds[ask.kind];
+        for &(node, count) in placed {
+            offer.pods += count;
+            let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };
+            offer.requested_cpu += total(&kind.request, Basic::Cpu, count);
+            offer.requested_memory += total(&kind.request, Basic::Memory, count);
+            if let (false, Ok(template)) = (kind.preferred.is_empty(), &sizes.pools[pool].template) {
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                offer.preferred =
+                    offer.preferred.saturating_add(preference(kind, template).saturating_mul(count));
+            }
+        }
+    }
+    offer
+}
+
+fn total(amounts: &Amounts, basic: Basic, times: usize) -> i128 {
+    i128::from(amounts.get(Resource::Basic(basic))) * i128::try_from(times).unwrap_or(i128::MAX)
+}

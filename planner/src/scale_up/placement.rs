@@ -1,0 +1,56 @@
+//! Places the pods that wait on the nodes of the world, first fit, in their order.
+
+use crate::requirements::kinds::KindId;
+use crate::snapshot::world::{NodeIx, Scope, World};
+
+/// Like pods that wait for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// What they are like.
+    pub kind: KindId,
+    /// How many.
+    pub count: usize,
+}
+
+/// Where they go, as far as is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// For each ask, how many went to which node.
+    pub placed: Vec<Vec<(NodeIx, usize)>>,
+    /// For each ask, how many have no place yet.
+    pub left: Vec<usize>,
+}
+
+impl Placement {
+    /// Nobody has a place yet.
+    pub fn of(asks: &[Ask]) -> Self {
+        Self { placed: vec![Vec::new(); asks.len()], left: asks.iter().map(|ask| ask.count).collect() }
+    }
+
+    /// Notes where pods of an ask went, and says whether there were any.
+    pub fn note(&mut self, ask: usize, placed: Vec<(NodeIx, usize)>) -> bool {
+        let count: usize = placed.iter().map(|p| p.1).sum();
+        self.left[ask] = self.left[ask].saturating_sub(count);
+        self.placed[ask].extend(placed);
+        count > 0
+    }
+
+    /// Places what is left on all nodes of the world. Pods that only others can make a place for are asked again until
+    /// nothing moves.
+    pub fn fill(&mut self, world: &mut World, asks: &[Ask]) {
+        let mut again = false;
+        loop {
+            let mut moved = false;
+            for (at, ask) in asks.iter().enumerate() {
+                if self.left[at] > 0 && (!again || world.waits(ask.kind)) {
+                    let placed = world.place(ask.kind, self.left[at], Scope::Anywhere);
+                    moved |= self.note(at, placed);
+                }
+            }
+            if !moved || !asks.iter().zip(&self.left).any(|(ask, &left)| left > 0 && world.waits(ask.kind)) {
+                return;
+            }
+            again = true;
+        }
+    }
+}

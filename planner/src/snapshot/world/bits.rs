@@ -1,0 +1,106 @@
+//! What single nodes are closed to, as bits that the indexes carry upwards. A speed-up only: every node that an index
+//! finds is checked.
+//!
+//! A condition gets a bit once nodes have been looked at in vain because of it. There are 63; where more conditions want
+//! one, they take turns.
+
+use std::collections::BTreeMap;
+
+use crate::requirements::kinds::TallyId;
+
+/// The bit of nodes that take no pod at all.
+pub(super) const CLOSED: u64 = 1 << 63;
+/// Bits that conditions share.
+const SHARED: usize = 63;
+/// Looks in vain that earn a condition its bit.
+const PATIENCE: u32 = if cfg!(test) { 1 } else { 24 };
+
+/// Why a node takes no pod of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Closing {
+    /// The tally counts so many pods on it, or more.
+    AtLeast(TallyId, u32),
+    /// The tally counts none on it.
+    Zero(TallyId),
+}
+
+impl Closing {
+    pub(super) const fn tally(self) -> TallyId {
+        match self {
+            Self::AtLeast(tally, _) | Self::Zero(tally) => tally,
+        }
+    }
+
+    pub(super) const fn holds(self, count: u32) -> bool {
+        match self {
+            Self::AtLeast(_, level) => count >= level,
+            Self::Zero(_) => count == 0,
+        }
+    }
+}
+
+/// Which condition has which bit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bits {
+    misses: BTreeMap<Closing, u32>,
+    numbers: BTreeMap<Closing, usize>,
+    owners: Vec<Closing>,
+    next: usize,
+    by_tally: BTreeMap<TallyId, Vec<(usize, Closing)>>,
+}
+
+impl Bits {
+    /// The bits of those of these conditions that have one.
+    pub(super) fn mask(&self, closings: &[Closing]) -> u64 {
+        let bits = closings.iter().filter_map(|closing| self.numbers.get(closing));
+        bits.fold(CLOSED, |mask, &bit| mask | 1 << bit)
+    }
+
+    /// Notes a look in vain, and says whether the condition has a bit from now on: then all nodes' bits are to be
+    /// computed anew.
+    pub(super) fn missed(&mut self, closing: Closing) -> bool {
+        if self.numbers.contains_key(&closing) {
+            return false;
+        }
+        let misses = self.misses.entry(closing).or_default();
+        *misses += 1;
+        if *misses < PATIENCE {
+            return false;
+        }
+        self.misses.remove(&closing);
+        let bit = if self.owners.len() < SHARED {
+            self.owners.push(closing);
+            self.owners.len() - 1
+        } else {
+            let bit = self.next % SHARED;
+            let former = std::mem::replace(&mut self.owners[bit], closing);
+            self.numbers.remove(&former);
+            if let Some(of_tally) = self.by_tally.get_mut(&former.tally()) {
+                of_tally.retain(|(_, other)| *other != former);
+            }
+            self.next = bit + 1;
+            bit
+        };
+        self.numbers.insert(closing, bit);
+        self.by_tally.entry(closing.tally()).or_default().push((bit, closing));
+        true
+    }
+
+    /// The bits of a node after one of its counts changed.
+    pub(super) fn after(&self, before: u64, tally: TallyId, count: u32) -> u64 {
+        let of_tally = self.by_tally.get(&tally).map_or(&[][..], Vec::as_slice);
+        of_tally.iter().fold(
+            before,
+            |bits, &(bit, closing)| {
+                if closing.holds(count) { bits | 1 << bit } else { bits & !(1 << bit) }
+            },
+        )
+    }
+
+    /// The bits of a node with these counts.
+    pub(super) fn of(&self, count: impl Fn(TallyId) -> u32) -> u64 {
+        self.owners.iter().enumerate().fold(0, |bits, (bit, closing)| {
+            if closing.holds(count(closing.tally())) { bits | 1 << bit } else { bits }
+        })
+    }
+}

@@ -1,0 +1,263 @@
+//! What changes in the world, and how it is taken back.
+
+use super::bits::CLOSED;
+use super::{Node, NodeIx, Place, World};
+use crate::requirements::kinds::{KindId, TallyId};
+use crate::resources::Amounts;
+use crate::snapshot::index::FitIndex;
+
+/// A moment that [`World::undo_to`] can go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// Pods were placed on a node.
+    Placed(NodeIx, KindId, usize),
+    /// Pods were taken off a node.
+    Evicted(NodeIx, KindId, usize),
+    /// The last node was opened.
+    Opened,
+    /// A node was closed that was open.
+    Closed(NodeIx),
+    /// A node left.
+    Retired(NodeIx),
+}
+
+impl World {
+    /// Remembers this moment.
+    pub const fn mark(&self) -> Mark {
+        Mark(self.journal.len())
+    }
+
+    /// Takes back everything that happened since.
+    pub fn undo_to(&mut self, mark: Mark) {
+        while self.journal.len() > mark.0 {
+            match self.journal.pop() {
+                Some(Change::Placed(node, kind, count)) => {
+                    self.lift(node, kind, count);
+                    self.reindex(node);
+                }
+                Some(Change::Evicted(node, kind, count)) => {
+                    self.lay(node, kind, count);
+                    self.reindex(node);
+                }
+                Some(Change::Opened) => self.unopen(),
+                Some(Change::Closed(node)) => {
+                    self.nodes[node].closed &= !CLOSED;
+                    self.reindex(node);
+                }
+                Some(Change::Retired(node)) => {
+                    self.nodes[node].gone = false;
+                    self.join(node);
+                    self.count_raised(node, true);
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// A new node of the pool; `None` when nothing is known of the pool's nodes.
+    pub fn open(&mut self, pool: usize) -> Option<NodeIx> {
+        let template = self.templates.get(pool)?.as_ref()?;
+        let (bucket, family, free) = (template.bucket, template.family, template.free.clone());
+        let raises = template.raises.clone();
+        let node = self.insert(Place::Planned(pool), bucket, family, free, raises);
+        let bits = self.bits.of(|tally| count_of(&self.nodes[node], tally));
+        self.nodes[node].closed = bits;
+        self.buckets[bucket].index.push(self.nodes[node].free.basic(), bits);
+        self.journal.push(Change::Opened);
+        Some(node)
+    }
+
+    /// Takes pods off a node, no more than there are.
+    pub fn evict(&mut self, node: NodeIx, kind: KindId, count: usize) {
+        let pods = &self.nodes[node].pods;
+        let there = pods.binary_search_by_key(&kind, |p| p.0).map_or(0, |at| pods[at].1);
+        let count = count.min(there);
+        if count > 0 {
+            self.lift(node, kind, count);
+            self.reindex(node);
+            self.journal.push(Change::Evicted(node, kind, count));
+        }
+    }
+
+    /// No pod goes onto the node any more. It still counts, with its pods.
+    pub fn close(&mut self, node: NodeIx) {
+        if self.nodes[node].closed & CLOSED == 0 {
+            self.nodes[node].closed |= CLOSED;
+            self.reindex(node);
+            self.journal.push(Change::Closed(node));
+        }
+    }
+
+    /// The node goes, with the pods that are still on it, and with its last node a domain goes.
+    pub fn retire(&mut self, node: NodeIx) {
+        if self.nodes[node].gone {
+            return;
+        }
+        for (kind, count) in self.nodes[node].pods.clone() {
+            self.evict(node, kind, count);
+        }
+        self.close(node);
+        self.count_raised(node, false);
+        debug_assert!(self.nodes[node].here.is_empty(), "nothing is on it that counts");
+        self.leave(node);
+        self.nodes[node].gone = true;
+        self.journal.push(Change::Retired(node));
+    }
+
+    /// Places pods, and remembers it.
+    pub(super) fn put(&mut self, node: NodeIx, kind: KindId, count: usize) {
+        self.lay(node, kind, count);
+        self.reindex(node);
+        self.journal.push(Change::Placed(node, kind, count));
+    }
+
+    /// A node more at the end of its bucket; its index is for the caller to bring up to date.
+    pub(super) fn insert(
+        &mut self,
+        place: Place,
+        bucket: usize,
+        family: usize,
+        free: Amounts,
+        raises: Vec<TallyId>,
+    ) -> NodeIx {
+        let ix = self.nodes.len();
+        let slot = self.buckets[bucket].nodes.len();
+        self.buckets[bucket].nodes.push(ix);
+        self.nodes.push(Node {
+            place,
+            bucket,
+            slot,
+            family,
+            free,
+            here: Vec::new(),
+            pods: Vec::new(),
+            raises,
+            closed: 0,
+            gone: false,
+        });
+        self.join(ix);
+        self.count_raised(ix, true);
+        ix
+    }
+
+    fn unopen(&mut self) {
+        let Some(node) = self.nodes.len().checked_sub(1) else { return };
+        self.count_raised(node, false);
+        self.leave(node);
+        let bucket = &mut self.buckets[self.nodes[node].bucket];
+        bucket.nodes.pop();
+        bucket.index.pop();
+        self.nodes.pop();
+    }
+
+    /// Pods onto a node: what is free, counts and the list of pods.
+    pub(super) fn lay(&mut self, node: NodeIx, kind: KindId, count: usize) {
+        self.nodes[node].free.take(&self.kinds[kind].request, count);
+        let pods = &mut self.nodes[node].pods;
+        match pods.binary_search_by_key(&kind, |p| p.0) {
+            Ok(at) => pods[at].1 += count,
+            Err(at) => pods.insert(at, (kind, count)),
+        }
+        self.count_kind(node, kind, count, true);
+    }
+
+    /// The reverse of [`Self::lay`].
+    fn lift(&mut self, node: NodeIx, kind: KindId, count: usize) {
+        self.nodes[node].free.give(&self.kinds[kind].request, count);
+        let pods = &mut self.nodes[node].pods;
+        if let Ok(at) = pods.binary_search_by_key(&kind, |p| p.0) {
+            pods[at].1 = pods[at].1.saturating_sub(count);
+            if pods[at].1 == 0 {
+                pods.remove(at);
+            }
+        }
+        self.count_kind(node, kind, count, false);
+    }
+
+    fn count_kind(&mut self, node: NodeIx, kind: KindId, count: usize, up: bool) {
+        let by = u32::try_from(count).unwrap_or(u32::MAX);
+        let rule = std::sync::Arc::clone(&self.kinds[kind]);
+        rule.raises.iter().for_each(|&tally| self.count(node, tally, by, up));
+    }
+
+    /// Counts what is on a node besides its pods, or no longer does.
+    fn count_raised(&mut self, node: NodeIx, up: bool) {
+        for at in 0..self.nodes[node].raises.len() {
+            let tally = self.nodes[node].raises[at];
+            self.count(node, tally, 1, up);
+        }
+    }
+
+    /// Changes what a tally counts in the domain of a node, if the node counts for it.
+    pub(super) fn count(&mut self, node: NodeIx, tally: TallyId, by: u32, up: bool) {
+        let family = &self.families.list[self.nodes[node].family];
+        if !family.counts(tally) {
+            return;
+        }
+        let moved = |before: u32| if up { before.saturating_add(by) } else { before.saturating_sub(by) };
+        let counts = &mut self.counts[tally];
+        if let Some(domain) = family.domain(counts.ground) {
+            let before = counts.pods[domain];
+            counts.pods[domain] = moved(before);
+            counts.moved(before, moved(before));
+            return;
+        }
+        let node = &mut self.nodes[node];
+        let at = node.here.binary_search_by_key(&tally, |h| h.0);
+        let before = at.map_or(0, |at| node.here[at].1);
+        let after = moved(before);
+        match at {
+            Ok(at) if after == 0 => {
+                node.here.remove(at);
+            }
+            Ok(at) => node.here[at].1 = after,
+            Err(at) => node.here.insert(at, (tally, after)),
+        }
+        counts.moved(before, after);
+        node.closed = self.bits.after(node.closed, tally, after);
+    }
+
+    /// The node is one of its domains' nodes.
+    fn join(&mut self, node: NodeIx) {
+        let family = &self.families.list[self.nodes[node].family];
+        for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
+            let counts = &mut self.counts[tally];
+            counts.joined(family.domain(counts.ground));
+        }
+    }
+
+    fn leave(&mut self, node: NodeIx) {
+        let family = &self.families.list[self.nodes[node].family];
+        for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
+            let counts = &mut self.counts[tally];
+            counts.left(family.domain(counts.ground));
+        }
+    }
+
+    fn reindex(&mut self, node: NodeIx) {
+        let Node { bucket, slot, closed, ref free, .. } = self.nodes[node];
+        self.buckets[bucket].index.set(slot, free.basic(), closed);
+    }
+
+    /// Gives every node the bits it should have, and makes the indexes anew.
+    pub(super) fn rebuild_indexes(&mut self) {
+        for node in &mut self.nodes {
+            let bits = self.bits.of(|tally| count_of(node, tally));
+            node.closed = bits | (node.closed & CLOSED);
+        }
+        let nodes = &self.nodes;
+        for bucket in &mut self.buckets {
+            let slots = bucket.nodes.iter().map(|&node| (nodes[node].free.basic(), nodes[node].closed));
+            bucket.index = FitIndex::of(slots);
+        }
+    }
+}
+
+/// What a tally over single nodes counts on one.
+pub(super) fn count_of(node: &Node, tally: TallyId) -> u32 {
+    node.here.binary_search_by_key(&tally, |h| h.0).map_or(0, |at| node.here[at].1)
+}

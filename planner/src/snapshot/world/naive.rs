@@ -1,0 +1,144 @@
+//! The constraints once more, as plainly as can be: pod by pod, node by node, everything counted anew for each question.
+//! What the world does is held against it.
+
+use std::collections::BTreeSet;
+
+use super::NodeIx;
+use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
+use crate::requirements::kinds::{Counted, HostPort, Kind, KindId, Spread, Tally, TallyId};
+use crate::requirements::predicates;
+use crate::requirements::predicates::{node_affinity, selector, taints};
+use crate::requirements::profile::Profile;
+use crate::resources::Amounts;
+
+#[derive(Clone, Debug)]
+pub(crate) struct NaiveNode {
+    pub(crate) profile: Profile,
+    pub(crate) capacity: Amounts,
+    pub(crate) ports: Vec<HostPort>,
+    /// Tallies that something besides its pods raises.
+    pub(crate) raises: Vec<TallyId>,
+    pub(crate) pods: Vec<KindId>,
+    pub(crate) open: bool,
+    pub(crate) gone: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Naive {
+    pub(crate) classes: Vec<Constraints>,
+    pub(crate) kinds: Vec<Kind>,
+    pub(crate) tallies: Vec<Tally>,
+    pub(crate) nodes: Vec<NaiveNode>,
+}
+
+impl Naive {
+    /// Places pods one by one, each on the first node of `order` that allows it.
+    pub(crate) fn place(&mut self, kind: KindId, wanted: usize, order: &[NodeIx]) -> Vec<(NodeIx, usize)> {
+        let mut placed: Vec<(NodeIx, usize)> = Vec::new();
+        for _ in 0..wanted {
+            let Some(&node) = order.iter().find(|&&node| self.allows(kind, node)) else { break };
+            self.nodes[node].pods.push(kind);
+            match placed.last_mut() {
+                Some(last) if last.0 == node => last.1 += 1,
+                _ => placed.push((node, 1)),
+            }
+        }
+        placed
+    }
+
+    /// Whether a pod of the kind may go onto the node now.
+    pub(crate) fn allows(&self, kind: KindId, node: NodeIx) -> bool {
+        let (of, at) = (&self.kinds[kind], &self.nodes[node]);
+        at.open
+            && !at.gone
+            && predicates::admits(&self.classes[of.class], &at.profile).is_ok()
+            && self.has_room(of, node)
+            && self.ports_are_free(of, node)
+            && self.is_near(of, node)
+            && of.apart.iter().all(|&t| self.domain(t, node).is_none_or(|d| self.count(t, &d) == 0))
+            && of.spreads.iter().all(|spread| self.keeps(spread, node))
+    }
+
+    fn has_room(&self, kind: &Kind, node: NodeIx) -> bool {
+        let at = &self.nodes[node];
+        let mut free = at.capacity.clone();
+        at.pods.iter().for_each(|&pod| free.take(&self.kinds[pod].request, 1));
+        free.shortage(&kind.request).is_none()
+    }
+
+    fn ports_are_free(&self, kind: &Kind, node: NodeIx) -> bool {
+        let at = &self.nodes[node];
+        let mut taken = at.pods.iter().flat_map(|&pod| &self.kinds[pod].ports).chain(&at.ports);
+        !taken.any(|a| {
+            kind.ports.iter().any(|b| {
+                let everywhere = a.address == "0.0.0.0" || b.address == "0.0.0.0";
+                (a.port, &a.protocol) == (b.port, &b.protocol) && (everywhere || a.address == b.address)
+            })
+        })
+    }
+
+    fn is_near(&self, kind: &Kind, node: NodeIx) -> bool {
+        let Some(near) = &kind.near else { return true };
+        let domains: Vec<_> = near.tallies.iter().map(|&tally| (tally, self.domain(tally, node))).collect();
+        domains.iter().all(|(_, domain)| domain.is_some())
+            && (domains.iter().all(|(tally, d)| d.as_ref().is_some_and(|d| self.count(*tally, d) > 0))
+                || (near.itself && near.tallies.iter().all(|&tally| self.total(tally) == 0)))
+    }
+
+    fn keeps(&self, spread: &Spread, node: NodeIx) -> bool {
+        let Some(own) = self.domain(spread.tally, node) else { return false };
+        let domains: BTreeSet<_> = (0..self.nodes.len())
+            .filter(|&n| self.counts(spread.tally, n))
+            .filter_map(|n| self.domain(spread.tally, n))
+            .collect();
+        let least = domains.iter().map(|domain| self.count(spread.tally, domain)).min().unwrap_or(0);
+        let few = domains.len() < usize::try_from(spread.min_domains).unwrap();
+        let least = if few { 0 } else { least };
+        self.count(spread.tally, &own) + u32::from(spread.itself) <= least + spread.max_skew
+    }
+
+    /// The node's domain; each node with a host name is one of its own.
+    fn domain(&self, tally: TallyId, node: NodeIx) -> Option<String> {
+        let key = &self.tallies[tally].key;
+        let value = self.nodes[node].profile.labels.get(key)?;
+        Some(if key == HOSTNAME_LABEL { node.to_string() } else { value.clone() })
+    }
+
+    fn counts(&self, tally: TallyId, node: NodeIx) -> bool {
+        let profile = &self.nodes[node].profile;
+        !self.nodes[node].gone
+            && profile.labels.contains_key(&self.tallies[tally].key)
+            && match &self.tallies[tally].nodes {
+                Counted::All => true,
+                Counted::Eligible { keys, labels_of, taints_of } => {
+                    keys.iter().all(|key| profile.labels.contains_key(key))
+                        && labels_of.is_none_or(|class| {
+                            let class = &self.classes[class];
+                            selector::matches(&class.selector, &profile.labels).is_ok()
+                                && node_affinity::matches(class.affinity.as_deref(), profile).is_ok()
+                        })
+                        && taints_of.is_none_or(|class| {
+                            taints::tolerated(&self.classes[class].tolerations, &profile.taints).is_ok()
+                        })
+                }
+            }
+    }
+
+    fn count(&self, tally: TallyId, domain: &str) -> u32 {
+        let of_domain = |&n: &usize| self.domain(tally, n).as_deref() == Some(domain);
+        (0..self.nodes.len()).filter(of_domain).map(|n| self.on(tally, n)).sum()
+    }
+
+    fn total(&self, tally: TallyId) -> u32 {
+        (0..self.nodes.len()).map(|n| self.on(tally, n)).sum()
+    }
+
+    fn on(&self, tally: TallyId, node: NodeIx) -> u32 {
+        if !self.counts(tally, node) {
+            return 0;
+        }
+        let raising = |pod: &&KindId| self.kinds[**pod].raises.contains(&tally);
+        let besides = self.nodes[node].raises.iter().filter(|&&raised| raised == tally).count();
+        u32::try_from(self.nodes[node].pods.iter().filter(raising).count() + besides).unwrap()
+    }
+}

@@ -1,0 +1,357 @@
+//! The world against the naive one: the same places, the same answers, and everything can be taken back.
+
+use proptest::prelude::*;
+
+use super::change::Change;
+use super::naive::{Naive, NaiveNode};
+use super::{NodeIx, NodeSetup, Place, Scope, Setup, Target, TemplateSetup, World};
+use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
+use crate::requirements::kinds::{Counted, HostPort, Kind, KindId, Near, Spread, Tally};
+use crate::requirements::profile::{Profile, RepellingTaint};
+use crate::resources::{Amounts, Basic, Resource};
+
+pub(crate) const ZONE: &str = "zone";
+
+pub(crate) fn amounts(cpu: i64, memory: i64, pods: i64) -> Amounts {
+    let mut amounts = Amounts::default();
+    amounts.set(Resource::Basic(Basic::Cpu), cpu);
+    amounts.set(Resource::Basic(Basic::Memory), memory);
+    amounts.set(Resource::Basic(Basic::Pods), pods);
+    amounts
+}
+
+fn profile(zone: usize, host: bool, tainted: bool) -> Profile {
+    let mut profile = Profile::default();
+    if let Some(zone) = ["a", "b", "c"].get(zone) {
+        profile.labels.insert(ZONE.to_owned(), (*zone).to_owned());
+    }
+    if host {
+        profile.labels.insert(HOSTNAME_LABEL.to_owned(), "h".to_owned());
+    }
+    if tainted {
+        profile.taints.push(RepellingTaint {
+            key: "t".into(),
+            value: String::new(),
+            effect: "NoSchedule".into(),
+        });
+    }
+    profile
+}
+
+fn port(number: usize) -> HostPort {
+    let address = ["0.0.0.0", "10.0.0.1", "10.0.0.2"][number % 3].to_owned();
+    HostPort { port: 80, protocol: "TCP".to_owned(), address }
+}
+
+pub(crate) fn classes() -> Vec<Constraints> {
+    let tolerant =
+        Tolerated { key: "t".into(), operator: "Exists".into(), value: String::new(), effect: String::new() };
+    vec![
+        Constraints::default(),
+        Constraints { selector: vec![(ZONE.into(), "a".into())], ..Constraints::default() },
+        Constraints { tolerations: vec![tolerant], ..Constraints::default() },
+    ]
+}
+
+pub(crate) fn tallies() -> Vec<Tally> {
+    let counted = |keys: &[&str], labels_of, taints_of| Counted::Eligible {
+        keys: keys.iter().map(|&k| k.to_owned()).collect(),
+        labels_of,
+        taints_of,
+    };
+    [
+        (ZONE, Counted::All),
+        (HOSTNAME_LABEL, Counted::All),
+        (ZONE, counted(&[ZONE], Some(1), None)),
+        (ZONE, counted(&[HOSTNAME_LABEL, ZONE], None, Some(0))),
+        (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL], None, None)),
+        (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], Some(0), Some(0))),
+    ]
+    .map(|(key, nodes)| Tally { key: key.to_owned(), nodes })
+    .to_vec()
+}
+
+pub(crate) fn kind() -> impl Strategy<Value = Kind> {
+    let some = || prop::collection::btree_set(0_usize..6, 0..3);
+    let rarely = |n: usize| prop::collection::btree_set(0_usize..n, 0..2);
+    (
+        1_i64..5,
+        0_i64..3,
+        0_usize..3,
+        (prop::option::weighted(0.2, 0_usize..3)),
+        some(),
+        rarely(6),
+        rarely(6),
+        rarely(2),
+    )
+        .prop_flat_map(|(cpu, memory, class, ports, raises, apart, spread, near)| {
+            (1_u32..3, 1_u32..4).prop_map(move |(max_skew, min_domains)| {
+                let near: Vec<_> = near.iter().copied().collect();
+                let raises: Vec<_> = raises.iter().copied().collect();
+                Kind {
+                    request: amounts(cpu, memory, 1),
+                    class,
+                    ports: ports.into_iter().map(port).collect(),
+                    apart: apart.iter().copied().collect(),
+                    spreads: spread
+                        .iter()
+                        .map(|&tally| Spread {
+                            tally,
+                            max_skew,
+                            min_domains,
+                            itself: raises.contains(&tally),
+                        })
+                        .collect(),
+                    near: (!near.is_empty()).then(|| Near {
+                        itself: near.iter().all(|tally| raises.contains(tally)),
+                        tallies: near,
+                    }),
+                    raises,
+                    preferred: Vec::new(),
+                }
+            })
+        })
+}
+
+/// Something that happens to a world; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Place(KindId, usize, bool),
+    PlaceOn(NodeIx, KindId, usize),
+    Open(usize),
+    Evict(NodeIx, KindId, usize),
+    Close(NodeIx),
+    Retire(NodeIx),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (node, kind) = (|| 0_usize..12, || 0_usize..5);
+    prop_oneof![
+        6 => (kind(), 1_usize..7, any::<bool>()).prop_map(|(k, n, standing)| Step::Place(k, n, standing)),
+        2 => (node(), kind(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
+        3 => (0_usize..2).prop_map(Step::Open),
+        2 => (node(), kind(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
+        1 => node().prop_map(Step::Close),
+        1 => node().prop_map(Step::Retire),
+    ]
+}
+
+/// A world and its naive twin.
+#[derive(Clone, Debug)]
+struct Twins {
+    world: World,
+    naive: Naive,
+    templates: Vec<NaiveNode>,
+}
+
+fn twins() -> impl Strategy<Value = Twins> {
+    let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
+    let pods = prop::collection::vec((0_usize..5, 1_usize..3), 0..2);
+    let raises = || prop::collection::vec(0_usize..6, 0..3);
+    let raises = || prop_oneof![2 => Just(Vec::new()), 1 => raises()];
+    let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), raises());
+    let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), raises());
+    (prop::collection::vec(kind(), 5), prop::collection::vec(node, 0..6), prop::collection::vec(template, 2))
+        .prop_map(|(kinds, nodes, templates)| {
+            let (classes, tallies) = (classes(), tallies());
+            let existing = nodes.iter().filter(|node| !node.4).count();
+            let mut setups = Vec::new();
+            // Existing nodes come first, then those on their way.
+            let sorted = nodes.iter().filter(|n| !n.4).chain(nodes.iter().filter(|n| n.4));
+            for (at, ((zone, host, tainted), size, pods, open, _, raises)) in sorted.cloned().enumerate() {
+                let mut pods: Vec<_> = if at < existing { pods } else { Vec::new() };
+                pods.sort_unstable();
+                pods.dedup_by_key(|p| p.0);
+                setups.push(NodeSetup {
+                    place: if at < existing { Place::Node(at) } else { Place::Upcoming(at % 2) },
+                    profile: profile(zone, host, tainted).into(),
+                    free: amounts(size, size, 4),
+                    pods,
+                    ports: Vec::new(),
+                    raises,
+                    open,
+                });
+            }
+            let templates: Vec<_> = templates
+                .into_iter()
+                .map(|((zone, host, tainted), size, taken, raises)| NaiveNode {
+                    profile: profile(zone, host, tainted),
+                    capacity: amounts(size, size, 4),
+                    ports: taken.into_iter().map(port).collect(),
+                    raises,
+                    pods: Vec::new(),
+                    open: true,
+                    gone: false,
+                })
+                .collect();
+            let naive_nodes = setups.iter().map(|setup| NaiveNode {
+                profile: Profile::clone(&setup.profile),
+                capacity: setup.free.clone(),
+                ports: Vec::new(),
+                raises: setup.raises.clone(),
+                pods: setup.pods.iter().flat_map(|&(kind, n)| std::iter::repeat_n(kind, n)).collect(),
+                open: setup.open,
+                gone: false,
+            });
+            let naive = Naive {
+                classes: classes.clone(),
+                kinds: kinds.clone(),
+                tallies: tallies.clone(),
+                nodes: naive_nodes.collect(),
+            };
+            let world = World::new(Setup {
+                classes: &classes,
+                kinds: &kinds,
+                tallies: &tallies,
+                pending: &[true; 3],
+                nodes: setups,
+                templates: templates
+                    .iter()
+                    .map(|t| TemplateSetup {
+                        profile: t.profile.clone().into(),
+                        free: t.capacity.clone(),
+                        ports: t.ports.clone(),
+                        raises: t.raises.clone(),
+                    })
+                    .map(Some)
+                    .collect(),
+            });
+            Twins { world, naive, templates }
+        })
+}
+
+impl Twins {
+    /// Does the same to both; says what differs.
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let nodes = self.world.nodes();
+        match *step {
+            Step::Place(kind, wanted, standing) => {
+                let order = self.order(standing);
+                let expected = self.naive.place(kind, wanted, &order);
+                let scope = if standing { Scope::Standing } else { Scope::Anywhere };
+                prop_assert_eq!(self.world.place(kind, wanted, scope), expected);
+            }
+            Step::PlaceOn(node, kind, wanted) if nodes > 0 => {
+                let expected: usize =
+                    self.naive.place(kind, wanted, &[node % nodes]).iter().map(|p| p.1).sum();
+                prop_assert_eq!(self.world.place_on(node % nodes, kind, wanted), expected);
+            }
+            Step::Open(pool) => {
+                self.naive.nodes.push(self.templates[pool].clone());
+                let node = self.naive.nodes.len() - 1;
+                for kind in 0..5 {
+                    let expected = self.naive.allows(kind, node);
+                    prop_assert_eq!(self.world.would_take(kind, pool), expected, "would take {}", kind);
+                    let why_not = self.world.why_not(kind, Target::Template(pool));
+                    // What the new node brings with it can make a spread more even, which the reason does not weigh.
+                    let exact = self.templates[pool].raises.is_empty();
+                    prop_assert!(why_not.is_none() == expected || !exact, "{:?}", why_not);
+                }
+                prop_assert_eq!(self.world.open(pool), Some(node));
+            }
+            Step::Evict(node, kind, count) if nodes > 0 => {
+                self.world.evict(node % nodes, kind, count);
+                let pods = &mut self.naive.nodes[node % nodes].pods;
+                for _ in 0..count {
+                    if let Some(at) = pods.iter().position(|&pod| pod == kind) {
+                        pods.remove(at);
+                    }
+                }
+            }
+            Step::Close(node) if nodes > 0 => {
+                self.world.close(node % nodes);
+                self.naive.nodes[node % nodes].open = false;
+            }
+            Step::Retire(node) if nodes > 0 => {
+                self.world.retire(node % nodes);
+                let node = &mut self.naive.nodes[node % nodes];
+                (node.gone, node.open) = (true, false);
+                node.pods.clear();
+            }
+            Step::PlaceOn(..) | Step::Evict(..) | Step::Close(_) | Step::Retire(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The nodes in the order in which the world looks through them.
+    fn order(&self, standing: bool) -> Vec<NodeIx> {
+        let nodes = self.world.order.iter().flat_map(|&bucket| self.world.buckets[bucket].nodes.clone());
+        nodes.filter(|&n| !(standing && matches!(self.world.place_of(n), Place::Planned(_)))).collect()
+    }
+
+    /// All that can be seen of the world.
+    fn view(&self) -> String {
+        let world = &self.world;
+        let nodes: Vec<_> = world
+            .nodes
+            .iter()
+            .map(|n| (n.place, &n.free, &n.here, &n.pods, n.closed & super::bits::CLOSED, n.gone))
+            .collect();
+        let buckets: Vec<_> = world.buckets.iter().map(|b| (&b.nodes, b.index.len())).collect();
+        format!("{nodes:?} {:?} {buckets:?}", world.counts)
+    }
+}
+
+/// Does to `naive` what happened to `world`, pod by pod; says which pod the naive world would not have let go there.
+/// `templates` are what new nodes are like.
+pub(crate) fn replay(world: &World, naive: &mut Naive, templates: &[NaiveNode]) -> Result<(), TestCaseError> {
+    for change in &world.journal {
+        match *change {
+            Change::Placed(node, kind, count) => {
+                for _ in 0..count {
+                    prop_assert!(naive.allows(kind, node), "a pod of kind {} on node {}", kind, node);
+                    naive.nodes[node].pods.push(kind);
+                }
+            }
+            Change::Opened => {
+                let Place::Planned(pool) = world.place_of(naive.nodes.len()) else { panic!("{change:?}") };
+                naive.nodes.push(templates[pool].clone());
+            }
+            Change::Closed(node) => naive.nodes[node].open = false,
+            Change::Retired(node) => naive.nodes[node].gone = true,
+            Change::Evicted(..) => panic!("{change:?}"),
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn pods_go_where_the_naive_world_puts_them(twins in twins(), steps in prop::collection::vec(step(), 1..16)) {
+        let mut twins = twins;
+        for step in &steps {
+            twins.step(step)?;
+            for node in 0..twins.world.nodes() {
+                for kind in 0..5 {
+                    let why_not = twins.world.why_not(kind, Target::Node(node));
+                    prop_assert_eq!(why_not.is_none(), twins.naive.allows(kind, node), "{} on {}: {:?}", kind, node, why_not);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_happened_since_a_mark_is_taken_back_whole(
+        twins in twins(),
+        before in prop::collection::vec(step(), 0..8),
+        after in prop::collection::vec(step(), 1..12),
+        again in prop::collection::vec(step(), 0..6),
+    ) {
+        let mut twins = twins;
+        for step in &before {
+            twins.step(step)?;
+        }
+        let (mark, view, naive) = (twins.world.mark(), twins.view(), twins.naive.clone());
+        for step in &after {
+            twins.step(step)?;
+        }
+        twins.world.undo_to(mark);
+        twins.naive = naive;
+        prop_assert_eq!(twins.view(), view);
+        for step in &again {
+            twins.step(step)?;
+        }
+    }
+}
