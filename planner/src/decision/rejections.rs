@@ -5,7 +5,7 @@ use crate::pools::Pool;
 use crate::reasons::{PoolReason, Rejection};
 use crate::requirements::kinds::{Kind, KindId};
 use crate::resources::{Basic, Names, Resource, display};
-use crate::snapshot::world::{Obstacle, Target, World};
+use crate::snapshot::{Obstacle, Target, World};
 
 /// What is asked for reasons.
 #[derive(Clone, Copy, Debug)]

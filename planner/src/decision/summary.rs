@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::rejections::Asked;
 use crate::decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id};
-use crate::demand::workload::Workload;
+use crate::demand::Workload;
 use crate::input::nodes as facts;
 use crate::input::pod_info::PodInfo;
 use crate::input::selection::Standing;
@@ -19,7 +19,7 @@ use crate::resources::Names;
 use crate::scale_down::surplus::Surplus;
 use crate::scale_down::{Removal, Verdict};
 use crate::scale_up::Growth;
-use crate::snapshot::world::{NodeIx, Place, World};
+use crate::snapshot::{NodeIx, Place, World};
 
 /// What the summaries of a pass look things up in.
 pub(crate) struct Pass<'a> {

@@ -10,7 +10,7 @@ use shared_crds::NodePoolAutoscaler;
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Headroom;
 
-use super::workload::Workload;
+use super::Workload;
 use crate::input::observed::key;
 use crate::input::selection::Standing;
 use crate::numbers::count;

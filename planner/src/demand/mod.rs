@@ -1,6 +1,147 @@
-//! The pods that wait for a place, and everything else that asks for one.
+//! The pods of a pass, as the planner sees them: [`Kind`]s, the [`Tally`]s they ask about, and the pending ones in groups.
+//!
+//! Two steps. A pod is read by itself, once for as long as it does not change ([`Memo`]). Then the readings of the pass are
+//! resolved together, since a selector of one pod is what tells others apart. Nothing is placed here.
 
+#[cfg(test)]
+mod cases;
 pub mod daemons;
 pub mod headroom;
+mod memo;
 pub mod order;
-pub mod workload;
+pub mod ports;
+#[cfg(test)]
+mod properties;
+mod reading;
+mod resolve;
+mod roster;
+#[cfg(test)]
+mod spread_tests;
+mod storage;
+#[cfg(test)]
+mod storage_tests;
+mod subjects;
+mod tallies;
+#[cfg(test)]
+mod tests;
+mod twins;
+mod units;
+mod volumes;
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+
+pub use memo::Memo;
+
+use self::resolve::{Parts, Resolved};
+use self::roster::{Member, Roster};
+use self::subjects::{Matchers, NamespaceLabels};
+use self::units::Units;
+use crate::input::observed::Observed;
+use crate::input::pod_info::PodInfo;
+use crate::input::pods;
+use crate::reasons::Rejection;
+use crate::requirements::constraints::Constraints;
+use crate::requirements::kinds::{Kind, KindId, Tally, TallyId};
+use crate::resources::{Amounts, Names, Resource};
+
+/// Pending pods that are alike to the planner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Index into [`Workload::kinds`].
+    pub kind: KindId,
+    /// Their priority.
+    pub priority: i32,
+    /// The pods, as indexes into the pass's pods, by namespace and name.
+    pub pods: Vec<usize>,
+}
+
+/// All pods that play a part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// The different constraints on nodes that occur.
+    pub classes: Vec<Constraints>,
+    /// The different kinds of pods.
+    pub kinds: Vec<Kind>,
+    /// What is counted.
+    pub tallies: Vec<Tally>,
+    /// The pending pods, in the order to consider them: by priority, then the greater share of a node first, which packs
+    /// better; then by name, so that the order is always the same.
+    pub groups: Vec<Group>,
+    /// For each pod of the pass that occupies a node, its kind and the index of the node.
+    pub placed: Vec<Option<(KindId, usize)>>,
+    /// The tallies that a pod of each `DaemonSet` raises, by its namespace and name.
+    pub daemons: BTreeMap<(String, String), Vec<TallyId>>,
+    /// Pending pods whose requests or selectors cannot be read, with what is wrong.
+    pub unreadable: Vec<(usize, String)>,
+    /// Pending pods that no node can help, because of one of their claims.
+    pub waiting: Vec<(usize, Rejection)>,
+    /// Pods that have a node and whose requests cannot be read; they count as asking for nothing. By index.
+    pub unmeasured: Vec<usize>,
+    /// What is wrong with pods that have a node, for people.
+    pub warnings: Vec<String>,
+}
+
+impl Workload {
+    /// Reads `all_pods`, which are in the order of namespaces and names; `all_nodes` are those of the pass. `reference` is
+    /// the amount of each resource that a large node has; the size of a pod is measured against it.
+    pub fn of(
+        observed: &Observed,
+        all_pods: &[Arc<PodInfo>],
+        all_nodes: &[Arc<Node>],
+        names: &mut Names,
+        reference: &Amounts,
+        memo: &mut Memo,
+    ) -> Self {
+        let daemon_pods = daemons::pods(observed);
+        let Roster { members, readings, places, unreadable, waiting, unmeasured, warnings } =
+            Roster::of(observed, all_pods, all_nodes, &daemon_pods, memo);
+        let matchers = Matchers::of(&readings);
+        let namespaces = NamespaceLabels::of(&observed.namespaces);
+        let daemon = |member: &Member| member.pod.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]);
+        let pod = |member: &Member| daemon(member).unwrap_or_else(|| &all_pods[member.pod]);
+        let Units { all: units, unit_of, matched } = Units::of(&members, pod, &matchers, &namespaces);
+        let parts = Parts { readings: &readings, matchers: &matchers, matched: &matched, places: &places };
+        let Resolved { classes, kinds, tallies, kind_of } = resolve::resolve(&units, &parts, names);
+
+        let mut placed = vec![None; all_pods.len()];
+        let mut daemons = BTreeMap::new();
+        let mut pending: BTreeMap<(i32, KindId), Vec<usize>> = BTreeMap::new();
+        for (member, unit) in members.iter().zip(unit_of) {
+            let kind = kind_of[unit];
+            if let Some(pod) = daemon(member) {
+                let (namespace, name) = pod.key();
+                daemons.insert((namespace.to_owned(), name.to_owned()), kinds[kind].raises.clone());
+            } else if let Some(node) = member.node {
+                placed[member.pod] = Some((kind, node));
+            } else {
+                let priority = pods::priority(&all_pods[member.pod]);
+                pending.entry((priority, kind)).or_default().push(member.pod);
+            }
+        }
+        let groups = ordered(pending, &kinds, reference);
+        Self { classes, kinds, tallies, groups, placed, daemons, unreadable, waiting, unmeasured, warnings }
+    }
+}
+
+fn ordered(pending: BTreeMap<(i32, KindId), Vec<usize>>, kinds: &[Kind], reference: &Amounts) -> Vec<Group> {
+    let group = |((priority, kind), pods)| Group { kind, priority, pods };
+    let mut groups: Vec<_> = pending.into_iter().map(group).collect();
+    groups.sort_by_cached_key(|group| {
+        let share = share(&kinds[group.kind].request, reference);
+        // Pods are numbered in the order of their names.
+        (Reverse(group.priority), Reverse(share), group.pods.first().copied())
+    });
+    groups
+}
+
+/// The sum, over resources, of the share of a large node that a pod takes, in millionths.
+fn share(request: &Amounts, reference: &Amounts) -> i128 {
+    let of = |(resource, amount): (Resource, i64)| {
+        i128::from(amount) * 1_000_000 / i128::from(reference.get(resource).max(1))
+    };
+    request.iter().map(of).sum()
+}

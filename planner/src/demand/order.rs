@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::workload::Group;
+use super::Group;
 use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::kinds::{HostPort, Kind, Tally, TallyId};
 use crate::resources::Amounts;

@@ -11,34 +11,30 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::{
-    decision::{Plan, conclude, summary::Pass},
-    demand::{
-        daemons::Daemons,
-        headroom, order,
-        workload::{Memo, Workload},
-    },
-    input::{
-        by_name::ByName,
-        nodes,
-        observed::{Observed, Recommendations, ScheduledBounds, Terms, key},
-        pod_info::PodInfo,
-    },
-    limits::{behavior::Stage, schedules},
-    pools::{self, Pool},
-    reasons::PoolReason,
-    requirements::kinds::KindId,
-    resources::{Amounts, Names},
-    scale_down::{
-        self, Situation, budgets::Budgets, candidates, departures::Departures, keepers, reserve::Pending,
-        surplus::Surplus,
-    },
-    scale_up::{self, Growth, expander, placement::Ask},
-    snapshot::{
-        capacity::{self, Source},
-        world::{Place, World},
-    },
-};
+use crate::decision::summary::Pass;
+use crate::decision::{Plan, conclude};
+use crate::demand::daemons::Daemons;
+use crate::demand::{Memo, Workload, headroom, order};
+use crate::input::by_name::ByName;
+use crate::input::nodes;
+use crate::input::observed::{Observed, Recommendations, ScheduledBounds, Terms, key};
+use crate::input::pod_info::PodInfo;
+use crate::limits::behavior::Stage;
+use crate::limits::schedules;
+use crate::pools::Pool;
+use crate::reasons::PoolReason;
+use crate::requirements::kinds::KindId;
+use crate::resources::{Amounts, Names};
+use crate::scale_down::budgets::Budgets;
+use crate::scale_down::departures::Departures;
+use crate::scale_down::reserve::Pending;
+use crate::scale_down::surplus::Surplus;
+use crate::scale_down::{Situation, candidates, keepers};
+use crate::scale_up::placement::Ask;
+use crate::scale_up::{Growth, expander};
+use crate::snapshot::capacity::Source;
+use crate::snapshot::{Place, World, capacity};
+use crate::{pools, scale_down, scale_up};
 
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::utilization::Utilization;
 use super::{Removal, Situation, Verdict, moving, pod_name, timing};
-use crate::demand::workload::Workload;
+use crate::demand::Workload;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Elsewhere;
 use crate::requirements::kinds::{Kind, KindId};
-use crate::snapshot::world::{NodeIx, Scope, World};
+use crate::snapshot::{NodeIx, Scope, World};
 
 /// The world, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
 /// would go round in circles.
@@ -121,7 +121,7 @@ mod tests {
     use crate::requirements::kinds::{Counted, Tally};
     use crate::requirements::profile::Profile;
     use crate::resources::{Amounts, Basic, Resource};
-    use crate::snapshot::world::{NodeSetup, Place, Setup};
+    use crate::snapshot::{NodeSetup, Place, Setup};
 
     fn amounts(cpu: i64, pods: i64) -> Amounts {
         let mut a = Amounts::default();

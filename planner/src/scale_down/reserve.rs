@@ -16,13 +16,13 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Candidate;
-use crate::demand::workload::Group;
+use crate::demand::Group;
 use crate::input::nodes;
 use crate::input::pod_info::PodInfo;
 use crate::pools::Pool;
 use crate::requirements::kinds::KindId;
 use crate::scale_down::keepers::Keepers;
-use crate::snapshot::world::{Target, World};
+use crate::snapshot::{Target, World};
 
 /// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take
 /// to start, so that the nodes that a pool grew for it are there for it when they come.

@@ -7,7 +7,7 @@ use crate::input::selection::Standing;
 use crate::pools::{Pool, Template};
 use crate::requirements::kinds::{Kind, KindId};
 use crate::requirements::predicates::node_affinity;
-use crate::snapshot::world::World;
+use crate::snapshot::World;
 
 /// Labels that pools which share may differ in.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];

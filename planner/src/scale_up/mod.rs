@@ -14,7 +14,7 @@ use crate::requirements::kinds::Kind;
 use crate::scale_up::balance::{Next, Sizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{Ask, Placement};
-use crate::snapshot::world::{Mark, Place, World};
+use crate::snapshot::{Mark, Place, World};
 
 /// How often pods are placed anew because nodes have brought domains that spreads look at.
 const MOST_ROUNDS: usize = 4;

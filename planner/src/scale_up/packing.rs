@@ -6,7 +6,7 @@ use super::expander::Offer;
 use super::placement::{Ask, Placement};
 use crate::requirements::kinds::Kind;
 use crate::resources::{Amounts, Basic, Resource};
-use crate::snapshot::world::{NodeIx, Scope, World};
+use crate::snapshot::{NodeIx, Scope, World};
 
 /// What came of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]

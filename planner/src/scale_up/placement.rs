@@ -1,7 +1,7 @@
 //! Places the pods that wait on the nodes of the world, first fit, in their order.
 
 use crate::requirements::kinds::KindId;
-use crate::snapshot::world::{NodeIx, Scope, World};
+use crate::snapshot::{NodeIx, Scope, World};
 
 /// Like pods that wait for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::world::{NodeSetup, Place, Setup, TemplateSetup, World};
+use super::{NodeSetup, Place, Setup, TemplateSetup, World};
+use crate::demand::Workload;
 use crate::demand::daemons::{Daemon, Daemons};
-use crate::demand::workload::Workload;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};

@@ -125,9 +125,7 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
     for &(node, count) in &planned.growth.placement.placed[0] {
-        let crate::snapshot::world::Place::Planned(pool) = planned.world.place_of(node) else {
-            panic!("{node}")
-        };
+        let crate::snapshot::Place::Planned(pool) = planned.world.place_of(node) else { panic!("{node}") };
         by_pool[pool] += count;
     }
     assert!(by_pool[0].abs_diff(by_pool[1]) <= 1, "as even as the spread asks: {by_pool:?}");

@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::mixes::{Planned, Pods};
-use crate::demand::workload::{Group, Workload};
+use crate::demand::{Group, Workload};
 use crate::fixtures::World as Cluster;
 use crate::pools::Pool;
 use crate::requirements::profile::Profile;
-use crate::snapshot::world::Place;
-use crate::snapshot::world::naive::{Naive, NaiveNode};
-use crate::snapshot::world::tests::{ZONE, amounts, classes, kind, replay, tallies};
+use crate::snapshot::Place;
+use crate::snapshot::naive::{Naive, NaiveNode};
+use crate::snapshot::tests::{ZONE, amounts, classes, kind, replay, tallies};
 
 fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
     let zone = || prop::sample::select(vec!["a", "b", "c"]);

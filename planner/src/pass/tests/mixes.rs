@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::demand::daemons::Daemons;
 use crate::demand::order;
-use crate::demand::workload::{Group, Workload};
+use crate::demand::{Group, Workload};
 use crate::input::observed::Observed;
 use crate::pass::largest;
 use crate::pools::Pool;
@@ -18,7 +18,7 @@ use crate::scale_up::Growth;
 use crate::scale_up::placement::Ask;
 use crate::snapshot::capacity;
 use crate::snapshot::capacity::Source;
-use crate::snapshot::world::{Place, World};
+use crate::snapshot::{Place, World};
 use crate::{fixtures, pools, scale_up};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";

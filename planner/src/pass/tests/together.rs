@@ -142,17 +142,11 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
         .running("d2", "n2", "100m", of_node("n2"));
     let pods = world.observed.pods.clone();
     let all_nodes = world.observed.nodes.clone();
-    let mut memo = crate::demand::workload::Memo::default();
+    let mut memo = crate::demand::Memo::default();
     let mut names = crate::resources::Names::default();
     let reference = crate::resources::Amounts::default();
-    let workload = crate::demand::workload::Workload::of(
-        &world.observed,
-        &pods,
-        &all_nodes,
-        &mut names,
-        &reference,
-        &mut memo,
-    );
+    let workload =
+        crate::demand::Workload::of(&world.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
     assert_eq!((workload.kinds.len(), workload.classes.len()), (1, 1));
 }
 
