@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
-use planner::{Observed, Plan, PoolDecision};
+use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
 use shared_runtime::{
     error::chain,
@@ -25,7 +25,12 @@ use crate::{
 const PARALLEL_WRITES: usize = 8;
 
 /// Writes every decision that is to be written. The outcomes are in the order of the plan's pools.
-pub async fn apply(ctx: &Context, observed: &Observed, plan: &Plan, waiting: &Waiting) -> Vec<Outcome> {
+pub async fn apply(
+    ctx: &Context,
+    observed: &Observed,
+    plan: &ScalingPlan,
+    waiting: &Waiting,
+) -> Vec<Outcome> {
     let scaled = async |decision| {
         let outcome = scale(ctx, decision, &observed.nodes, waiting).await;
         remember(ctx, decision, &outcome);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use planner::{Fate, Plan, PoolDecision};
+use planner::{PoolDecision, ScalingPlan, SchedulingResult};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use shared_runtime::metrics::{Metrics, MetricsError};
 
@@ -66,14 +66,14 @@ impl AutoscalerMetrics {
     }
 
     /// Shows what the last plan says.
-    pub fn planned(&self, plan: &Plan, took: Duration) {
+    pub fn planned(&self, plan: &ScalingPlan, took: Duration) {
         self.planning.observe(took.as_secs_f64());
         let mut pods = [0_i64; OUTCOMES.len()];
         for pod in &plan.pods {
             pods[match pod.fate {
-                Fate::Fits { .. } => 0,
-                Fate::TriggersScaleUp { .. } => 1,
-                Fate::Unschedulable { .. } => 2,
+                SchedulingResult::Fits { .. } => 0,
+                SchedulingResult::TriggersScaleUp { .. } => 1,
+                SchedulingResult::Unschedulable { .. } => 2,
             }] += 1;
         }
         for (outcome, count) in OUTCOMES.iter().zip(pods) {
@@ -111,7 +111,7 @@ fn count(number: usize) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use planner::fixtures::World;
+    use planner::fixtures::TestCluster;
     use serde_json::json;
 
     use super::*;
@@ -120,7 +120,7 @@ mod tests {
     fn a_plan_is_shown_in_numbers_without_names() {
         let metrics = Metrics::new("test", "0").unwrap();
         let own = AutoscalerMetrics::new(&metrics).unwrap();
-        let plan = World::eager()
+        let plan = TestCluster::eager()
             .pool("a", json!({ "spec": { "maxReplicas": 1 } }))
             .pending("p", 5, "1", &json!({}))
             .plan();

@@ -4,7 +4,7 @@
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use planner::input::observed::key;
-use planner::{Observed, Plan, PoolDecision};
+use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::{
     error::chain,
@@ -38,7 +38,7 @@ pub struct Reported {
 pub async fn report(
     ctx: &Context,
     observed: &Observed,
-    plan: &Plan,
+    plan: &ScalingPlan,
     waiting: &Waiting,
     outcomes: &[Outcome],
 ) -> Reported {
@@ -120,7 +120,7 @@ async fn pool(
 async fn autoscaler(
     ctx: &Context,
     object: &NodePoolAutoscaler,
-    plan: &Plan,
+    plan: &ScalingPlan,
     outcomes: &[Outcome],
     now: &Time,
 ) -> Result<bool, Error> {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use planner::{Plan, PoolDecision};
+use planner::{PoolDecision, ScalingPlan};
 use shared_runtime::controller::Backoff;
 
 /// What is written. The three fail by themselves: a policy that keeps a pool from shrinking lets it grow.
@@ -167,7 +167,7 @@ impl Waiting {
 
     /// Shows a pool whose growth waits with the decision that was refused. The plan sends its pods elsewhere for now, and
     /// with what is left the status would say by turns that the pool should grow and that it should not.
-    pub fn stand_in(&self, plan: &mut Plan) {
+    pub fn stand_in(&self, plan: &mut ScalingPlan) {
         if self.0.is_empty() {
             return;
         }

@@ -1,6 +1,6 @@
 use std::slice;
 
-use planner::fixtures::{Read as _, World};
+use planner::fixtures::{Read as _, TestCluster};
 use planner::plan_for_cluster;
 use serde_json::json;
 
@@ -78,9 +78,10 @@ fn a_refusal_is_forgotten_when_it_is_due_and_there_is_nothing_to_write_any_more(
 }
 
 /// A cluster with two pools, a pod that fits on nodes of both, and the refusal of the pool that it was planned onto.
-fn refused_world() -> (World, WriteBackoff, String) {
+fn refused_world() -> (TestCluster, WriteBackoff, String) {
     let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-    let world = World::new().autoscaler("x", json!({})).pool("a", identified("1")).pool("b", identified("2"));
+    let world =
+        TestCluster::new().autoscaler("x", json!({})).pool("a", identified("1")).pool("b", identified("2"));
     let world = world.pending("p", 1, "4", &json!({}));
     let plan = plan_for_cluster(&world.observed);
     let grown = plan.pools.iter().find(|decision| decision.changes_replicas()).unwrap();
@@ -92,7 +93,7 @@ fn refused_world() -> (World, WriteBackoff, String) {
     (world, backoff, name)
 }
 
-fn waiting(world: &World, backoff: &WriteBackoff, now: Duration) -> Waiting {
+fn waiting(world: &TestCluster, backoff: &WriteBackoff, now: Duration) -> Waiting {
     backoff.waiting(world.observed.pools.iter().map(|pool| &pool.metadata), now)
 }
 
@@ -122,7 +123,8 @@ fn a_pod_without_another_pool_is_told_that_its_pool_cannot_be_written() {
     assert_eq!(plan.fates(), ["no WriteRefused"]);
     // Nodes that were asked for before still come.
     let pool = json!({ "metadata": { "uid": "1" }, "spec": { "replicas": 1 } });
-    let mut world = World::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));
+    let mut world =
+        TestCluster::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));
     world.observed.closed_pools = [("1".to_owned(), "no".to_owned())].into();
     assert_eq!(plan_for_cluster(&world.observed).fates(), ["fits upcoming ns/a"]);
 }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-use super::{Fate, Observed, Plan, PoolDecision, plan};
+use super::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
 use crate::input::pod_info::PodInfo;
 
 /// The time of every test.
@@ -33,12 +33,12 @@ fn merge(into: &mut Value, change: Value) {
 /// A cluster under construction.
 #[derive(Debug)]
 #[must_use]
-pub struct World {
+pub struct TestCluster {
     /// What is planned.
     pub observed: Observed,
 }
 
-impl World {
+impl TestCluster {
     /// An empty one, at [`NOW`].
     #[expect(clippy::new_without_default, reason = "an empty cluster is at a time")]
     pub fn new() -> Self {
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// What is decided.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> ScalingPlan {
         plan(&self.observed)
     }
 }
@@ -120,7 +120,7 @@ pub trait Read {
     fn fates(&self) -> Vec<String>;
 }
 
-impl Read for Plan {
+impl Read for ScalingPlan {
     fn pool(&self, name: &str) -> &PoolDecision {
         self.pools.iter().find(|p| p.object.metadata.name.as_deref() == Some(name)).unwrap()
     }
@@ -134,11 +134,11 @@ impl Read for Plan {
     }
 
     fn fates(&self) -> Vec<String> {
-        let word = |fate: &Fate| match fate {
-            Fate::Fits { pool, node } if node.is_empty() => format!("fits upcoming {pool}"),
-            Fate::Fits { node, .. } => format!("fits {node}"),
-            Fate::TriggersScaleUp { pool } => format!("grows {pool}"),
-            Fate::Unschedulable { reasons } => {
+        let word = |fate: &SchedulingResult| match fate {
+            SchedulingResult::Fits { pool, node } if node.is_empty() => format!("fits upcoming {pool}"),
+            SchedulingResult::Fits { node, .. } => format!("fits {node}"),
+            SchedulingResult::TriggersScaleUp { pool } => format!("grows {pool}"),
+            SchedulingResult::Unschedulable { reasons } => {
                 format!("no {}", reasons.iter().map(|r| r.reason).collect::<Vec<_>>().join(","))
             }
         };

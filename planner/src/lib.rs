@@ -1,6 +1,6 @@
 //! The planner: from the objects of a cluster to how many nodes each pool should have, and why.
 //!
-//! Pure. The same [`Observed`] always gives the same [`Plan`], in whatever order the objects come: there is no client in
+//! Pure. The same [`Observed`] always gives the same [`ScalingPlan`], in whatever order the objects come: there is no client in
 //! here, no clock, no randomness and no log. Whoever wants to know what the Autoscaler would do can ask [`plan`].
 //!
 //! The rooms, in the order of a pass: [`input`] (the cluster as the caches have it), [`requirements`] (what one pod asks of
@@ -26,6 +26,6 @@ pub mod scale_up;
 pub mod snapshot;
 pub mod time;
 
-pub use decision::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
-pub use input::observed::{Observed, Recommendations, ScheduledBounds, Terms};
+pub use decision::{NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
+pub use input::observed::{Observed, PlanOptions, Recommendations, ScheduledBounds};
 pub use pass::{MAX_NAMED_NODES, Planner, plan, plan_for_cluster};

@@ -41,18 +41,18 @@ impl Basic {
 pub enum Resource {
     /// One that every node has.
     Basic(Basic),
-    /// One known by name, as [`Names`] numbers it.
+    /// One known by name, as [`ResourceNames`] numbers it.
     Scalar(u16),
 }
 
 /// The names of the extended resources (and huge pages) in this pass.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct ResourceNames {
     ids: BTreeMap<String, u16>,
     names: Vec<String>,
 }
 
-impl Names {
+impl ResourceNames {
     /// The resource of that name; `None` for a name that the scheduler does not count.
     pub fn resolve(&mut self, name: &str) -> Option<Resource> {
         if let Some(basic) = Basic::named(name) {
@@ -229,7 +229,7 @@ pub struct InvalidAmount {
 }
 
 /// Rounds exact amounts up to what the scheduler counts in.
-pub fn counted(exact: &ExactAmounts, names: &mut Names) -> Amounts {
+pub fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = Amounts::default();
     for (name, amount) in exact {
         if let Some(resource) = names.resolve(name) {
@@ -259,14 +259,14 @@ pub fn display(resource: Resource, amount: i64) -> String {
 mod tests {
     use super::*;
 
-    fn amounts(names: &mut Names, of: &[(&str, &str)]) -> Amounts {
+    fn amounts(names: &mut ResourceNames, of: &[(&str, &str)]) -> Amounts {
         let map = of.iter().map(|(n, q)| ((*n).to_owned(), Quantity((*q).to_owned()))).collect();
         counted(&exact(&map).unwrap(), names)
     }
 
     #[test]
     fn as_many_pods_fit_as_the_scarcest_resource_allows() {
-        let mut names = Names::default();
+        let mut names = ResourceNames::default();
         let free =
             amounts(&mut names, &[("cpu", "2"), ("memory", "4Gi"), ("pods", "10"), ("example.com/gpu", "3")]);
         for (request, fitting) in [
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn an_overcommitted_resource_stops_only_those_who_ask_for_it() {
-        let mut names = Names::default();
+        let mut names = ResourceNames::default();
         let mut free = amounts(&mut names, &[("cpu", "1"), ("memory", "1Gi"), ("pods", "10")]);
         free.take(&amounts(&mut names, &[("cpu", "3")]), 1);
         assert_eq!(free.fits(&amounts(&mut names, &[("pods", "1"), ("memory", "512Mi")]), 9), 2);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn names_the_scheduler_does_not_count_are_dropped() {
-        let mut names = Names::default();
+        let mut names = ResourceNames::default();
         let read =
             amounts(&mut names, &[("foo", "3"), ("hugepages-2Mi", "4Mi"), ("requests.example.com/x", "1")]);
         assert_eq!(read.iter().filter(|(_, amount)| *amount != 0).count(), 1);

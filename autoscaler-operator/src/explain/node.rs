@@ -2,7 +2,7 @@
 
 use planner::input::nodes;
 use planner::input::observed::key;
-use planner::{Fate, NodeVerdict, PoolDecision, plan_for_cluster};
+use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
 use shared_crds::v1alpha1::UnneededNode;
 
@@ -58,8 +58,9 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<NodeFacts, 
     let node_pool = node.and_then(|node| nodes::pool_of(node)).map(joined).unwrap_or_default();
     let decision = picture.decision(&node_pool);
     let verdict = picture.plan.nodes.iter().find(|verdict| verdict.name == name);
-    let (removable, reason) = verdict
-        .map_or((false, "NotAutoscaled"), |NodeVerdict { reason, .. }| (reason.removable(), reason.as_str()));
+    let (removable, reason) = verdict.map_or((false, "NotAutoscaled"), |NodeDecision { reason, .. }| {
+        (reason.removable(), reason.as_str())
+    });
     let since = decision.and_then(|decision| decision.unneeded.iter().find(|node| node.name == name));
     Ok(NodeFacts {
         kind: "Node",
@@ -101,14 +102,16 @@ fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodFate>, ExplainError>
         .displaced
         .iter()
         .map(|pod| match fate(&planned, pod.split_once('/').unwrap_or(("", pod))) {
-            Some(Fate::Fits { pool, node }) if node.is_empty() => {
+            Some(SchedulingResult::Fits { pool, node }) if node.is_empty() => {
                 entry(pod, "Moves", pool, node, format!("to a node that NodePool {pool} is making already"))
             }
-            Some(Fate::Fits { pool, node }) => entry(pod, "Moves", pool, node, format!("to node {node}")),
-            Some(Fate::TriggersScaleUp { pool }) => {
+            Some(SchedulingResult::Fits { pool, node }) => {
+                entry(pod, "Moves", pool, node, format!("to node {node}"))
+            }
+            Some(SchedulingResult::TriggersScaleUp { pool }) => {
                 entry(pod, "NeedsNewNode", pool, "", format!("NodePool {pool} would grow for it"))
             }
-            Some(Fate::Unschedulable { reasons }) => {
+            Some(SchedulingResult::Unschedulable { reasons }) => {
                 let why: Vec<_> = reasons.iter().map(|r| format!("{}: {}", r.pool, r.message)).collect();
                 let why =
                     if why.is_empty() { "no other node has room for it".to_owned() } else { why.join("; ") };
@@ -181,7 +184,7 @@ pub(super) fn text(facts: &NodeFacts) -> String {
 pub(super) fn of_pool<'p>(
     picture: &'p Picture<'_>,
     decision: &PoolDecision,
-) -> impl Iterator<Item = &'p NodeVerdict> {
+) -> impl Iterator<Item = &'p NodeDecision> {
     let pool = id(decision);
     let names: std::collections::BTreeSet<String> = picture
         .observed

@@ -2,7 +2,7 @@
 //! recommendations, the plan as it would be if those were carried out.
 
 use planner::input::observed::key;
-use planner::{Fate, Observed, Plan, PoolDecision, plan, plan_for_cluster};
+use planner::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan, plan_for_cluster};
 use shared_crds::{NodePoolAutoscaler, v1alpha1::AutoscalerMode};
 
 use super::ExplainError;
@@ -12,9 +12,9 @@ use crate::simulate::nearest;
 pub(super) struct Picture<'a> {
     pub(super) observed: &'a Observed,
     /// What the operator decides.
-    pub(super) plan: Plan,
+    pub(super) plan: ScalingPlan,
     /// What it would decide if recommendations were carried out; where there are any.
-    pub(super) advice: Option<Plan>,
+    pub(super) advice: Option<ScalingPlan>,
 }
 
 impl<'a> Picture<'a> {
@@ -45,13 +45,16 @@ impl<'a> Picture<'a> {
     }
 
     /// What becomes of a pending pod.
-    pub(super) fn fate(&self, pod: (&str, &str)) -> Option<&Fate> {
+    pub(super) fn fate(&self, pod: (&str, &str)) -> Option<&SchedulingResult> {
         fate(&self.plan, pod)
     }
 }
 
 /// What becomes of a pending pod in `plan`.
-pub(super) fn fate<'p>(plan: &'p Plan, (namespace, name): (&str, &str)) -> Option<&'p Fate> {
+pub(super) fn fate<'p>(
+    plan: &'p ScalingPlan,
+    (namespace, name): (&str, &str),
+) -> Option<&'p SchedulingResult> {
     plan.pods.iter().find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| &pod.fate)
 }
 

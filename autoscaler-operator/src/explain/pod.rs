@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use planner::input::observed::key;
-use planner::{Fate, Observed, PoolRejection, plan};
+use planner::{Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 
 use super::{
@@ -96,10 +96,10 @@ fn not_planned(standing: Standing<'_>) -> String {
     }
 }
 
-fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &Fate) -> PodFacts {
+fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -> PodFacts {
     let pod = (facts.namespace.as_str(), facts.name.as_str());
     match decided {
-        Fate::Fits { pool, node } => {
+        SchedulingResult::Fits { pool, node } => {
             let of_pool = if pool.is_empty() { String::new() } else { format!(" of NodePool {pool}") };
             let message = if node.is_empty() {
                 format!("a node that NodePool {pool} is making already has room for it")
@@ -108,7 +108,7 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &Fate) -> PodFacts {
             };
             PodFacts { outcome: "Fits", node_pool: pool.clone(), node: node.clone(), message, ..facts }
         }
-        Fate::TriggersScaleUp { pool } => {
+        SchedulingResult::TriggersScaleUp { pool } => {
             let counts = picture.decision(pool).map_or_else(String::new, |decision| {
                 let (current, desired) = (decision.current, decision.desired);
                 format!(", from {current} to {desired} nodes")
@@ -117,14 +117,16 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &Fate) -> PodFacts {
             let pools = answers(picture, pod, decided);
             PodFacts { outcome: "TriggersScaleUp", node_pool: pool.clone(), message, pools, ..facts }
         }
-        Fate::Unschedulable { .. } => {
+        SchedulingResult::Unschedulable { .. } => {
             let pools = answers(picture, pod, decided);
             let advised = picture.advice.as_ref().and_then(|advice| fate(advice, pod));
             let message = match advised {
-                Some(Fate::TriggersScaleUp { pool } | Fate::Fits { pool, .. }) => format!(
-                    "no NodePool grows for it: NodePool {pool} would, but its NodePoolAutoscaler is in mode Recommend, \
+                Some(SchedulingResult::TriggersScaleUp { pool } | SchedulingResult::Fits { pool, .. }) => {
+                    format!(
+                        "no NodePool grows for it: NodePool {pool} would, but its NodePoolAutoscaler is in mode Recommend, \
                      which writes nothing"
-                ),
+                    )
+                }
                 _ if pools.iter().all(|pool| pool.answer == "NotPlanned") => {
                     "no NodePool grows for it, because no NodePoolAutoscaler plans one".to_owned()
                 }
@@ -136,11 +138,11 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &Fate) -> PodFacts {
 }
 
 /// What every pool says, in the order of names.
-fn answers(picture: &Picture<'_>, pod: (&str, &str), decided: &Fate) -> Vec<Reply> {
+fn answers(picture: &Picture<'_>, pod: (&str, &str), decided: &SchedulingResult) -> Vec<Reply> {
     let mut answers: Vec<Reply> = match decided {
-        Fate::Unschedulable { reasons } => reasons.iter().map(refusal).collect(),
-        Fate::TriggersScaleUp { pool } => alternatives(picture, pod, pool),
-        Fate::Fits { .. } => Vec::new(),
+        SchedulingResult::Unschedulable { reasons } => reasons.iter().map(refusal).collect(),
+        SchedulingResult::TriggersScaleUp { pool } => alternatives(picture, pod, pool),
+        SchedulingResult::Fits { .. } => Vec::new(),
     };
     for decision in &picture.plan.pools {
         let node_pool = id(decision);
@@ -191,7 +193,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
         }
         let planned = plan(&trial);
         match fate(&planned, pod) {
-            Some(Fate::TriggersScaleUp { pool })
+            Some(SchedulingResult::TriggersScaleUp { pool })
                 if answers.iter().all(|answer| answer.node_pool != *pool) =>
             {
                 answers.push(Reply {
@@ -202,7 +204,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
                 });
                 next.clone_from(pool);
             }
-            Some(Fate::Unschedulable { reasons }) => {
+            Some(SchedulingResult::Unschedulable { reasons }) => {
                 let new: Vec<_> = reasons
                     .iter()
                     .map(refusal)
@@ -226,7 +228,7 @@ fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
         .plan
         .pods
         .iter()
-        .filter(|other| !matches!(other.fate, Fate::Fits { .. }))
+        .filter(|other| !matches!(other.fate, SchedulingResult::Fits { .. }))
         .map(|other| (other.namespace.as_str(), other.name.as_str()))
         .collect();
     trial.pods.retain(|object| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use planner::input::observed::key;
-use planner::{Fate, Plan};
+use planner::{ScalingPlan, SchedulingResult};
 use serde::Serialize;
 use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus, Decision, Recommendation, ScaleEvent};
 
@@ -142,15 +142,15 @@ impl History {
     }
 }
 
-fn triggering(plan: &Plan, pool: &str) -> Vec<String> {
-    let grows = |fate: &Fate| matches!(fate, Fate::TriggersScaleUp { pool: of } if of == pool);
+fn triggering(plan: &ScalingPlan, pool: &str) -> Vec<String> {
+    let grows = |fate: &SchedulingResult| matches!(fate, SchedulingResult::TriggersScaleUp { pool: of } if of == pool);
     plan.pods.iter().filter(|pod| grows(&pod.fate)).map(|pod| joined((&pod.namespace, &pod.name))).collect()
 }
 
-fn refused(plan: &Plan, pool: &str) -> Vec<Refusal> {
+fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
     let mut by_reason = BTreeMap::<(&str, &str), Vec<String>>::new();
     for pod in &plan.pods {
-        let Fate::Unschedulable { reasons } = &pod.fate else { continue };
+        let SchedulingResult::Unschedulable { reasons } = &pod.fate else { continue };
         for rejection in reasons.iter().filter(|rejection| rejection.pool == pool) {
             let id = joined((&pod.namespace, &pod.name));
             by_reason.entry((rejection.reason, &rejection.message)).or_default().push(id);

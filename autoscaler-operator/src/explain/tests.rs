@@ -1,7 +1,7 @@
 //! Explanations, from objects to text and JSON.
 
 use planner::Observed;
-use planner::fixtures::World;
+use planner::fixtures::TestCluster;
 use serde_json::{Value, json};
 
 use super::{Format, Kind, explained};
@@ -11,11 +11,11 @@ fn input(observed: &Observed) -> Input {
     Input { observed: observed.clone(), priority_classes: Vec::new(), warnings: Vec::new() }
 }
 
-fn text(world: &World, kind: Kind, name: &str) -> String {
+fn text(world: &TestCluster, kind: Kind, name: &str) -> String {
     explained(input(&world.observed), kind, name, Format::Text).unwrap().0
 }
 
-fn json_of(world: &World, kind: Kind, name: &str) -> Value {
+fn json_of(world: &TestCluster, kind: Kind, name: &str) -> Value {
     serde_json::from_str(&explained(input(&world.observed), kind, name, Format::Json).unwrap().0).unwrap()
 }
 
@@ -25,8 +25,8 @@ fn owned() -> Value {
 }
 
 /// Three pools, of which `b` is tainted and `c` is like `a`; a node of `a` is full.
-fn world() -> World {
-    World::eager()
+fn world() -> TestCluster {
+    TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .pool("b", json!({ "spec": { "template": { "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } } } }))
         .pool("c", json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "8", "memory": "64Gi", "pods": "10" } } } } }))
@@ -85,7 +85,7 @@ fn a_pod_that_is_not_planned_hears_why() {
 
 #[test]
 fn a_pool_that_only_gets_recommendations_says_so_to_pods_and_to_people() {
-    let world = World::new()
+    let world = TestCluster::new()
         .autoscaler("advisor", json!({ "mode": "Recommend" }))
         .pool("a", json!({}))
         .pending("new", 2, "3", &json!({}));
@@ -148,7 +148,8 @@ fn a_node_says_where_each_of_its_pods_would_go() {
 
 #[test]
 fn a_node_that_goes_says_since_when_nothing_needs_it() {
-    let world = World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).node("a", "a1", json!({}));
+    let world =
+        TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).node("a", "a1", json!({}));
     assert_eq!(
         text(&world, Kind::Node, "a1"),
         "\
@@ -170,8 +171,8 @@ fn a_pool_tells_its_history() {
         "lastDecision": { "id": "x", "fromReplicas": 1, "toReplicas": 3, "reason": "ScaleUp", "message": "2 nodes for 9 pending pods", "time": "2026-01-01T10:00:00Z" },
         "scaleEvents": [{ "change": -1, "time": "2026-01-01T09:00:00Z" }, { "change": 2, "time": "2026-01-01T10:00:00Z" }],
         "recommendations": [{ "replicas": 3, "time": "2026-01-01T10:00:00Z" }] } });
-    let world =
-        World::eager().pool("a", json!({ "spec": { "replicas": 3, "minReplicas": 3 }, "status": status }));
+    let world = TestCluster::eager()
+        .pool("a", json!({ "spec": { "replicas": 3, "minReplicas": 3 }, "status": status }));
     let text = text(&world, Kind::Pool, "a");
     assert!(
         text.ends_with(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use planner::{Fate, NodeVerdict, Plan, PodOutcome, PoolDecision, PoolRejection};
+use planner::{NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
 use serde::Serialize;
 
 /// The JSON object.
@@ -55,7 +55,7 @@ struct Node<'a> {
 
 impl<'a> Report<'a> {
     /// The report of a plan.
-    pub(super) fn of(plan: &'a Plan) -> Self {
+    pub(super) fn of(plan: &'a ScalingPlan) -> Self {
         Self {
             pools: plan.pools.iter().map(Pool::of).collect(),
             pods: plan.pods.iter().map(Pod::of).collect(),
@@ -81,11 +81,11 @@ impl<'a> Pool<'a> {
 }
 
 impl<'a> Pod<'a> {
-    fn of(pod: &'a PodOutcome) -> Self {
+    fn of(pod: &'a PodDecision) -> Self {
         let (outcome, node_pool, node, reasons): (_, &str, &str, &[PoolRejection]) = match &pod.fate {
-            Fate::Fits { pool, node } => ("Fits", pool, node, &[]),
-            Fate::TriggersScaleUp { pool } => ("TriggersScaleUp", pool, "", &[]),
-            Fate::Unschedulable { reasons } => ("Unschedulable", "", "", reasons),
+            SchedulingResult::Fits { pool, node } => ("Fits", pool, node, &[]),
+            SchedulingResult::TriggersScaleUp { pool } => ("TriggersScaleUp", pool, "", &[]),
+            SchedulingResult::Unschedulable { reasons } => ("Unschedulable", "", "", reasons),
         };
         let reasons =
             reasons.iter().map(|r| WhyNot { node_pool: &r.pool, reason: r.reason, message: &r.message });
@@ -101,14 +101,14 @@ impl<'a> Pod<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn of(node: &'a NodeVerdict) -> Self {
-        let NodeVerdict { name, reason, message } = node;
+    fn of(node: &'a NodeDecision) -> Self {
+        let NodeDecision { name, reason, message } = node;
         Self { name, removable: reason.removable(), reason: reason.as_str(), message }
     }
 }
 
 /// The plan as tables. Reasons why no pool takes a pod stand below it, one a line.
-pub(super) fn table(plan: &Plan) -> String {
+pub(super) fn table(plan: &ScalingPlan) -> String {
     let report = Report::of(plan);
     let mut pools = vec![["POOL", "CURRENT", "DESIRED", "LIMITED", "REASON", "MESSAGE"].map(str::to_owned)];
     for pool in &report.pools {

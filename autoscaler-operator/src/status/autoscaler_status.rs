@@ -3,11 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use planner::input::observed::key;
 use planner::input::selection::selects;
-use planner::limits::bounds::Clash;
+use planner::limits::bounds::BoundsConflict;
 use planner::limits::schedules::Schedules;
 use planner::numbers::replicas;
 use planner::reasons::PoolReason;
-use planner::{Fate, Plan, PoolDecision};
+use planner::{PoolDecision, ScalingPlan, SchedulingResult};
 use shared_crds::{
     NodePoolAutoscaler,
     conditions::{self, ConditionType, Reason, Statement},
@@ -22,7 +22,7 @@ const LISTED_POOLS: usize = 100;
 /// What the status of `autoscaler` should be. `outcomes` are in the order of the plan's pools.
 pub fn status(
     autoscaler: &NodePoolAutoscaler,
-    plan: &Plan,
+    plan: &ScalingPlan,
     outcomes: &[Outcome],
     now: &Time,
 ) -> NodePoolAutoscalerStatus {
@@ -58,12 +58,14 @@ pub fn status(
 }
 
 /// Pods that wait for a node of the selected pools: those planned onto one, and those that nothing takes.
-fn waiting(plan: &Plan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
+fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
     let planned = selected.iter().filter(|(decision, _)| decision.is_planned());
     let ids: Vec<_> = planned.map(|(decision, _)| id(decision)).collect();
-    let waits = |fate: &Fate| match fate {
-        Fate::Fits { pool, .. } | Fate::TriggersScaleUp { pool } => ids.contains(pool),
-        Fate::Unschedulable { .. } => !ids.is_empty(),
+    let waits = |fate: &SchedulingResult| match fate {
+        SchedulingResult::Fits { pool, .. } | SchedulingResult::TriggersScaleUp { pool } => {
+            ids.contains(pool)
+        }
+        SchedulingResult::Unschedulable { .. } => !ids.is_empty(),
     };
     plan.pods.iter().filter(|pod| waits(&pod.fate)).count()
 }
@@ -149,7 +151,7 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> St
         of.map(|(decision, _)| key(&decision.object.metadata).1).collect::<Vec<_>>().join(", ")
     };
     let names = schedules.window.names.join(", ");
-    let (crossing, beyond) = (pools(Clash::Cross), pools(Clash::BeyondPool));
+    let (crossing, beyond) = (pools(BoundsConflict::Cross), pools(BoundsConflict::BeyondPool));
     if !schedules.problems.is_empty() {
         say(false, Reason::InvalidSchedule, schedules.problems.join("; "))
     } else if schedules.window.crosses() {
@@ -174,7 +176,7 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> St
 
 #[cfg(test)]
 mod tests {
-    use planner::fixtures::World;
+    use planner::fixtures::TestCluster;
     use planner::plan_for_cluster;
     use serde_json::json;
 
@@ -185,7 +187,7 @@ mod tests {
         let world = |modes: &[&str]| {
             modes
                 .iter()
-                .fold(World::new(), |world, mode| world.autoscaler(mode, json!({ "mode": mode })))
+                .fold(TestCluster::new(), |world, mode| world.autoscaler(mode, json!({ "mode": mode })))
                 .pool("a", json!({}))
         };
         for (modes, expected) in [
@@ -255,7 +257,7 @@ mod tests {
                 "",
             ),
         ] {
-            let world = World::new()
+            let world = TestCluster::new()
                 .autoscaler("x", json!({ "schedules": schedules }))
                 .pool("p", json!({ "spec": { "replicas": 2, "minReplicas": 1, "maxReplicas": 5 } }));
             let plan = plan_for_cluster(&world.observed);

@@ -4,8 +4,8 @@
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use planner::input::observed::key;
-use planner::limits::contested::Course;
-use planner::{Observed, Plan, PoolDecision};
+use planner::limits::contested::ContestResponse;
+use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_runtime::events::{EventKind, Recorder};
 
 use crate::{
@@ -31,7 +31,13 @@ const REPLICAS_RECLAIMED: EventKind = EventKind::warning("ReplicasReclaimed", "R
 const MOST_IN_A_PASS: usize = 100;
 
 /// Publishes what has changed.
-pub fn publish(recorder: &Recorder, told: &Told, observed: &Observed, plan: &Plan, outcomes: &[Outcome]) {
+pub fn publish(
+    recorder: &Recorder,
+    told: &Told,
+    observed: &Observed,
+    plan: &ScalingPlan,
+    outcomes: &[Outcome],
+) {
     for (decision, outcome) in plan.pools.iter().zip(outcomes) {
         contested(recorder, decision, outcome);
         match outcome {
@@ -62,15 +68,15 @@ fn contested(recorder: &Recorder, decision: &PoolDecision, outcome: &Outcome) {
     let pool = decision.object.object_ref(&());
     let (writer, theirs) = (contest.writer(), contest.record.replicas);
     match contest.course {
-        Course::Yield if contest.is_new => {
+        ContestResponse::Yield if contest.is_new => {
             let note = format!("{writer} set replicas to {theirs}, which is kept until {}", contest.until());
             recorder.publish(&pool, REPLICAS_CONTESTED, note);
         }
-        Course::Reclaim if matches!(outcome, Outcome::Scaled) => {
+        ContestResponse::Reclaim if matches!(outcome, Outcome::Scaled) => {
             let note = format!("{writer} set replicas to {theirs}; replicas set to {}", decision.desired);
             recorder.publish(&pool, REPLICAS_RECLAIMED, note);
         }
-        Course::Yield | Course::Reclaim | Course::Reclaimed => {}
+        ContestResponse::Yield | ContestResponse::Reclaim | ContestResponse::Reclaimed => {}
     }
 }
 

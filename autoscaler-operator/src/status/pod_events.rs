@@ -13,7 +13,7 @@ use k8s_openapi::{
 use kube::Resource as _;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
-use planner::{Fate, Observed, Plan, PoolDecision, PoolRejection};
+use planner::{Observed, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
 use shared_runtime::events::EventKind;
 
 use crate::outcome::Outcome;
@@ -57,7 +57,12 @@ struct Memory {
 
 impl Told {
     /// What is to be said now.
-    pub(super) fn sayings(&self, observed: &Observed, plan: &Plan, outcomes: &[Outcome]) -> Vec<Saying> {
+    pub(super) fn sayings(
+        &self,
+        observed: &Observed,
+        plan: &ScalingPlan,
+        outcomes: &[Outcome],
+    ) -> Vec<Saying> {
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memory.begin(observed.now);
         let mut sayings = Vec::new();
@@ -83,7 +88,7 @@ impl Memory {
     fn pods(
         &mut self,
         observed: &Observed,
-        plan: &Plan,
+        plan: &ScalingPlan,
         outcomes: &[Outcome],
         sayings: &mut Vec<Saying>,
     ) -> bool {
@@ -104,7 +109,7 @@ impl Memory {
             };
             let is_full = self.used >= MOST_IN_A_WINDOW;
             match &outcome.fate {
-                Fate::TriggersScaleUp { pool } => {
+                SchedulingResult::TriggersScaleUp { pool } => {
                     // The pool's own event says how many pods it grew for; those left out here are not told again.
                     let Some(decision) = grown.get(pool).filter(|_| !is_full) else {
                         // Nor is a pod told over why it waits because its pool is tried, and refused, once more.
@@ -115,7 +120,7 @@ impl Memory {
                     let note = triggered(pool, decision);
                     sayings.push(Saying { about: reference(pod), kind: TRIGGERED_SCALE_UP, note });
                 }
-                Fate::Unschedulable { reasons } if !reasons.is_empty() => {
+                SchedulingResult::Unschedulable { reasons } if !reasons.is_empty() => {
                     let note = not_triggered(reasons.iter().map(|r| (r.pool.as_str(), r.reason)));
                     let uid = pod.uid().to_owned();
                     let known = self.pods.get(&uid) == Some(&note);
@@ -131,7 +136,7 @@ impl Memory {
                     }
                     still.insert(uid, note);
                 }
-                Fate::Unschedulable { .. } | Fate::Fits { .. } => {}
+                SchedulingResult::Unschedulable { .. } | SchedulingResult::Fits { .. } => {}
             }
         }
         self.pods = still;
@@ -139,7 +144,7 @@ impl Memory {
     }
 
     /// Tells each autoscaler how many pods its pools do not take, if that is news.
-    fn autoscalers(&mut self, observed: &Observed, plan: &Plan, sayings: &mut Vec<Saying>) {
+    fn autoscalers(&mut self, observed: &Observed, plan: &ScalingPlan, sayings: &mut Vec<Saying>) {
         let mut refused = BTreeMap::<(&str, &str), BTreeMap<&str, usize>>::new();
         let planner: HashMap<String, (&str, &str)> = plan
             .pools
@@ -148,7 +153,7 @@ impl Memory {
             .collect();
         let mut pods = BTreeMap::<(&str, &str), usize>::new();
         for outcome in &plan.pods {
-            let Fate::Unschedulable { reasons } = &outcome.fate else { continue };
+            let SchedulingResult::Unschedulable { reasons } = &outcome.fate else { continue };
             let mut named: Vec<((&str, &str), &str)> = reasons
                 .iter()
                 .filter_map(|PoolRejection { pool, reason, .. }| Some((*planner.get(pool)?, *reason)))

@@ -1,14 +1,14 @@
 //! What pods and autoscalers are told, pass by pass.
 
 use k8s_openapi::jiff::SignedDuration;
-use planner::fixtures::World;
+use planner::fixtures::TestCluster;
 use serde_json::json;
 
 use super::*;
 
 /// A world in which `count` pods want more than a node has.
-fn crowded(count: usize, cpu: &str) -> World {
-    let mut world = World::eager().pool("a", json!({})).pending("p", count, cpu, &json!({}));
+fn crowded(count: usize, cpu: &str) -> TestCluster {
+    let mut world = TestCluster::eager().pool("a", json!({})).pending("p", count, cpu, &json!({}));
     for pod in &mut world.observed.pods {
         let pod = std::sync::Arc::make_mut(pod);
         let name = pod.key().1.to_owned();
@@ -17,7 +17,7 @@ fn crowded(count: usize, cpu: &str) -> World {
     world
 }
 
-fn said(told: &Told, world: &World, outcome: &Outcome) -> (usize, Vec<Saying>) {
+fn said(told: &Told, world: &TestCluster, outcome: &Outcome) -> (usize, Vec<Saying>) {
     let outcomes = [match outcome {
         Outcome::Scaled => Outcome::Scaled,
         _ => Outcome::Settled,
@@ -28,7 +28,7 @@ fn said(told: &Told, world: &World, outcome: &Outcome) -> (usize, Vec<Saying>) {
     (pods.len(), others)
 }
 
-fn later(world: &mut World, seconds: i64) {
+fn later(world: &mut TestCluster, seconds: i64) {
     world.observed.now = world.observed.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
 }
 

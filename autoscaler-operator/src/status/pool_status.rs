@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::core::v1::Node,
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
-use planner::limits::contested::{Contest, Course};
+use planner::limits::contested::{Contest, ContestResponse};
 use planner::reasons::PoolReason;
 use planner::{MAX_NAMED_NODES, PoolDecision};
 use shared_crds::{
@@ -50,7 +50,8 @@ impl Scaled {
     /// The record of a decision written at `time`.
     pub fn of(decision: &PoolDecision, time: &Time) -> Self {
         let limits = &decision.limits;
-        let reclaimed = limits.claim.contest.as_ref().filter(|contest| contest.course != Course::Yield);
+        let reclaimed =
+            limits.claim.contest.as_ref().filter(|contest| contest.course != ContestResponse::Yield);
         Self {
             decision: record(decision, time),
             events: limits.events_after(decision.current, decision.desired, time.0),
@@ -344,13 +345,13 @@ fn contested(decision: &PoolDecision) -> Statement {
     let said = format!("{writer} set spec.replicas to {theirs} (seen {since})");
     let ours = claim.written.unwrap_or_default();
     match contest.course {
-        Course::Yield => {
+        ContestResponse::Yield => {
             let message = format!(
                 "{said}; it was {ours} as the Autoscaler wrote it. Their number is kept until {until} as far as bounds allow, then the pool is planned again from it; spec.onContested: Reclaim would not wait"
             );
             say(true, Reason::Yielded, message)
         }
-        Course::Reclaim | Course::Reclaimed => {
+        ContestResponse::Reclaim | ContestResponse::Reclaimed => {
             let message = format!(
                 "{said}; the Autoscaler wrote over it, since spec.onContested is Reclaim. Have {writer} stop writing spec.replicas (removing the field that is set scales the pool to its minimum), or set spec.onContested: Yield"
             );

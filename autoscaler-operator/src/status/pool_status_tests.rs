@@ -1,7 +1,7 @@
 //! What a pool's status says in each situation.
 
 use k8s_openapi::jiff::Timestamp;
-use planner::fixtures::{Read as _, World};
+use planner::fixtures::{Read as _, TestCluster};
 use planner::plan_for_cluster;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn at(time: &str) -> Time {
 
 /// The decision about pool `a`, and the status it leads to from the status the pool has.
 fn reported(
-    world: &World,
+    world: &TestCluster,
     standing: &Standing,
 ) -> (PoolDecision, Option<AutoscalingStatus>, Vec<(String, String, String)>) {
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
@@ -25,7 +25,7 @@ fn reported(
 }
 
 /// The decision about pool `a` was written at noon.
-fn scaled(world: &World) -> Standing {
+fn scaled(world: &TestCluster) -> Standing {
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
     Standing::Scaled(Scaled::of(&decision, &at("2026-01-01T12:00:00Z")))
 }
@@ -41,7 +41,7 @@ fn with_status(status: &Value) -> Value {
 #[test]
 fn a_written_scale_up_is_recorded_with_its_time_and_leaves_the_list_to_the_announcement() {
     let before = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "old", "nodes": ["x"] } });
-    let world = World::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
+    let world = TestCluster::eager().pool("a", with_status(&before)).pending("p", 12, "1", &json!({}));
     let (decision, autoscaling, conditions) = reported(&world, &scaled(&world));
     let autoscaling = autoscaling.unwrap();
     assert_eq!(autoscaling.autoscaler.as_deref(), Some("all"));
@@ -64,7 +64,7 @@ fn a_written_scale_up_is_recorded_with_its_time_and_leaves_the_list_to_the_annou
 #[test]
 fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes() {
     let node = |uid: &str| json!({ "metadata": { "uid": uid } });
-    let world = World::eager()
+    let world = TestCluster::eager()
         .pool("a", with_status(&json!({ "autoscaler": "all" })))
         .node("a", "n1", node("u1"))
         .node("a", "n2", node("u2"));
@@ -92,7 +92,7 @@ fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes
 #[test]
 fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
     let named = |target: i32| json!({ "scaleDown": { "targetReplicas": target, "decisionID": "x", "nodes": ["n3"] } });
-    let busy = |world: World| {
+    let busy = |world: TestCluster| {
         world
             .node("a", "n1", json!({}))
             .node("a", "n2", json!({}))
@@ -102,11 +102,11 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
     for (what, world, kept) in [
         (
             "on its way out",
-            busy(World::eager().pool("a", with_status(&named(2)))).node("a", "n3", json!({})),
+            busy(TestCluster::eager().pool("a", with_status(&named(2)))).node("a", "n3", json!({})),
             true,
         ),
-        ("gone", busy(World::eager().pool("a", with_status(&named(2)))), false),
-        ("other replicas", busy(World::eager().pool("a", with_status(&named(1)))), false),
+        ("gone", busy(TestCluster::eager().pool("a", with_status(&named(2)))), false),
+        ("other replicas", busy(TestCluster::eager().pool("a", with_status(&named(1)))), false),
     ] {
         let (_, autoscaling, _) = reported(&world, &Standing::Settled);
         assert_eq!(autoscaling.unwrap().scale_down.is_some(), kept, "{what}");
@@ -114,7 +114,7 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
 }
 
 /// Three nodes, of which the count in force leaves a place for two; the next list names one of them for a count of one.
-fn superseded(writer: Option<&str>) -> World {
+fn superseded(writer: Option<&str>) -> TestCluster {
     let status = json!({ "scaleDown": {
         "targetReplicas": 1, "decisionID": "next", "generation": 8, "nodes": ["n2"], "nodeUIDs": ["u2"],
     } });
@@ -122,7 +122,7 @@ fn superseded(writer: Option<&str>) -> World {
     let owned = |writer| json!({ "manager": writer, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
     let entries: Vec<_> = writer.map(owned).into_iter().collect();
     pool["metadata"] = json!({ "generation": 7, "managedFields": entries });
-    let mut world = World::eager().pool("a", pool);
+    let mut world = TestCluster::eager().pool("a", pool);
     for index in 1..=3 {
         let (node, uid) = (format!("n{index}"), format!("u{index}"));
         world = world.node("a", &node, json!({ "metadata": { "uid": uid } })).running(
@@ -177,7 +177,7 @@ fn nodes_of_the_decision_before_are_named_before_those_of_this_one() {
 #[test]
 fn a_recommendation_is_recorded_once_and_never_names_victims() {
     let world = |status: &Value| {
-        World::new()
+        TestCluster::new()
             .autoscaler("r", json!({ "mode": "Recommend", "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))
             .pool("a", with_status(status))
             .node("a", "n1", json!({}))
@@ -196,15 +196,15 @@ fn a_recommendation_is_recorded_once_and_never_names_victims() {
 #[test]
 fn pools_that_are_not_planned_say_so_or_say_nothing() {
     for (what, world, expected) in [
-        ("nobody", World::new(), vec![]),
+        ("nobody", TestCluster::new(), vec![]),
         (
             "off",
-            World::new().autoscaler("o", json!({ "mode": "Off" })),
+            TestCluster::new().autoscaler("o", json!({ "mode": "Off" })),
             vec!["AbleToScale=False/AutoscalerOff", "ScalingActive=False/AutoscalerOff"],
         ),
         (
             "two",
-            World::new().autoscaler("o", json!({})).autoscaler("p", json!({})),
+            TestCluster::new().autoscaler("o", json!({})).autoscaler("p", json!({})),
             vec!["AbleToScale=False/AmbiguousSelector", "ScalingActive=False/AmbiguousSelector"],
         ),
     ] {
@@ -216,8 +216,12 @@ fn pools_that_are_not_planned_say_so_or_say_nothing() {
 
 #[test]
 fn a_failed_write_and_a_bound_are_said_in_conditions() {
-    let world =
-        World::eager().pool("a", json!({ "spec": { "maxReplicas": 1 } })).pending("p", 9, "1", &json!({}));
+    let world = TestCluster::eager().pool("a", json!({ "spec": { "maxReplicas": 1 } })).pending(
+        "p",
+        9,
+        "1",
+        &json!({}),
+    );
     let (_, autoscaling, conditions) = reported(&world, &Standing::Failed("forbidden".into()));
     assert_eq!(autoscaling.unwrap().last_decision, None);
     assert_eq!(
@@ -233,8 +237,12 @@ fn a_failed_write_and_a_bound_are_said_in_conditions() {
 
 #[test]
 fn what_was_reported_is_reported_again_in_the_next_pass() {
-    let world =
-        World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 12, "1", &json!({}));
+    let world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
+        "p",
+        12,
+        "1",
+        &json!({}),
+    );
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
     let first = owned(&decision.object, &decision, &scaled(&world), &at("2026-01-01T12:00:00Z"));
     let mut pool = (*decision.object).clone();
@@ -257,10 +265,10 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
 
 #[test]
 fn a_decision_that_could_not_be_reported_is_reported_by_the_next_pass() {
-    let world = World::eager().pool("a", json!({})).pending("p", 4, "1", &json!({}));
+    let world = TestCluster::eager().pool("a", json!({})).pending("p", 4, "1", &json!({}));
     let earlier = scaled(&world);
     let later =
-        World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 4, "1", &json!({}));
+        TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 4, "1", &json!({}));
     let (decision, autoscaling, conditions) = reported(&later, &earlier);
     assert!(!decision.changes_replicas());
     let last = autoscaling.unwrap().last_decision.unwrap();
@@ -277,13 +285,13 @@ fn contested(conditions: &[Condition]) -> (&str, &str, &str) {
 fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
     let fields = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
     let world = |policy: &str, replicas: i32, status: Value| {
-        World::new().autoscaler("x", json!({ "onContested": policy })).pool(
+        TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
             "a",
             json!({ "metadata": { "managedFields": fields }, "spec": { "replicas": replicas }, "status": { "autoscaling": status } }),
         )
     };
     let noon = at("2026-01-01T12:00:00Z");
-    let report = |world: &World, standing: &dyn Fn(&PoolDecision) -> Standing| {
+    let report = |world: &TestCluster, standing: &dyn Fn(&PoolDecision) -> Standing| {
         let decision = plan_for_cluster(&world.observed).pool("a").clone();
         let owned = owned(&decision.object, &decision, &standing(&decision), &noon);
         let autoscaling: AutoscalingStatus =
@@ -344,7 +352,7 @@ fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does
             "False/DesiredWithinRange",
         ),
     ] {
-        let world = World::new()
+        let world = TestCluster::new()
             .autoscaler("x", json!({ "behavior": behavior }))
             .pool("a", json!({}))
             .pending("p", 3, "4", &json!({}));
@@ -364,10 +372,11 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     let world = || {
         let named = json!({ "scaleDown": { "targetReplicas": 2, "decisionID": "x", "nodes": ["n1", "n2"] } });
         let pool = json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": named } });
-        let world = World::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
+        let world =
+            TestCluster::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
         world.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
     };
-    let written = |world: &World| {
+    let written = |world: &TestCluster| {
         let plan = plan_for_cluster(&world.observed);
         let written = victims(plan.pool("a"), &world.observed.nodes).unwrap();
         (written.target_replicas, written.nodes)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use planner::fixtures::{NOW, Read as _, World};
+use planner::fixtures::{NOW, Read as _, TestCluster};
 use planner::plan_for_cluster;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn pass(
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
     // Whenever the API server knows, an own write is an own write.
     let fields = json!([{ "manager": "autoscaler-operator", "time": Time(written), "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
-    let mut world = World::new().autoscaler("x", spec).pool(
+    let mut world = TestCluster::new().autoscaler("x", spec).pool(
         "a",
         json!({ "metadata": { "managedFields": fields }, "spec": { "replicas": replicas, "maxReplicas": 30 } }),
     );

@@ -70,7 +70,7 @@ fn uid(decision: &PoolDecision) -> String {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use planner::fixtures::{NOW, Read as _, World};
+    use planner::fixtures::{NOW, Read as _, TestCluster};
     use planner::plan_for_cluster;
     use serde_json::json;
 
@@ -79,8 +79,10 @@ mod tests {
     #[test]
     fn a_decision_that_no_status_says_yet_counts_in_the_next_pass() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-        let world =
-            World::new().autoscaler("x", json!({})).pool("a", identified("1")).pool("b", identified("2"));
+        let world = TestCluster::new()
+            .autoscaler("x", json!({}))
+            .pool("a", identified("1"))
+            .pool("b", identified("2"));
         let mut world = world.pending("p", 1, "4", &json!({}));
         let plan = plan_for_cluster(&world.observed);
         let (grown, other) =
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn a_written_decision_is_remembered_until_a_status_has_said_it_or_its_pool_is_gone() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
-        let world = World::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
+        let world = TestCluster::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
         let plan = plan_for_cluster(&world.observed);
         let grown = plan.pool("a");
         let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));

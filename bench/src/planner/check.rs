@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use planner::input::pod_info::PodInfo;
-use planner::{Fate, Observed, Plan};
+use planner::{Observed, ScalingPlan, SchedulingResult};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
 use shared_crds::quantity::Exact;
 
@@ -19,7 +19,7 @@ use super::{
 const WITNESSED: usize = 10_000;
 
 /// What is wrong with the plan of a row.
-pub(crate) fn check(case: Case, observed: &Observed, plan: &Plan) -> Vec<String> {
+pub(crate) fn check(case: Case, observed: &Observed, plan: &ScalingPlan) -> Vec<String> {
     let Counts { added, removed, placed } = Counts::of(plan);
     let pending = plan.pods.len();
     let mut complaints = Vec::new();
@@ -60,11 +60,11 @@ pub(crate) fn check(case: Case, observed: &Observed, plan: &Plan) -> Vec<String>
 }
 
 /// What is wrong with what the plan says of the one new pod.
-pub(crate) fn newcomer(verdict: Verdict, plan: &Plan, pass: usize) -> Option<String> {
+pub(crate) fn newcomer(verdict: Verdict, plan: &ScalingPlan, pass: usize) -> Option<String> {
     let [pod] = &plan.pods[..] else { return Some(format!("{} pods were planned, not 1", plan.pods.len())) };
     let right = match (verdict, &pod.fate) {
-        (Verdict::Fits, Fate::Fits { node, .. }) => !node.is_empty(),
-        (Verdict::NewNode, Fate::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
+        (Verdict::Fits, SchedulingResult::Fits { node, .. }) => !node.is_empty(),
+        (Verdict::NewNode, SchedulingResult::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
         _ => false,
     };
     (!right).then(|| format!("new pod of kind {}: not {verdict:?} but {:?}", pass % 5, pod.fate))
@@ -72,14 +72,14 @@ pub(crate) fn newcomer(verdict: Verdict, plan: &Plan, pass: usize) -> Option<Str
 
 /// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its
 /// new nodes have, no more pods that want a host each than hosts, and pods that want to be near their like in one zone.
-fn constraints(observed: &Observed, plan: &Plan) -> Vec<String> {
+fn constraints(observed: &Observed, plan: &ScalingPlan) -> Vec<String> {
     let pods: BTreeMap<&str, &PodInfo> = observed.pods.iter().map(|pod| (name(pod), &**pod)).collect();
     let mut asked: BTreeMap<&str, Asked> = BTreeMap::new();
     let mut zones: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let pools = pools(plan);
     let mut complaints = Vec::new();
     for outcome in &plan.pods {
-        let Fate::TriggersScaleUp { pool } = &outcome.fate else { continue };
+        let SchedulingResult::TriggersScaleUp { pool } = &outcome.fate else { continue };
         let Some(pod) = pods.get(outcome.name.as_str()) else {
             complaints.push(format!("there is no pod {}", outcome.name));
             continue;
@@ -135,7 +135,7 @@ pub(crate) struct Offer<'a> {
 }
 
 /// Every pool of a plan, by `namespace/name`.
-pub(crate) fn pools(plan: &Plan) -> BTreeMap<String, Offer<'_>> {
+pub(crate) fn pools(plan: &ScalingPlan) -> BTreeMap<String, Offer<'_>> {
     let offers = plan.pools.iter().map(|decision| {
         let metadata = &decision.object.metadata;
         let part = |part: &Option<String>| part.clone().unwrap_or_default();

@@ -12,7 +12,7 @@ fn still(row: &str) -> (Case, Box<Observed>) {
 }
 
 /// A plan by hand: `count` nodes of the largest pool of each zone, and pods to zones as `zone_of` says.
-fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&PodInfo) -> usize) -> Plan {
+fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&PodInfo) -> usize) -> ScalingPlan {
     let mut plan = plan::plan(observed);
     let largest = ["bench/zone-a-096", "bench/zone-b-096", "bench/zone-c-096"];
     for decision in &mut plan.pools {
@@ -22,7 +22,7 @@ fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&PodInfo) -> usize)
     let pods: BTreeMap<&str, &Arc<PodInfo>> = observed.pods.iter().map(|p| (name(p), p)).collect();
     for outcome in &mut plan.pods {
         let pool = largest[zone_of(pods[outcome.name.as_str()])].to_owned();
-        outcome.fate = Fate::TriggersScaleUp { pool };
+        outcome.fate = SchedulingResult::TriggersScaleUp { pool };
     }
     plan
 }
@@ -46,7 +46,7 @@ fn a_good_plan_of_karpenters_mix_has_nothing_to_complain_about() {
 #[test]
 fn each_kind_of_broken_plan_of_karpenters_mix_is_told() {
     let (case, observed) = still("karpenter/0/150");
-    let told = |plan: &Plan, what: &str| {
+    let told = |plan: &ScalingPlan, what: &str| {
         let complaints = check(case, &observed, plan);
         assert!(complaints.iter().any(|c| c.contains(what)), "{what}: {complaints:?}");
     };
@@ -57,11 +57,11 @@ fn each_kind_of_broken_plan_of_karpenters_mix_is_told() {
     told(&by_hand(&observed, 10, |pod| number(pod) % 3), "are in 3 zones");
     let mut crowded = by_hand(&observed, 10, sensible);
     for outcome in &mut crowded.pods {
-        outcome.fate = Fate::TriggersScaleUp { pool: "bench/zone-a-002".to_owned() };
+        outcome.fate = SchedulingResult::TriggersScaleUp { pool: "bench/zone-a-002".to_owned() };
     }
     told(&crowded, "cpu, its new nodes have 0");
     let mut without = by_hand(&observed, 10, sensible);
-    without.pods[0].fate = Fate::Unschedulable { reasons: Arc::new([]) };
+    without.pods[0].fate = SchedulingResult::Unschedulable { reasons: Arc::new([]) };
     told(&without, "149 of 150 pods have a place");
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use planner;
-use planner::{Fate, Observed, Plan, Planner};
+use planner::{Observed, Planner, ScalingPlan, SchedulingResult};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -147,7 +147,7 @@ impl Caches {
     }
 }
 
-fn timed(case: Case, observed: &Observed, planner: &mut Planner) -> (Plan, Duration) {
+fn timed(case: Case, observed: &Observed, planner: &mut Planner) -> (ScalingPlan, Duration) {
     let start = Instant::now();
     let plan = pass(case, observed, planner);
     (plan, start.elapsed())
@@ -155,7 +155,7 @@ fn timed(case: Case, observed: &Observed, planner: &mut Planner) -> (Plan, Durat
 
 /// The operator's whole planning call; only where more nodes go than one status can name, the plan as `simulate` prints
 /// it, or most of the decision would be left for the passes that follow.
-fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> Plan {
+fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> ScalingPlan {
     if case.mix == Mix::RunOnceDown { planner.plan(observed) } else { planner.plan_for_cluster(observed) }
 }
 
@@ -177,9 +177,9 @@ impl Measured {
 }
 
 impl Counts {
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn of(plan: &ScalingPlan) -> Self {
         let growth = |p: &planner::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
-        let has_place = |p: &&planner::PodOutcome| !matches!(p.fate, Fate::Unschedulable { .. });
+        let has_place = |p: &&planner::PodDecision| !matches!(p.fate, SchedulingResult::Unschedulable { .. });
         Self {
             added: plan.pools.iter().map(growth).sum(),
             removed: plan.pools.iter().map(|p| p.victims.len()).sum(),

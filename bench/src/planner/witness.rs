@@ -7,7 +7,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use planner::input::pod_info::PodInfo;
-use planner::{Fate, Observed, Plan};
+use planner::{Observed, ScalingPlan, SchedulingResult};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, SPREAD_LABEL, ZONE_KEY};
 
 use super::check::{self, Offer};
@@ -38,13 +38,13 @@ struct Node<'a> {
 }
 
 /// How many of the pods find a place in the best of the orders.
-pub(crate) fn placed(observed: &Observed, plan: &Plan) -> usize {
+pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
     let pools = check::pools(plan);
     let fates: BTreeMap<&str, &str> = plan
         .pods
         .iter()
         .filter_map(|outcome| match &outcome.fate {
-            Fate::TriggersScaleUp { pool } => Some((outcome.name.as_str(), pool.as_str())),
+            SchedulingResult::TriggersScaleUp { pool } => Some((outcome.name.as_str(), pool.as_str())),
             _ => None,
         })
         .collect();

@@ -3,26 +3,26 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::limits::behavior::{Direction, Limit, Stage, history};
-use crate::limits::bounds::Clash;
-use crate::limits::contested::{Contest, Course, HOLD_SECONDS};
+use crate::limits::behavior::{BehaviorStage, Direction, Limit, history};
+use crate::limits::bounds::BoundsConflict;
+use crate::limits::contested::{Contest, ContestResponse, HOLD_SECONDS};
 use crate::limits::schedules::Window;
 use crate::numbers::{count, replicas};
 use crate::reasons::PoolReason;
-use crate::{Plan, PoolDecision};
+use crate::{PoolDecision, ScalingPlan};
 
 /// Whether every pool of a plan that was made without the limits that time lifts stays within them all the same.
-pub fn keeps_within(plan: &Plan) -> bool {
+pub fn keeps_within(plan: &ScalingPlan) -> bool {
     plan.pools.iter().filter(|decision| is_open(decision)).all(|decision| {
         let desired = decision.desired;
-        number(decision.limits.ceiling(Stage::Limited)).is_none_or(|ceiling| desired <= ceiling)
-            && number(decision.limits.floor(Stage::Limited)).is_none_or(|floor| desired >= floor)
+        number(decision.limits.ceiling(BehaviorStage::Limited)).is_none_or(|ceiling| desired <= ceiling)
+            && number(decision.limits.floor(BehaviorStage::Limited)).is_none_or(|floor| desired >= floor)
     })
 }
 
 /// `plan` with its limits put into words. `free` is the one without the limits that time lifts, where that is another.
 #[must_use]
-pub fn concluded(mut plan: Plan, free: Option<&Plan>, now: Timestamp) -> Plan {
+pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timestamp) -> ScalingPlan {
     for (at, decision) in plan.pools.iter_mut().enumerate() {
         if !is_open(decision) {
             continue;
@@ -116,7 +116,8 @@ fn kept(decision: &PoolDecision) -> String {
 /// written over.
 fn say_bounds(decision: &mut PoolDecision) {
     let Window { names, .. } = &decision.limits.window;
-    let contest = decision.limits.claim.contest.as_ref().filter(|contest| contest.course == Course::Reclaim);
+    let contest =
+        decision.limits.claim.contest.as_ref().filter(|contest| contest.course == ContestResponse::Reclaim);
     let current = decision.current;
     match (decision.reason, contest) {
         (PoolReason::ReplicasReclaimed, Some(contest)) => {
@@ -141,14 +142,14 @@ fn say_bounds(decision: &mut PoolDecision) {
 }
 
 /// The bound of active schedules, in words.
-fn whose(names: &[String], clash: Option<Clash>) -> String {
+fn whose(names: &[String], clash: Option<BoundsConflict>) -> String {
     let names = names.join(", ");
     match clash {
         None => format!("the bound that schedule {names} sets"),
-        Some(Clash::Cross) => {
+        Some(BoundsConflict::Cross) => {
             format!("the bound of schedule {names}, where the lower bound is above the upper one and holds")
         }
-        Some(Clash::BeyondPool) => {
+        Some(BoundsConflict::BeyondPool) => {
             format!("the pool's own bound, which schedule {names} goes beyond and no writer may")
         }
     }

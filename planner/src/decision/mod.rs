@@ -11,19 +11,19 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::UnneededNode;
 
-use crate::limits::behavior::{Limit, Limits};
-use crate::limits::bounds::Clash;
+use crate::limits::behavior::{BehaviorLimits, Limit};
+use crate::limits::bounds::BoundsConflict;
 use crate::reasons::{NodeReason, PoolReason};
 
 /// What a pass decided. Lists are in the order of namespaces and names.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ScalingPlan {
     /// Every pool.
     pub pools: Vec<PoolDecision>,
     /// Every pending pod.
-    pub pods: Vec<PodOutcome>,
+    pub pods: Vec<PodDecision>,
     /// Every node.
-    pub nodes: Vec<NodeVerdict>,
+    pub nodes: Vec<NodeDecision>,
     /// What could not be read and was left out, for people.
     pub warnings: Vec<String>,
     /// When to plan again if nothing else happens.
@@ -56,9 +56,9 @@ pub struct PoolDecision {
     /// The limit that keeps it from more nodes, or from fewer.
     pub cut: Option<Limit>,
     /// What of its schedules cannot be followed as it stands.
-    pub clash: Option<Clash>,
+    pub clash: Option<BoundsConflict>,
     /// How far it may go in this pass, and what is remembered for the next ones.
-    pub limits: Limits,
+    pub limits: BehaviorLimits,
     /// The nodes that go, in the order of names.
     pub victims: Vec<String>,
     /// Nodes that a decision before has named, and that the `NodePool` operator has not marked yet: they are named again with
@@ -108,18 +108,18 @@ impl PoolDecision {
 
 /// What becomes of a pending pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodOutcome {
+pub struct PodDecision {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: SchedulingResult,
 }
 
 /// What becomes of a pending pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum SchedulingResult {
     /// A node that is there or on its way takes it.
     Fits {
         /// The node's pool, as `namespace/name`; empty for a node outside pools.
@@ -152,7 +152,7 @@ pub struct PoolRejection {
 
 /// Whether a node could go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeVerdict {
+pub struct NodeDecision {
     /// Its name.
     pub name: String,
     /// Why, or why not.

@@ -3,38 +3,38 @@
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::kinds::{Kind, KindId};
-use crate::resources::{Basic, Names, Resource, display};
-use crate::snapshot::{Obstacle, Target, World};
+use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::resources::{Basic, Resource, ResourceNames, display};
+use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 
 /// What is asked for reasons.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RejectionInput<'a> {
     /// The world after the pass.
-    pub world: &'a World,
+    pub world: &'a ClusterSnapshot,
     /// The pools.
     pub pools: &'a [Pool],
     /// All kinds of pods.
-    pub kinds: &'a [Kind],
-    /// Names of resources.
-    pub names: &'a Names,
+    pub kinds: &'a [PodClass],
+    /// ResourceNames of resources.
+    pub names: &'a ResourceNames,
 }
 
-impl Asked<'_> {
+impl RejectionInput<'_> {
     /// Why each selected pool cannot take one more pod of a kind, by pool.
-    pub fn rejections(&self, kind: KindId) -> Vec<(usize, Rejection)> {
+    pub fn rejections(&self, kind: PodClassId) -> Vec<(usize, Rejection)> {
         let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
         selected.map(|(index, pool)| (index, self.rejection(index, pool, kind))).collect()
     }
 
-    fn rejection(&self, index: usize, pool: &Pool, kind: KindId) -> Rejection {
+    fn rejection(&self, index: usize, pool: &Pool, kind: PodClassId) -> Rejection {
         if let Some(closed) = pool.closed() {
             return closed;
         }
-        match self.world.why_not(kind, Target::Template(index)) {
-            Some(Obstacle::Rejected(rejection)) => rejection,
-            Some(Obstacle::Short(resource)) => self.shortage(index, kind, resource),
-            Some(Obstacle::Closed) => Rejection::PoolPaused,
+        match self.world.why_not(kind, NodeOrTemplate::Template(index)) {
+            Some(PlacementError::Rejected(rejection)) => rejection,
+            Some(PlacementError::Short(resource)) => self.shortage(index, kind, resource),
+            Some(PlacementError::Closed) => Rejection::PoolPaused,
             None => match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
                 _ => reached(pool),
@@ -42,7 +42,7 @@ impl Asked<'_> {
         }
     }
 
-    fn shortage(&self, pool: usize, kind: KindId, resource: Resource) -> Rejection {
+    fn shortage(&self, pool: usize, kind: PodClassId, resource: Resource) -> Rejection {
         let offered = self.world.free_on_new(pool).map_or(0, |free| free.get(resource));
         Rejection::Insufficient {
             reason: shortage_reason(resource),

@@ -6,46 +6,48 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::rejections::Asked;
-use crate::decision::{Fate, NodeVerdict, PodOutcome, PoolDecision, PoolRejection, decision_id};
-use crate::demand::Workload;
+use super::rejections::RejectionInput;
+use crate::decision::{
+    NodeDecision, PodDecision, PoolDecision, PoolRejection, SchedulingResult, decision_id,
+};
+use crate::demand::Demand;
 use crate::input::nodes as facts;
 use crate::input::pod_info::PodInfo;
-use crate::input::selection::Standing;
+use crate::input::selection::AutoscalerAssignment;
 use crate::numbers::replicas;
 use crate::pools::Pool;
 use crate::reasons::{NodeReason, PoolReason, Rejection};
-use crate::resources::Names;
-use crate::scale_down::surplus::Surplus;
-use crate::scale_down::{Removal, Verdict};
-use crate::scale_up::Growth;
-use crate::snapshot::{NodeIx, Place, World};
+use crate::resources::ResourceNames;
+use crate::scale_down::surplus::ExcessNodes;
+use crate::scale_down::{RemovalVerdict, ScaleDown};
+use crate::scale_up::ScaleUp;
+use crate::snapshot::{ClusterSnapshot, NodeIndex, Place};
 
 /// What the summaries of a pass look things up in.
-pub(crate) struct Pass<'a> {
+pub(crate) struct PassResults<'a> {
     pub(crate) nodes: &'a [Arc<Node>],
     pub(crate) pods: &'a [Arc<PodInfo>],
     pub(crate) pools: &'a [Pool],
-    pub(crate) demand: &'a Workload,
-    pub(crate) names: &'a Names,
-    pub(crate) world: &'a World,
+    pub(crate) demand: &'a Demand,
+    pub(crate) names: &'a ResourceNames,
+    pub(crate) world: &'a ClusterSnapshot,
 }
 
 /// How a pool changes.
-struct Change {
+struct PoolChange {
     added: usize,
     pods: usize,
     limited: bool,
     removed: usize,
 }
 
-impl Pass<'_> {
+impl PassResults<'_> {
     /// What was decided about each pool. `surplus` are nodes that go because of a bound.
     pub(crate) fn pool_decisions(
         &self,
-        growth: &Growth,
-        removal: &Removal,
-        surplus: &Surplus,
+        growth: &ScaleUp,
+        removal: &ScaleDown,
+        surplus: &ExcessNodes,
     ) -> Vec<PoolDecision> {
         let mut triggering = vec![0; self.pools.len()];
         let of_pods = growth.placement.placed.iter().take(self.demand.groups.len());
@@ -55,7 +57,7 @@ impl Pass<'_> {
             }
         }
         let decision = |(index, pool): (usize, &Pool)| {
-            let change = Change {
+            let change = PoolChange {
                 added: growth.added[index],
                 pods: triggering[index],
                 limited: growth.limited[index],
@@ -70,8 +72,8 @@ impl Pass<'_> {
                 autoscaler: pool.standing.autoscaler().map(str::to_owned),
                 acts: pool.standing.acts(),
                 contenders: match &pool.standing {
-                    Standing::Planned(_) => Vec::new(),
-                    Standing::Left { autoscalers, .. } => autoscalers.clone(),
+                    AutoscalerAssignment::Planned(_) => Vec::new(),
+                    AutoscalerAssignment::Left { autoscalers, .. } => autoscalers.clone(),
                 },
                 current: current(pool),
                 desired,
@@ -94,10 +96,11 @@ impl Pass<'_> {
     }
 
     /// What becomes of each pending pod. The first pods of a group, by name, are those that fit.
-    pub(crate) fn pod_outcomes(&self, growth: &Growth) -> Vec<PodOutcome> {
-        let mut fates: Vec<(usize, Fate)> = Vec::new();
+    pub(crate) fn pod_outcomes(&self, growth: &ScaleUp) -> Vec<PodDecision> {
+        let mut fates: Vec<(usize, SchedulingResult)> = Vec::new();
         let (demand, placement) = (self.demand, &growth.placement);
-        let asked = Asked { world: self.world, pools: self.pools, kinds: &demand.kinds, names: self.names };
+        let asked =
+            RejectionInput { world: self.world, pools: self.pools, kinds: &demand.kinds, names: self.names };
         for (at, group) in demand.groups.iter().enumerate() {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(&placement.placed[at]) {
@@ -106,7 +109,9 @@ impl Pass<'_> {
             }
             if placement.left[at] > 0 {
                 let reasons = self.worded(asked.rejections(group.kind));
-                fates.extend(pods.map(|pod| (pod, Fate::Unschedulable { reasons: Arc::clone(&reasons) })));
+                fates.extend(
+                    pods.map(|pod| (pod, SchedulingResult::Unschedulable { reasons: Arc::clone(&reasons) })),
+                );
             }
         }
         let unreadable =
@@ -115,30 +120,31 @@ impl Pass<'_> {
         for (pod, rejection) in hopeless {
             let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
             let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
-            fates.push((pod, Fate::Unschedulable { reasons: self.worded(rejections) }));
+            fates.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
         }
         fates.sort_by_key(|(pod, _)| *pod);
-        let outcome = |(pod, fate): (usize, Fate)| {
+        let outcome = |(pod, fate): (usize, SchedulingResult)| {
             let (namespace, name) = self.pods[pod].key();
-            PodOutcome { namespace: namespace.to_owned(), name: name.to_owned(), fate }
+            PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), fate }
         };
         fates.into_iter().map(outcome).collect()
     }
 
     /// The verdict on each node.
-    pub(crate) fn node_verdicts(&self, removal: &Removal, surplus: &Surplus) -> Vec<NodeVerdict> {
+    pub(crate) fn node_verdicts(&self, removal: &ScaleDown, surplus: &ExcessNodes) -> Vec<NodeDecision> {
         let mut verdicts = removal.verdicts.clone();
         let going = (0..self.pools.len()).flat_map(|pool| surplus.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
-        let verdict = |(node, verdict): (usize, Option<Verdict>)| {
-            let Verdict { reason, message } = verdict.unwrap_or_else(|| NodeReason::NotAutoscaled.into());
-            NodeVerdict { name: self.node_name(node), reason, message }
+        let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
+            let RemovalVerdict { reason, message } =
+                verdict.unwrap_or_else(|| NodeReason::NotAutoscaled.into());
+            NodeDecision { name: self.node_name(node), reason, message }
         };
         verdicts.into_iter().enumerate().map(verdict).collect()
     }
 
     /// How many pods went where; nodes that do not exist yet are told apart by their pools only.
-    fn by_place(&self, placed: &[(NodeIx, usize)]) -> BTreeMap<Place, usize> {
+    fn by_place(&self, placed: &[(NodeIndex, usize)]) -> BTreeMap<Place, usize> {
         let mut counts = BTreeMap::new();
         for &(node, count) in placed {
             *counts.entry(self.world.place_of(node)).or_default() += count;
@@ -146,13 +152,18 @@ impl Pass<'_> {
         counts
     }
 
-    fn fate(&self, place: Place) -> Fate {
+    fn fate(&self, place: Place) -> SchedulingResult {
         match place {
-            Place::Planned(pool) => Fate::TriggersScaleUp { pool: self.pools[pool].id() },
-            Place::Upcoming(pool) => Fate::Fits { pool: self.pools[pool].id(), node: String::new() },
+            Place::Planned(pool) => SchedulingResult::TriggersScaleUp { pool: self.pools[pool].id() },
+            Place::Upcoming(pool) => {
+                SchedulingResult::Fits { pool: self.pools[pool].id(), node: String::new() }
+            }
             Place::Node(node) => {
                 let pool = self.pools.iter().find(|pool| pool.staying.binary_search(&node).is_ok());
-                Fate::Fits { pool: pool.map(Pool::id).unwrap_or_default(), node: self.node_name(node) }
+                SchedulingResult::Fits {
+                    pool: pool.map(Pool::id).unwrap_or_default(),
+                    node: self.node_name(node),
+                }
             }
         }
     }
@@ -185,7 +196,7 @@ fn current(pool: &Pool) -> i32 {
 }
 
 /// How many nodes a pool should have, and why.
-fn conclusion(pool: &Pool, change: &Change) -> (i32, PoolReason, String) {
+fn conclusion(pool: &Pool, change: &PoolChange) -> (i32, PoolReason, String) {
     if let Some((reason, message)) = untouched(pool) {
         return (current(pool), reason, message);
     }
@@ -218,7 +229,7 @@ fn conclusion(pool: &Pool, change: &Change) -> (i32, PoolReason, String) {
 
 /// Why the pool's number of nodes is not for this pass to change.
 fn untouched(pool: &Pool) -> Option<(PoolReason, String)> {
-    if let Standing::Left { reason, autoscalers } = &pool.standing {
+    if let AutoscalerAssignment::Left { reason, autoscalers } = &pool.standing {
         let names = autoscalers.join(", ");
         let message = match reason {
             PoolReason::AmbiguousSelector => {

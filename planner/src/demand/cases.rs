@@ -5,12 +5,12 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Memo, Workload};
+use super::{Demand, RequirementsCache};
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
-use crate::requirements::kinds::{Kind, Tally};
-use crate::resources::{Amounts, Names};
+use crate::requirements::kinds::{PodClass, TopologyCount};
+use crate::resources::{Amounts, ResourceNames};
 
 /// A pod of namespace `x` that the scheduler found no node for.
 pub(super) fn pending(name: &str, change: Value) -> Value {
@@ -46,8 +46,8 @@ pub(super) fn app(value: &str) -> Value {
 }
 
 /// What became of some pods.
-pub(super) struct Outcome {
-    pub(super) workload: Workload,
+pub(super) struct Resolution {
+    pub(super) workload: Demand,
     pods: Vec<String>,
 }
 
@@ -57,26 +57,26 @@ pub(super) fn object<K: DeserializeOwned>(written: Value) -> Arc<K> {
 }
 
 /// Reads pods in a cluster with the one node `n`.
-pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Outcome {
+pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
     let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
     pods.sort_by(|a, b| a.key().cmp(&b.key()));
     let node = object(json!({ "metadata": { "name": "n" } }));
-    let (mut names, mut memo) = (Names::default(), Memo::default());
-    let workload = Workload::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
+    let (mut names, mut memo) = (ResourceNames::default(), RequirementsCache::default());
+    let workload = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
-    Outcome { workload, pods }
+    Resolution { workload, pods }
 }
 
-pub(super) fn read(pods: Vec<Value>) -> Outcome {
+pub(super) fn read(pods: Vec<Value>) -> Resolution {
     read_with(&Observed::default(), pods)
 }
 
-impl Outcome {
+impl Resolution {
     pub(super) fn index(&self, pod: &str) -> usize {
         self.pods.iter().position(|name| name == pod).unwrap()
     }
 
-    pub(super) fn kind(&self, pod: &str) -> &Kind {
+    pub(super) fn kind(&self, pod: &str) -> &PodClass {
         let index = self.index(pod);
         let placed = self.workload.placed[index].map(|(kind, _)| kind);
         let pending = self.workload.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.kind);
@@ -103,7 +103,7 @@ impl Outcome {
         self.kind(other).raises.contains(&self.kind(pod).spreads[0].tally)
     }
 
-    pub(super) fn spread_tally(&self, pod: &str) -> &Tally {
+    pub(super) fn spread_tally(&self, pod: &str) -> &TopologyCount {
         &self.workload.tallies[self.kind(pod).spreads[0].tally]
     }
 }

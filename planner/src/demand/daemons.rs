@@ -13,9 +13,9 @@ use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::requirements::constraints::{Constraints, Tolerated};
 use crate::requirements::kinds::HostPort;
-use crate::requirements::profile::Profile;
+use crate::requirements::profile::NodeProfile;
 use crate::requirements::{predicates, requests};
-use crate::resources::{Amounts, Names};
+use crate::resources::{Amounts, ResourceNames};
 
 /// Taints that every daemon tolerates, with their effects.
 const TOLERATED: [(&str, &str); 6] = [
@@ -50,7 +50,7 @@ pub struct Daemons(Vec<Daemon>);
 
 impl Daemons {
     /// Reads the `DaemonSet`s of a pass. One that is being deleted makes no pods.
-    pub fn of(observed: &Observed, names: &mut Names, warnings: &mut Vec<String>) -> Self {
+    pub fn of(observed: &Observed, names: &mut ResourceNames, warnings: &mut Vec<String>) -> Self {
         let mut objects: Vec<_> =
             observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none()).collect();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
@@ -63,7 +63,7 @@ impl Daemons {
     }
 
     /// Those that run on a node like this.
-    pub fn on(&self, profile: &Profile) -> impl Iterator<Item = &Daemon> {
+    pub fn on(&self, profile: &NodeProfile) -> impl Iterator<Item = &Daemon> {
         self.0.iter().filter(|daemon| predicates::admits(&daemon.constraints, profile).is_ok())
     }
 }
@@ -86,7 +86,7 @@ pub fn pods(observed: &Observed) -> Vec<PodInfo> {
     pods
 }
 
-fn daemon(object: &DaemonSet, names: &mut Names, warnings: &mut Vec<String>) -> Option<Daemon> {
+fn daemon(object: &DaemonSet, names: &mut ResourceNames, warnings: &mut Vec<String>) -> Option<Daemon> {
     let (namespace, name) = key(&object.metadata);
     let pod = Pod { spec: object.spec.as_ref()?.template.spec.clone(), ..Pod::default() };
     let spec = pod.spec.as_ref()?;

@@ -10,22 +10,24 @@ use shared_crds::NodePoolAutoscaler;
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Headroom;
 
-use super::Workload;
+use super::Demand;
 use crate::input::observed::key;
-use crate::input::selection::Standing;
+use crate::input::selection::AutoscalerAssignment;
 use crate::numbers::count;
 use crate::pools::Pool;
-use crate::requirements::constraints::{Constraints, Operator, Rule, Term, Tolerated};
-use crate::requirements::kinds::{Kind, KindId};
-use crate::resources::{Basic, Names, Resource, counted, exact};
+use crate::requirements::constraints::{
+    Constraints, NodeRequirement, NodeTerm, RequirementOperator, Tolerated,
+};
+use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
 /// Adds the kinds of all headroom to `demand`, and says how many pods of which kind it is.
 pub fn add(
-    demand: &mut Workload,
+    demand: &mut Demand,
     pools: &[Pool],
-    names: &mut Names,
+    names: &mut ResourceNames,
     warnings: &mut Vec<String>,
-) -> Vec<(KindId, usize)> {
+) -> Vec<(PodClassId, usize)> {
     let mut asked = Vec::new();
     for (autoscaler, pools) in by_autoscaler(pools) {
         if autoscaler.spec.headroom.is_empty() {
@@ -40,7 +42,7 @@ pub fn add(
                     let mut request = counted(&requests, names);
                     request.set(Resource::Basic(Basic::Pods), 1);
                     asked.push((demand.kinds.len(), count(*pods)));
-                    demand.kinds.push(Kind { request, class, ..Kind::default() });
+                    demand.kinds.push(PodClass { request, class, ..PodClass::default() });
                 }
                 Err(problem) => {
                     let (namespace, name) = key(&autoscaler.metadata);
@@ -59,7 +61,7 @@ pub fn add(
 fn by_autoscaler(pools: &[Pool]) -> Vec<(&Arc<NodePoolAutoscaler>, Vec<&Pool>)> {
     let mut found = BTreeMap::new();
     for pool in pools.iter().filter(|pool| pool.is_planned()) {
-        if let Standing::Planned(autoscaler) = &pool.standing {
+        if let AutoscalerAssignment::Planned(autoscaler) = &pool.standing {
             let (_, of) = found.entry(key(&autoscaler.metadata)).or_insert((autoscaler, Vec::new()));
             of.push(pool);
         }
@@ -72,7 +74,7 @@ fn constraints(pools: &[&Pool]) -> Constraints {
     let rule = |label: &str, mut values: Vec<String>| {
         values.sort_unstable();
         values.dedup();
-        Rule { key: label.to_owned(), operator: Operator::In, values }
+        NodeRequirement { key: label.to_owned(), operator: RequirementOperator::In, values }
     };
     let names = |of: fn(&Pool) -> String| pools.iter().map(|pool| of(pool)).collect();
     let namespaces = names(|pool| pool.object.metadata.namespace.clone().unwrap_or_default());
@@ -90,7 +92,7 @@ fn constraints(pools: &[&Pool]) -> Constraints {
     tolerations.sort_unstable();
     tolerations.dedup();
     Constraints {
-        affinity: Some(vec![Term { labels, fields: Vec::new() }]),
+        affinity: Some(vec![NodeTerm { labels, fields: Vec::new() }]),
         tolerations,
         ..Constraints::default()
     }

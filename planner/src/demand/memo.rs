@@ -1,51 +1,51 @@
 //! What was read of pods in earlier passes. A pod that has not changed is the same object in the next pass, and is not
 //! read again.
 //!
-//! Only saves time: results are the same with a [`Memo`] of earlier passes and with an empty one.
+//! Only saves time: results are the same with a [`RequirementsCache`] of earlier passes and with an empty one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::reading::Reading;
-use super::twins::Twins;
-use crate::input::pod_info::{Shape, ShapeId};
+use super::reading::PodRequirements;
+use super::twins::PodInterner;
+use crate::input::pod_info::{PodShape, ShapeId};
 use crate::input::pods;
 
 /// The readings of the shapes of the last pass.
 #[derive(Debug, Default)]
-pub struct Memo {
+pub struct RequirementsCache {
     /// Holding the shape keeps its id from being given to another.
     shapes: HashMap<ShapeId, Remembered>,
     /// Every reading once.
-    readings: HashSet<Arc<Reading>>,
+    readings: HashSet<Arc<PodRequirements>>,
     /// Shapes read in this pass, for others that look like them.
-    twins: Twins,
+    twins: PodInterner,
     pass: u64,
 }
 
 #[derive(Debug)]
 struct Remembered {
     /// Held, never read.
-    _shape: Shape,
-    reading: Arc<Reading>,
+    _shape: PodShape,
+    reading: Arc<PodRequirements>,
     /// The last pass that asked for it.
     pass: u64,
 }
 
-impl Memo {
+impl RequirementsCache {
     /// What pods of the shape say. Equal readings are one object.
-    pub(super) fn reading(&mut self, shape: &Shape) -> Arc<Reading> {
+    pub(super) fn reading(&mut self, shape: &PodShape) -> Arc<PodRequirements> {
         if let Some(remembered) = self.shapes.get_mut(&shape.id()) {
             remembered.pass = self.pass;
             return Arc::clone(&remembered.reading);
         }
         let reading = if pods::is_daemon(shape.pod()) {
-            // Twins are not asked who made them, and less is read of what a daemon's pod says.
-            self.only(Reading::of(shape))
+            // PodInterner are not asked who made them, and less is read of what a daemon's pod says.
+            self.only(PodRequirements::of(shape))
         } else if let Some(reading) = self.twins.find(shape) {
             reading
         } else {
-            let reading = self.only(Reading::of(shape));
+            let reading = self.only(PodRequirements::of(shape));
             self.twins.remember(shape, &reading);
             reading
         };
@@ -54,7 +54,7 @@ impl Memo {
         reading
     }
 
-    fn only(&mut self, reading: Reading) -> Arc<Reading> {
+    fn only(&mut self, reading: PodRequirements) -> Arc<PodRequirements> {
         if let Some(known) = self.readings.get(&reading) {
             return Arc::clone(known);
         }
@@ -66,7 +66,7 @@ impl Memo {
     /// Forgets what this pass did not ask for.
     pub(super) fn end_pass(&mut self) {
         let pass = self.pass;
-        self.twins = Twins::default();
+        self.twins = PodInterner::default();
         self.shapes.retain(|_, remembered| remembered.pass == pass);
         self.readings.retain(|reading| Arc::strong_count(reading) > 1);
         self.pass += 1;

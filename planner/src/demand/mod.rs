@@ -1,6 +1,6 @@
-//! The pods of a pass, as the planner sees them: [`Kind`]s, the [`Tally`]s they ask about, and the pending ones in groups.
+//! The pods of a pass, as the planner sees them: [`PodClass`]s, the [`TopologyCount`]s they ask about, and the pending ones in groups.
 //!
-//! Two steps. A pod is read by itself, once for as long as it does not change ([`Memo`]). Then the readings of the pass are
+//! Two steps. A pod is read by itself, once for as long as it does not change ([`RequirementsCache`]). Then the readings of the pass are
 //! resolved together, since a selector of one pod is what tells others apart. Nothing is placed here.
 
 #[cfg(test)]
@@ -34,25 +34,25 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-pub use memo::Memo;
+pub use memo::RequirementsCache;
 
 use self::resolve::{Parts, Resolved};
-use self::roster::{Member, Roster};
+use self::roster::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use self::units::Units;
+use self::units::PodGroups;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::kinds::{Kind, KindId, Tally, TallyId};
-use crate::resources::{Amounts, Names, Resource};
+use crate::requirements::kinds::{PodClass, PodClassId, TopologyCount, TopologyCountId};
+use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are alike to the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Index into [`Workload::kinds`].
-    pub kind: KindId,
+pub struct PendingGroup {
+    /// Index into [`Demand::kinds`].
+    pub kind: PodClassId,
     /// Their priority.
     pub priority: i32,
     /// The pods, as indexes into the pass's pods, by namespace and name.
@@ -61,20 +61,20 @@ pub struct Group {
 
 /// All pods that play a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
+pub struct Demand {
     /// The different constraints on nodes that occur.
     pub classes: Vec<Constraints>,
     /// The different kinds of pods.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<PodClass>,
     /// What is counted.
-    pub tallies: Vec<Tally>,
+    pub tallies: Vec<TopologyCount>,
     /// The pending pods, in the order to consider them: by priority, then the greater share of a node first, which packs
     /// better; then by name, so that the order is always the same.
-    pub groups: Vec<Group>,
+    pub groups: Vec<PendingGroup>,
     /// For each pod of the pass that occupies a node, its kind and the index of the node.
-    pub placed: Vec<Option<(KindId, usize)>>,
+    pub placed: Vec<Option<(PodClassId, usize)>>,
     /// The tallies that a pod of each `DaemonSet` raises, by its namespace and name.
-    pub daemons: BTreeMap<(String, String), Vec<TallyId>>,
+    pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
     /// Pending pods whose requests or selectors cannot be read, with what is wrong.
     pub unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help, because of one of their claims.
@@ -85,31 +85,31 @@ pub struct Workload {
     pub warnings: Vec<String>,
 }
 
-impl Workload {
+impl Demand {
     /// Reads `all_pods`, which are in the order of namespaces and names; `all_nodes` are those of the pass. `reference` is
     /// the amount of each resource that a large node has; the size of a pod is measured against it.
     pub fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
         all_nodes: &[Arc<Node>],
-        names: &mut Names,
+        names: &mut ResourceNames,
         reference: &Amounts,
-        memo: &mut Memo,
+        memo: &mut RequirementsCache,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let Roster { members, readings, places, unreadable, waiting, unmeasured, warnings } =
-            Roster::of(observed, all_pods, all_nodes, &daemon_pods, memo);
+        let SchedulingInput { members, readings, places, unreadable, waiting, unmeasured, warnings } =
+            SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, memo);
         let matchers = Matchers::of(&readings);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
-        let daemon = |member: &Member| member.pod.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]);
-        let pod = |member: &Member| daemon(member).unwrap_or_else(|| &all_pods[member.pod]);
-        let Units { all: units, unit_of, matched } = Units::of(&members, pod, &matchers, &namespaces);
+        let daemon = |member: &PodEntry| member.pod.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]);
+        let pod = |member: &PodEntry| daemon(member).unwrap_or_else(|| &all_pods[member.pod]);
+        let PodGroups { all: units, unit_of, matched } = PodGroups::of(&members, pod, &matchers, &namespaces);
         let parts = Parts { readings: &readings, matchers: &matchers, matched: &matched, places: &places };
         let Resolved { classes, kinds, tallies, kind_of } = resolve::resolve(&units, &parts, names);
 
         let mut placed = vec![None; all_pods.len()];
         let mut daemons = BTreeMap::new();
-        let mut pending: BTreeMap<(i32, KindId), Vec<usize>> = BTreeMap::new();
+        let mut pending: BTreeMap<(i32, PodClassId), Vec<usize>> = BTreeMap::new();
         for (member, unit) in members.iter().zip(unit_of) {
             let kind = kind_of[unit];
             if let Some(pod) = daemon(member) {
@@ -127,8 +127,12 @@ impl Workload {
     }
 }
 
-fn ordered(pending: BTreeMap<(i32, KindId), Vec<usize>>, kinds: &[Kind], reference: &Amounts) -> Vec<Group> {
-    let group = |((priority, kind), pods)| Group { kind, priority, pods };
+fn ordered(
+    pending: BTreeMap<(i32, PodClassId), Vec<usize>>,
+    kinds: &[PodClass],
+    reference: &Amounts,
+) -> Vec<PendingGroup> {
+    let group = |((priority, kind), pods)| PendingGroup { kind, priority, pods };
     let mut groups: Vec<_> = pending.into_iter().map(group).collect();
     groups.sort_by_cached_key(|group| {
         let share = share(&kinds[group.kind].request, reference);

@@ -6,15 +6,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::Group;
+use super::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{HostPort, Kind, Tally, TallyId};
+use crate::requirements::kinds::{HostPort, PodClass, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
 
 /// Why two pods of a kind cannot share a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Apart<'a> {
-    Tally(TallyId),
+    TopologyCount(TopologyCountId),
     Port(&'a HostPort),
 }
 
@@ -29,8 +29,8 @@ enum Liberty {
 }
 
 impl Liberty {
-    fn of(kind: &Kind, tallies: &[Tally]) -> Self {
-        let wide = |tally: TallyId| tallies.get(tally).is_some_and(|t| t.key != HOSTNAME_LABEL);
+    fn of(kind: &PodClass, tallies: &[TopologyCount]) -> Self {
+        let wide = |tally: TopologyCountId| tallies.get(tally).is_some_and(|t| t.key != HOSTNAME_LABEL);
         if kind.near.iter().flat_map(|near| &near.tallies).any(|&tally| wide(tally)) {
             Self::Together
         } else if kind.spreads.iter().any(|spread| wide(spread.tally)) {
@@ -42,7 +42,12 @@ impl Liberty {
 }
 
 /// Orders `groups`, which come by priority and size. `reference` is what a large node has.
-pub fn order(groups: &mut [Group], kinds: &[Kind], tallies: &[Tally], reference: &Amounts) {
+pub fn order(
+    groups: &mut [PendingGroup],
+    kinds: &[PodClass],
+    tallies: &[TopologyCount],
+    reference: &Amounts,
+) {
     let mut needed: BTreeMap<Apart<'_>, usize> = BTreeMap::new();
     for group in groups.iter() {
         for apart in aparts(&kinds[group.kind], tallies) {
@@ -54,8 +59,9 @@ pub fn order(groups: &mut [Group], kinds: &[Kind], tallies: &[Tally], reference:
     }
     let filled = filled(groups, kinds, reference);
     needed.retain(|_, nodes| *nodes > filled);
-    let goes_first =
-        |group: &Group| aparts(&kinds[group.kind], tallies).iter().any(|apart| needed.contains_key(apart));
+    let goes_first = |group: &PendingGroup| {
+        aparts(&kinds[group.kind], tallies).iter().any(|apart| needed.contains_key(apart))
+    };
     if needed.is_empty() {
         return;
     }
@@ -64,15 +70,15 @@ pub fn order(groups: &mut [Group], kinds: &[Kind], tallies: &[Tally], reference:
     });
 }
 
-fn aparts<'a>(kind: &'a Kind, tallies: &[Tally]) -> Vec<Apart<'a>> {
+fn aparts<'a>(kind: &'a PodClass, tallies: &[TopologyCount]) -> Vec<Apart<'a>> {
     let own = kind.apart.iter().filter(|tally| {
         kind.raises.contains(tally) && tallies.get(**tally).is_some_and(|t| t.key == HOSTNAME_LABEL)
     });
-    own.map(|&tally| Apart::Tally(tally)).chain(kind.ports.iter().map(Apart::Port)).collect()
+    own.map(|&tally| Apart::TopologyCount(tally)).chain(kind.ports.iter().map(Apart::Port)).collect()
 }
 
 /// How many large nodes all pods together fill, by the resource of which they need the most.
-fn filled(groups: &[Group], kinds: &[Kind], reference: &Amounts) -> usize {
+fn filled(groups: &[PendingGroup], kinds: &[PodClass], reference: &Amounts) -> usize {
     let mut total = BTreeMap::new();
     for group in groups {
         for (resource, amount) in kinds[group.kind].request.iter() {
@@ -87,7 +93,7 @@ fn filled(groups: &[Group], kinds: &[Kind], reference: &Amounts) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requirements::kinds::{Counted, Near, Spread};
+    use crate::requirements::kinds::{CountedNodes, PodAffinity, TopologySpread};
     use crate::resources::{Basic, Resource};
 
     fn amounts(cpu: i64) -> Amounts {
@@ -98,25 +104,26 @@ mod tests {
 
     #[test]
     fn pods_that_are_bound_to_a_domain_go_before_others_where_there_is_room_to_spare() {
-        let tally = |key: &str| Tally { key: key.to_owned(), nodes: Counted::All };
+        let tally = |key: &str| TopologyCount { key: key.to_owned(), nodes: CountedNodes::All };
         let tallies = [tally(HOSTNAME_LABEL), tally("zone")];
-        let apart = Kind { request: amounts(100), apart: vec![0], raises: vec![0], ..Kind::default() };
+        let apart =
+            PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
         let near = |tally| {
-            let near = Some(Near { tallies: vec![tally], itself: true });
-            Kind { request: amounts(100), near, ..Kind::default() }
+            let near = Some(PodAffinity { tallies: vec![tally], itself: true });
+            PodClass { request: amounts(100), near, ..PodClass::default() }
         };
         let spread = |tally| {
-            let spreads = vec![Spread { tally, max_skew: 1, min_domains: 1, itself: true }];
-            Kind { request: amounts(100), spreads, ..Kind::default() }
+            let spreads = vec![TopologySpread { tally, max_skew: 1, min_domains: 1, itself: true }];
+            PodClass { request: amounts(100), spreads, ..PodClass::default() }
         };
-        let free = Kind { request: amounts(100), ..Kind::default() };
+        let free = PodClass { request: amounts(100), ..PodClass::default() };
         let kinds = [free, spread(0), near(0), spread(1), near(1), apart];
         for (what, apart_pods, low, expected) in [
             ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
             ("none", 0, None, [0, 1, 2, 3, 4, 5]),
             ("a priority comes before all", 4, Some(4), [5, 3, 0, 1, 2, 4]),
         ] {
-            let group = |kind| Group {
+            let group = |kind| PendingGroup {
                 kind,
                 priority: if low == Some(kind) { -1 } else { 0 },
                 pods: vec![0; if kind == 5 { apart_pods } else { 1 }],
@@ -129,12 +136,13 @@ mod tests {
 
     #[test]
     fn pods_that_cannot_share_a_node_go_first_only_where_they_need_the_most_nodes() {
-        let tallies = [Tally { key: HOSTNAME_LABEL.to_owned(), nodes: Counted::All }];
-        let large = Kind { request: amounts(900), ..Kind::default() };
-        let apart = Kind { request: amounts(100), apart: vec![0], raises: vec![0], ..Kind::default() };
-        let keeps_away = Kind { raises: vec![], ..apart.clone() };
+        let tallies = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
+        let large = PodClass { request: amounts(900), ..PodClass::default() };
+        let apart =
+            PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
+        let keeps_away = PodClass { raises: vec![], ..apart.clone() };
         let port = HostPort { port: 1, protocol: "TCP".into(), address: "0.0.0.0".into() };
-        let with_port = Kind { request: amounts(100), ports: vec![port], ..Kind::default() };
+        let with_port = PodClass { request: amounts(100), ports: vec![port], ..PodClass::default() };
         for (what, large_pods, kind, pods, priority, expected) in [
             ("more nodes than are filled", 3, &apart, 4, 0, [1, 0]),
             ("fewer", 9, &apart, 4, 0, [0, 1]),
@@ -143,7 +151,7 @@ mod tests {
             ("of lower priority", 3, &apart, 4, -1, [0, 1]),
         ] {
             let kinds = [large.clone(), kind.clone()];
-            let group = |kind, count, priority| Group { kind, priority, pods: vec![0; count] };
+            let group = |kind, count, priority| PendingGroup { kind, priority, pods: vec![0; count] };
             let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
             order(&mut groups, &kinds, &tallies, &amounts(1000));
             assert_eq!(groups.map(|group| group.kind), expected, "{what}");

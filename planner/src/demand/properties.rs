@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cases::object;
-use super::reading::Reading;
-use super::{Memo, Workload};
+use super::reading::PodRequirements;
+use super::{Demand, RequirementsCache};
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
-use crate::requirements::kinds::{Kind, Spread};
-use crate::resources::{Amounts, Names};
+use crate::requirements::kinds::{PodClass, TopologySpread};
+use crate::resources::{Amounts, ResourceNames};
 
 fn selector() -> impl Strategy<Value = Value> {
     let rule = |key: &str, operator: &str, values: &[&str]| json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] });
@@ -116,9 +116,9 @@ fn observed() -> Observed {
     Observed { namespaces: vec![namespace("x", "1"), namespace("y", "2")], ..Observed::default() }
 }
 
-fn read(pods: &[Arc<PodInfo>], memo: &mut Memo) -> Workload {
+fn read(pods: &[Arc<PodInfo>], memo: &mut RequirementsCache) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
-    Workload::of(&observed(), pods, &[node], &mut Names::default(), &Amounts::default(), memo)
+    Demand::of(&observed(), pods, &[node], &mut ResourceNames::default(), &Amounts::default(), memo)
 }
 
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
@@ -194,7 +194,7 @@ fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
     counts
 }
 
-fn kinds(workload: &Workload, count: usize) -> Vec<&Kind> {
+fn kinds(workload: &Demand, count: usize) -> Vec<&PodClass> {
     let mut kinds: Vec<_> = workload.placed.iter().map(|placed| placed.map(|(kind, _)| kind)).collect();
     for group in &workload.groups {
         group.pods.iter().for_each(|&pod| kinds[pod] = Some(group.kind));
@@ -251,7 +251,7 @@ proptest! {
     #[test]
     fn tallies_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
         let pods = pods(written);
-        let workload = read(&pods, &mut Memo::default());
+        let workload = read(&pods, &mut RequirementsCache::default());
         let kinds = kinds(&workload, pods.len());
         let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
         for (a, of_a) in whole.iter().zip(&kinds) {
@@ -274,7 +274,7 @@ proptest! {
                     }
                 }
                 for topology in ["zone", "host"] {
-                    let keeps = |one: &Kind, other: &Kind| {
+                    let keeps = |one: &PodClass, other: &PodClass| {
                         one.apart.iter().any(|t| workload.tallies[*t].key == topology && other.raises.contains(t))
                     };
                     prop_assert_eq!(keeps(of_a, of_b), forbidden(a, b, topology));
@@ -289,7 +289,7 @@ proptest! {
                 prop_assert_eq!(found, counted(a, b, false));
             }
             if a.metadata.deletion_timestamp.is_none() {
-                let itself = |s: &Spread| (workload.tallies[s.tally].key.clone(), s.max_skew, s.itself);
+                let itself = |s: &TopologySpread| (workload.tallies[s.tally].key.clone(), s.max_skew, s.itself);
                 let mut own: Vec<_> = of_a.spreads.iter().map(itself).collect();
                 own.sort();
                 own.dedup();
@@ -302,13 +302,13 @@ proptest! {
     fn a_memo_changes_nothing(
         passes in prop::collection::vec((prop::collection::vec(varied_pod(), 0..6), any::<u8>()), 1..4),
     ) {
-        let mut memo = Memo::default();
+        let mut memo = RequirementsCache::default();
         let mut kept: Vec<Arc<PodInfo>> = Vec::new();
         for (written, keep) in passes {
             let mut all: Vec<_> = kept.iter().enumerate().filter(|(i, _)| keep >> (i % 8) & 1 == 1).map(|(_, p)| Arc::clone(p)).collect();
             all.extend(pods(written));
             all.sort_by(|a, b| a.key().cmp(&b.key()));
-            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut Memo::default()));
+            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut RequirementsCache::default()));
             kept = all;
             prop_assert!(memo.len() <= kept.len(), "it forgets who is gone");
         }
@@ -317,13 +317,13 @@ proptest! {
     #[test]
     fn a_twin_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
         // Few different pods, changed one way at a time, so that nearly alike ones meet.
-        let mut memo = Memo::default();
+        let mut memo = RequirementsCache::default();
         for base in &written {
             for change in variations() {
                 for _ in 0..copies {
                     let pod: Arc<PodInfo> = object(merged(base.clone(), change.clone()));
                     let read = memo.reading(pod.shape());
-                    prop_assert_eq!(&*read, &Reading::of(pod.shape()));
+                    prop_assert_eq!(&*read, &PodRequirements::of(pod.shape()));
                 }
             }
         }

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Affinity, PodAffinityTerm, PodSpec, TopologySpr
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::ports;
-use crate::input::pod_info::Shape;
+use crate::input::pod_info::PodShape;
 use crate::input::pods;
-use crate::requirements::constraints::{Constraints, Term};
+use crate::requirements::constraints::{Constraints, NodeTerm};
 use crate::requirements::kinds::{HostPort, Preference};
 use crate::requirements::requests;
 use crate::requirements::selectors::{InvalidSelector, Selector};
@@ -17,7 +17,7 @@ use crate::resources::ExactAmounts;
 
 /// What one pod says.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Reading {
+pub(super) struct PodRequirements {
     /// What it asks for, by name; or what is wrong with that.
     pub(super) request: Result<ExactAmounts, String>,
     /// The first selector of it that cannot be read; the term is left out.
@@ -76,9 +76,9 @@ pub(super) struct SpreadRule {
     pub(super) by_taints: bool,
 }
 
-impl Reading {
+impl PodRequirements {
     /// Reads a pod.
-    pub(super) fn of(shape: &Shape) -> Self {
+    pub(super) fn of(shape: &PodShape) -> Self {
         let pod = shape.pod();
         let spec = pod.spec.as_ref();
         let affinity = spec.and_then(|s| s.affinity.as_ref());
@@ -114,7 +114,7 @@ impl Reading {
 
 /// Reads the selectors of one pod, and keeps the first problem.
 struct Reader<'a> {
-    shape: &'a Shape,
+    shape: &'a PodShape,
     problem: Option<String>,
 }
 
@@ -203,7 +203,7 @@ fn preferred(affinity: &Affinity) -> Vec<Preference> {
         .node_affinity
         .iter()
         .flat_map(|a| a.preferred_during_scheduling_ignored_during_execution.iter().flatten());
-    let terms = terms.map(|p| Preference { weight: p.weight, term: Term::of(&p.preference) });
+    let terms = terms.map(|p| Preference { weight: p.weight, term: NodeTerm::of(&p.preference) });
     let mut preferred: Vec<_> = terms.filter(|preference| !preference.term.is_empty()).collect();
     preferred.sort_unstable();
     preferred

@@ -6,33 +6,35 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::reading::{PodTerm, Reading, SpreadRule};
+use super::reading::{PodRequirements, PodTerm, SpreadRule};
 use super::subjects::{MatcherId, Matchers};
-use super::tallies::{CountId, Counts, Merged, Raiser, Who};
-use super::units::Unit;
-use super::volumes::Terms;
-use crate::requirements::constraints::{Constraints, Term, Tolerated};
-use crate::requirements::kinds::{Counted, Kind, KindId, Near, Spread, Tally};
+use super::tallies::{CountId, CountedPods, Merged, RequestedCounts, Who};
+use super::units::PodGroup;
+use super::volumes::VolumeTerms;
+use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
+use crate::requirements::kinds::{
+    CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
+};
 use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
-use crate::resources::{ExactAmounts, Names};
+use crate::resources::{ExactAmounts, ResourceNames};
 
 /// What units are made of.
 pub(super) struct Parts<'a> {
-    pub(super) readings: &'a [Arc<Reading>],
+    pub(super) readings: &'a [Arc<PodRequirements>],
     pub(super) matchers: &'a Matchers<'a>,
     /// For each subject, what it matches, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
-    pub(super) places: &'a [Vec<Terms>],
+    pub(super) places: &'a [Vec<VolumeTerms>],
 }
 
 /// The kinds of a pass.
 pub(super) struct Resolved {
     pub(super) classes: Vec<Constraints>,
-    pub(super) kinds: Vec<Kind>,
-    pub(super) tallies: Vec<Tally>,
+    pub(super) kinds: Vec<PodClass>,
+    pub(super) tallies: Vec<TopologyCount>,
     /// For each unit, its kind.
-    pub(super) kind_of: Vec<KindId>,
+    pub(super) kind_of: Vec<PodClassId>,
 }
 
 /// What a unit asks about, before it is known which counts are the same.
@@ -43,7 +45,7 @@ struct Asked {
 }
 
 /// Makes kinds of units.
-pub(super) fn resolve(units: &[Unit], parts: &Parts<'_>, names: &mut Names) -> Resolved {
+pub(super) fn resolve(units: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
     let (classes, class_of) = classes(units, parts);
     let policies = Policies::of(&classes);
     let mut asking = Asking::of(units, parts);
@@ -63,27 +65,28 @@ pub(super) fn resolve(units: &[Unit], parts: &Parts<'_>, names: &mut Names) -> R
     let mut kind_of = Vec::with_capacity(units.len());
     for (index, (unit, asked)) in units.iter().zip(&asked).enumerate() {
         let reading = &parts.readings[unit.reading];
-        kind_of.push(
-            kinds.id(Kind {
+        kind_of.push(kinds.id(
+            PodClass {
                 request: requests[unit.reading].clone(),
                 class: class_of[index],
                 ports: reading.ports.clone(),
-                near: asked
-                    .near
-                    .as_ref()
-                    .map(|(counts, itself)| Near { tallies: merged.tallies(counts), itself: *itself }),
+                near:
+                    asked.near.as_ref().map(|(counts, itself)| PodAffinity {
+                        tallies: merged.tallies(counts),
+                        itself: *itself,
+                    }),
                 apart: merged.tallies(&asked.apart),
                 spreads: spreads(&asked.spreads, &merged),
                 raises: merged.raises[index].clone(),
                 preferred: reading.preferred.clone(),
-            }),
-        );
+            },
+        ));
     }
     Resolved { classes, kinds: kinds.all, tallies: merged.tallies, kind_of }
 }
 
-fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<Spread> {
-    let spread = |&(count, max_skew, min_domains, itself)| Spread {
+fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
+    let spread = |&(count, max_skew, min_domains, itself)| TopologySpread {
         tally: merged.tally(count),
         max_skew,
         min_domains,
@@ -95,12 +98,16 @@ fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<Spread> 
     spreads
 }
 
-fn raiser<'a>(unit: &Unit, parts: &'a Parts<'_>, holds: &'a [Vec<(MatcherId, &'a str)>]) -> Raiser<'a> {
-    Raiser { matched: &parts.matched[unit.subject], holds: &holds[unit.reading], leaving: unit.leaving }
+fn raiser<'a>(
+    unit: &PodGroup,
+    parts: &'a Parts<'_>,
+    holds: &'a [Vec<(MatcherId, &'a str)>],
+) -> CountedPods<'a> {
+    CountedPods { matched: &parts.matched[unit.subject], holds: &holds[unit.reading], leaving: unit.leaving }
 }
 
 /// The classes of units, by first use, and the class of each.
-fn classes(units: &[Unit], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
+fn classes(units: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
     let mut classes = Interned::default();
     let mut class_of = Vec::with_capacity(units.len());
@@ -115,7 +122,7 @@ fn classes(units: &[Unit], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) 
 }
 
 /// Selector and affinity of a class.
-type Labels<'a> = (&'a [(String, String)], Option<&'a [Term]>);
+type Labels<'a> = (&'a [(String, String)], Option<&'a [NodeTerm]>);
 
 /// For the policies of spread constraints: one class stands for all with the same selector and affinity, and one for all
 /// with the same tolerations.
@@ -144,7 +151,7 @@ impl Policies {
 /// Collects what units ask about.
 struct Asking<'a> {
     parts: &'a Parts<'a>,
-    counts: Counts,
+    counts: RequestedCounts,
     /// Matchers that some pod of the pass is an answer to; what nobody matches keeps nobody away.
     answered: Vec<bool>,
     /// For each reading, its anti-affinity terms, sorted.
@@ -154,7 +161,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(units: &[Unit], parts: &'a Parts<'a>) -> Self {
+    fn of(units: &[PodGroup], parts: &'a Parts<'a>) -> Self {
         let mut answered = vec![false; parts.matchers.len()];
         for unit in units {
             parts.matched[unit.subject].iter().for_each(|&matcher| answered[matcher] = true);
@@ -164,10 +171,10 @@ impl<'a> Asking<'a> {
         for &(matcher, key) in units.iter().flat_map(|unit| &holds[unit.reading]) {
             kept_away[matcher].insert(key);
         }
-        Self { parts, counts: Counts::default(), answered, holds, kept_away }
+        Self { parts, counts: RequestedCounts::default(), answered, holds, kept_away }
     }
 
-    fn ask(&mut self, unit: &Unit, policies: &Policies, class: usize) -> Asked {
+    fn ask(&mut self, unit: &PodGroup, policies: &Policies, class: usize) -> Asked {
         let reading = &self.parts.readings[unit.reading];
         let matched = &self.parts.matched[unit.subject];
         Asked {
@@ -177,7 +184,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    fn near(&mut self, reading: &'a Reading, matched: &[MatcherId]) -> Option<(Vec<CountId>, bool)> {
+    fn near(&mut self, reading: &'a PodRequirements, matched: &[MatcherId]) -> Option<(Vec<CountId>, bool)> {
         let terms = terms(&reading.near, self.parts);
         let mut matchers: Vec<_> = terms.iter().map(|term| term.0).collect();
         matchers.dedup();
@@ -191,7 +198,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Those that the unit keeps away from, and those that keep away from it.
-    fn apart(&mut self, unit: &Unit, matched: &[MatcherId]) -> Vec<CountId> {
+    fn apart(&mut self, unit: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
         let own = self.holds[unit.reading].iter().filter(|term| self.answered[term.0]);
         let mut counts: Vec<_> =
             own.map(|&(matcher, key)| self.counts.id(Who::All(vec![matcher]), everywhere(key))).collect();
@@ -205,7 +212,7 @@ impl<'a> Asking<'a> {
 
     fn spreads(
         &mut self,
-        reading: &Reading,
+        reading: &PodRequirements,
         matched: &[MatcherId],
         policies: &Policies,
         class: usize,
@@ -214,7 +221,7 @@ impl<'a> Asking<'a> {
         let keys: Vec<_> = keys.into_iter().cloned().collect();
         let spread = |rule: &SpreadRule| {
             let asked = self.parts.matchers.id(&rule.pods)?;
-            let nodes = Counted::Eligible {
+            let nodes = CountedNodes::Eligible {
                 keys: keys.clone(),
                 labels_of: policies.by_labels[class].filter(|_| rule.by_affinity),
                 taints_of: rule.by_taints.then_some(policies.by_taints[class]),
@@ -223,7 +230,7 @@ impl<'a> Asking<'a> {
             // countPodsMatchSelector in its podtopologyspread plugin.
             let everybody = rule.pods.selector.as_ref().is_some_and(Selector::is_empty);
             let who = if everybody { Who::Nobody } else { Who::Staying(asked) };
-            let count = self.counts.id(who, Tally { key: rule.key.clone(), nodes });
+            let count = self.counts.id(who, TopologyCount { key: rule.key.clone(), nodes });
             let itself = matched.binary_search(&asked).is_ok();
             Some((count, rule.max_skew, rule.min_domains, itself))
         };
@@ -239,8 +246,8 @@ fn terms<'a>(terms: &'a [PodTerm], parts: &Parts<'_>) -> Vec<(MatcherId, &'a str
     terms
 }
 
-fn everywhere(key: &str) -> Tally {
-    Tally { key: key.to_owned(), nodes: Counted::All }
+fn everywhere(key: &str) -> TopologyCount {
+    TopologyCount { key: key.to_owned(), nodes: CountedNodes::All }
 }
 
 /// Things by first use, each once.

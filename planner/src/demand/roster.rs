@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::memo::Memo;
-use super::reading::Reading;
+use super::memo::RequirementsCache;
+use super::reading::PodRequirements;
 use super::storage::Storage;
-use super::volumes::Terms;
+use super::volumes::VolumeTerms;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
@@ -16,7 +16,7 @@ use crate::reasons::Rejection;
 
 /// A pod that plays a part.
 #[derive(Debug)]
-pub(super) struct Member {
+pub(super) struct PodEntry {
     /// Index of the pod; those of daemons come after all others.
     pub(super) pod: usize,
     /// Index of the node it occupies; `None` when it is pending.
@@ -29,12 +29,12 @@ pub(super) struct Member {
 
 /// The pods of a pass.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
-    pub(super) members: Vec<Member>,
+pub(super) struct SchedulingInput {
+    pub(super) members: Vec<PodEntry>,
     /// Different readings, by first use.
-    pub(super) readings: Vec<Arc<Reading>>,
+    pub(super) readings: Vec<Arc<PodRequirements>>,
     /// Different places of volumes, by first use: one of the terms of each must match.
-    pub(super) places: Vec<Vec<Terms>>,
+    pub(super) places: Vec<Vec<VolumeTerms>>,
     /// Pending pods that cannot be read.
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.
@@ -45,13 +45,13 @@ pub(super) struct Roster {
     pub(super) warnings: Vec<String>,
 }
 
-impl Roster {
+impl SchedulingInput {
     pub(super) fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
         all_nodes: &[Arc<Node>],
         daemons: &[PodInfo],
-        memo: &mut Memo,
+        memo: &mut RequirementsCache,
     ) -> Self {
         let nodes: HashMap<_, _> =
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
@@ -76,14 +76,14 @@ impl Roster {
             };
             let reading = known.reading(reading, &mut roster.readings);
             let places = known.places(places, &mut roster.places);
-            roster.members.push(Member { pod: index, node, reading, places });
+            roster.members.push(PodEntry { pod: index, node, reading, places });
         }
         memo.end_pass();
         // What the pods of daemons say is not remembered: they are made for this pass.
         for (index, pod) in daemons.iter().enumerate() {
-            let reading = known.reading(Arc::new(Reading::of(pod.shape())), &mut roster.readings);
+            let reading = known.reading(Arc::new(PodRequirements::of(pod.shape())), &mut roster.readings);
             let places = known.places(Vec::new(), &mut roster.places);
-            roster.members.push(Member { pod: all_pods.len() + index, node: None, reading, places });
+            roster.members.push(PodEntry { pod: all_pods.len() + index, node: None, reading, places });
         }
         roster
     }
@@ -93,9 +93,9 @@ impl Roster {
         &mut self,
         index: usize,
         pod: &PodInfo,
-        reading: &Reading,
+        reading: &PodRequirements,
         storage: &Storage<'_>,
-    ) -> Vec<Terms> {
+    ) -> Vec<VolumeTerms> {
         let (namespace, name) = pod.key();
         if let Err(problem) = &reading.request {
             self.unmeasured.push(index);
@@ -111,7 +111,7 @@ impl Roster {
             return Vec::new();
         }
         // It stays where it is: without its claim no other node can take it.
-        storage.places(pod).unwrap_or_else(|_| vec![Terms::new()])
+        storage.places(pod).unwrap_or_else(|_| vec![VolumeTerms::new()])
     }
 
     /// Where the volumes of a pending pod can be; `None` when it cannot be planned.
@@ -119,10 +119,10 @@ impl Roster {
         &mut self,
         index: usize,
         pod: &PodInfo,
-        reading: &Reading,
+        reading: &PodRequirements,
         storage: &Storage<'_>,
         taken: &HashSet<(&str, &str)>,
-    ) -> Option<Vec<Terms>> {
+    ) -> Option<Vec<VolumeTerms>> {
         let problem = reading.request.as_ref().err().or(reading.problem.as_ref());
         if let Some(problem) = problem {
             self.unreadable.push((index, problem.clone()));
@@ -146,18 +146,18 @@ impl Roster {
 struct Known {
     /// By address: the memo keeps one object of equal readings, and the roster keeps that.
     readings: HashMap<usize, usize>,
-    places: HashMap<Vec<Terms>, usize>,
+    places: HashMap<Vec<VolumeTerms>, usize>,
 }
 
 impl Known {
-    fn reading(&mut self, reading: Arc<Reading>, all: &mut Vec<Arc<Reading>>) -> usize {
+    fn reading(&mut self, reading: Arc<PodRequirements>, all: &mut Vec<Arc<PodRequirements>>) -> usize {
         *self.readings.entry(Arc::as_ptr(&reading).addr()).or_insert_with(|| {
             all.push(reading);
             all.len() - 1
         })
     }
 
-    fn places(&mut self, places: Vec<Terms>, all: &mut Vec<Vec<Terms>>) -> usize {
+    fn places(&mut self, places: Vec<VolumeTerms>, all: &mut Vec<Vec<VolumeTerms>>) -> usize {
         if let Some(&id) = self.places.get(&places) {
             return id;
         }

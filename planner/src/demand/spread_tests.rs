@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cases::{app, labels, pending, placed, read};
 use crate::fixtures::merged;
-use crate::requirements::kinds::Counted;
+use crate::requirements::kinds::CountedNodes;
 
 fn spread(change: Value) -> Value {
     let base = json!({ "maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": app("a") });
@@ -79,7 +79,7 @@ fn a_spread_that_may_be_broken_is_none() {
 fn nodes_of_a_spread_are_those_its_policies_and_keys_say() {
     let selective =
         |change: Value| merged(spread(change), json!({ "spec": { "nodeSelector": { "d": "ssd" } } }));
-    let eligible = |keys: &[&str], labels_of, taints_of| Counted::Eligible {
+    let eligible = |keys: &[&str], labels_of, taints_of| CountedNodes::Eligible {
         keys: keys.iter().map(|k| (*k).to_owned()).collect(),
         labels_of,
         taints_of,

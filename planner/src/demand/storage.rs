@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::volumes;
-use super::volumes::Terms;
+use super::volumes::VolumeTerms;
 use crate::input::claim_info::{ClaimInfo, DEFAULT_CLASS};
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::volume_info::VolumeInfo;
 use crate::reasons::Rejection;
-use crate::requirements::constraints::{NAME_FIELD, Operator, Rule, Term};
+use crate::requirements::constraints::{NAME_FIELD, NodeRequirement, NodeTerm, RequirementOperator};
 
 /// The provisioner that makes no volumes.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
@@ -63,7 +63,7 @@ impl<'a> Storage<'a> {
     /// # Errors
     ///
     /// The first claim that no node can help.
-    pub(super) fn places(&self, pod: &PodInfo) -> Result<Vec<Terms>, Rejection> {
+    pub(super) fn places(&self, pod: &PodInfo) -> Result<Vec<VolumeTerms>, Rejection> {
         let namespace = pod.key().0;
         let mut places = Vec::new();
         for wanted in wanted(pod) {
@@ -83,7 +83,7 @@ impl<'a> Storage<'a> {
         &self,
         pod: &PodInfo,
         taken: &HashSet<(&str, &str)>,
-    ) -> Result<Vec<Terms>, Rejection> {
+    ) -> Result<Vec<VolumeTerms>, Rejection> {
         let places = self.places(pod)?;
         match self.exclusive(pod).find(|claim| taken.contains(&claim.key())) {
             Some(claim) => Err(Rejection::ClaimInUse(claim.name.to_string())),
@@ -113,7 +113,7 @@ impl<'a> Storage<'a> {
         namespace: &str,
         name: &str,
         template: Option<&PersistentVolumeClaimSpec>,
-    ) -> Result<Vec<Terms>, Rejection> {
+    ) -> Result<Vec<VolumeTerms>, Rejection> {
         let Some(&claim) = self.claims.get(&(namespace, name)) else {
             // The claim of an ephemeral volume is made a moment after the pod, from the template.
             let template = template.ok_or_else(|| Rejection::ClaimNotFound(name.to_owned()))?;
@@ -136,7 +136,7 @@ impl<'a> Storage<'a> {
     }
 
     /// A claim that has no volume yet: its class must wait for pods, and have volumes or make them.
-    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<Terms>, Rejection> {
+    fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<VolumeTerms>, Rejection> {
         let name = &claim.name;
         let class = match claim.class.as_deref() {
             None => self.default_class,
@@ -214,7 +214,11 @@ fn default_class<'a>(classes: &BTreeMap<&'a str, &'a StorageClass>) -> Option<&'
     })
 }
 
-fn only_on(node: &str) -> Terms {
-    let rule = Rule { key: NAME_FIELD.to_owned(), operator: Operator::In, values: vec![node.to_owned()] };
-    vec![Term { labels: vec![], fields: vec![rule] }]
+fn only_on(node: &str) -> VolumeTerms {
+    let rule = NodeRequirement {
+        key: NAME_FIELD.to_owned(),
+        operator: RequirementOperator::In,
+        values: vec![node.to_owned()],
+    };
+    vec![NodeTerm { labels: vec![], fields: vec![rule] }]
 }

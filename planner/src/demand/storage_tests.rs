@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::cases::{Outcome, object, pending, placed, read_with};
+use super::cases::{Resolution, object, pending, placed, read_with};
 use crate::fixtures::merged;
 use crate::input::claim_info::DEFAULT_CLASS;
 use crate::input::observed::Observed;
 use crate::reasons::Rejection;
 use crate::requirements::predicates::volumes;
-use crate::requirements::profile::Profile;
+use crate::requirements::profile::NodeProfile;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -59,7 +59,7 @@ fn storage(claims: &[Value], volumes: &[Value], classes: &[Value]) -> Observed {
 }
 
 /// The zones of `a`, `b`, `c` and none in which `pod` may run, or why it may not run anywhere.
-fn zones(outcome: &Outcome, pod: &str) -> Result<Vec<&'static str>, Rejection> {
+fn zones(outcome: &Resolution, pod: &str) -> Result<Vec<&'static str>, Rejection> {
     let index = outcome.index(pod);
     if let Some((_, rejection)) = outcome.workload.waiting.iter().find(|(waiting, _)| *waiting == index) {
         return Err(rejection.clone());
@@ -67,7 +67,7 @@ fn zones(outcome: &Outcome, pod: &str) -> Result<Vec<&'static str>, Rejection> {
     let class = &outcome.workload.classes[outcome.kind(pod).class];
     let node = |zone: &str| {
         let labels = [(ZONE.to_owned(), zone.to_owned())].into_iter().filter(|_| !zone.is_empty());
-        Profile { name: Some(format!("n{zone}")), labels: labels.collect(), taints: vec![] }
+        NodeProfile { name: Some(format!("n{zone}")), labels: labels.collect(), taints: vec![] }
     };
     Ok(["a", "b", "c", ""]
         .into_iter()

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::reading::{Matcher, Reading};
-use crate::input::pod_info::Shape;
+use super::reading::{Matcher, PodRequirements};
+use crate::input::pod_info::PodShape;
 use crate::requirements::selectors::Selector;
 
 /// The label that the API server gives every namespace.
@@ -32,7 +32,7 @@ pub(super) struct Matchers<'a> {
 }
 
 impl<'a> Matchers<'a> {
-    pub(super) fn of(readings: &'a [Arc<Reading>]) -> Self {
+    pub(super) fn of(readings: &'a [Arc<PodRequirements>]) -> Self {
         let mut matchers = Self::default();
         for matcher in readings.iter().flat_map(|reading| reading.matchers()) {
             let next = matchers.all.len();
@@ -72,7 +72,7 @@ impl<'a> Matchers<'a> {
     }
 
     /// What of a pod the questions are about.
-    pub(super) fn subject<'p>(&self, shape: &'p Shape) -> Subject<'p> {
+    pub(super) fn subject<'p>(&self, shape: &'p PodShape) -> Subject<'p> {
         let labels = shape.labels().iter();
         Subject {
             namespace: shape.namespace(),
@@ -155,7 +155,7 @@ mod tests {
             serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": term } } } }))
             .unwrap();
-        let readings = [Arc::new(Reading::of(asking.shape()))];
+        let readings = [Arc::new(PodRequirements::of(asking.shape()))];
         let matchers = Matchers::of(&readings);
         let (one, two) = (pod(&json!({ "app": "a", "name": "1" })), pod(&json!({ "app": "a", "name": "2" })));
         assert_eq!(matchers.subject(one.shape()), matchers.subject(two.shape()));

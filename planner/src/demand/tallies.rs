@@ -1,14 +1,14 @@
 //! The counts that constraints ask about: what counts, over which topology key and nodes, and which pods raise them.
 //!
-//! Two counts over one key that the same pods raise are one [`Tally`]. So the pods that match an anti-affinity term and those
+//! Two counts over one key that the same pods raise are one [`TopologyCount`]. So the pods that match an anti-affinity term and those
 //! that have it are counted once where they are the same pods.
 
 use std::collections::HashMap;
 
 use super::subjects::MatcherId;
-use crate::requirements::kinds::{Tally, TallyId};
+use crate::requirements::kinds::{TopologyCount, TopologyCountId};
 
-/// Index of a [`Count`] in [`Counts`].
+/// Index of a [`Count`] in [`RequestedCounts`].
 pub(super) type CountId = usize;
 
 /// Which pods are counted.
@@ -28,12 +28,12 @@ pub(super) enum Who {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     who: Who,
-    tally: Tally,
+    tally: TopologyCount,
 }
 
 /// The pods of which all are alike to every count.
 #[derive(Debug)]
-pub(super) struct Raiser<'a> {
+pub(super) struct CountedPods<'a> {
     /// What it matches, sorted.
     pub(super) matched: &'a [MatcherId],
     /// Its anti-affinity terms: matcher and topology key.
@@ -44,16 +44,16 @@ pub(super) struct Raiser<'a> {
 
 /// All counts of a pass.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct RequestedCounts {
     ids: HashMap<Count, CountId>,
     all: Vec<Count>,
-    /// Counts by the first matcher they ask about.
+    /// RequestedCounts by the first matcher they ask about.
     by_matcher: HashMap<MatcherId, Vec<CountId>>,
 }
 
-impl Counts {
+impl RequestedCounts {
     /// The id of a count.
-    pub(super) fn id(&mut self, who: Who, tally: Tally) -> CountId {
+    pub(super) fn id(&mut self, who: Who, tally: TopologyCount) -> CountId {
         let next = self.all.len();
         let count = Count { who, tally };
         if let Some(&id) = self.ids.get(&count) {
@@ -73,8 +73,8 @@ impl Counts {
     }
 
     /// The counts that `raiser` raises, sorted.
-    fn raised(&self, raiser: &Raiser<'_>) -> Vec<CountId> {
-        let Raiser { matched, holds, leaving } = raiser;
+    fn raised(&self, raiser: &CountedPods<'_>) -> Vec<CountId> {
+        let CountedPods { matched, holds, leaving } = raiser;
         let of = |matcher: &MatcherId| self.by_matcher.get(matcher).into_iter().flatten().copied();
         let by_match = matched.iter().flat_map(of).filter(|&id| match &self.all[id].who {
             Who::All(matchers) => matchers.iter().all(|m| matched.binary_search(m).is_ok()),
@@ -91,7 +91,7 @@ impl Counts {
     }
 
     /// Makes one tally of counts that are the same.
-    pub(super) fn merged(self, pods: &[Raiser<'_>]) -> Merged {
+    pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
         let mut raised_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
         for (pod, counts) in by_pod.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Counts {
                 raised_by[count].push(pod);
             }
         }
-        let mut known: HashMap<(Tally, Vec<usize>), TallyId> = HashMap::new();
+        let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
         let mut tallies = Vec::new();
         let mut tally_of = Vec::with_capacity(self.all.len());
         for (count, by) in self.all.into_iter().zip(raised_by) {
@@ -115,24 +115,24 @@ impl Counts {
     }
 }
 
-/// Counts as tallies.
+/// RequestedCounts as tallies.
 #[derive(Debug)]
 pub(super) struct Merged {
-    pub(super) tallies: Vec<Tally>,
+    pub(super) tallies: Vec<TopologyCount>,
     /// For each count, its tally.
-    tally_of: Vec<TallyId>,
+    tally_of: Vec<TopologyCountId>,
     /// For each raiser, the tallies it raises, sorted.
-    pub(super) raises: Vec<Vec<TallyId>>,
+    pub(super) raises: Vec<Vec<TopologyCountId>>,
 }
 
 impl Merged {
     /// The tally of a count.
-    pub(super) fn tally(&self, count: CountId) -> TallyId {
+    pub(super) fn tally(&self, count: CountId) -> TopologyCountId {
         self.tally_of[count]
     }
 
     /// The tallies of counts, sorted, none twice.
-    pub(super) fn tallies(&self, counts: &[CountId]) -> Vec<TallyId> {
+    pub(super) fn tallies(&self, counts: &[CountId]) -> Vec<TopologyCountId> {
         sorted(counts.iter().map(|&count| self.tally(count)))
     }
 }

@@ -1,7 +1,7 @@
 //! Finds a pod that reads the same without reading: pods of one template have equal specs, and comparing is many times
 //! faster than parsing.
 //!
-//! May miss twins, but what it calls twins read the same: it compares everything that [`Reading`] is made from.
+//! May miss twins, but what it calls twins read the same: it compares everything that [`PodRequirements`] is made from.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,26 +12,26 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::reading::Reading;
-use crate::input::pod_info::Shape;
+use super::reading::PodRequirements;
+use crate::input::pod_info::PodShape;
 
 /// A pod, and what was read of it.
-type Twin = (Shape, Arc<Reading>);
+type InternedPod = (PodShape, Arc<PodRequirements>);
 
 /// Pods that were read, by what is quickly hashed of them.
 #[derive(Debug, Default)]
-pub(super) struct Twins {
-    looks: HashMap<u64, Vec<Twin>>,
+pub(super) struct PodInterner {
+    looks: HashMap<u64, Vec<InternedPod>>,
 }
 
-impl Twins {
+impl PodInterner {
     /// The reading of a pod that looks the same.
-    pub(super) fn find(&self, shape: &Shape) -> Option<Arc<Reading>> {
+    pub(super) fn find(&self, shape: &PodShape) -> Option<Arc<PodRequirements>> {
         let alike = self.looks.get(&look(shape.pod()))?;
         alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, reading)| Arc::clone(reading))
     }
 
-    pub(super) fn remember(&mut self, shape: &Shape, reading: &Arc<Reading>) {
+    pub(super) fn remember(&mut self, shape: &PodShape, reading: &Arc<PodRequirements>) {
         self.looks.entry(look(shape.pod())).or_default().push((shape.clone(), Arc::clone(reading)));
     }
 }
@@ -63,7 +63,7 @@ fn required(affinity: &Affinity) -> impl Iterator<Item = &PodAffinityTerm> {
     near.chain(apart.flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten()))
 }
 
-fn same(one: &Shape, other: &Shape) -> bool {
+fn same(one: &PodShape, other: &PodShape) -> bool {
     let (a, b) = (one.pod(), other.pod());
     let (Some(of_a), Some(of_b)) = (&a.spec, &b.spec) else { return a.spec.is_none() && b.spec.is_none() };
     a.metadata.namespace == b.metadata.namespace

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::roster::Member;
+use super::roster::PodEntry;
 use super::subjects::{MatcherId, Matchers, NamespaceLabels, Subject};
 use crate::input::pod_info::{PodInfo, ShapeId};
 
 /// Pods of which all are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Unit {
+pub(super) struct PodGroup {
     /// Index of its reading.
     pub(super) reading: usize,
     /// Index of what selectors see of it.
@@ -21,20 +21,20 @@ pub(super) struct Unit {
 
 /// The units of a pass.
 #[derive(Debug, Default)]
-pub(super) struct Units {
+pub(super) struct PodGroups {
     /// By first use.
-    pub(super) all: Vec<Unit>,
+    pub(super) all: Vec<PodGroup>,
     /// For each member, its unit.
     pub(super) unit_of: Vec<usize>,
     /// For each subject, what it matches, sorted.
     pub(super) matched: Vec<Vec<MatcherId>>,
 }
 
-impl Units {
+impl PodGroups {
     /// `pod` is the pod that a member speaks of.
     pub(super) fn of<'p>(
-        members: &[Member],
-        pod: impl Fn(&Member) -> &'p PodInfo,
+        members: &[PodEntry],
+        pod: impl Fn(&PodEntry) -> &'p PodInfo,
         matchers: &Matchers<'_>,
         namespaces: &NamespaceLabels<'_>,
     ) -> Self {
@@ -42,7 +42,7 @@ impl Units {
         let mut subjects: HashMap<Subject<'_>, usize> = HashMap::new();
         // Many pods have one shape, and all that a selector can see is in it.
         let mut of_shape: HashMap<ShapeId, usize> = HashMap::new();
-        let mut ids: HashMap<Unit, usize> = HashMap::new();
+        let mut ids: HashMap<PodGroup, usize> = HashMap::new();
         for member in members {
             let pod = pod(member);
             let subject = *of_shape.entry(pod.shape().id()).or_insert_with(|| {
@@ -55,7 +55,7 @@ impl Units {
                 found.matched.len() - 1
             });
             let leaving = pod.deleted().is_some();
-            let unit = Unit { reading: member.reading, subject, places: member.places, leaving };
+            let unit = PodGroup { reading: member.reading, subject, places: member.places, leaving };
             let next = found.all.len();
             let id = *ids.entry(unit).or_insert(next);
             if id == next {

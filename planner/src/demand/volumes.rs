@@ -8,11 +8,11 @@ use shared_crds::quantity::Exact;
 
 use crate::input::claim_info::ClaimInfo;
 use crate::input::volume_info::VolumeInfo;
-use crate::requirements::constraints::{Operator, Rule, Term};
+use crate::requirements::constraints::{NodeRequirement, NodeTerm, RequirementOperator};
 use crate::requirements::selectors::Selector;
 
 /// Alternatives: one of them must match.
-pub(super) type Terms = Vec<Term>;
+pub(super) type VolumeTerms = Vec<NodeTerm>;
 
 /// The labels of a volume that say where it is, in their order of age, each with the one that replaced it.
 const ZONE_LABELS: [(&str, Option<&str>); 4] = [
@@ -28,7 +28,7 @@ const ZONE_SEPARATOR: &str = "__";
 const DEFAULT_MODE: &str = "Filesystem";
 
 /// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
-pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<Terms> {
+pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<VolumeTerms> {
     let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
         let value = volume.labels.as_ref()?.get(label)?;
         Some(in_zones(label, newer, value))
@@ -37,24 +37,30 @@ pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<Terms> {
 }
 
 /// A node that says nothing of zones and regions is in all of them.
-fn in_zones(label: &str, newer: Option<&str>, value: &str) -> Terms {
-    let rule = |key: &str, operator, values: Vec<String>| Rule { key: key.to_owned(), operator, values };
+fn in_zones(label: &str, newer: Option<&str>, value: &str) -> VolumeTerms {
+    let rule =
+        |key: &str, operator, values: Vec<String>| NodeRequirement { key: key.to_owned(), operator, values };
     let zones: Vec<_> = value.split(ZONE_SEPARATOR).map(str::to_owned).collect();
-    let mut unlabelled: Vec<_> =
-        ZONE_LABELS.map(|(key, _)| rule(key, Operator::DoesNotExist, vec![])).into_iter().collect();
+    let mut unlabelled: Vec<_> = ZONE_LABELS
+        .map(|(key, _)| rule(key, RequirementOperator::DoesNotExist, vec![]))
+        .into_iter()
+        .collect();
     unlabelled.sort_unstable();
-    let mut alternatives = vec![vec![rule(label, Operator::In, zones.clone())], unlabelled];
+    let mut alternatives = vec![vec![rule(label, RequirementOperator::In, zones.clone())], unlabelled];
     if let Some(newer) = newer {
-        alternatives
-            .push(vec![rule(label, Operator::DoesNotExist, vec![]), rule(newer, Operator::In, zones)]);
+        alternatives.push(vec![
+            rule(label, RequirementOperator::DoesNotExist, vec![]),
+            rule(newer, RequirementOperator::In, zones),
+        ]);
     }
-    let mut terms: Vec<_> = alternatives.into_iter().map(|labels| Term { labels, fields: vec![] }).collect();
+    let mut terms: Vec<_> =
+        alternatives.into_iter().map(|labels| NodeTerm { labels, fields: vec![] }).collect();
     terms.sort_unstable();
     terms
 }
 
 /// Where a class makes volumes; `None` is everywhere.
-pub(super) fn allowed_topologies(class: &StorageClass) -> Option<Terms> {
+pub(super) fn allowed_topologies(class: &StorageClass) -> Option<VolumeTerms> {
     let terms = class.allowed_topologies.as_ref().filter(|terms| !terms.is_empty())?;
     let mut terms: Vec<_> = terms.iter().map(topology).collect();
     terms.sort_unstable();
@@ -62,28 +68,35 @@ pub(super) fn allowed_topologies(class: &StorageClass) -> Option<Terms> {
     Some(terms)
 }
 
-fn topology(term: &TopologySelectorTerm) -> Term {
+fn topology(term: &TopologySelectorTerm) -> NodeTerm {
     let rules = term.match_label_expressions.iter().flatten();
-    let rules =
-        rules.map(|rule| Rule { key: rule.key.clone(), operator: Operator::In, values: rule.values.clone() });
+    let rules = rules.map(|rule| NodeRequirement {
+        key: rule.key.clone(),
+        operator: RequirementOperator::In,
+        values: rule.values.clone(),
+    });
     let mut labels: Vec<_> = rules.collect();
     labels.sort_unstable();
-    Term { labels, fields: vec![] }
+    NodeTerm { labels, fields: vec![] }
 }
 
 /// Volumes that a claim could be bound to.
-pub(super) struct Free {
+pub(super) struct UnboundVolumes {
     /// Whether the claim must take the one that is meant for it.
     pub(super) reserved: bool,
     /// Where they can be used; `None` is everywhere.
-    pub(super) places: Option<Terms>,
+    pub(super) places: Option<VolumeTerms>,
 }
 
 /// Those of the volumes that could be bound to `claim`: of the ones that are `reserved` for a claim of its name, else of the
 /// ones of its class that are `free`; `None` when there are none.
-pub(super) fn free_for(claim: &ClaimInfo, reserved: &[&VolumeInfo], free: &[&VolumeInfo]) -> Option<Free> {
+pub(super) fn free_for(
+    claim: &ClaimInfo,
+    reserved: &[&VolumeInfo],
+    free: &[&VolumeInfo],
+) -> Option<UnboundVolumes> {
     if let Some(volume) = reserved.iter().find(|volume| is_same(claim, volume) && holds(claim, volume)) {
-        return Some(Free { reserved: true, places: volume.places.clone() });
+        return Some(UnboundVolumes { reserved: true, places: volume.places.clone() });
     }
     let suitable = free.iter().filter(|volume| is_free(claim, volume) && holds(claim, volume));
     let places: Vec<_> = suitable.map(|volume| volume.places.clone()).collect();
@@ -91,8 +104,11 @@ pub(super) fn free_for(claim: &ClaimInfo, reserved: &[&VolumeInfo], free: &[&Vol
         return None;
     }
     // Somewhere among them; one that can be used everywhere is enough.
-    let somewhere: Option<Vec<Terms>> = places.into_iter().collect();
-    Some(Free { reserved: false, places: somewhere.map(|places| either(places.concat(), Terms::new())) })
+    let somewhere: Option<Vec<VolumeTerms>> = places.into_iter().collect();
+    Some(UnboundVolumes {
+        reserved: false,
+        places: somewhere.map(|places| either(places.concat(), VolumeTerms::new())),
+    })
 }
 
 /// Large enough, of the right mode, and there to stay.
@@ -123,7 +139,7 @@ fn is_free(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
 }
 
 /// Where one or the other can be used.
-pub(super) fn either(a: Terms, b: Terms) -> Terms {
+pub(super) fn either(a: VolumeTerms, b: VolumeTerms) -> VolumeTerms {
     let mut terms = [a, b].concat();
     terms.sort_unstable();
     terms.dedup();

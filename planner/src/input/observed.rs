@@ -46,14 +46,14 @@ pub struct Observed {
     /// Pools, by UID, that cannot be made larger for now, and why: the API server refuses the write.
     pub closed_pools: BTreeMap<String, String>,
     /// How what the objects say is taken.
-    pub terms: Terms,
+    pub terms: PlanOptions,
     /// What the expander `Random` draws with.
     pub seed: u64,
 }
 
 /// How what the objects say is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct PlanOptions {
     /// What to do about autoscalers in mode `Recommend`.
     pub recommendations: Recommendations,
     /// Whether the bounds of schedules may go beyond those of the pools.

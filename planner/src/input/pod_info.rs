@@ -1,7 +1,7 @@
-//! A pod in two parts: what is its own, and what it has in common with other pods of its template, its [`Shape`].
+//! A pod in two parts: what is its own, and what it has in common with other pods of its template, its [`PodShape`].
 //!
 //! A cluster has tens of thousands of pods and a few hundred templates. Whoever keeps pods keeps what is common once
-//! ([`Shapes`]), and what was read of a shape holds for all pods that have it.
+//! ([`PodShapes`]), and what was read of a shape holds for all pods that have it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,7 +19,7 @@ use k8s_openapi::jiff::Timestamp;
 pub struct PodInfo {
     // In the order in which they are laid out (`repr(C)`): what a pass reads of every pod comes first and lies together, so
     // that it takes as few cache lines as it can. In the compiler's order a pass over 150,000 pods took a tenth longer.
-    shape: Shape,
+    shape: PodShape,
     deleted: Moment,
     node: Option<Box<str>>,
     name: Box<str>,
@@ -61,12 +61,12 @@ pub type Labels = BTreeMap<String, String>;
 /// What a pod has in common with others: everything but its name, UID, node, times and claims. Labels apart from the rest, because the
 /// API server gives each pod the zone of its node as a label, and the rest is large.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shape {
+pub struct PodShape {
     labels: Arc<Labels>,
     pod: Arc<Pod>,
 }
 
-impl Shape {
+impl PodShape {
     /// `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         &self.labels
@@ -121,7 +121,7 @@ impl From<Pod> for PodInfo {
             started: Moment::of(started.map(|time| time.0)),
             unschedulable: Moment::of(unschedulable.map(|time| time.0)),
             claims,
-            shape: Shape { labels: Arc::new(labels), pod: Arc::new(pod) },
+            shape: PodShape { labels: Arc::new(labels), pod: Arc::new(pod) },
         }
     }
 }
@@ -179,7 +179,7 @@ impl PodInfo {
     }
 
     /// What it has in common with others.
-    pub const fn shape(&self) -> &Shape {
+    pub const fn shape(&self) -> &PodShape {
         &self.shape
     }
 
@@ -221,15 +221,15 @@ impl PodInfo {
 
 /// The parts of shapes that are in use.
 #[derive(Debug, Default)]
-pub struct Shapes {
+pub struct PodShapes {
     labels: Known<Labels>,
     pods: Known<Pod>,
 }
 
-impl Shapes {
+impl PodShapes {
     /// Gives the pod the shape of an earlier one that has an equal one.
     pub fn share(&mut self, pod: &mut PodInfo) {
-        let Shape { labels, pod } = &mut pod.shape;
+        let PodShape { labels, pod } = &mut pod.shape;
         self.labels.share(labels, Labels::hash);
         self.pods.share(pod, look);
     }
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn equal_shapes_are_one_object_and_go_with_their_last_pod() {
-        let mut shapes = Shapes::default();
+        let mut shapes = PodShapes::default();
         let mut pods: Vec<_> = (0..100).map(|at| pod(&at.to_string(), &at.to_string(), "a")).collect();
         pods.push(pod("other", "n", "b"));
         for pod in &mut pods {

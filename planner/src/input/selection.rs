@@ -13,7 +13,7 @@ use crate::requirements::selectors::Selector;
 
 /// Whether a pool is planned, and by whom.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum AutoscalerAssignment {
     /// By this one.
     Planned(Arc<NodePoolAutoscaler>),
     /// Not, for this reason.
@@ -25,7 +25,7 @@ pub enum Standing {
     },
 }
 
-impl Standing {
+impl AutoscalerAssignment {
     /// The name of the autoscaler that plans the pool.
     pub fn autoscaler(&self) -> Option<&str> {
         match self {
@@ -53,16 +53,18 @@ pub fn standing(
     pool: &NodePool,
     autoscalers: &[Arc<NodePoolAutoscaler>],
     recommendations: Recommendations,
-) -> Standing {
+) -> AutoscalerAssignment {
     let selecting: Vec<_> = autoscalers.iter().filter(|a| selects(a, pool)).collect();
     let names = || selecting.iter().filter_map(|a| a.metadata.name.clone()).collect();
-    let left = |reason| Standing::Left { reason, autoscalers: names() };
+    let left = |reason| AutoscalerAssignment::Left { reason, autoscalers: names() };
     match selecting.as_slice() {
         [] => left(PoolReason::NotSelected),
         [one] => match (one.spec.mode, recommendations) {
             (AutoscalerMode::Off, _) => left(PoolReason::AutoscalerOff),
             (AutoscalerMode::Recommend, Recommendations::Exclude) => left(PoolReason::RecommendOnly),
-            (AutoscalerMode::Auto | AutoscalerMode::Recommend, _) => Standing::Planned(Arc::clone(one)),
+            (AutoscalerMode::Auto | AutoscalerMode::Recommend, _) => {
+                AutoscalerAssignment::Planned(Arc::clone(one))
+            }
         },
         // Also when one of them is off: turning it on must not be what makes the selectors overlap.
         _ => left(PoolReason::AmbiguousSelector),
@@ -102,10 +104,10 @@ mod tests {
         .unwrap()
     }
 
-    fn reason(standing: &Standing) -> Option<PoolReason> {
+    fn reason(standing: &AutoscalerAssignment) -> Option<PoolReason> {
         match standing {
-            Standing::Planned(_) => None,
-            Standing::Left { reason, .. } => Some(*reason),
+            AutoscalerAssignment::Planned(_) => None,
+            AutoscalerAssignment::Left { reason, .. } => Some(*reason),
         }
     }
 

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::pod_info::Labels;
 use crate::requirements::constraints;
-use crate::requirements::constraints::Term;
+use crate::requirements::constraints::NodeTerm;
 
 /// A persistent volume: where it can be used, and by which claim.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ pub struct VolumeInfo {
     /// Whether it will be gone.
     pub is_being_deleted: bool,
     /// One of these must match a node; `None` is everywhere.
-    pub places: Option<Vec<Term>>,
+    pub places: Option<Vec<NodeTerm>>,
     /// The claim it is for, if it is for one.
     pub meant_for: Option<ClaimRef>,
     /// Its storage class; empty for none.

@@ -23,12 +23,12 @@ pub struct Bounds {
     /// What is wrong with `spec.replicas`, when the planner has to correct it.
     pub correction: Option<PoolReason>,
     /// What of the active schedules cannot be followed as it stands.
-    pub clash: Option<Clash>,
+    pub clash: Option<BoundsConflict>,
 }
 
 /// What of the active schedules cannot be followed as it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Clash {
+pub enum BoundsConflict {
     /// The lower bound is above the upper one, so it holds for both.
     Cross,
     /// They go beyond the pool's own bounds, which the API server enforces against every writer.
@@ -48,12 +48,12 @@ impl Bounds {
         let own_max = count(pool.spec.max_replicas);
         let own_min = count(pool.spec.min_replicas).min(own_max);
         let (mut min, mut max) = (window.min.unwrap_or(own_min), window.max.unwrap_or(own_max));
-        let mut clash = (min > max).then_some(Clash::Cross);
+        let mut clash = (min > max).then_some(BoundsConflict::Cross);
         max = max.max(min);
         if scheduled == ScheduledBounds::WithinPool {
             let allowed = |bound: usize| bound.clamp(own_min, own_max);
             if (allowed(min), allowed(max)) != (min, max) {
-                clash = clash.or(Some(Clash::BeyondPool));
+                clash = clash.or(Some(BoundsConflict::BeyondPool));
             }
             (min, max) = (allowed(min), allowed(max));
         }
@@ -125,13 +125,13 @@ mod tests {
             ((Some(3), None), Replace, 3, 5, None),
             ((Some(0), Some(1)), Replace, 0, 1, None),
             ((Some(8), Some(9)), Replace, 8, 9, None),
-            ((Some(8), None), Replace, 8, 8, Some(Clash::Cross)),
-            ((None, Some(1)), Replace, 2, 2, Some(Clash::Cross)),
-            ((Some(4), Some(3)), Replace, 4, 4, Some(Clash::Cross)),
+            ((Some(8), None), Replace, 8, 8, Some(BoundsConflict::Cross)),
+            ((None, Some(1)), Replace, 2, 2, Some(BoundsConflict::Cross)),
+            ((Some(4), Some(3)), Replace, 4, 4, Some(BoundsConflict::Cross)),
             ((Some(3), Some(4)), WithinPool, 3, 4, None),
-            ((Some(0), Some(9)), WithinPool, 2, 5, Some(Clash::BeyondPool)),
-            ((Some(8), Some(9)), WithinPool, 5, 5, Some(Clash::BeyondPool)),
-            ((Some(8), None), WithinPool, 5, 5, Some(Clash::Cross)),
+            ((Some(0), Some(9)), WithinPool, 2, 5, Some(BoundsConflict::BeyondPool)),
+            ((Some(8), Some(9)), WithinPool, 5, 5, Some(BoundsConflict::BeyondPool)),
+            ((Some(8), None), WithinPool, 5, 5, Some(BoundsConflict::Cross)),
         ] {
             let window = Window { min: window.0, max: window.1, names: Vec::new() };
             let bounds = Bounds::within(&pool(Some(3), 2, 5), &window, scheduled);

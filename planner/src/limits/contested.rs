@@ -10,7 +10,7 @@ use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use shared_crds::v1alpha1::{AutoscalingStatus, ContestedReplicas, OnContested};
 
-use crate::input::selection::Standing;
+use crate::input::selection::AutoscalerAssignment;
 use crate::time::{later, whole_second};
 
 /// How long somebody else's number is kept with `Yield`, and how long it is remembered with `Reclaim`. As long as a node
@@ -19,7 +19,7 @@ pub const HOLD_SECONDS: i32 = 600;
 
 /// What is known of the last writer of a pool's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct ReplicasWriter {
     /// What `status.autoscaling.writtenReplicas` should be, this pass's own write apart.
     pub written: Option<i32>,
     /// How much an own write that no status says yet has changed, and when.
@@ -34,14 +34,14 @@ pub struct Contest {
     /// Who wrote what, and since when that is known.
     pub record: ContestedReplicas,
     /// What becomes of it.
-    pub course: Course,
+    pub course: ContestResponse,
     /// Whether it was not known before this pass.
     pub is_new: bool,
 }
 
 /// What becomes of somebody else's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum ContestResponse {
     /// It is kept.
     Yield,
     /// It is being written over.
@@ -62,16 +62,16 @@ impl Contest {
     }
 }
 
-impl Claim {
+impl ReplicasWriter {
     /// What is known about `pool` at `now`, with what `status` remembers. A pool that the Autoscaler does not act on is
     /// nobody's to contest.
     pub fn of(
         pool: &NodePool,
         status: Option<&AutoscalingStatus>,
-        standing: &Standing,
+        standing: &AutoscalerAssignment,
         now: Timestamp,
     ) -> Self {
-        let Standing::Planned(autoscaler) = standing else { return Self::default() };
+        let AutoscalerAssignment::Planned(autoscaler) = standing else { return Self::default() };
         if !standing.acts() {
             return Self::default();
         }
@@ -87,7 +87,7 @@ impl Claim {
         if current == written {
             let contest = known.filter(|_| policy == OnContested::Reclaim).map(|known| Contest {
                 record: known.clone(),
-                course: Course::Reclaimed,
+                course: ContestResponse::Reclaimed,
                 is_new: false,
             });
             let contest =
@@ -110,11 +110,11 @@ impl Claim {
             since_time: Time(now),
         });
         let course = match policy {
-            OnContested::Yield => Course::Yield,
-            OnContested::Reclaim => Course::Reclaim,
+            OnContested::Yield => ContestResponse::Yield,
+            OnContested::Reclaim => ContestResponse::Reclaim,
         };
         let contest = Contest { record, course, is_new: same.is_none() };
-        if course == Course::Yield && contest.until() <= now {
+        if course == ContestResponse::Yield && contest.until() <= now {
             // It has been kept for long enough; from here on it is the number to plan from.
             return Self { written: Some(current), ..Self::default() };
         }
@@ -123,12 +123,13 @@ impl Claim {
 
     /// Somebody else's number, while it is kept.
     pub fn held(&self) -> Option<&Contest> {
-        self.contest.as_ref().filter(|contest| contest.course == Course::Yield)
+        self.contest.as_ref().filter(|contest| contest.course == ContestResponse::Yield)
     }
 
     /// The number that somebody else's stands in the place of, while that is being written over.
     pub fn reclaimed(&self) -> Option<i32> {
-        let reclaims = self.contest.as_ref().is_some_and(|contest| contest.course == Course::Reclaim);
+        let reclaims =
+            self.contest.as_ref().is_some_and(|contest| contest.course == ContestResponse::Reclaim);
         self.written.filter(|_| reclaims)
     }
 }

@@ -6,14 +6,14 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{NOW, Read as _, World, merged};
-use crate::{Plan, plan_for_cluster};
+use crate::fixtures::{NOW, Read as _, TestCluster, merged};
+use crate::{ScalingPlan, plan_for_cluster};
 
 /// Pool `a` with `replicas`, and what status remembers.
-fn world(policy: &str, replicas: Option<i32>, status: &Value, fields: &Value) -> World {
+fn world(policy: &str, replicas: Option<i32>, status: &Value, fields: &Value) -> TestCluster {
     let spec =
         json!({ "onContested": policy, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
-    World::new().autoscaler("x", spec).pool(
+    TestCluster::new().autoscaler("x", spec).pool(
         "a",
         json!({ "metadata": { "uid": "u", "managedFields": fields }, "spec": { "replicas": replicas },
                 "status": { "autoscaling": status } }),
@@ -28,16 +28,16 @@ fn ago(seconds: i64) -> String {
     (NOW.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-fn claim(world: &World) -> Claim {
+fn claim(world: &TestCluster) -> ReplicasWriter {
     plan_for_cluster(&world.observed).pool("a").limits.claim.clone()
 }
 
 /// Pool `a` after `replicas` have been written by somebody else, with nodes `n1` to `n3` of which none is needed.
-fn with_nodes(world: World) -> World {
+fn with_nodes(world: TestCluster) -> TestCluster {
     ["n1", "n2", "n3"].iter().fold(world, |world, node| world.node("a", node, json!({})))
 }
 
-fn course(claim: &Claim) -> Option<Course> {
+fn course(claim: &ReplicasWriter) -> Option<ContestResponse> {
     claim.contest.as_ref().map(|contest| contest.course)
 }
 
@@ -100,11 +100,11 @@ fn the_last_writer_that_the_api_server_knows_is_named() {
 fn a_pool_on_which_the_autoscaler_does_not_act_is_not_contested() {
     let status = json!({ "writtenReplicas": 3 });
     for (what, mode, change) in [("recommend", "Recommend", json!({})), ("off", "Off", json!({}))] {
-        let world = World::new().autoscaler("x", json!({ "mode": mode })).pool(
+        let world = TestCluster::new().autoscaler("x", json!({ "mode": mode })).pool(
             "a",
             merged(json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }), change),
         );
-        assert_eq!(claim(&world), Claim::default(), "{what}");
+        assert_eq!(claim(&world), ReplicasWriter::default(), "{what}");
     }
 }
 
@@ -189,7 +189,7 @@ fn with_reclaim_the_autoscaler_goes_on_from_its_own_number() {
         let plan = plan_for_cluster(&world.observed);
         let decision = plan.pool("a");
         assert_eq!((decision.desired, decision.reason.as_str()), (desired, reason), "{what}");
-        assert_eq!(course(&decision.limits.claim), Some(Course::Reclaim), "{what}");
+        assert_eq!(course(&decision.limits.claim), Some(ContestResponse::Reclaim), "{what}");
         assert!(decision.victims.is_empty(), "{what}: {:?}", decision.victims);
     }
 }
@@ -203,20 +203,20 @@ fn who_was_overruled_is_remembered_for_ten_minutes_and_again_when_they_come_back
             "just done",
             3,
             json!({ "writtenReplicas": 3, "contested": record(599) }),
-            Some((Course::Reclaimed, false)),
+            Some((ContestResponse::Reclaimed, false)),
         ),
         ("long ago", 3, json!({ "writtenReplicas": 3, "contested": record(600) }), None),
         (
             "not written yet",
             1,
             json!({ "writtenReplicas": 3, "contested": record(20) }),
-            Some((Course::Reclaim, false)),
+            Some((ContestResponse::Reclaim, false)),
         ),
         (
             "they are back",
             1,
             json!({ "writtenReplicas": 3, "contested": record(20), "lastDecision": decision(10) }),
-            Some((Course::Reclaim, true)),
+            Some((ContestResponse::Reclaim, true)),
         ),
     ] {
         let claim = claim(&world("Reclaim", Some(replicas), &status, &json!([])));
@@ -233,14 +233,14 @@ fn a_pool_that_was_made_anew_paused_or_deleted_is_left_alone() {
         ("deleted", json!({ "metadata": { "deletionTimestamp": NOW } }), contested),
     ] {
         for policy in ["Yield", "Reclaim"] {
-            let world = World::new().autoscaler("x", json!({ "onContested": policy })).pool(
+            let world = TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
                 "a",
                 merged(
                     json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }),
                     change.clone(),
                 ),
             );
-            let plan: Plan = plan_for_cluster(&world.observed);
+            let plan: ScalingPlan = plan_for_cluster(&world.observed);
             assert!(!plan.pool("a").changes_replicas(), "{what} {policy}");
         }
     }
@@ -252,5 +252,5 @@ fn what_was_written_and_not_reported_is_not_somebody_elses() {
     assert!(claim(&world).contest.is_some());
     let told = AutoscalingStatus { written_replicas: Some(5), ..AutoscalingStatus::default() };
     world.observed.unreported.insert("u".to_owned(), told);
-    assert_eq!(claim(&world), Claim { written: Some(5), ..Claim::default() });
+    assert_eq!(claim(&world), ReplicasWriter { written: Some(5), ..ReplicasWriter::default() });
 }

@@ -11,29 +11,29 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::decision::summary::Pass;
-use crate::decision::{Plan, conclude};
+use crate::decision::summary::PassResults;
+use crate::decision::{ScalingPlan, conclude};
 use crate::demand::daemons::Daemons;
-use crate::demand::{Memo, Workload, headroom, order};
+use crate::demand::{Demand, RequirementsCache, headroom, order};
 use crate::input::by_name::ByName;
 use crate::input::nodes;
-use crate::input::observed::{Observed, Recommendations, ScheduledBounds, Terms, key};
+use crate::input::observed::{Observed, PlanOptions, Recommendations, ScheduledBounds, key};
 use crate::input::pod_info::PodInfo;
-use crate::limits::behavior::Stage;
+use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
 use crate::pools::Pool;
 use crate::reasons::PoolReason;
-use crate::requirements::kinds::KindId;
-use crate::resources::{Amounts, Names};
+use crate::requirements::kinds::PodClassId;
+use crate::resources::{Amounts, ResourceNames};
 use crate::scale_down::budgets::Budgets;
-use crate::scale_down::departures::Departures;
-use crate::scale_down::reserve::Pending;
-use crate::scale_down::surplus::Surplus;
-use crate::scale_down::{Situation, candidates, keepers};
-use crate::scale_up::placement::Ask;
-use crate::scale_up::{Growth, expander};
-use crate::snapshot::capacity::Source;
-use crate::snapshot::{Place, World, capacity};
+use crate::scale_down::departures::RemovalSimulation;
+use crate::scale_down::reserve::ReserveInput;
+use crate::scale_down::surplus::ExcessNodes;
+use crate::scale_down::{ScaleDownInput, candidates, keepers};
+use crate::scale_up::placement::PendingPods;
+use crate::scale_up::{ScaleUp, expander};
+use crate::snapshot::capacity::SnapshotInput;
+use crate::snapshot::{ClusterSnapshot, Place, capacity};
 use crate::{pools, scale_down, scale_up};
 
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
@@ -43,34 +43,34 @@ pub const MAX_NAMED_NODES: usize = 1000;
 /// the plans are the same without.
 #[derive(Debug, Default)]
 pub struct Planner {
-    memo: Memo,
+    memo: RequirementsCache,
     nodes: ByName<Node>,
     pods: ByName<PodInfo>,
 }
 
 /// Plans a pass.
-pub fn plan(observed: &Observed) -> Plan {
+pub fn plan(observed: &Observed) -> ScalingPlan {
     Planner::default().plan(observed)
 }
 
 /// Plans a pass of the operator itself: see [`Planner::plan_for_cluster`].
-pub fn plan_for_cluster(observed: &Observed) -> Plan {
+pub fn plan_for_cluster(observed: &Observed) -> ScalingPlan {
     Planner::default().plan_for_cluster(observed)
 }
 
 impl Planner {
     /// Plans a pass.
-    pub fn plan(&mut self, observed: &Observed) -> Plan {
+    pub fn plan(&mut self, observed: &Observed) -> ScalingPlan {
         self.plan_on(observed, observed.terms)
     }
 
     /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
-    fn plan_on(&mut self, observed: &Observed, terms: Terms) -> Plan {
-        let free = self.pass(observed, terms, Stage::Wanted);
+    fn plan_on(&mut self, observed: &Observed, terms: PlanOptions) -> ScalingPlan {
+        let free = self.pass(observed, terms, BehaviorStage::Wanted);
         let mut plan = if conclude::keeps_within(&free) {
             conclude::concluded(free, None, observed.now)
         } else {
-            let limited = self.pass(observed, terms, Stage::Limited);
+            let limited = self.pass(observed, terms, BehaviorStage::Limited);
             conclude::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
@@ -79,9 +79,9 @@ impl Planner {
 
     /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
     /// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
-    pub fn plan_for_cluster(&mut self, observed: &Observed) -> Plan {
+    pub fn plan_for_cluster(&mut self, observed: &Observed) -> ScalingPlan {
         let scheduled = ScheduledBounds::WithinPool;
-        let mut with = |recommendations| self.plan_on(observed, Terms { recommendations, scheduled });
+        let mut with = |recommendations| self.plan_on(observed, PlanOptions { recommendations, scheduled });
         let mut acting = with(Recommendations::Exclude);
         if acting.pools.iter().any(|decision| decision.reason == PoolReason::RecommendOnly) {
             let advice = with(Recommendations::Include);
@@ -97,10 +97,10 @@ impl Planner {
         acting
     }
 
-    fn pass(&mut self, observed: &Observed, terms: Terms, stage: Stage) -> Plan {
+    fn pass(&mut self, observed: &Observed, terms: PlanOptions, stage: BehaviorStage) -> ScalingPlan {
         let all_nodes = self.nodes.sorted(&observed.nodes, |node| key(&node.metadata));
         let all_pods = self.pods.sorted(&observed.pods, PodInfo::key);
-        let mut names = Names::default();
+        let mut names = ResourceNames::default();
 
         let mut pools = pools::pools(observed, terms, &all_nodes, &mut names);
         for pool in &mut pools {
@@ -108,8 +108,7 @@ impl Planner {
         }
         let reference = largest(&pools, &all_nodes, &mut names);
         let mut warnings = Vec::new();
-        let mut demand =
-            Workload::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
+        let mut demand = Demand::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
         warnings.append(&mut demand.warnings);
         order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
         let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
@@ -117,9 +116,9 @@ impl Planner {
         let groups = demand.groups.iter().map(|group| group.pods.len());
         let waiting = groups.chain(headroom.iter().map(|&(_, count)| count)).sum();
         let (nodes, pods) = (&all_nodes, &all_pods);
-        let source = Source { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
+        let source = SnapshotInput { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
         let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
-        let mut surplus = Surplus::of(&pools, &all_nodes, &keepers);
+        let mut surplus = ExcessNodes::of(&pools, &all_nodes, &keepers);
         let (pools, settled) = loop {
             let pools = surplus.applied_to(&pools);
             let settled = settle(source, &pools, &headroom, &mut names);
@@ -137,7 +136,7 @@ impl Planner {
             growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
         let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
         let budgets = Budgets::of(&observed.budgets);
-        let pending = Pending {
+        let pending = ReserveInput {
             groups: &demand.groups,
             left: &growth.placement.left,
             pods: &all_pods,
@@ -147,7 +146,7 @@ impl Planner {
             now: observed.now,
         };
         let reserves = pending.reserves(&mut world, &pools);
-        let situation = Situation {
+        let situation = ScaleDownInput {
             now: observed.now,
             nodes: &all_nodes,
             pods: &all_pods,
@@ -161,12 +160,12 @@ impl Planner {
         let mark = world.mark();
         close_to_moves(&mut world, &all_nodes);
         let removal = scale_down::scale_down(&situation, &pools, |_| {
-            Departures::new(&mut world, &demand.kinds, &demand.placed)
+            RemovalSimulation::new(&mut world, &demand.kinds, &demand.placed)
         });
         // Pods are told where they go before nodes are taken away.
         world.undo_to(mark);
 
-        let pass = Pass {
+        let pass = PassResults {
             nodes: &all_nodes,
             pods: &all_pods,
             pools: &pools,
@@ -174,7 +173,7 @@ impl Planner {
             names: &names,
             world: &world,
         };
-        Plan {
+        ScalingPlan {
             pools: pass.pool_decisions(&growth, &removal, &surplus),
             pods: pass.pod_outcomes(&growth),
             nodes: pass.node_verdicts(&removal, &surplus),
@@ -190,7 +189,7 @@ impl Planner {
 }
 
 /// Closes what is no place for a pod that runs: nodes that do not exist yet, or are not ready.
-fn close_to_moves(world: &mut World, all_nodes: &[Arc<Node>]) {
+fn close_to_moves(world: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
     for node in 0..world.nodes() {
         let is_up = match world.place_of(node) {
             Place::Node(index) => nodes::is_ready(&all_nodes[index]),
@@ -205,26 +204,31 @@ fn close_to_moves(world: &mut World, all_nodes: &[Arc<Node>]) {
 /// Where the pending pods go.
 struct Settled {
     /// The world with all of them in it that found a place.
-    world: World,
-    growth: Growth,
+    world: ClusterSnapshot,
+    growth: ScaleUp,
     warnings: Vec<String>,
 }
 
 /// Places the pending pods: on what is there or on its way first, then on new nodes; the headroom after them.
-fn settle(source: Source<'_>, pools: &[Pool], headroom: &[(KindId, usize)], names: &mut Names) -> Settled {
+fn settle(
+    source: SnapshotInput<'_>,
+    pools: &[Pool],
+    headroom: &[(PodClassId, usize)],
+    names: &mut ResourceNames,
+) -> Settled {
     let mut warnings = Vec::new();
     let mut world = capacity::world(source, pools, names, &mut warnings);
     let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
     let asks: Vec<_> =
-        pending.chain(headroom.iter().copied()).map(|(kind, count)| Ask { kind, count }).collect();
+        pending.chain(headroom.iter().copied()).map(|(kind, count)| PendingPods { kind, count }).collect();
     let kinds = &source.demand.kinds;
     let seed = expander::seed(source.observed.seed, pools);
-    let growth = scale_up::scale_up(&scale_up::Pass { pools, kinds, asks: &asks, seed }, &mut world);
+    let growth = scale_up::scale_up(&scale_up::ScaleUpInput { pools, kinds, asks: &asks, seed }, &mut world);
     Settled { world, growth, warnings }
 }
 
 /// The greatest amount of each resource that a node has or would have.
-fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Names) -> Amounts {
+fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -> Amounts {
     let mut largest = Amounts::default();
     pools
         .iter()
@@ -239,7 +243,7 @@ fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut Names) -> Amount
 }
 
 /// How many pending pods, those of the headroom included, this pass planned onto each existing node.
-fn planned(world: &World, growth: &Growth, nodes: usize) -> Vec<usize> {
+fn planned(world: &ClusterSnapshot, growth: &ScaleUp, nodes: usize) -> Vec<usize> {
     let mut planned = vec![0; nodes];
     for &(node, pods) in growth.placement.placed.iter().flatten() {
         if let Place::Node(node) = world.place_of(node) {

@@ -20,7 +20,7 @@ const ATTEMPT_SECONDS: i32 = 60;
 
 /// A pool that nobody counts on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub struct PoolBackoff {
     /// Why, as the `NodePool` operator says it.
     pub reason: String,
     /// Why, for people.
@@ -31,9 +31,9 @@ pub struct Backoff {
 
 /// Where a pool stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct PoolHealth {
     /// Set while the pool is not counted on.
-    pub backoff: Option<Backoff>,
+    pub backoff: Option<PoolBackoff>,
     /// When that may change because time passes.
     pub next: Option<Timestamp>,
 }
@@ -44,20 +44,20 @@ pub fn health(
     autoscaling: Option<&AutoscalingStatus>,
     owed: usize,
     now: Timestamp,
-) -> Health {
-    let Some(failure) = failure(pool) else { return Health::default() };
+) -> PoolHealth {
+    let Some(failure) = failure(pool) else { return PoolHealth::default() };
     let failed = failure.last_transition_time.0;
     let asked = autoscaling.and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let attempt = asked.filter(|asked| *asked > failed).map(|asked| later(asked, ATTEMPT_SECONDS));
     if let Some(answered) = attempt.filter(|answered| *answered > now) {
-        return Health { backoff: None, next: Some(answered) };
+        return PoolHealth { backoff: None, next: Some(answered) };
     }
     let until = (owed == 0).then(|| later(asked.map_or(failed, |asked| asked.max(failed)), PAUSE_SECONDS));
     if until.is_some_and(|until| until <= now) {
-        return Health::default();
+        return PoolHealth::default();
     }
     let (reason, message) = (failure.reason.clone(), failure.message.clone());
-    Health { backoff: Some(Backoff { reason, message, until }), next: until }
+    PoolHealth { backoff: Some(PoolBackoff { reason, message, until }), next: until }
 }
 
 /// The condition that says that the provider fails.
@@ -129,6 +129,6 @@ mod tests {
     fn a_pool_without_conditions_is_counted_on() {
         let mut pool = pool("False", None);
         pool.status = None;
-        assert_eq!(health(&pool, None, 3, at("11:00:00")), Health::default());
+        assert_eq!(health(&pool, None, 3, at("11:00:00")), PoolHealth::default());
     }
 }

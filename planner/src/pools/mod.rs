@@ -11,17 +11,19 @@ use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplat
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use crate::input::nodes;
-use crate::input::observed::{Observed, Terms, key};
-use crate::input::selection::{Standing, standing};
-use crate::limits::behavior::{Limits, Stage};
+use crate::input::observed::{Observed, PlanOptions, key};
+use crate::input::selection::{AutoscalerAssignment, standing};
+use crate::limits::behavior::{BehaviorLimits, BehaviorStage};
 use crate::limits::bounds::Bounds;
-use crate::limits::contested::Claim;
+use crate::limits::contested::ReplicasWriter;
 use crate::limits::schedules::{Schedules, Window};
 use crate::numbers::{count, replicas};
-use crate::pools::backoff::{Backoff, Health, health};
+use crate::pools::backoff::{PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::profile::Profile;
-use crate::resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact};
+use crate::requirements::profile::NodeProfile;
+use crate::resources::{
+    Amounts, Basic, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact,
+};
 
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
@@ -29,7 +31,7 @@ pub struct Pool {
     /// The object.
     pub object: Arc<NodePool>,
     /// Who plans it, or why nobody does.
-    pub standing: Standing,
+    pub standing: AutoscalerAssignment,
     /// Its bounds.
     pub bounds: Bounds,
     /// What a new node is like, or why that cannot be said.
@@ -39,7 +41,7 @@ pub struct Pool {
     /// Its nodes that are on their way out.
     pub leaving: Vec<usize>,
     /// Whether its provider makes the nodes it is asked for.
-    pub health: Health,
+    pub health: PoolHealth,
     /// Why its replicas cannot be written for now, where that is so. Nodes that were asked for before still come.
     pub refused: Option<String>,
     /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
@@ -47,7 +49,7 @@ pub struct Pool {
     /// What its status remembers, or should by now.
     pub remembered: Option<AutoscalingStatus>,
     /// How far it may go for another reason than its bounds, and why no further.
-    pub limits: Limits,
+    pub limits: BehaviorLimits,
     /// The most nodes that this pass may grow it to; none without such a limit.
     pub ceiling: Option<usize>,
     /// The fewest nodes that this pass may shrink it to; none without such a limit.
@@ -58,7 +60,7 @@ pub struct Pool {
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Labels and taints.
-    pub profile: Profile,
+    pub profile: NodeProfile,
     /// What pods can have of it.
     pub allocatable: Amounts,
     /// What it has altogether; expanders measure waste against this, as Cluster Autoscaler's do.
@@ -67,7 +69,7 @@ pub struct Template {
 
 impl Pool {
     /// Puts the limits of a stage in force.
-    pub fn limit(&mut self, stage: Stage) {
+    pub fn limit(&mut self, stage: BehaviorStage) {
         self.ceiling = self.limits.ceiling(stage);
         self.floor = self.limits.floor(stage);
         self.bounds.floor = self.bounds.min.max(self.floor.unwrap_or(0));
@@ -105,14 +107,14 @@ impl Pool {
     /// it.
     pub fn is_selected(&self) -> bool {
         match &self.standing {
-            Standing::Planned(_) => true,
-            Standing::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
+            AutoscalerAssignment::Planned(_) => true,
+            AutoscalerAssignment::Left { reason, .. } => *reason == PoolReason::AmbiguousSelector,
         }
     }
 
     /// Why the pool cannot grow at all, whatever the pod.
     pub fn closed(&self) -> Option<Rejection> {
-        if let Standing::Left { autoscalers, .. } = &self.standing {
+        if let AutoscalerAssignment::Left { autoscalers, .. } = &self.standing {
             return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
         }
         if self.object.metadata.deletion_timestamp.is_some() {
@@ -121,7 +123,7 @@ impl Pool {
         if self.object.spec.paused {
             return Some(Rejection::PoolPaused);
         }
-        if let Some(Backoff { reason, message, .. }) = &self.health.backoff {
+        if let Some(PoolBackoff { reason, message, .. }) = &self.health.backoff {
             return Some(Rejection::InBackoff { reason: reason.clone(), message: message.clone() });
         }
         if let Some(problem) = &self.refused {
@@ -132,7 +134,7 @@ impl Pool {
 
     /// Whether this pass may change the pool's number of nodes.
     pub fn is_planned(&self) -> bool {
-        matches!(self.standing, Standing::Planned(_)) && self.is_live()
+        matches!(self.standing, AutoscalerAssignment::Planned(_)) && self.is_live()
     }
 
     /// Takes a node out of those that stay.
@@ -143,7 +145,12 @@ impl Pool {
 }
 
 /// Every pool, by namespace and name, with its nodes. `all_nodes` is in the order of names.
-pub fn pools(observed: &Observed, terms: Terms, all_nodes: &[Arc<Node>], names: &mut Names) -> Vec<Pool> {
+pub fn pools(
+    observed: &Observed,
+    terms: PlanOptions,
+    all_nodes: &[Arc<Node>],
+    names: &mut ResourceNames,
+) -> Vec<Pool> {
     let mut autoscalers = observed.autoscalers.clone();
     autoscalers.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
     let window = |a: &NodePoolAutoscaler| Schedules::of(&a.spec.schedules, observed.now).window;
@@ -190,16 +197,18 @@ pub fn pools(observed: &Observed, terms: Terms, all_nodes: &[Arc<Node>], names: 
 
 /// The bounds of a pool that has `nodes` nodes, and how far it may go for other reasons.
 fn limits(
-    (observed, terms): (&Observed, Terms),
+    (observed, terms): (&Observed, PlanOptions),
     windows: &BTreeMap<(&str, &str), Window>,
     pool: &NodePool,
-    standing: &Standing,
+    standing: &AutoscalerAssignment,
     nodes: usize,
-) -> (Bounds, Limits) {
-    let Standing::Planned(autoscaler) = standing else { return (Bounds::of(pool), Limits::default()) };
+) -> (Bounds, BehaviorLimits) {
+    let AutoscalerAssignment::Planned(autoscaler) = standing else {
+        return (Bounds::of(pool), BehaviorLimits::default());
+    };
     let (now, status) = (observed.now, observed.remembered(pool));
     let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
-    let claim = Claim::of(pool, status, standing, now);
+    let claim = ReplicasWriter::of(pool, status, standing, now);
     let mut bounds = Bounds::within(pool, &window, terms.scheduled);
     if pool.spec.replicas.is_none() {
         bounds.fill(nodes);
@@ -210,7 +219,7 @@ fn limits(
     }
     let current = reclaimed.or(pool.spec.replicas).map_or(bounds.base, count);
     let behavior = autoscaler.spec.behavior.clone().unwrap_or_default();
-    let limits = Limits::of(status, &behavior, &bounds, (claim, window), current, now);
+    let limits = BehaviorLimits::of(status, &behavior, &bounds, (claim, window), current, now);
     (bounds, limits)
 }
 
@@ -235,14 +244,14 @@ fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<us
     (leaving, staying)
 }
 
-fn template(pool: &NodePool, names: &mut Names) -> Result<Template, InvalidAmount> {
+fn template(pool: &NodePool, names: &mut ResourceNames) -> Result<Template, InvalidAmount> {
     let NodeTemplateSpec { capacity, reserved, .. } = &pool.spec.template.spec;
     let mut capacity = exact(capacity)?;
     let unlimited = Exact::parse(&ASSUMED_POD_CAPACITY.to_string()).unwrap_or(Exact::ZERO);
     capacity.entry("pods".to_owned()).or_insert(unlimited);
     let allocatable = less(&capacity, &exact(reserved)?);
     Ok(Template {
-        profile: Profile::of_template(pool),
+        profile: NodeProfile::of_template(pool),
         allocatable: counted(&allocatable, names),
         capacity: counted(&capacity, names),
     })
@@ -260,7 +269,7 @@ fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
 /// # Errors
 ///
 /// For the first quantity that cannot be read.
-pub fn allocatable(node: &Node, names: &mut Names) -> Result<Amounts, InvalidAmount> {
+pub fn allocatable(node: &Node, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
     let Some(status) = &node.status else { return Ok(Amounts::default()) };
     let quantities = status.allocatable.as_ref().or(status.capacity.as_ref());
     let amounts = quantities.map(exact).transpose()?.unwrap_or_default();

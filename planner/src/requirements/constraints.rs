@@ -20,37 +20,37 @@ pub struct Constraints {
     /// `spec.nodeSelector`, sorted.
     pub selector: Vec<(String, String)>,
     /// Required node affinity: one of the terms must match. `None` when the pod has none; an empty list matches no node.
-    pub affinity: Option<Vec<Term>>,
+    pub affinity: Option<Vec<NodeTerm>>,
     /// `spec.tolerations`, sorted.
     pub tolerations: Vec<Tolerated>,
     /// Where the pod's volumes can be used: one of the terms of each must match. Sorted. Not read from the pod, but from
     /// its claims.
-    pub volumes: Vec<Vec<Term>>,
+    pub volumes: Vec<Vec<NodeTerm>>,
 }
 
 /// One term of a required node affinity: all its rules must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Term {
+pub struct NodeTerm {
     /// Rules over labels.
-    pub labels: Vec<Rule>,
+    pub labels: Vec<NodeRequirement>,
     /// Rules over fields.
-    pub fields: Vec<Rule>,
+    pub fields: Vec<NodeRequirement>,
 }
 
 /// A rule over one label or field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rule {
+pub struct NodeRequirement {
     /// Key of the label, or path of the field.
     pub key: String,
     /// How the value is compared.
-    pub operator: Operator,
+    pub operator: RequirementOperator,
     /// What it is compared with.
     pub values: Vec<String>,
 }
 
-/// The comparison of a [`Rule`].
+/// The comparison of a [`NodeRequirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operator {
+pub enum RequirementOperator {
     /// One of the values.
     In,
     /// Absent, or none of the values.
@@ -109,14 +109,14 @@ impl Constraints {
         self.terms().any(|term| !term.fields.is_empty())
     }
 
-    fn terms(&self) -> impl Iterator<Item = &Term> {
+    fn terms(&self) -> impl Iterator<Item = &NodeTerm> {
         self.affinity.iter().flatten().chain(self.volumes.iter().flatten())
     }
 }
 
 /// The alternatives of a node selector, sorted.
-pub fn terms(selector: &NodeSelector) -> Vec<Term> {
-    sorted(selector.node_selector_terms.iter().map(Term::of))
+pub fn terms(selector: &NodeSelector) -> Vec<NodeTerm> {
+    sorted(selector.node_selector_terms.iter().map(NodeTerm::of))
 }
 
 fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
@@ -126,7 +126,7 @@ fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {
     items
 }
 
-impl Term {
+impl NodeTerm {
     /// Reads a term.
     pub fn of(term: &NodeSelectorTerm) -> Self {
         Self {
@@ -141,17 +141,21 @@ impl Term {
     }
 }
 
-fn rule(requirement: &NodeSelectorRequirement) -> Rule {
+fn rule(requirement: &NodeSelectorRequirement) -> NodeRequirement {
     let operator = match requirement.operator.as_str() {
-        "In" => Operator::In,
-        "NotIn" => Operator::NotIn,
-        "Exists" => Operator::Exists,
-        "DoesNotExist" => Operator::DoesNotExist,
-        "Gt" => Operator::Gt,
-        "Lt" => Operator::Lt,
-        _ => Operator::Unknown,
+        "In" => RequirementOperator::In,
+        "NotIn" => RequirementOperator::NotIn,
+        "Exists" => RequirementOperator::Exists,
+        "DoesNotExist" => RequirementOperator::DoesNotExist,
+        "Gt" => RequirementOperator::Gt,
+        "Lt" => RequirementOperator::Lt,
+        _ => RequirementOperator::Unknown,
     };
-    Rule { key: requirement.key.clone(), operator, values: requirement.values.clone().unwrap_or_default() }
+    NodeRequirement {
+        key: requirement.key.clone(),
+        operator,
+        values: requirement.values.clone().unwrap_or_default(),
+    }
 }
 
 fn tolerated(toleration: &Toleration) -> Tolerated {
@@ -205,8 +209,12 @@ mod tests {
 
     #[test]
     fn what_volumes_ask_for_decides_too() {
-        let rule = |key: &str| Rule { key: key.to_owned(), operator: Operator::Exists, values: vec![] };
-        let volumes = vec![vec![Term { labels: vec![rule("rack")], fields: vec![rule(NAME_FIELD)] }]];
+        let rule = |key: &str| NodeRequirement {
+            key: key.to_owned(),
+            operator: RequirementOperator::Exists,
+            values: vec![],
+        };
+        let volumes = vec![vec![NodeTerm { labels: vec![rule("rack")], fields: vec![rule(NAME_FIELD)] }]];
         let constraints = Constraints { volumes, ..Constraints::default() };
         let mut keys = BTreeSet::new();
         constraints.label_keys(&mut keys);

@@ -4,14 +4,14 @@
 
 use crate::resources::Amounts;
 
-/// Index of a [`Kind`] in `Workload`.
-pub type KindId = usize;
-/// Index of a [`Tally`] in `Workload`.
-pub type TallyId = usize;
+/// Index of a [`PodClass`] in `Workload`.
+pub type PodClassId = usize;
+/// Index of a [`TopologyCount`] in `Workload`.
+pub type TopologyCountId = usize;
 
 /// Pods that the planner cannot tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kind {
+pub struct PodClass {
     /// What one of them asks for, the place of one pod included.
     pub request: Amounts,
     /// Index into `Workload`: which nodes admit it, by taints, labels and names.
@@ -19,13 +19,13 @@ pub struct Kind {
     /// Host ports it takes, sorted.
     pub ports: Vec<HostPort>,
     /// Required pod affinity.
-    pub near: Option<Near>,
+    pub near: Option<PodAffinity>,
     /// Tallies that must be zero in the domain of the node: its own anti-affinity, and that of others which it matches.
-    pub apart: Vec<TallyId>,
-    /// Spread constraints that forbid placing.
-    pub spreads: Vec<Spread>,
+    pub apart: Vec<TopologyCountId>,
+    /// TopologySpread constraints that forbid placing.
+    pub spreads: Vec<TopologySpread>,
     /// Tallies that one of these pods raises in the domains of its node.
-    pub raises: Vec<TallyId>,
+    pub raises: Vec<TopologyCountId>,
     /// Preferred node affinity, for ties between pools.
     pub preferred: Vec<Preference>,
 }
@@ -43,9 +43,9 @@ pub struct HostPort {
 
 /// Required pod affinity: of all its terms at once, as the scheduler has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Near {
+pub struct PodAffinity {
     /// One for each term's topology key: pods that match *all* terms. Each must be above zero in the domain of the node.
-    pub tallies: Vec<TallyId>,
+    pub tallies: Vec<TopologyCountId>,
     /// Whether such a pod satisfies its own terms. Then it may also go anywhere where all keys exist while none of the
     /// tallies counts any pod.
     pub itself: bool,
@@ -53,9 +53,9 @@ pub struct Near {
 
 /// A spread constraint with `whenUnsatisfiable: DoNotSchedule`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spread {
+pub struct TopologySpread {
     /// Pods of the namespace that match the selector, over the nodes that the constraint counts.
-    pub tally: TallyId,
+    pub tally: TopologyCountId,
     /// How far a domain may be above the least.
     pub max_skew: u32,
     /// While there are fewer domains than this, the least is zero.
@@ -66,16 +66,16 @@ pub struct Spread {
 
 /// What is counted: pods by domain of one topology key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tally {
+pub struct TopologyCount {
     /// The topology key.
     pub key: String,
     /// Which nodes count, and are domains. A node without the key never does.
-    pub nodes: Counted,
+    pub nodes: CountedNodes,
 }
 
 /// Which nodes a tally looks at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Counted {
+pub enum CountedNodes {
     /// All that have the key.
     All,
     /// Those that have all of these keys (all topology keys of the pod's spread constraints) and, where the constraint's
@@ -96,5 +96,5 @@ pub struct Preference {
     /// From 1 to 100.
     pub weight: i32,
     /// The rules.
-    pub term: super::constraints::Term,
+    pub term: super::constraints::NodeTerm,
 }

@@ -1,5 +1,5 @@
 //! What placing a pod looks at in a node, resources aside: name, labels, taints. An existing node, one on its way and
-//! one that is only planned all have a [`Profile`].
+//! one that is only planned all have a [`NodeProfile`].
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const KWOK_LABEL: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
 /// A node as placing sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Profile {
+pub struct NodeProfile {
     /// Name of the node; `None` for one that does not exist yet.
     pub name: Option<String>,
     /// Its labels.
@@ -39,7 +39,7 @@ pub struct RepellingTaint {
     pub effect: String,
 }
 
-impl Profile {
+impl NodeProfile {
     /// An existing node as it is.
     pub fn of_node(node: &Node) -> Self {
         let spec = node.spec.as_ref();
@@ -114,7 +114,7 @@ mod tests {
         let node: Node = serde_json::from_value(json!({ "metadata": { "name": "n" }, "spec": { "unschedulable": true,
             "taints": [{ "key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule" }, { "key": "p", "effect": "PreferNoSchedule" }] } }))
         .unwrap();
-        let profile = Profile::of_node(&node);
+        let profile = NodeProfile::of_node(&node);
         assert_eq!(profile.taints.len(), 1);
         assert_eq!(profile.taints[0].key, UNSCHEDULABLE_TAINT);
     }
@@ -126,7 +126,7 @@ mod tests {
                 "capacity": { "cpu": "1", "memory": "1Gi" },
                 "taints": [{ "key": "k", "effect": "NoExecute" }], "startupTaints": [{ "key": "s", "effect": "NoSchedule" }] } } } }))
         .unwrap();
-        let profile = Profile::of_template(&pool);
+        let profile = NodeProfile::of_template(&pool);
         assert_eq!(profile.labels["zone"], "a");
         assert_eq!(profile.labels[NODEPOOL_LABEL], "p");
         assert_eq!(profile.labels[NODEPOOL_NAMESPACE_LABEL], "ns");

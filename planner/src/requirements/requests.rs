@@ -9,14 +9,16 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec, Resou
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::quantity::Exact;
 
-use crate::resources::{Amounts, Basic, ExactAmounts, InvalidAmount, Names, Resource, counted, exact};
+use crate::resources::{
+    Amounts, Basic, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact,
+};
 
 /// What a pod asks for, the place of one pod included.
 ///
 /// # Errors
 ///
 /// For the first quantity that cannot be read or is below zero.
-pub fn of(pod: &Pod, names: &mut Names) -> Result<Amounts, InvalidAmount> {
+pub fn of(pod: &Pod, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount> {
     Ok(rounded(&exact_of(pod)?, names))
 }
 
@@ -35,7 +37,7 @@ pub fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
 }
 
 /// What [`exact_of`] found as the scheduler counts it, the place of one pod included.
-pub fn rounded(exact: &ExactAmounts, names: &mut Names) -> Amounts {
+pub fn rounded(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = counted(exact, names);
     amounts.set(Resource::Basic(Basic::Pods), 1);
     amounts
@@ -154,7 +156,7 @@ mod tests {
 
     fn cpu_and_memory(spec: &Value) -> (i64, i64) {
         let pod: Pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
-        let amounts = of(&pod, &mut Names::default()).unwrap();
+        let amounts = of(&pod, &mut ResourceNames::default()).unwrap();
         assert_eq!(amounts.get(Resource::Basic(Basic::Pods)), 1);
         (amounts.get(Resource::Basic(Basic::Cpu)), amounts.get(Resource::Basic(Basic::Memory)))
     }
@@ -244,7 +246,8 @@ mod tests {
             }))
             .unwrap()
         };
-        let cpu = |pod: &Pod| of(pod, &mut Names::default()).unwrap().get(Resource::Basic(Basic::Cpu));
+        let cpu =
+            |pod: &Pod| of(pod, &mut ResourceNames::default()).unwrap().get(Resource::Basic(Basic::Cpu));
         assert_eq!(cpu(&pod(json!([]))), 3000);
         assert_eq!(
             cpu(&pod(json!([{ "type": "PodResizePending", "status": "True", "reason": "Infeasible" }]))),
@@ -257,7 +260,7 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({ "spec": { "containers": [c("a", "lots", "1")] } })).unwrap();
         assert_eq!(
-            of(&pod, &mut Names::default()).unwrap_err().to_string(),
+            of(&pod, &mut ResourceNames::default()).unwrap_err().to_string(),
             "cpu \"lots\" is not a quantity"
         );
     }

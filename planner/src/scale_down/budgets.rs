@@ -29,7 +29,7 @@ pub struct Budgets {
 
 /// What the eviction of a pod costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum EvictionCost {
     /// Nothing: no budget speaks about the pod, or the API does not ask it.
     Nothing,
     /// One disruption of this budget.
@@ -56,17 +56,17 @@ impl Budgets {
     }
 
     /// What the eviction of `pod` costs.
-    pub fn claim(&self, pod: &PodInfo) -> Claim {
+    pub fn claim(&self, pod: &PodInfo) -> EvictionCost {
         // The API asks no budget about pods that never ran or are on their way out.
         if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
-            return Claim::Nothing;
+            return EvictionCost::Nothing;
         }
         let mut matching = self.matching(pod);
         match (matching.next(), matching.next()) {
-            (Some(one), Some(other)) => Claim::Refused(one, other),
-            (Some(one), None) if self.lets_unready_go(one) && pods::is_unready(pod) => Claim::Nothing,
-            (Some(one), None) => Claim::One(one),
-            (None, _) => Claim::Nothing,
+            (Some(one), Some(other)) => EvictionCost::Refused(one, other),
+            (Some(one), None) if self.lets_unready_go(one) && pods::is_unready(pod) => EvictionCost::Nothing,
+            (Some(one), None) => EvictionCost::One(one),
+            (None, _) => EvictionCost::Nothing,
         }
     }
 
@@ -140,26 +140,26 @@ mod tests {
     #[test]
     fn an_empty_selector_matches_all_pods_of_the_namespace_and_an_absent_one_none() {
         for (selector, namespace, claim) in [
-            (json!({ "selector": {} }), "apps", Claim::One(0)),
-            (json!({ "selector": {} }), "other", Claim::Nothing),
-            (json!({}), "apps", Claim::Nothing),
-            (json!({ "selector": { "matchLabels": { "app": "web" } } }), "apps", Claim::One(0)),
-            (json!({ "selector": { "matchLabels": { "app": "db" } } }), "apps", Claim::Nothing),
+            (json!({ "selector": {} }), "apps", EvictionCost::One(0)),
+            (json!({ "selector": {} }), "other", EvictionCost::Nothing),
+            (json!({}), "apps", EvictionCost::Nothing),
+            (json!({ "selector": { "matchLabels": { "app": "web" } } }), "apps", EvictionCost::One(0)),
+            (json!({ "selector": { "matchLabels": { "app": "db" } } }), "apps", EvictionCost::Nothing),
             (
                 json!({ "selector": { "matchExpressions": [{ "key": "app", "operator": "In", "values": ["web"] }] } }),
                 "apps",
-                Claim::One(0),
+                EvictionCost::One(0),
             ),
             (
                 json!({ "selector": { "matchExpressions": [{ "key": "app", "operator": "Exists" }], "matchLabels": { "a": "b" } } }),
                 "apps",
-                Claim::Nothing,
+                EvictionCost::Nothing,
             ),
         ] {
             let budgets = Budgets::of(&[budget("b", &selector, &status(1))]);
             let pod = pod(json!({ "metadata": { "namespace": namespace } }));
             assert_eq!(budgets.claim(&pod), claim, "{selector} in {namespace}");
-            assert_eq!(budgets.protects(&pod), claim != Claim::Nothing);
+            assert_eq!(budgets.protects(&pod), claim != EvictionCost::Nothing);
         }
     }
 
@@ -167,12 +167,12 @@ mod tests {
     fn a_pod_under_two_budgets_is_refused_unless_the_api_asks_none() {
         let all = json!({ "selector": {} });
         let budgets = Budgets::of(&[budget("b", &all, &status(1)), budget("a", &all, &status(1))]);
-        assert_eq!(budgets.claim(&pod(json!({}))), Claim::Refused(0, 1));
+        assert_eq!(budgets.claim(&pod(json!({}))), EvictionCost::Refused(0, 1));
         assert_eq!((budgets.name(0), budgets.name(1)), ("apps/a".to_owned(), "apps/b".to_owned()));
         let pending = json!({ "status": { "phase": "Pending" } });
-        assert_eq!(budgets.claim(&pod(pending)), Claim::Nothing);
+        assert_eq!(budgets.claim(&pod(pending)), EvictionCost::Nothing);
         let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-        assert_eq!(budgets.claim(&pod(going)), Claim::Nothing);
+        assert_eq!(budgets.claim(&pod(going)), EvictionCost::Nothing);
     }
 
     #[test]
@@ -182,16 +182,16 @@ mod tests {
             merged(status(0), json!({ "currentHealthy": current, "desiredHealthy": desired }))
         };
         for (policy, status, claim) in [
-            (json!("AlwaysAllow"), healthy(0, 3), Claim::Nothing),
-            (json!("IfHealthyBudget"), healthy(2, 3), Claim::One(0)),
-            (json!("IfHealthyBudget"), healthy(3, 3), Claim::Nothing),
-            (Value::Null, healthy(3, 3), Claim::Nothing),
-            (Value::Null, healthy(0, 0), Claim::One(0)),
+            (json!("AlwaysAllow"), healthy(0, 3), EvictionCost::Nothing),
+            (json!("IfHealthyBudget"), healthy(2, 3), EvictionCost::One(0)),
+            (json!("IfHealthyBudget"), healthy(3, 3), EvictionCost::Nothing),
+            (Value::Null, healthy(3, 3), EvictionCost::Nothing),
+            (Value::Null, healthy(0, 0), EvictionCost::One(0)),
         ] {
             let spec = json!({ "selector": {}, "unhealthyPodEvictionPolicy": policy });
             let budgets = Budgets::of(&[budget("b", &spec, &status)]);
             assert_eq!(budgets.claim(&unready()), claim, "{policy} {status}");
-            assert_eq!(budgets.claim(&pod(json!({}))), Claim::One(0), "a ready pod always counts");
+            assert_eq!(budgets.claim(&pod(json!({}))), EvictionCost::One(0), "a ready pod always counts");
         }
     }
 

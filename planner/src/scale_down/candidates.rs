@@ -7,17 +7,17 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
 use super::utilization::Utilization;
-use super::{Removal, Situation, Verdict, moving, pod_name, timing};
-use crate::demand::Workload;
+use super::{RemovalVerdict, ScaleDown, ScaleDownInput, moving, pod_name, timing};
+use crate::demand::Demand;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
-use crate::resources::{Amounts, Basic, Names};
-use crate::scale_down::budgets::{BudgetId, Claim};
+use crate::resources::{Amounts, Basic, ResourceNames};
+use crate::scale_down::budgets::{BudgetId, EvictionCost};
 use crate::scale_down::drainability;
-use crate::scale_down::drainability::{Blocker, Rule};
+use crate::scale_down::drainability::{Blocker, BlockingPodReason};
 
 /// A node against whose going nothing speaks yet.
 #[derive(Clone, Debug)]
@@ -52,9 +52,9 @@ pub struct Usage {
 pub fn usage(
     all_nodes: &[Arc<Node>],
     all_pods: &[Arc<PodInfo>],
-    workload: &Workload,
+    workload: &Demand,
     now: Timestamp,
-    names: &mut Names,
+    names: &mut ResourceNames,
 ) -> Vec<Usage> {
     let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
     for (pod, placed) in all_pods.iter().zip(&workload.placed) {
@@ -80,7 +80,11 @@ pub fn usage(
 }
 
 /// The candidates, in the order in which they go, and the verdicts on all other nodes that stay.
-pub(super) fn find(situation: &Situation<'_>, pools: &[Pool], removal: &mut Removal) -> Vec<Candidate> {
+pub(super) fn find(
+    situation: &ScaleDownInput<'_>,
+    pools: &[Pool],
+    removal: &mut ScaleDown,
+) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         let history = timing::history(pool);
@@ -123,7 +127,7 @@ fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 
 /// Why a node stays, and until when if only time has to pass.
 struct Kept {
-    verdict: Verdict,
+    verdict: RemovalVerdict,
     until: Option<Timestamp>,
 }
 
@@ -134,7 +138,7 @@ impl From<NodeReason> for Kept {
 }
 
 /// What speaks against the node, in Cluster Autoscaler's order, or what budgets its going costs.
-fn judge(situation: &Situation<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
+fn judge(situation: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
     let node = &situation.nodes[n];
     let keepers = &situation.keepers[n];
     if !pool.is_planned() {
@@ -157,13 +161,13 @@ fn judge(situation: &Situation<'_>, n: usize, pool: &Pool) -> Result<Vec<(Budget
     Ok(claims(situation, n))
 }
 
-fn utilization(situation: &Situation<'_>, n: usize) -> Utilization {
+fn utilization(situation: &ScaleDownInput<'_>, n: usize) -> Utilization {
     let unused = || Utilization::of(&Amounts::default(), &Amounts::default());
     situation.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
 }
 
-fn underused(situation: &Situation<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
-    let kept = |reason, message| Kept { verdict: Verdict { reason, message }, until: None };
+fn underused(situation: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
+    let kept = |reason, message| Kept { verdict: RemovalVerdict { reason, message }, until: None };
     match &situation.usage[n].utilization {
         Err(problem) => Err(kept(
             NodeReason::UnexpectedError,
@@ -183,7 +187,7 @@ fn underused(situation: &Situation<'_>, n: usize, threshold: i32) -> Result<(), 
 
 /// A pod that must not be evicted. Where several block, one that does so for good is named before others, and the node
 /// is blocked until the last of them no longer does.
-fn blocked(situation: &Situation<'_>, n: usize) -> Result<(), Kept> {
+fn blocked(situation: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
     let mut named: Option<(usize, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
     for &pod in &situation.keepers[n].pods {
@@ -197,23 +201,25 @@ fn blocked(situation: &Situation<'_>, n: usize) -> Result<(), Kept> {
     }
     let Some((pod, Blocker { rule, why, .. })) = named else { return Ok(()) };
     let message = format!("pod {} {why} ({})", pod_name(situation, pod), rule.as_str());
-    Err(Kept { verdict: Verdict { reason: NodeReason::BlockedByPod, message }, until })
+    Err(Kept { verdict: RemovalVerdict { reason: NodeReason::BlockedByPod, message }, until })
 }
 
-fn blocker(situation: &Situation<'_>, n: usize, pod: usize) -> Option<Blocker> {
+fn blocker(situation: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> {
     let object = &situation.pods[pod];
     drainability::blocker(object, situation.budgets, situation.now).or_else(|| {
         let unreadable = situation.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
-        unreadable.then(|| Blocker::lasting(Rule::UnexpectedError, "asks for amounts that cannot be read"))
+        unreadable.then(|| {
+            Blocker::lasting(BlockingPodReason::UnexpectedError, "asks for amounts that cannot be read")
+        })
     })
 }
 
 /// The disruptions of each budget that it takes to clear the node. None of the budgets is used up; one that is left is
 /// enough, because the others are granted as the pods that went before come up elsewhere.
-fn claims(situation: &Situation<'_>, n: usize) -> Vec<(BudgetId, usize)> {
+fn claims(situation: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
     let mut claims: BTreeMap<BudgetId, usize> = BTreeMap::new();
     for &pod in &situation.keepers[n].pods {
-        if let Claim::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+        if let EvictionCost::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
             *claims.entry(budget).or_default() += 1;
         }
     }

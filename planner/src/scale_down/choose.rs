@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::candidates::Candidate;
-use super::{Elsewhere, Removal, Situation, Verdict, pod_name, timing};
+use super::{RemainingNodes, RemovalVerdict, ScaleDown, ScaleDownInput, pod_name, timing};
 use crate::numbers::count;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
-use crate::scale_down::budgets::Claim;
+use crate::scale_down::budgets::EvictionCost;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(
-    situation: &Situation<'_>,
+    situation: &ScaleDownInput<'_>,
     candidates: &[Candidate],
     pools: &[Pool],
-    elsewhere: &mut impl Elsewhere,
-    removal: &mut Removal,
+    elsewhere: &mut impl RemainingNodes,
+    removal: &mut ScaleDown,
 ) {
     let mut allowances = allowances(situation, pools);
     let mut taken = going(pools);
@@ -35,7 +35,7 @@ pub(super) fn choose(
                     "pods of nodes that go first take the places that pod {} has",
                     pod_name(situation, pod)
                 );
-                Some(Verdict { reason: NodeReason::PlacesTakenByOthers, message })
+                Some(RemovalVerdict { reason: NodeReason::PlacesTakenByOthers, message })
             });
         let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
         if let Some(until) = reserve.until.filter(|_| is_awaited) {
@@ -54,10 +54,10 @@ pub(super) fn choose(
 }
 
 /// What is left of each budget when the nodes that go already are cleared.
-fn allowances(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
+fn allowances(situation: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let mut allowances = situation.budgets.allowances();
     for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &situation.keepers[node].pods) {
-        if let Claim::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+        if let EvictionCost::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
             allowances[budget] = allowances[budget].saturating_sub(1);
         }
     }
@@ -80,7 +80,7 @@ fn autoscaler(pool: &Pool) -> (&str, &str) {
 }
 
 /// The bound or limit that spares a node of a pool of which `gone` are to go, while `taken` of its autoscaler's go.
-fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<Verdict> {
+fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
     let most = pool.standing.scale_down().max_nodes.map_or(usize::MAX, count);
     let left = pool.bounds.base.saturating_sub(gone);
     if left <= pool.bounds.min {
@@ -93,20 +93,24 @@ fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<Verdict> {
 }
 
 /// The budget of which others have used up what the node would cost.
-fn shortage(situation: &Situation<'_>, candidate: &Candidate, allowances: &[usize]) -> Option<Verdict> {
+fn shortage(
+    situation: &ScaleDownInput<'_>,
+    candidate: &Candidate,
+    allowances: &[usize],
+) -> Option<RemovalVerdict> {
     let (budget, _) = candidate.claims.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
     let name = situation.budgets.name(*budget);
     let message = format!("pods of nodes that go first use up PodDisruptionBudget {name} (NotEnoughPdb)");
-    Some(Verdict { reason: NodeReason::BudgetUsedByOthers, message })
+    Some(RemovalVerdict { reason: NodeReason::BudgetUsedByOthers, message })
 }
 
-fn unneeded(candidate: &Candidate) -> Verdict {
+fn unneeded(candidate: &Candidate) -> RemovalVerdict {
     let message = match candidate.pods.len() {
         0 => NodeReason::Unneeded.sentence().to_owned(),
         1 => "its pod has a place elsewhere".to_owned(),
         pods => format!("its {pods} pods have places elsewhere"),
     };
-    Verdict { reason: NodeReason::Unneeded, message }
+    RemovalVerdict { reason: NodeReason::Unneeded, message }
 }
 
 #[cfg(test)]
@@ -114,17 +118,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::World;
+    use crate::fixtures::TestCluster;
     use crate::pools;
-    use crate::resources::Names;
+    use crate::resources::ResourceNames;
 
     #[test]
     fn the_first_limit_in_the_way_is_named() {
-        let world = World::new()
+        let world = TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
         let mut pool =
-            pools::pools(&world.observed, world.observed.terms, &[], &mut Names::default()).remove(0);
+            pools::pools(&world.observed, world.observed.terms, &[], &mut ResourceNames::default()).remove(0);
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),
             (None, 2, 2, None),

@@ -3,36 +3,40 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Elsewhere;
-use crate::requirements::kinds::{Kind, KindId};
-use crate::snapshot::{NodeIx, Scope, World};
+use super::RemainingNodes;
+use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
 /// The world, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
 /// would go round in circles.
 #[derive(Debug)]
-pub struct Departures<'a> {
-    world: &'a mut World,
-    kinds: &'a [Kind],
+pub struct RemovalSimulation<'a> {
+    world: &'a mut ClusterSnapshot,
+    kinds: &'a [PodClass],
     /// The kind of each pod of the pass that has a node, and that node.
-    placed: &'a [Option<(KindId, usize)>],
+    placed: &'a [Option<(PodClassId, usize)>],
     /// How many pods of which kind moved to each node. They move on with it.
-    arrived: BTreeMap<NodeIx, BTreeMap<KindId, usize>>,
+    arrived: BTreeMap<NodeIndex, BTreeMap<PodClassId, usize>>,
     /// A pod of each kind that has moved, for messages.
-    named: BTreeMap<KindId, usize>,
+    named: BTreeMap<PodClassId, usize>,
 }
 
 /// Where pods went.
-type Moves = Vec<(KindId, NodeIx, usize)>;
+type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 
-impl<'a> Departures<'a> {
+impl<'a> RemovalSimulation<'a> {
     /// Nothing has left yet.
-    pub const fn new(world: &'a mut World, kinds: &'a [Kind], placed: &'a [Option<(KindId, usize)>]) -> Self {
+    pub const fn new(
+        world: &'a mut ClusterSnapshot,
+        kinds: &'a [PodClass],
+        placed: &'a [Option<(PodClassId, usize)>],
+    ) -> Self {
         Self { world, kinds, placed, arrived: BTreeMap::new(), named: BTreeMap::new() }
     }
 
     /// Takes the node away, and places what was on it as far as that goes. Gives back where pods went, and the kinds of
     /// which some are left.
-    fn scatter(&mut self, node: NodeIx, pods: &[usize]) -> (Moves, BTreeSet<KindId>) {
+    fn scatter(&mut self, node: NodeIndex, pods: &[usize]) -> (Moves, BTreeSet<PodClassId>) {
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
         for &pod in pods {
             if let Some((kind, _)) = self.placed[pod] {
@@ -41,7 +45,7 @@ impl<'a> Departures<'a> {
             }
         }
         self.world.retire(node);
-        let mut kinds: Vec<KindId> = wanted.keys().copied().collect();
+        let mut kinds: Vec<PodClassId> = wanted.keys().copied().collect();
         kinds.sort_by_key(|&kind| (Reverse(self.kinds[kind].request.clone()), kind));
         let mut moves = Moves::new();
         // What one kind needs near it, or spread around it, may be placed after it: as long as any gets a place, all that
@@ -63,7 +67,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Moves all, or says which pod has no place.
-    fn try_to_leave(&mut self, node: NodeIx, pods: &[usize]) -> Result<Moves, usize> {
+    fn try_to_leave(&mut self, node: NodeIndex, pods: &[usize]) -> Result<Moves, usize> {
         if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
             return Err(unknown);
         }
@@ -75,7 +79,7 @@ impl<'a> Departures<'a> {
         Err(own.or_else(|| self.named.get(kind).copied()).unwrap_or_default())
     }
 
-    fn keep(&mut self, node: NodeIx, moves: Moves) {
+    fn keep(&mut self, node: NodeIndex, moves: Moves) {
         self.arrived.remove(&node);
         for (kind, place, count) in moves {
             *self.arrived.entry(place).or_default().entry(kind).or_default() += count;
@@ -83,7 +87,7 @@ impl<'a> Departures<'a> {
     }
 }
 
-impl Elsewhere for Departures<'_> {
+impl RemainingNodes for RemovalSimulation<'_> {
     fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
         let node = self.world.node_of(node);
         let mark = self.world.mark();
@@ -118,8 +122,8 @@ impl Elsewhere for Departures<'_> {
 mod tests {
     use super::*;
     use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-    use crate::requirements::kinds::{Counted, Tally};
-    use crate::requirements::profile::Profile;
+    use crate::requirements::kinds::{CountedNodes, TopologyCount};
+    use crate::requirements::profile::NodeProfile;
     use crate::resources::{Amounts, Basic, Resource};
     use crate::snapshot::{NodeSetup, Place, Setup};
 
@@ -132,14 +136,14 @@ mod tests {
 
     #[test]
     fn departures_respect_constraints_and_arrivals() {
-        let tallies = [Tally { key: HOSTNAME_LABEL.to_owned(), nodes: Counted::All }];
+        let tallies = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
         let kinds = [
-            Kind { request: amounts(1000, 1), apart: vec![0], raises: vec![0], ..Kind::default() },
-            Kind { request: amounts(2000, 1), ..Kind::default() },
+            PodClass { request: amounts(1000, 1), apart: vec![0], raises: vec![0], ..PodClass::default() },
+            PodClass { request: amounts(2000, 1), ..PodClass::default() },
         ];
         let classes = [Constraints::default()];
-        let node = |at: usize, pods: Vec<(KindId, usize)>| {
-            let mut profile = Profile::default();
+        let node = |at: usize, pods: Vec<(PodClassId, usize)>| {
+            let mut profile = NodeProfile::default();
             profile.labels.insert(HOSTNAME_LABEL.to_owned(), format!("n{at}"));
             NodeSetup {
                 place: Place::Node(at),
@@ -160,9 +164,9 @@ mod tests {
             nodes: vec![node(0, vec![(0, 1), (1, 1)]), node(1, vec![(0, 1)]), node(2, vec![(1, 1)])],
             templates: vec![],
         };
-        let mut world = World::new(setup);
+        let mut world = ClusterSnapshot::new(setup);
         let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
-        let mut d = Departures::new(&mut world, &kinds, &placed);
+        let mut d = RemovalSimulation::new(&mut world, &kinds, &placed);
         assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
         assert_eq!(d.leave(0, &[0, 3]), Ok(()));
         assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its kind is on n2 now");

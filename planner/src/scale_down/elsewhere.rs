@@ -2,7 +2,7 @@
 
 /// The nodes that stay, and what is free on them. What it answers depends on what was asked before: nodes that left take
 /// no pods any more, and pods that moved take their room.
-pub trait Elsewhere {
+pub trait RemainingNodes {
     /// Takes `node` away and gives each of `pods`, and each pod that moved to it before, a place on a node that is left.
     ///
     /// # Errors

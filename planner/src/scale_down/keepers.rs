@@ -6,18 +6,18 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-use crate::requirements::kinds::KindId;
+use crate::requirements::kinds::PodClassId;
 
 /// The pods that keep one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keepers {
+pub struct BlockingPods {
     /// Those that run on it, as indexes into the pass's pods.
     pub pods: Vec<usize>,
     /// How many wait for it: it is being cleared for them.
     pub awaited: usize,
 }
 
-impl Keepers {
+impl BlockingPods {
     /// How many there are.
     pub const fn count(&self) -> usize {
         self.pods.len() + self.awaited
@@ -28,10 +28,10 @@ impl Keepers {
 pub fn keepers(
     nodes: usize,
     all_pods: &[Arc<PodInfo>],
-    placed: &[Option<(KindId, usize)>],
+    placed: &[Option<(PodClassId, usize)>],
     now: Timestamp,
-) -> Vec<Keepers> {
-    let mut keepers = vec![Keepers::default(); nodes];
+) -> Vec<BlockingPods> {
+    let mut keepers = vec![BlockingPods::default(); nodes];
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };
         if !pods::keeps_node(pod, now) {

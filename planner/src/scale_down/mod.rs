@@ -3,7 +3,7 @@
 //!
 //! Victims are always named together with the number of nodes that remains, so both operators mean the same nodes.
 //!
-//! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`Elsewhere`])
+//! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`RemainingNodes`])
 //! → for how long that has been so (`timing`) → which of them go together (`choose`).
 
 pub mod budgets;
@@ -31,7 +31,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::UnneededNode;
 
-pub use elsewhere::Elsewhere;
+pub use elsewhere::RemainingNodes;
 
 use candidates::Candidate;
 use reserve::Reserve;
@@ -41,11 +41,11 @@ use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::scale_down::budgets::Budgets;
-use crate::scale_down::keepers::Keepers;
+use crate::scale_down::keepers::BlockingPods;
 
 /// What a pass knows of the nodes when it decides which go.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub struct ScaleDownInput<'a> {
     /// The time.
     pub now: Timestamp,
     /// All nodes, by name.
@@ -53,7 +53,7 @@ pub struct Situation<'a> {
     /// All pods, by namespace and name.
     pub pods: &'a [Arc<PodInfo>],
     /// What keeps each node.
-    pub keepers: &'a [Keepers],
+    pub keepers: &'a [BlockingPods],
     /// All budgets.
     pub budgets: &'a Budgets,
     /// How much of each node its pods ask for, or why that cannot be said.
@@ -68,14 +68,14 @@ pub struct Situation<'a> {
 
 /// A reason, and what it is in this case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RemovalVerdict {
     /// The reason.
     pub reason: NodeReason,
     /// For people.
     pub message: String,
 }
 
-impl From<NodeReason> for Verdict {
+impl From<NodeReason> for RemovalVerdict {
     fn from(reason: NodeReason) -> Self {
         Self { reason, message: reason.sentence().to_owned() }
     }
@@ -83,9 +83,9 @@ impl From<NodeReason> for Verdict {
 
 /// What becomes of the nodes.
 #[derive(Clone, Debug, Default)]
-pub struct Removal {
+pub struct ScaleDown {
     /// The verdict on each node.
-    pub verdicts: Vec<Option<Verdict>>,
+    pub verdicts: Vec<Option<RemovalVerdict>>,
     /// The nodes of each pool that go.
     pub victims: Vec<Vec<usize>>,
     /// The nodes of each pool that nothing needs, and since when.
@@ -94,9 +94,9 @@ pub struct Removal {
     pub next: Option<Timestamp>,
 }
 
-/// Nodes that may go, and pods that may have to move: what an [`Elsewhere`] is made for.
+/// Nodes that may go, and pods that may have to move: what an [`RemainingNodes`] is made for.
 #[derive(Clone, Debug, Default)]
-pub struct Movers {
+pub struct MovingPods {
     /// The nodes, in the order in which they go. Pods had better not move to these, above all not to the first.
     pub nodes: Vec<usize>,
     /// Every pod that will be asked about, sorted.
@@ -105,12 +105,12 @@ pub struct Movers {
 
 /// Decides about every node. `pools` have had their surplus taken out. `elsewhere` makes what answers whether pods have
 /// places, from the cluster with this pass's pending pods placed.
-pub fn scale_down<E: Elsewhere>(
-    situation: &Situation<'_>,
+pub fn scale_down<E: RemainingNodes>(
+    situation: &ScaleDownInput<'_>,
     pools: &[Pool],
-    elsewhere: impl FnOnce(&Movers) -> E,
-) -> Removal {
-    let mut removal = Removal {
+    elsewhere: impl FnOnce(&MovingPods) -> E,
+) -> ScaleDown {
+    let mut removal = ScaleDown {
         verdicts: vec![None; situation.nodes.len()],
         victims: vec![Vec::new(); pools.len()],
         unneeded: vec![Vec::new(); pools.len()],
@@ -133,7 +133,7 @@ pub fn scale_down<E: Elsewhere>(
             Err(pod) => {
                 let message = format!("no other node has a place for pod {}", pod_name(situation, pod));
                 removal.verdicts[candidate.node] =
-                    Some(Verdict { reason: NodeReason::NoPlaceToMovePods, message });
+                    Some(RemovalVerdict { reason: NodeReason::NoPlaceToMovePods, message });
                 timing::when_pods_end(situation, candidate.node, &mut removal.next);
             }
         }
@@ -144,7 +144,7 @@ pub fn scale_down<E: Elsewhere>(
 }
 
 /// Nodes that go whatever is decided here: their pools say so, or they belong to nobody and are being deleted.
-fn leaving(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
+fn leaving(situation: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let of_pools = pools.iter().flat_map(|pool| pool.leaving.iter().copied());
     let mut leaving: Vec<_> = of_pools.collect();
     leaving.extend((0..situation.nodes.len()).filter(|&n| nodes::is_leaving(&situation.nodes[n])));
@@ -153,20 +153,20 @@ fn leaving(situation: &Situation<'_>, pools: &[Pool]) -> Vec<usize> {
     leaving
 }
 
-fn movers(situation: &Situation<'_>, candidates: &[Candidate], leaving: &[usize]) -> Movers {
+fn movers(situation: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize]) -> MovingPods {
     let of_leaving = leaving.iter().flat_map(|&node| moving(situation, node));
     let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
     pods.sort_unstable();
-    Movers { nodes: candidates.iter().map(|c| c.node).collect(), pods }
+    MovingPods { nodes: candidates.iter().map(|c| c.node).collect(), pods }
 }
 
 /// The pods of a node that need a place when it goes.
-fn moving(situation: &Situation<'_>, node: usize) -> Vec<usize> {
+fn moving(situation: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
     let keepers = situation.keepers[node].pods.iter().copied();
     keepers.filter(|&pod| pods::needs_place(&situation.pods[pod])).collect()
 }
 
-fn pod_name(situation: &Situation<'_>, pod: usize) -> String {
+fn pod_name(situation: &ScaleDownInput<'_>, pod: usize) -> String {
     let (namespace, name) = situation.pods[pod].key();
     format!("{namespace}/{name}")
 }

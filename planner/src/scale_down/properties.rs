@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::Node;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::World;
+use crate::fixtures::TestCluster;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::numbers::count;
-use crate::scale_down::budgets::{Budgets, Claim};
-use crate::{Fate, Observed, Plan, plan};
+use crate::scale_down::budgets::{Budgets, EvictionCost};
+use crate::{Observed, ScalingPlan, SchedulingResult, plan};
 
 /// Up to six nodes of two pools with pods, some of which need a toleration, block, or are under a budget.
 fn cluster() -> impl Strategy<Value = Observed> {
@@ -35,7 +35,7 @@ fn cluster() -> impl Strategy<Value = Observed> {
     )
         .prop_map(|(nodes, running, pending, allowed, min, max_nodes, percent)| {
             let rules = json!({ "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes, "utilizationThresholdPercent": percent });
-            let mut world = World::new().autoscaler("x", json!({ "scaleDown": rules }));
+            let mut world = TestCluster::new().autoscaler("x", json!({ "scaleDown": rules }));
             for (pool, min) in min.into_iter().enumerate() {
                 let members = i32::try_from(nodes.iter().filter(|node| node.0 == pool).count()).unwrap();
                 let spec = json!({ "replicas": members, "minReplicas": min.min(members), "maxReplicas": members });
@@ -66,7 +66,7 @@ fn cluster() -> impl Strategy<Value = Observed> {
         })
 }
 
-fn victims(plan: &Plan) -> Vec<&str> {
+fn victims(plan: &ScalingPlan) -> Vec<&str> {
     plan.pools.iter().flat_map(|decision| decision.victims.iter().map(String::as_str)).collect()
 }
 
@@ -95,7 +95,7 @@ struct Staying<'a> {
 }
 
 /// The nodes that stay after `plan`, with their own pods and the pending ones that were planned onto them.
-fn staying<'a>(plan: &Plan, observed: &'a Observed) -> Vec<Staying<'a>> {
+fn staying<'a>(plan: &ScalingPlan, observed: &'a Observed) -> Vec<Staying<'a>> {
     let victims = victims(plan);
     let stays = |node: &&Arc<Node>| {
         nodes::is_ready(node) && !victims.contains(&node.metadata.name.as_deref().unwrap())
@@ -103,7 +103,7 @@ fn staying<'a>(plan: &Plan, observed: &'a Observed) -> Vec<Staying<'a>> {
     let of_node = |node: &'a Arc<Node>| {
         let its_name = node.metadata.name.as_deref().unwrap();
         let planned = |pod: &&Arc<PodInfo>| {
-            let onto = |fate: &Fate| matches!(fate, Fate::Fits { node, .. } if node == its_name);
+            let onto = |fate: &SchedulingResult| matches!(fate, SchedulingResult::Fits { node, .. } if node == its_name);
             plan.pods.iter().any(|outcome| outcome.name == name(pod) && onto(&outcome.fate))
         };
         let on_it: Vec<_> =
@@ -131,7 +131,7 @@ fn all_fit(pods: &[&Arc<PodInfo>], nodes: &mut [Staying<'_>]) -> bool {
     })
 }
 
-fn displaced<'a>(plan: &Plan, observed: &'a Observed) -> Vec<&'a Arc<PodInfo>> {
+fn displaced<'a>(plan: &ScalingPlan, observed: &'a Observed) -> Vec<&'a Arc<PodInfo>> {
     let victims = victims(plan);
     let leaves = |pod: &&Arc<PodInfo>| pod.node().is_some_and(|node| victims.contains(&node));
     observed.pods.iter().filter(leaves).collect()
@@ -160,7 +160,7 @@ proptest! {
         let mut claims = BTreeMap::<_, BTreeMap<_, usize>>::new();
         for pod in displaced(&plan, &observed) {
             prop_assert!(pods::controller(pod).is_some(), "{}", name(pod));
-            if let Claim::One(budget) = budgets.claim(pod) {
+            if let EvictionCost::One(budget) = budgets.claim(pod) {
                 *claims.entry(budget).or_default().entry(pod.node()).or_default() += 1;
             }
         }

@@ -16,13 +16,13 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Candidate;
-use crate::demand::Group;
+use crate::demand::PendingGroup;
 use crate::input::nodes;
 use crate::input::pod_info::PodInfo;
 use crate::pools::Pool;
-use crate::requirements::kinds::KindId;
-use crate::scale_down::keepers::Keepers;
-use crate::snapshot::{Target, World};
+use crate::requirements::kinds::PodClassId;
+use crate::scale_down::keepers::BlockingPods;
+use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
 
 /// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take
 /// to start, so that the nodes that a pool grew for it are there for it when they come.
@@ -42,9 +42,9 @@ pub struct Reserve {
 
 /// What a reserve is reckoned from, beside the world with the pending pods in it.
 #[derive(Clone, Copy, Debug)]
-pub struct Pending<'a> {
+pub struct ReserveInput<'a> {
     /// The pending pods. Headroom is none of them: nothing is ever bound for it.
-    pub groups: &'a [Group],
+    pub groups: &'a [PendingGroup],
     /// How many of each group have no place.
     pub left: &'a [usize],
     /// All pods of the pass.
@@ -54,20 +54,20 @@ pub struct Pending<'a> {
     /// The nodes of the pass.
     pub nodes: &'a [Arc<Node>],
     /// What keeps each of them.
-    pub keepers: &'a [Keepers],
+    pub keepers: &'a [BlockingPods],
     /// The time.
     pub now: Timestamp,
 }
 
-impl Pending<'_> {
+impl ReserveInput<'_> {
     /// What is asked of each pool.
-    pub fn reserves(self, world: &mut World, pools: &[Pool]) -> Vec<Reserve> {
+    pub fn reserves(self, world: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
         let awaited: Vec<_> =
             self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
         pools.iter().enumerate().map(|(index, pool)| self.of_pool(world, index, pool, &awaited)).collect()
     }
 
-    fn of_pool(self, world: &mut World, index: usize, pool: &Pool, awaited: &[Awaited]) -> Reserve {
+    fn of_pool(self, world: &mut ClusterSnapshot, index: usize, pool: &Pool, awaited: &[Awaited]) -> Reserve {
         let mut reserve = Reserve::default();
         let mut kinds = Vec::new();
         for of_group in awaited {
@@ -80,7 +80,8 @@ impl Pending<'_> {
         }
         let is_place = |node: usize| {
             let is_free = self.keepers[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
-            let takes = |&kind: &KindId| world.why_not(kind, Target::Node(world.node_of(node))).is_none();
+            let takes =
+                |&kind: &PodClassId| world.why_not(kind, NodeOrTemplate::Node(world.node_of(node))).is_none();
             is_free && (self.planned[node] > 0 || kinds.iter().any(takes))
         };
         if reserve.wanted > 0 {
@@ -89,7 +90,7 @@ impl Pending<'_> {
         reserve
     }
 
-    fn awaited(self, group: &Group, left: usize) -> Awaited {
+    fn awaited(self, group: &PendingGroup, left: usize) -> Awaited {
         let ends = |pod: &usize| {
             let since = self.pods[*pod].unschedulable_since();
             since.map(|since| since.checked_add(AWAITED_FOR).unwrap_or(Timestamp::MAX))
@@ -108,7 +109,7 @@ impl Pending<'_> {
 
 /// Pods of a group that kube-scheduler may be about to bind.
 struct Awaited {
-    kind: KindId,
+    kind: PodClassId,
     /// How many have a place in this pass.
     placed: usize,
     /// How many have none.
@@ -118,7 +119,7 @@ struct Awaited {
 
 impl Awaited {
     /// How many of them a new node of the pool could take.
-    fn by(&self, world: &mut World, pool: usize) -> usize {
+    fn by(&self, world: &mut ClusterSnapshot, pool: usize) -> usize {
         let placed = if self.placed > 0 && world.could_take(self.kind, pool) { self.placed } else { 0 };
         placed + if self.left > 0 && world.would_take(self.kind, pool) { self.left } else { 0 }
     }

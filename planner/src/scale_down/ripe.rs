@@ -5,7 +5,7 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::candidates::Candidate;
 use super::timing::{blocked_until, sooner};
-use super::{Removal, Situation};
+use super::{ScaleDown, ScaleDownInput};
 use crate::input::nodes;
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
@@ -13,10 +13,10 @@ use crate::time::later;
 
 /// Records unneeded nodes, says why those that have to wait do, and gives back the others.
 pub(super) fn ripe(
-    situation: &Situation<'_>,
+    situation: &ScaleDownInput<'_>,
     pools: &[Pool],
     unneeded: Vec<Candidate>,
-    removal: &mut Removal,
+    removal: &mut ScaleDown,
 ) -> Vec<Candidate> {
     let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, situation.nodes)).collect();
     let mut ripe = Vec::new();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::keepers::Keepers;
+use super::keepers::BlockingPods;
 use crate::input::nodes;
 use crate::pools::Pool;
 
 /// The surplus of every pool.
 #[derive(Clone, Debug)]
-pub struct Surplus {
+pub struct ExcessNodes {
     pools: Vec<OfPool>,
 }
 
@@ -33,9 +33,9 @@ impl OfPool {
     }
 }
 
-impl Surplus {
+impl ExcessNodes {
     /// The surplus before anything is known of pending pods: all of it goes.
-    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], keepers: &[Keepers]) -> Self {
+    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], keepers: &[BlockingPods]) -> Self {
         let of_pool = |pool: &Pool| {
             let nodes = surplus(pool, nodes, keepers);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
@@ -77,7 +77,7 @@ impl Surplus {
 
 /// The nodes that must go because the pool has more than its bounds allow: first those that do no work, then those with
 /// the fewest pods, the newest first; protected ones last.
-fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[Keepers]) -> Vec<usize> {
+fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[BlockingPods]) -> Vec<usize> {
     if !pool.is_planned() || pool.bounds.correction.is_none() {
         return Vec::new();
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{Read, World, merged};
-use crate::{NodeVerdict, Plan};
+use crate::fixtures::{Read, TestCluster, merged};
+use crate::{NodeDecision, ScalingPlan};
 
 fn owned() -> Value {
     json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })
@@ -28,25 +28,27 @@ fn none() -> Value {
 }
 
 /// A pool `a` with Ready nodes `n1`, `n2`, … of 4 cores each.
-fn nodes(world: World, count: usize) -> World {
+fn nodes(world: TestCluster, count: usize) -> TestCluster {
     let world = world.pool("a", replicas(i32::try_from(count).unwrap()));
     (1..=count).fold(world, |world, at| world.node("a", &format!("n{at}"), none()))
 }
 
-fn budget(mut world: World, name: &str, allowed: i32) -> World {
+fn budget(mut world: TestCluster, name: &str, allowed: i32) -> TestCluster {
     let object = json!({ "metadata": { "name": name, "namespace": "apps" }, "spec": { "selector": {} }, "status": { "disruptionsAllowed": allowed } });
     world.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
     world
 }
 
-fn verdict<'a>(plan: &'a Plan, node: &str) -> &'a NodeVerdict {
+fn verdict<'a>(plan: &'a ScalingPlan, node: &str) -> &'a NodeDecision {
     plan.nodes.iter().find(|verdict| verdict.name == node).unwrap()
 }
 
 #[test]
 fn a_node_goes_when_its_pods_have_a_place_on_another() {
-    let plan =
-        nodes(World::eager(), 2).running("x", "n1", "1", owned()).running("y", "n2", "1500m", owned()).plan();
+    let plan = nodes(TestCluster::eager(), 2)
+        .running("x", "n1", "1", owned())
+        .running("y", "n2", "1500m", owned())
+        .plan();
     assert_eq!(
         (plan.pool("a").victims.as_slice(), plan.desired("a")),
         (&["n1".to_owned()][..], 1),
@@ -60,7 +62,7 @@ fn a_node_goes_when_its_pods_have_a_place_on_another() {
 #[test]
 fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
     let world = |gap: &str| {
-        nodes(World::eager(), 3)
+        nodes(TestCluster::eager(), 3)
             .running("x", "n1", "1", owned())
             .running("y", "n2", "1", owned())
             .running("z", "n3", gap, owned())
@@ -78,13 +80,13 @@ fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
 #[test]
 fn pods_move_on_with_the_node_they_moved_to() {
     // Nothing but the candidates has room: what moves from n1 to n3 has to move once more before n3 may go, and cannot.
-    let plan = nodes(World::eager(), 3)
+    let plan = nodes(TestCluster::eager(), 3)
         .running("x", "n1", "1900m", owned())
         .running("y", "n2", "1950m", owned())
         .running("z", "n3", "1980m", owned())
         .plan();
     assert_eq!((plan.pool("a").victims.as_slice(), plan.desired("a")), (&["n1".to_owned()][..], 2));
-    let plan = nodes(World::eager(), 3)
+    let plan = nodes(TestCluster::eager(), 3)
         .running("x", "n1", "1", owned())
         .running("y", "n2", "1", owned())
         .running("z", "n3", "1", owned())
@@ -95,10 +97,13 @@ fn pods_move_on_with_the_node_they_moved_to() {
 #[test]
 fn the_threshold_is_measured_on_the_cluster_as_it_is() {
     let world = |percent: i32, cpu: &str, other: &str| {
-        nodes(World::new().autoscaler("x", scale_down(json!({ "utilizationThresholdPercent": percent }))), 2)
-            .running("x", "n1", cpu, owned())
-            .running("bare", "n2", other, none())
-            .plan()
+        nodes(
+            TestCluster::new().autoscaler("x", scale_down(json!({ "utilizationThresholdPercent": percent }))),
+            2,
+        )
+        .running("x", "n1", cpu, owned())
+        .running("bare", "n2", other, none())
+        .plan()
     };
     for (percent, cpu, other, expected) in [
         (50, "2", "0", "NotUnderutilized"),
@@ -115,13 +120,13 @@ fn the_threshold_is_measured_on_the_cluster_as_it_is() {
         assert_eq!(plan.verdict("n1"), expected, "{cpu} of 4 at {percent}%, {other} of 4 on the other node");
     }
     let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] } });
-    let plan = nodes(World::eager(), 1).running("d", "n1", "3", daemon.clone()).plan();
+    let plan = nodes(TestCluster::eager(), 1).running("d", "n1", "3", daemon.clone()).plan();
     assert_eq!(
         plan.verdict("n1"),
         "NotUnderutilized",
         "also where nothing but a DaemonSet's pod is on the node"
     );
-    let plan = nodes(World::eager(), 2)
+    let plan = nodes(TestCluster::eager(), 2)
         .running("d", "n1", "1500m", daemon)
         .running("x", "n1", "500m", owned())
         .plan();
@@ -135,8 +140,9 @@ fn the_threshold_is_measured_on_the_cluster_as_it_is() {
 #[test]
 fn places_of_planned_pods_are_taken_and_pods_on_nodes_that_go_take_theirs_first() {
     // n2 has room for one pod of 2: the pending one takes it.
-    let world =
-        || nodes(World::eager(), 2).running("x", "n1", "1900m", owned()).running("y", "n2", "2", owned());
+    let world = || {
+        nodes(TestCluster::eager(), 2).running("x", "n1", "1900m", owned()).running("y", "n2", "2", owned())
+    };
     assert_eq!(world().plan().pool("a").victims, ["n1"]);
     let cordoned = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "n2" } } });
     let plan = world().pending("p", 1, "2", &cordoned).plan();
@@ -152,7 +158,7 @@ fn places_of_planned_pods_are_taken_and_pods_on_nodes_that_go_take_theirs_first(
 #[test]
 fn pods_move_only_to_nodes_that_take_them() {
     let world = |node: Value, pod: Value| {
-        nodes(World::eager(), 1)
+        nodes(TestCluster::eager(), 1)
             .pool("b", replicas(1))
             .node("b", "other", node)
             .running("x", "n1", "1", with(pod))
@@ -205,7 +211,7 @@ fn pods_do_not_move_to_nodes_where_other_pods_keep_them_away() {
     ] {
         let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
         let web = json!({ "metadata": { "labels": { "app": "web" } } });
-        let plan = nodes(World::eager(), 1)
+        let plan = nodes(TestCluster::eager(), 1)
             .pool("b", replicas(1))
             .node("b", "other", keeps)
             .running("x", "n1", "1", with(merged(web.clone(), pod)))
@@ -223,7 +229,12 @@ fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_wai
         )
     };
     let world = || {
-        nodes(World::eager(), 2).running("x", "n1", "1", held("90m")).running("y", "n1", "100m", held("75m"))
+        nodes(TestCluster::eager(), 2).running("x", "n1", "1", held("90m")).running(
+            "y",
+            "n1",
+            "100m",
+            held("75m"),
+        )
     };
     let plan = world().plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
@@ -243,7 +254,7 @@ fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_wai
 #[test]
 fn budgets_are_used_up_by_all_victims_together() {
     let world = |allowed: i32| {
-        let world = nodes(World::eager(), 4)
+        let world = nodes(TestCluster::eager(), 4)
             .running("x", "n1", "1", owned())
             .running("y", "n2", "1", owned())
             .running("z", "n3", "1", owned());
@@ -266,7 +277,7 @@ fn budgets_are_used_up_by_all_victims_together() {
 #[test]
 fn a_node_goes_while_a_budget_lets_one_of_its_pods_go_and_then_no_other_does() {
     let world = |allowed: i32| {
-        let world = nodes(World::eager(), 3)
+        let world = nodes(TestCluster::eager(), 3)
             .running("x", "n1", "100m", owned())
             .running("y", "n1", "100m", owned())
             .running("z", "n2", "300m", owned());
@@ -291,8 +302,9 @@ fn pods_of_a_daemon_set_count_in_what_is_used_and_a_node_that_nothing_is_asked_o
         ("1m", 0, "NotUnderutilized"),
     ] {
         let rules = scale_down(json!({ "utilizationThresholdPercent": threshold }));
-        let plan =
-            nodes(World::new().autoscaler("x", rules), 1).running("d", "n1", cpu, daemon.clone()).plan();
+        let plan = nodes(TestCluster::new().autoscaler("x", rules), 1)
+            .running("d", "n1", cpu, daemon.clone())
+            .plan();
         assert_eq!(plan.verdict("n1"), expected, "{cpu} at {threshold}%");
     }
 }
@@ -300,7 +312,7 @@ fn pods_of_a_daemon_set_count_in_what_is_used_and_a_node_that_nothing_is_asked_o
 #[test]
 fn empty_nodes_go_first_then_those_that_are_used_least() {
     let world = |max: i32| {
-        nodes(World::new().autoscaler("x", scale_down(json!({ "maxNodes": max }))), 4)
+        nodes(TestCluster::new().autoscaler("x", scale_down(json!({ "maxNodes": max }))), 4)
             .running("w", "n1", "1900m", owned())
             .running("x", "n2", "1", owned())
             .running("y", "n3", "500m", owned())
@@ -317,7 +329,7 @@ fn empty_nodes_go_first_then_those_that_are_used_least() {
 fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
     let since = json!({ "status": { "autoscaling": { "unneededNodes": [{ "name": "n1", "sinceTime": "2026-01-01T11:50:00Z" }] } } });
     let world = |cpu: &str| {
-        World::new()
+        TestCluster::new()
             .autoscaler("x", scale_down(json!({ "unneededSeconds": 600 })))
             .pool("a", merged(replicas(2), since.clone()))
             .node("a", "n1", none())
@@ -327,7 +339,7 @@ fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
             .plan()
     };
     let names =
-        |plan: &Plan| plan.pool("a").unneeded.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
+        |plan: &ScalingPlan| plan.pool("a").unneeded.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
     let plan = world("3");
     assert_eq!((plan.verdict("n1"), names(&plan)), ("Unneeded", vec!["n1".to_owned()]));
     let plan = world("3500m");
@@ -338,8 +350,10 @@ fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
 fn nothing_goes_while_nodes_are_replaced() {
     let rolling = |status: &str| json!({ "status": { "conditions": [{ "type": "RollingOut", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T11:00:00Z" }] } });
     for (status, desired, verdict_of) in [("True", 1, "RolloutInProgress"), ("False", 0, "Unneeded")] {
-        let plan =
-            World::eager().pool("a", merged(replicas(1), rolling(status))).node("a", "n1", none()).plan();
+        let plan = TestCluster::eager()
+            .pool("a", merged(replicas(1), rolling(status)))
+            .node("a", "n1", none())
+            .plan();
         assert_eq!((plan.desired("a"), plan.verdict("n1")), (desired, verdict_of));
         assert!(verdict(&plan, "n1").reason.removable());
     }
@@ -352,21 +366,21 @@ fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
         { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
     };
     for (kind, expected) in [("ReplicaSet", "Unneeded"), ("StatefulSet", "NoPlaceToMovePods")] {
-        let plan = nodes(World::eager(), 1).running("x", "n1", "1", going(kind)).plan();
+        let plan = nodes(TestCluster::eager(), 1).running("x", "n1", "1", going(kind)).plan();
         assert_eq!(plan.verdict("n1"), expected, "{kind}");
     }
 }
 
 #[test]
 fn what_cannot_be_read_keeps_a_node() {
-    let plan = nodes(World::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
+    let plan = nodes(TestCluster::eager(), 2).running("x", "n1", "nonsense", owned()).plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
     assert_eq!(
         verdict(&plan, "n1").message,
         "pod apps/x asks for amounts that cannot be read (UnexpectedError)"
     );
     let odd = json!({ "status": { "allocatable": { "cpu": "nonsense" } } });
-    let plan = nodes(World::eager(), 1).node("a", "n2", odd).running("x", "n2", "1", owned()).plan();
+    let plan = nodes(TestCluster::eager(), 1).node("a", "n2", odd).running("x", "n2", "1", owned()).plan();
     assert_eq!(plan.verdict("n2"), "UnexpectedError");
 }
 
@@ -375,7 +389,7 @@ fn what_cannot_be_read_keeps_a_node() {
 #[test]
 fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
     for count in [10, 100, 500] {
-        let mut world = World::eager().pool(
+        let mut world = TestCluster::eager().pool(
             "a",
             json!({ "spec": { "replicas": count, "maxReplicas": 10_000, "template": { "spec": { "capacity": { "pods": "110" } } } } }),
         );
@@ -425,11 +439,13 @@ fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
 }
 
 /// A pool of five nodes that have nothing to do, each with this changed.
-fn five_empty(change: Value) -> World {
+fn five_empty(change: Value) -> TestCluster {
     let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
     let pool = json!({ "spec": { "replicas": 5, "maxReplicas": 5, "template": zone } });
     let node = merged(zone, change);
-    (1..=5).fold(World::eager().pool("a", pool), |world, n| world.node("a", &format!("n{n}"), node.clone()))
+    (1..=5).fold(TestCluster::eager().pool("a", pool), |world, n| {
+        world.node("a", &format!("n{n}"), node.clone())
+    })
 }
 
 #[test]
@@ -453,7 +469,7 @@ fn a_node_that_no_pending_pod_fits_makes_room_for_one_that_it_does() {
 #[test]
 fn nodes_are_not_drained_while_pending_pods_would_have_their_pool_grow_again() {
     let world = |pending: usize| {
-        nodes(World::eager(), 2)
+        nodes(TestCluster::eager(), 2)
             .running("x", "n1", "500m", owned())
             .running("y", "n2", "1500m", owned())
             .pending("p", pending, "2", &json!({}))

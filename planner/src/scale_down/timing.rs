@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::AutoscalingStatus;
 
-use super::Situation;
+use super::ScaleDownInput;
 use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::time::later;
@@ -21,7 +21,7 @@ pub(super) fn history(pool: &Pool) -> BTreeMap<&str, Timestamp> {
 /// Since when a node has been unneeded, if it is now. It can have the name of one that went; what was remembered of that
 /// one says nothing about it.
 pub(super) fn since(
-    situation: &Situation<'_>,
+    situation: &ScaleDownInput<'_>,
     history: &BTreeMap<&str, Timestamp>,
     node: usize,
 ) -> Timestamp {
@@ -39,7 +39,7 @@ pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestam
 }
 
 /// Looks again when the next pod of the node that is being deleted should have ended.
-pub(super) fn when_pods_end(situation: &Situation<'_>, node: usize, next: &mut Option<Timestamp>) {
+pub(super) fn when_pods_end(situation: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
     for &pod in &situation.keepers[node].pods {
         if let Some(until) = pods::keeps_until(&situation.pods[pod]) {
             // At that moment it still keeps the node.

@@ -3,11 +3,11 @@
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Expander;
 
-use crate::input::selection::Standing;
+use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Template};
-use crate::requirements::kinds::{Kind, KindId};
+use crate::requirements::kinds::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
-use crate::snapshot::World;
+use crate::snapshot::ClusterSnapshot;
 
 /// Labels that pools which share may differ in.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
@@ -29,7 +29,11 @@ pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
 
 fn alike(a: &Pool, b: &Pool) -> bool {
     let (Ok(of_a), Ok(of_b)) = (&a.template, &b.template) else { return false };
-    let (Standing::Planned(by_a), Standing::Planned(by_b)) = (&a.standing, &b.standing) else { return false };
+    let (AutoscalerAssignment::Planned(by_a), AutoscalerAssignment::Planned(by_b)) =
+        (&a.standing, &b.standing)
+    else {
+        return false;
+    };
     let same_owner =
         by_a.metadata.namespace == by_b.metadata.namespace && by_a.metadata.name == by_b.metadata.name;
     let by_weight = by_a.spec.expander == Expander::Priority;
@@ -54,14 +58,14 @@ pub fn weight(pool: &Pool) -> i32 {
 }
 
 /// How much the pods of a kind would rather run on nodes like these.
-pub fn preference(kind: &Kind, template: &Template) -> i64 {
+pub fn preference(kind: &PodClass, template: &Template) -> i64 {
     let holds = |term| node_affinity::matches(Some(std::slice::from_ref(term)), &template.profile).is_ok();
     kind.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
 }
 
 /// How far the pools have grown in a plan.
 #[derive(Clone, Debug)]
-pub struct Sizes<'a> {
+pub struct PlannedSizes<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// New nodes of each.
@@ -72,7 +76,7 @@ pub struct Sizes<'a> {
 
 /// Which pool of a set opens the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextPool {
     /// This one.
     Pool(usize),
     /// Pools that would take the pods are full.
@@ -81,10 +85,16 @@ pub enum Next {
     None,
 }
 
-impl Sizes<'_> {
+impl PlannedSizes<'_> {
     /// The smallest pool of the set that has room and whose new node would take a pod of this kind. Of equally large ones
     /// the one the pods would rather run on, then the first.
-    pub fn next(&self, world: &mut World, set: &[usize], id: KindId, kind: &Kind) -> Next {
+    pub fn next(
+        &self,
+        world: &mut ClusterSnapshot,
+        set: &[usize],
+        id: PodClassId,
+        kind: &PodClass,
+    ) -> NextPool {
         let liking = |pool: usize| {
             let template = self.pools[pool].template.as_ref();
             if kind.preferred.is_empty() { 0 } else { template.map_or(0, |t| preference(kind, t)) }
@@ -96,12 +106,12 @@ impl Sizes<'_> {
         for (_, _, pool) in order {
             if (self.room[pool] > 0 || !full) && world.would_take(id, pool) {
                 if self.room[pool] > 0 {
-                    return Next::Pool(pool);
+                    return NextPool::Pool(pool);
                 }
                 full = true;
             }
         }
-        if full { Next::Full } else { Next::None }
+        if full { NextPool::Full } else { NextPool::None }
     }
 
     /// A node of the pool has been opened.

@@ -10,7 +10,7 @@ use crate::pools::Pool;
 
 /// What a pool, or a set of like ones, would add, and for what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub struct ExpansionOption {
     /// Nodes that would be added.
     pub nodes: usize,
     /// Pods that would find a place.
@@ -30,7 +30,7 @@ pub struct Offer {
 }
 
 /// Orders two offers, the better one first. `a` and `b` are each an offer and what `Random` draws for it.
-pub fn compare(expander: Expander, a: (&Offer, u64), b: (&Offer, u64)) -> Ordering {
+pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOption, u64)) -> Ordering {
     let ((a, drawn_a), (b, drawn_b)) = (a, b);
     let by_expander = match expander {
         Expander::LeastWaste => least_waste(a, b),
@@ -64,12 +64,12 @@ pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
 }
 
 /// Orders offers by the share of cpu and of memory that pods would leave unused, the least first.
-pub fn least_waste(a: &Offer, b: &Offer) -> Ordering {
+pub fn least_waste(a: &ExpansionOption, b: &ExpansionOption) -> Ordering {
     waste(a).total_cmp(&waste(b))
 }
 
 /// Unused share of cpu plus unused share of memory; a resource the nodes do not have counts as all unused.
-fn waste(offer: &Offer) -> f64 {
+fn waste(offer: &ExpansionOption) -> f64 {
     unused(offer.cpu, offer.requested_cpu) + unused(offer.memory, offer.requested_memory)
 }
 
@@ -84,12 +84,18 @@ fn unused(available: i128, requested: i128) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::World;
+    use crate::fixtures::TestCluster;
     use crate::pools;
-    use crate::resources::Names;
+    use crate::resources::ResourceNames;
 
-    fn offer(cpu: i128, memory: i128) -> Offer {
-        Offer { cpu, memory, requested_cpu: 2000, requested_memory: 8, ..Offer::default() }
+    fn offer(cpu: i128, memory: i128) -> ExpansionOption {
+        ExpansionOption {
+            cpu,
+            memory,
+            requested_cpu: 2000,
+            requested_memory: 8,
+            ..ExpansionOption::default()
+        }
     }
 
     #[test]
@@ -109,18 +115,18 @@ mod tests {
 
     #[test]
     fn each_expander_compares_what_its_name_says() {
-        let base = Offer { nodes: 2, pods: 4, weight: 1, ..offer(4000, 16) };
+        let base = ExpansionOption { nodes: 2, pods: 4, weight: 1, ..offer(4000, 16) };
         for (expander, better) in [
-            (Expander::LeastWaste, Offer { cpu: 3000, nodes: 9, pods: 1, ..base }),
-            (Expander::Priority, Offer { weight: 2, cpu: 9000, pods: 1, ..base }),
-            (Expander::Priority, Offer { cpu: 3000, ..base }),
-            (Expander::MostPods, Offer { pods: 5, nodes: 9, cpu: 9000, ..base }),
-            (Expander::LeastNodes, Offer { nodes: 1, pods: 1, cpu: 9000, ..base }),
+            (Expander::LeastWaste, ExpansionOption { cpu: 3000, nodes: 9, pods: 1, ..base }),
+            (Expander::Priority, ExpansionOption { weight: 2, cpu: 9000, pods: 1, ..base }),
+            (Expander::Priority, ExpansionOption { cpu: 3000, ..base }),
+            (Expander::MostPods, ExpansionOption { pods: 5, nodes: 9, cpu: 9000, ..base }),
+            (Expander::LeastNodes, ExpansionOption { nodes: 1, pods: 1, cpu: 9000, ..base }),
         ] {
             assert_eq!(compare(expander, (&better, 2), (&base, 1)), Ordering::Less, "{expander:?}");
             assert_eq!(compare(expander, (&base, 1), (&better, 2)), Ordering::Greater, "{expander:?}");
         }
-        let liked = Offer { preferred: 1, ..base };
+        let liked = ExpansionOption { preferred: 1, ..base };
         for expander in [Expander::LeastWaste, Expander::Priority, Expander::MostPods, Expander::LeastNodes] {
             assert_eq!(compare(expander, (&liked, 0), (&base, 0)), Ordering::Less, "{expander:?}");
         }
@@ -131,8 +137,8 @@ mod tests {
     fn the_seed_is_another_one_after_each_scale_up_and_the_same_until_then() {
         let pools = |grown: &str| {
             let pool = serde_json::json!({ "metadata": { "uid": "u" }, "status": { "autoscaling": { "lastScaleUpTime": grown } } });
-            let world = World::eager().pool("a", pool);
-            pools::pools(&world.observed, world.observed.terms, &[], &mut Names::default())
+            let world = TestCluster::eager().pool("a", pool);
+            pools::pools(&world.observed, world.observed.terms, &[], &mut ResourceNames::default())
         };
         let (first, second) = (pools("2026-01-01T11:00:00Z"), pools("2026-01-01T11:00:01Z"));
         assert_eq!(seed(7, &first), seed(7, &first));

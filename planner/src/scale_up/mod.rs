@@ -8,13 +8,13 @@ pub mod placement;
 
 use shared_crds::v1alpha1::Expander;
 
-use crate::input::selection::Standing;
+use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
-use crate::requirements::kinds::Kind;
-use crate::scale_up::balance::{Next, Sizes};
+use crate::requirements::kinds::PodClass;
+use crate::scale_up::balance::{NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
-use crate::scale_up::placement::{Ask, Placement};
-use crate::snapshot::{Mark, Place, World};
+use crate::scale_up::placement::{PendingPods, Placement};
+use crate::snapshot::{ClusterSnapshot, Fork, Place};
 
 /// How often pods are placed anew because nodes have brought domains that spreads look at.
 const MOST_ROUNDS: usize = 4;
@@ -23,7 +23,7 @@ const MOST_TRIALS: usize = 16;
 
 /// What the pools grow by, and for whom.
 #[derive(Clone, Debug, Default)]
-pub struct Growth {
+pub struct ScaleUp {
     /// New nodes, by pool.
     pub added: Vec<usize>,
     /// Whether a bound cut what pods asked for, by pool.
@@ -34,25 +34,25 @@ pub struct Growth {
 
 /// What a pass plans its growth from.
 #[derive(Clone, Copy, Debug)]
-pub struct Pass<'a> {
+pub struct ScaleUpInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// All kinds of pods.
-    pub kinds: &'a [Kind],
+    pub kinds: &'a [PodClass],
     /// The pods that wait, in the order in which they are considered.
-    pub asks: &'a [Ask],
+    pub asks: &'a [PendingPods],
     /// What `Random` draws with.
     pub seed: u64,
 }
 
 /// Places the pods that wait on `world`, where they stay, together with the new nodes that some of them need.
-pub fn scale_up(pass: &Pass<'_>, world: &mut World) -> Growth {
+pub fn scale_up(pass: &ScaleUpInput<'_>, world: &mut ClusterSnapshot) -> ScaleUp {
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
     let base = world.mark();
     let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
     let result = search.run(world, base, &bounded);
     let mut growth =
-        Growth { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
+        ScaleUp { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
     let mut trials = Vec::new();
     for &pool in search.sets.iter().flatten().filter(|&&pool| growth.added[pool] >= bounded[pool]) {
         if search.leaves_out(world, &growth.placement, pool) {
@@ -74,7 +74,7 @@ pub fn scale_up(pass: &Pass<'_>, world: &mut World) -> Growth {
 }
 
 struct Search<'a> {
-    pass: Pass<'a>,
+    pass: ScaleUpInput<'a>,
     /// Pools that share what they grow by.
     sets: Vec<Vec<usize>>,
 }
@@ -87,7 +87,7 @@ struct Found {
 
 /// What a set of pools offers for the pods that are left.
 #[derive(Clone, Debug)]
-enum Bid {
+enum Expansion {
     /// That has to be found out, again.
     Unknown,
     /// It can take none of them.
@@ -99,14 +99,14 @@ enum Bid {
 impl Search<'_> {
     /// Places all pods, with no more than `room` new nodes for each pool. Nodes bring domains, and in their light places
     /// that were found before can be too generous: then everything is placed anew, with those nodes there from the start.
-    fn run(&self, world: &mut World, base: Mark, room: &[usize]) -> Found {
-        let Pass { pools, asks, .. } = self.pass;
+    fn run(&self, world: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
+        let ScaleUpInput { pools, asks, .. } = self.pass;
         let mut opened = Vec::new();
         let mut round = 0;
         loop {
             world.undo_to(base);
             let first = world.nodes();
-            let mut sizes = Sizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
+            let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
             for &pool in &opened {
                 if world.open(pool).is_some() {
                     sizes.opened(pool);
@@ -141,13 +141,13 @@ impl Search<'_> {
     /// Opens nodes until nobody can take any of the pods that are left.
     fn grow(
         &self,
-        world: &mut World,
+        world: &mut ClusterSnapshot,
         placement: &mut Placement,
-        sizes: &mut Sizes<'_>,
+        sizes: &mut PlannedSizes<'_>,
         opened: &mut Vec<usize>,
     ) {
-        let Pass { kinds, asks, .. } = self.pass;
-        let mut bids = vec![Bid::Unknown; self.sets.len()];
+        let ScaleUpInput { kinds, asks, .. } = self.pass;
+        let mut bids = vec![Expansion::Unknown; self.sets.len()];
         for round in 0.. {
             let able: Vec<_> =
                 (0..self.sets.len()).filter(|&set| self.is_able(world, placement, sizes, set)).collect();
@@ -163,7 +163,7 @@ impl Search<'_> {
                 return;
             };
             self.outdate(world, &mut bids, placement, &packing);
-            bids[winner] = Bid::Unknown;
+            bids[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
             for (ask, placed) in packing.placement.placed.into_iter().enumerate() {
                 placement.note(ask, placed);
@@ -172,43 +172,51 @@ impl Search<'_> {
     }
 
     /// Whether the set can open a node for some of the pods that are left.
-    fn is_able(&self, world: &mut World, placement: &Placement, sizes: &Sizes<'_>, set: usize) -> bool {
-        let Pass { kinds, asks, .. } = self.pass;
+    fn is_able(
+        &self,
+        world: &mut ClusterSnapshot,
+        placement: &Placement,
+        sizes: &PlannedSizes<'_>,
+        set: usize,
+    ) -> bool {
+        let ScaleUpInput { kinds, asks, .. } = self.pass;
         let set = &self.sets[set];
         set.iter().any(|&pool| sizes.room[pool] > 0)
             && asks.iter().zip(&placement.left).any(|(ask, &left)| {
-                left > 0 && matches!(sizes.next(world, set, ask.kind, &kinds[ask.kind]), Next::Pool(_))
+                left > 0 && matches!(sizes.next(world, set, ask.kind, &kinds[ask.kind]), NextPool::Pool(_))
             })
     }
 
     /// The set with the best offer: of each autoscaler's by its expander, then among those by the least waste.
     fn best(
         &self,
-        world: &mut World,
+        world: &mut ClusterSnapshot,
         placement: &Placement,
-        sizes: &mut Sizes<'_>,
-        bids: &mut [Bid],
+        sizes: &mut PlannedSizes<'_>,
+        bids: &mut [Expansion],
         able: &[usize],
         round: u64,
     ) -> Option<usize> {
-        let Pass { pools, kinds, asks, seed } = self.pass;
+        let ScaleUpInput { pools, kinds, asks, seed } = self.pass;
         let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
         for &set in able {
-            if matches!(bids[set], Bid::Unknown) {
+            if matches!(bids[set], Expansion::Unknown) {
                 let (mark, before) = (world.mark(), (sizes.added.clone(), sizes.room.clone()));
                 let packing = pack(world, kinds, asks, &placement.left, &self.sets[set], sizes);
                 world.undo_to(mark);
                 (sizes.added, sizes.room) = before;
-                bids[set] = packing.map_or(Bid::Nothing, Bid::Packing);
+                bids[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
             }
         }
         let offer = |set: usize| match &bids[set] {
-            Bid::Packing(packing) => Some(&packing.offer),
-            Bid::Unknown | Bid::Nothing => None,
+            Expansion::Packing(packing) => Some(&packing.offer),
+            Expansion::Unknown | Expansion::Nothing => None,
         };
         let drawn = |set: usize| expander::draw(seed, round, &pools[self.sets[set][0]].id());
         for &set in able {
-            let (Some(new), Standing::Planned(by)) = (offer(set), &pools[self.sets[set][0]].standing) else {
+            let (Some(new), AutoscalerAssignment::Planned(by)) =
+                (offer(set), &pools[self.sets[set][0]].standing)
+            else {
                 continue;
             };
             let owner = crate::input::observed::key(&by.metadata);
@@ -230,35 +238,41 @@ impl Search<'_> {
     }
 
     /// Forgets the bids that can have changed now that `packing` is in the world.
-    fn outdate(&self, world: &World, bids: &mut [Bid], before: &Placement, packing: &Packing) {
+    fn outdate(
+        &self,
+        world: &ClusterSnapshot,
+        bids: &mut [Expansion],
+        before: &Placement,
+        packing: &Packing,
+    ) {
         let left = |at: &usize| before.left[*at] > 0;
         let calm = (0..self.pass.asks.len()).filter(left).all(|at| world.is_plain(self.pass.asks[at].kind));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
         for bid in bids {
             let stays = match bid {
-                Bid::Packing(theirs) => {
+                Expansion::Packing(theirs) => {
                     let shared = theirs.placement.placed.iter().zip(&took);
                     // What an offer had to leave out is not in it, and may have found its place now.
                     calm && !theirs.cut
                         && !shared.into_iter().any(|(theirs, &took)| took && !theirs.is_empty())
                 }
-                Bid::Nothing => calm,
-                Bid::Unknown => false,
+                Expansion::Nothing => calm,
+                Expansion::Unknown => false,
             };
             if !stays {
-                *bid = Bid::Unknown;
+                *bid = Expansion::Unknown;
             }
         }
     }
 
     /// Whether pods are left that a new node of the pool would take.
-    fn leaves_out(&self, world: &mut World, placement: &Placement, pool: usize) -> bool {
+    fn leaves_out(&self, world: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         let asks = self.pass.asks.iter().zip(&placement.left);
         asks.into_iter().any(|(ask, &left)| left > 0 && world.would_take(ask.kind, pool))
     }
 
     /// Whether new nodes of other pools take pods that the pool's could take.
-    fn passes_on(&self, world: &mut World, placement: &Placement, pool: usize) -> bool {
+    fn passes_on(&self, world: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         self.pass.asks.iter().zip(&placement.placed).any(|(ask, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
             placed.iter().any(|p| elsewhere(world.place_of(p.0))) && world.could_take(ask.kind, pool)

@@ -1,12 +1,12 @@
 //! What one set of like pools can take of the pods that are left: first fit, in their order, onto nodes that are opened
 //! as they are needed.
 
-use super::balance::{Next, Sizes, preference, weight};
-use super::expander::Offer;
-use super::placement::{Ask, Placement};
-use crate::requirements::kinds::Kind;
+use super::balance::{NextPool, PlannedSizes, preference, weight};
+use super::expander::ExpansionOption;
+use super::placement::{PendingPods, Placement};
+use crate::requirements::kinds::PodClass;
 use crate::resources::{Amounts, Basic, Resource};
-use crate::snapshot::{NodeIx, Scope, World};
+use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
 /// What came of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,18 +18,18 @@ pub struct Packing {
     /// Whether pods were left out only because pools were full.
     pub cut: bool,
     /// What expanders compare.
-    pub offer: Offer,
+    pub offer: ExpansionOption,
 }
 
 /// Packs onto the world what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
 /// in the world and in `sizes`; `None` when no node was opened and no pod placed.
 pub fn pack(
-    world: &mut World,
-    kinds: &[Kind],
-    asks: &[Ask],
+    world: &mut ClusterSnapshot,
+    kinds: &[PodClass],
+    asks: &[PendingPods],
     left: &[usize],
     set: &[usize],
-    sizes: &mut Sizes<'_>,
+    sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
     let placement = Placement { placed: vec![Vec::new(); asks.len()], left: left.to_vec() };
     let first = world.nodes();
@@ -44,12 +44,12 @@ pub fn pack(
 }
 
 struct Packer<'w, 's, 'p> {
-    world: &'w mut World,
-    kinds: &'s [Kind],
+    world: &'w mut ClusterSnapshot,
+    kinds: &'s [PodClass],
     set: &'s [usize],
-    sizes: &'s mut Sizes<'p>,
+    sizes: &'s mut PlannedSizes<'p>,
     /// The first node that was not there before.
-    first: NodeIx,
+    first: NodeIndex,
     placement: Placement,
     opened: Vec<usize>,
     /// For each ask, whether full pools would have taken more of its pods when they were last asked.
@@ -58,7 +58,7 @@ struct Packer<'w, 's, 'p> {
 
 impl Packer<'_, '_, '_> {
     /// Pods that only others can make a place for are asked again until nothing moves.
-    fn run(&mut self, asks: &[Ask]) {
+    fn run(&mut self, asks: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;
@@ -69,7 +69,7 @@ impl Packer<'_, '_, '_> {
                 }
             }
             let waiting =
-                |(at, ask): (usize, &Ask)| self.placement.left[at] > 0 && self.world.waits(ask.kind);
+                |(at, ask): (usize, &PendingPods)| self.placement.left[at] > 0 && self.world.waits(ask.kind);
             if !moved || !asks.iter().enumerate().any(waiting) {
                 return;
             }
@@ -77,15 +77,15 @@ impl Packer<'_, '_, '_> {
         }
     }
 
-    fn ask(&mut self, at: usize, ask: Ask, waits: bool) -> bool {
+    fn ask(&mut self, at: usize, ask: PendingPods, waits: bool) -> bool {
         // Pods that need nothing but room have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
         let placed = self.world.place(ask.kind, self.placement.left[at], scope);
         let mut moved = self.placement.note(at, placed);
         while self.placement.left[at] > 0 {
             let next = self.sizes.next(self.world, self.set, ask.kind, &self.kinds[ask.kind]);
-            let Next::Pool(pool) = next else {
-                self.full[at] = next == Next::Full;
+            let NextPool::Pool(pool) = next else {
+                self.full[at] = next == NextPool::Full;
                 break;
             };
             let mark = self.world.mark();
@@ -108,14 +108,14 @@ impl Packer<'_, '_, '_> {
 }
 
 fn offer(
-    sizes: &Sizes<'_>,
-    kinds: &[Kind],
-    asks: &[Ask],
+    sizes: &PlannedSizes<'_>,
+    kinds: &[PodClass],
+    asks: &[PendingPods],
     placement: &Placement,
     opened: &[usize],
-    first: NodeIx,
-) -> Offer {
-    let mut offer = Offer { nodes: opened.len(), ..Offer::default() };
+    first: NodeIndex,
+) -> ExpansionOption {
+    let mut offer = ExpansionOption { nodes: opened.len(), ..ExpansionOption::default() };
     for &pool in opened {
         let pool = &sizes.pools[pool];
         offer.weight = offer.weight.max(weight(pool));

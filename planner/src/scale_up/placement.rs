@@ -1,13 +1,13 @@
 //! Places the pods that wait on the nodes of the world, first fit, in their order.
 
-use crate::requirements::kinds::KindId;
-use crate::snapshot::{NodeIx, Scope, World};
+use crate::requirements::kinds::PodClassId;
+use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
 /// Like pods that wait for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct PendingPods {
     /// What they are like.
-    pub kind: KindId,
+    pub kind: PodClassId,
     /// How many.
     pub count: usize,
 }
@@ -16,19 +16,19 @@ pub struct Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// For each ask, how many went to which node.
-    pub placed: Vec<Vec<(NodeIx, usize)>>,
+    pub placed: Vec<Vec<(NodeIndex, usize)>>,
     /// For each ask, how many have no place yet.
     pub left: Vec<usize>,
 }
 
 impl Placement {
     /// Nobody has a place yet.
-    pub fn of(asks: &[Ask]) -> Self {
+    pub fn of(asks: &[PendingPods]) -> Self {
         Self { placed: vec![Vec::new(); asks.len()], left: asks.iter().map(|ask| ask.count).collect() }
     }
 
     /// Notes where pods of an ask went, and says whether there were any.
-    pub fn note(&mut self, ask: usize, placed: Vec<(NodeIx, usize)>) -> bool {
+    pub fn note(&mut self, ask: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
         let count: usize = placed.iter().map(|p| p.1).sum();
         self.left[ask] = self.left[ask].saturating_sub(count);
         self.placed[ask].extend(placed);
@@ -37,7 +37,7 @@ impl Placement {
 
     /// Places what is left on all nodes of the world. Pods that only others can make a place for are asked again until
     /// nothing moves.
-    pub fn fill(&mut self, world: &mut World, asks: &[Ask]) {
+    pub fn fill(&mut self, world: &mut ClusterSnapshot, asks: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::requirements::kinds::TallyId;
+use crate::requirements::kinds::TopologyCountId;
 
 /// The bit of nodes that take no pod at all.
 pub(super) const CLOSED: u64 = 1 << 63;
@@ -17,15 +17,15 @@ const PATIENCE: u32 = if cfg!(test) { 1 } else { 24 };
 
 /// Why a node takes no pod of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Closing {
+pub(super) enum ClosedBy {
     /// The tally counts so many pods on it, or more.
-    AtLeast(TallyId, u32),
+    AtLeast(TopologyCountId, u32),
     /// The tally counts none on it.
-    Zero(TallyId),
+    Zero(TopologyCountId),
 }
 
-impl Closing {
-    pub(super) const fn tally(self) -> TallyId {
+impl ClosedBy {
+    pub(super) const fn tally(self) -> TopologyCountId {
         match self {
             Self::AtLeast(tally, _) | Self::Zero(tally) => tally,
         }
@@ -42,23 +42,23 @@ impl Closing {
 /// Which condition has which bit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
-    misses: BTreeMap<Closing, u32>,
-    numbers: BTreeMap<Closing, usize>,
-    owners: Vec<Closing>,
+    misses: BTreeMap<ClosedBy, u32>,
+    numbers: BTreeMap<ClosedBy, usize>,
+    owners: Vec<ClosedBy>,
     next: usize,
-    by_tally: BTreeMap<TallyId, Vec<(usize, Closing)>>,
+    by_tally: BTreeMap<TopologyCountId, Vec<(usize, ClosedBy)>>,
 }
 
 impl Bits {
     /// The bits of those of these conditions that have one.
-    pub(super) fn mask(&self, closings: &[Closing]) -> u64 {
+    pub(super) fn mask(&self, closings: &[ClosedBy]) -> u64 {
         let bits = closings.iter().filter_map(|closing| self.numbers.get(closing));
         bits.fold(CLOSED, |mask, &bit| mask | 1 << bit)
     }
 
     /// Notes a look in vain, and says whether the condition has a bit from now on: then all nodes' bits are to be
     /// computed anew.
-    pub(super) fn missed(&mut self, closing: Closing) -> bool {
+    pub(super) fn missed(&mut self, closing: ClosedBy) -> bool {
         if self.numbers.contains_key(&closing) {
             return false;
         }
@@ -87,7 +87,7 @@ impl Bits {
     }
 
     /// The bits of a node after one of its counts changed.
-    pub(super) fn after(&self, before: u64, tally: TallyId, count: u32) -> u64 {
+    pub(super) fn after(&self, before: u64, tally: TopologyCountId, count: u32) -> u64 {
         let of_tally = self.by_tally.get(&tally).map_or(&[][..], Vec::as_slice);
         of_tally.iter().fold(
             before,
@@ -98,7 +98,7 @@ impl Bits {
     }
 
     /// The bits of a node with these counts.
-    pub(super) fn of(&self, count: impl Fn(TallyId) -> u32) -> u64 {
+    pub(super) fn of(&self, count: impl Fn(TopologyCountId) -> u32) -> u64 {
         self.owners.iter().enumerate().fold(0, |bits, (bit, closing)| {
             if closing.holds(count(closing.tally())) { bits | 1 << bit } else { bits }
         })

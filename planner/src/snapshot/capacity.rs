@@ -1,25 +1,25 @@
 //! The nodes that are there or on their way, and what is free on each before pending pods are placed: what the pass's
-//! [`World`] is made of.
+//! [`ClusterSnapshot`] is made of.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::{NodeSetup, Place, Setup, TemplateSetup, World};
-use crate::demand::Workload;
+use super::{ClusterSnapshot, NodeSetup, Place, Setup, TemplateSetup};
+use crate::demand::Demand;
 use crate::demand::daemons::{Daemon, Daemons};
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::{Pool, allocatable};
-use crate::requirements::kinds::{HostPort, KindId, TallyId};
-use crate::requirements::profile::Profile;
-use crate::resources::{Amounts, Names};
+use crate::requirements::kinds::{HostPort, PodClassId, TopologyCountId};
+use crate::requirements::profile::NodeProfile;
+use crate::resources::{Amounts, ResourceNames};
 
 /// What capacity is read from. Nodes and pods are in the order of names.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct SnapshotInput<'a> {
     /// The objects of the pass.
     pub observed: &'a Observed,
     /// Its nodes.
@@ -27,7 +27,7 @@ pub struct Source<'a> {
     /// Its pods.
     pub pods: &'a [Arc<PodInfo>],
     /// What its pods are like.
-    pub demand: &'a Workload,
+    pub demand: &'a Demand,
     /// What daemons take of each node.
     pub daemons: &'a Daemons,
     /// How many pods wait for a place, those of the headroom included.
@@ -35,8 +35,13 @@ pub struct Source<'a> {
 }
 
 /// The world of a pass before pending pods are placed.
-pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &mut Vec<String>) -> World {
-    let Source { nodes: all_nodes, demand, daemons, .. } = source;
+pub fn world(
+    source: SnapshotInput<'_>,
+    pools: &[Pool],
+    names: &mut ResourceNames,
+    warnings: &mut Vec<String>,
+) -> ClusterSnapshot {
+    let SnapshotInput { nodes: all_nodes, demand, daemons, .. } = source;
     let templates: Vec<_> = pools.iter().map(|pool| template(pool, daemons, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
     let owners = owners(pools, all_nodes.len());
@@ -44,14 +49,15 @@ pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &m
     let running = running_daemons(source);
     for (index, ((node, pods), running)) in all_nodes.iter().zip(pods).zip(running).enumerate() {
         let pool = match owners[index] {
-            Owner::Pool(pool) => Some(&pools[pool]),
-            Owner::Leaving | Owner::Nobody => None,
+            NodeOwner::Pool(pool) => Some(&pools[pool]),
+            NodeOwner::Leaving | NodeOwner::Nobody => None,
         };
-        let leaving = matches!(owners[index], Owner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
+        let leaving =
+            matches!(owners[index], NodeOwner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
         let offer = if leaving { None } else { offer(source, node, pool, &running, names, warnings) };
         let open = offer.is_some();
-        let Offer { profile, free, ports, raises } =
-            offer.unwrap_or_else(|| Offer::of(Profile::of_node(node), Amounts::default()));
+        let NodeCapacity { profile, free, ports, raises } =
+            offer.unwrap_or_else(|| NodeCapacity::of(NodeProfile::of_node(node), Amounts::default()));
         let (place, profile) = (Place::Node(index), Arc::new(profile));
         nodes.push(NodeSetup { place, profile, free, pods, ports, raises, open });
     }
@@ -69,7 +75,7 @@ pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &m
     }
     let mut pending = vec![false; demand.classes.len()];
     demand.groups.iter().for_each(|group| pending[demand.kinds[group.kind].class] = true);
-    World::new(Setup {
+    ClusterSnapshot::new(Setup {
         classes: &demand.classes,
         kinds: &demand.kinds,
         tallies: &demand.tallies,
@@ -79,29 +85,29 @@ pub fn world(source: Source<'_>, pools: &[Pool], names: &mut Names, warnings: &m
     })
 }
 
-fn template(pool: &Pool, daemons: &Daemons, demand: &Workload) -> Option<TemplateSetup> {
+fn template(pool: &Pool, daemons: &Daemons, demand: &Demand) -> Option<TemplateSetup> {
     let template = pool.template.as_ref().ok()?;
-    let mut offer = Offer::of(template.profile.clone(), template.allocatable.clone());
+    let mut offer = NodeCapacity::of(template.profile.clone(), template.allocatable.clone());
     let profile = &template.profile;
     daemons.on(profile).for_each(|daemon| offer.reserve(daemon, demand));
-    let Offer { profile, free, ports, raises } = offer;
+    let NodeCapacity { profile, free, ports, raises } = offer;
     Some(TemplateSetup { profile: Arc::new(profile), free, ports, raises })
 }
 
 /// How many of a pool's `missing` nodes are in the world. They are empty and alike, and only pods that wait for a place
 /// go there: with one more than there are such pods, one at least stays empty, as more would. So what a pool asks for
 /// does not say how much memory a pass takes. Daemons that other pods look at make each node count.
-fn upcoming(missing: usize, waiting: usize, raises: &[TallyId]) -> usize {
+fn upcoming(missing: usize, waiting: usize, raises: &[TopologyCountId]) -> usize {
     if raises.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
 }
 
 /// The pods on each node whose kind is known.
-fn pods_by_node(demand: &Workload, nodes: usize) -> Vec<Vec<(KindId, usize)>> {
+fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> {
     let mut kinds = vec![Vec::new(); nodes];
     for &(kind, node) in demand.placed.iter().flatten() {
         kinds[node].push(kind);
     }
-    let counted = |mut kinds: Vec<KindId>| {
+    let counted = |mut kinds: Vec<PodClassId>| {
         kinds.sort_unstable();
         kinds.chunk_by(PartialEq::eq).map(|like| (like[0], like.len())).collect()
     };
@@ -109,7 +115,7 @@ fn pods_by_node(demand: &Workload, nodes: usize) -> Vec<Vec<(KindId, usize)>> {
 }
 
 /// The daemons, by namespace and name, that have a pod on each node already.
-fn running_daemons(source: Source<'_>) -> Vec<BTreeSet<(&str, &str)>> {
+fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
     let mut running = vec![BTreeSet::new(); source.nodes.len()];
     if source.daemons.is_empty() {
         return running;
@@ -124,37 +130,37 @@ fn running_daemons(source: Source<'_>) -> Vec<BTreeSet<(&str, &str)>> {
 
 /// Whose a node is.
 #[derive(Clone, Copy)]
-enum Owner {
+enum NodeOwner {
     Pool(usize),
     Leaving,
     Nobody,
 }
 
-fn owners(pools: &[Pool], nodes: usize) -> Vec<Owner> {
-    let mut owners = vec![Owner::Nobody; nodes];
+fn owners(pools: &[Pool], nodes: usize) -> Vec<NodeOwner> {
+    let mut owners = vec![NodeOwner::Nobody; nodes];
     for (index, pool) in pools.iter().enumerate() {
-        pool.staying.iter().for_each(|&node| owners[node] = Owner::Pool(index));
-        pool.leaving.iter().for_each(|&node| owners[node] = Owner::Leaving);
+        pool.staying.iter().for_each(|&node| owners[node] = NodeOwner::Pool(index));
+        pool.leaving.iter().for_each(|&node| owners[node] = NodeOwner::Leaving);
     }
     owners
 }
 
 /// What a node offers before its pods.
-struct Offer {
-    profile: Profile,
+struct NodeCapacity {
+    profile: NodeProfile,
     free: Amounts,
     ports: Vec<HostPort>,
     /// By daemons that are still to come.
-    raises: Vec<TallyId>,
+    raises: Vec<TopologyCountId>,
 }
 
-impl Offer {
-    fn of(profile: Profile, free: Amounts) -> Self {
+impl NodeCapacity {
+    fn of(profile: NodeProfile, free: Amounts) -> Self {
         Self { profile, free, ports: Vec::new(), raises: Vec::new() }
     }
 
     /// Keeps a place for a pod of the daemon, which other pods see as they see any pod.
-    fn reserve(&mut self, daemon: &Daemon, demand: &Workload) {
+    fn reserve(&mut self, daemon: &Daemon, demand: &Demand) {
         self.free.take(&daemon.request, 1);
         self.ports.extend(daemon.ports.iter().cloned());
         let raised = demand.daemons.get(&(daemon.namespace.clone(), daemon.name.clone()));
@@ -165,13 +171,13 @@ impl Offer {
 /// A node offers itself when it is up, its pool's template (less the daemons that are not there yet) while it starts,
 /// nothing when it has been down for too long.
 fn offer(
-    source: Source<'_>,
+    source: SnapshotInput<'_>,
     node: &Node,
     pool: Option<&Pool>,
     running: &BTreeSet<(&str, &str)>,
-    names: &mut Names,
+    names: &mut ResourceNames,
     warnings: &mut Vec<String>,
-) -> Option<Offer> {
+) -> Option<NodeCapacity> {
     let starting =
         pool.and_then(|pool| nodes::starting_until(node, &pool.object).zip(pool.template.as_ref().ok()));
     if let Some((_, template)) = starting.filter(|(until, _)| *until > source.observed.now) {
@@ -179,7 +185,7 @@ fn offer(
             return None;
         }
         let profile = template.profile.worn_by(node);
-        let mut offer = Offer::of(profile.clone(), template.allocatable.clone());
+        let mut offer = NodeCapacity::of(profile.clone(), template.allocatable.clone());
         let missing =
             |daemon: &&Daemon| !running.contains(&(daemon.namespace.as_str(), daemon.name.as_str()));
         let missing = source.daemons.on(&profile).filter(missing);
@@ -190,7 +196,7 @@ fn offer(
         return None;
     }
     match allocatable(node, names) {
-        Ok(free) => Some(Offer::of(Profile::of_node(node), free)),
+        Ok(free) => Some(NodeCapacity::of(NodeProfile::of_node(node), free)),
         Err(problem) => {
             let name = node.metadata.name.as_deref().unwrap_or_default();
             warnings.push(format!("node {name} is left out: {problem} in status.allocatable"));

@@ -1,54 +1,54 @@
 //! What changes in the world, and how it is taken back.
 
 use super::bits::CLOSED;
-use super::{Node, NodeIx, Place, World};
-use crate::requirements::kinds::{KindId, TallyId};
+use super::{ClusterSnapshot, Node, NodeIndex, Place};
+use crate::requirements::kinds::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 
-/// A moment that [`World::undo_to`] can go back to.
+/// A moment that [`ClusterSnapshot::undo_to`] can go back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark(usize);
+pub struct Fork(usize);
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum UndoEntry {
     /// Pods were placed on a node.
-    Placed(NodeIx, KindId, usize),
+    Placed(NodeIndex, PodClassId, usize),
     /// Pods were taken off a node.
-    Evicted(NodeIx, KindId, usize),
+    Evicted(NodeIndex, PodClassId, usize),
     /// The last node was opened.
     Opened,
     /// A node was closed that was open.
-    Closed(NodeIx),
+    Closed(NodeIndex),
     /// A node left.
-    Retired(NodeIx),
+    Retired(NodeIndex),
 }
 
-impl World {
+impl ClusterSnapshot {
     /// Remembers this moment.
-    pub const fn mark(&self) -> Mark {
-        Mark(self.journal.len())
+    pub const fn mark(&self) -> Fork {
+        Fork(self.journal.len())
     }
 
     /// Takes back everything that happened since.
-    pub fn undo_to(&mut self, mark: Mark) {
+    pub fn undo_to(&mut self, mark: Fork) {
         while self.journal.len() > mark.0 {
             match self.journal.pop() {
-                Some(Change::Placed(node, kind, count)) => {
+                Some(UndoEntry::Placed(node, kind, count)) => {
                     self.lift(node, kind, count);
                     self.reindex(node);
                 }
-                Some(Change::Evicted(node, kind, count)) => {
+                Some(UndoEntry::Evicted(node, kind, count)) => {
                     self.lay(node, kind, count);
                     self.reindex(node);
                 }
-                Some(Change::Opened) => self.unopen(),
-                Some(Change::Closed(node)) => {
+                Some(UndoEntry::Opened) => self.unopen(),
+                Some(UndoEntry::Closed(node)) => {
                     self.nodes[node].closed &= !CLOSED;
                     self.reindex(node);
                 }
-                Some(Change::Retired(node)) => {
+                Some(UndoEntry::Retired(node)) => {
                     self.nodes[node].gone = false;
                     self.join(node);
                     self.count_raised(node, true);
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// A new node of the pool; `None` when nothing is known of the pool's nodes.
-    pub fn open(&mut self, pool: usize) -> Option<NodeIx> {
+    pub fn open(&mut self, pool: usize) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
         let (bucket, family, free) = (template.bucket, template.family, template.free.clone());
         let raises = template.raises.clone();
@@ -67,33 +67,33 @@ impl World {
         let bits = self.bits.of(|tally| count_of(&self.nodes[node], tally));
         self.nodes[node].closed = bits;
         self.buckets[bucket].index.push(self.nodes[node].free.basic(), bits);
-        self.journal.push(Change::Opened);
+        self.journal.push(UndoEntry::Opened);
         Some(node)
     }
 
     /// Takes pods off a node, no more than there are.
-    pub fn evict(&mut self, node: NodeIx, kind: KindId, count: usize) {
+    pub fn evict(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
         let pods = &self.nodes[node].pods;
         let there = pods.binary_search_by_key(&kind, |p| p.0).map_or(0, |at| pods[at].1);
         let count = count.min(there);
         if count > 0 {
             self.lift(node, kind, count);
             self.reindex(node);
-            self.journal.push(Change::Evicted(node, kind, count));
+            self.journal.push(UndoEntry::Evicted(node, kind, count));
         }
     }
 
     /// No pod goes onto the node any more. It still counts, with its pods.
-    pub fn close(&mut self, node: NodeIx) {
+    pub fn close(&mut self, node: NodeIndex) {
         if self.nodes[node].closed & CLOSED == 0 {
             self.nodes[node].closed |= CLOSED;
             self.reindex(node);
-            self.journal.push(Change::Closed(node));
+            self.journal.push(UndoEntry::Closed(node));
         }
     }
 
     /// The node goes, with the pods that are still on it, and with its last node a domain goes.
-    pub fn retire(&mut self, node: NodeIx) {
+    pub fn retire(&mut self, node: NodeIndex) {
         if self.nodes[node].gone {
             return;
         }
@@ -105,14 +105,14 @@ impl World {
         debug_assert!(self.nodes[node].here.is_empty(), "nothing is on it that counts");
         self.leave(node);
         self.nodes[node].gone = true;
-        self.journal.push(Change::Retired(node));
+        self.journal.push(UndoEntry::Retired(node));
     }
 
     /// Places pods, and remembers it.
-    pub(super) fn put(&mut self, node: NodeIx, kind: KindId, count: usize) {
+    pub(super) fn put(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
         self.lay(node, kind, count);
         self.reindex(node);
-        self.journal.push(Change::Placed(node, kind, count));
+        self.journal.push(UndoEntry::Placed(node, kind, count));
     }
 
     /// A node more at the end of its bucket; its index is for the caller to bring up to date.
@@ -122,8 +122,8 @@ impl World {
         bucket: usize,
         family: usize,
         free: Amounts,
-        raises: Vec<TallyId>,
-    ) -> NodeIx {
+        raises: Vec<TopologyCountId>,
+    ) -> NodeIndex {
         let ix = self.nodes.len();
         let slot = self.buckets[bucket].nodes.len();
         self.buckets[bucket].nodes.push(ix);
@@ -155,7 +155,7 @@ impl World {
     }
 
     /// Pods onto a node: what is free, counts and the list of pods.
-    pub(super) fn lay(&mut self, node: NodeIx, kind: KindId, count: usize) {
+    pub(super) fn lay(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
         self.nodes[node].free.take(&self.kinds[kind].request, count);
         let pods = &mut self.nodes[node].pods;
         match pods.binary_search_by_key(&kind, |p| p.0) {
@@ -166,7 +166,7 @@ impl World {
     }
 
     /// The reverse of [`Self::lay`].
-    fn lift(&mut self, node: NodeIx, kind: KindId, count: usize) {
+    fn lift(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
         self.nodes[node].free.give(&self.kinds[kind].request, count);
         let pods = &mut self.nodes[node].pods;
         if let Ok(at) = pods.binary_search_by_key(&kind, |p| p.0) {
@@ -178,14 +178,14 @@ impl World {
         self.count_kind(node, kind, count, false);
     }
 
-    fn count_kind(&mut self, node: NodeIx, kind: KindId, count: usize, up: bool) {
+    fn count_kind(&mut self, node: NodeIndex, kind: PodClassId, count: usize, up: bool) {
         let by = u32::try_from(count).unwrap_or(u32::MAX);
         let rule = std::sync::Arc::clone(&self.kinds[kind]);
         rule.raises.iter().for_each(|&tally| self.count(node, tally, by, up));
     }
 
     /// Counts what is on a node besides its pods, or no longer does.
-    fn count_raised(&mut self, node: NodeIx, up: bool) {
+    fn count_raised(&mut self, node: NodeIndex, up: bool) {
         for at in 0..self.nodes[node].raises.len() {
             let tally = self.nodes[node].raises[at];
             self.count(node, tally, 1, up);
@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Changes what a tally counts in the domain of a node, if the node counts for it.
-    pub(super) fn count(&mut self, node: NodeIx, tally: TallyId, by: u32, up: bool) {
+    pub(super) fn count(&mut self, node: NodeIndex, tally: TopologyCountId, by: u32, up: bool) {
         let family = &self.families.list[self.nodes[node].family];
         if !family.counts(tally) {
             return;
@@ -222,7 +222,7 @@ impl World {
     }
 
     /// The node is one of its domains' nodes.
-    fn join(&mut self, node: NodeIx) {
+    fn join(&mut self, node: NodeIndex) {
         let family = &self.families.list[self.nodes[node].family];
         for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
             let counts = &mut self.counts[tally];
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    fn leave(&mut self, node: NodeIx) {
+    fn leave(&mut self, node: NodeIndex) {
         let family = &self.families.list[self.nodes[node].family];
         for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
             let counts = &mut self.counts[tally];
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    fn reindex(&mut self, node: NodeIx) {
+    fn reindex(&mut self, node: NodeIndex) {
         let Node { bucket, slot, closed, ref free, .. } = self.nodes[node];
         self.buckets[bucket].index.set(slot, free.basic(), closed);
     }
@@ -258,6 +258,6 @@ impl World {
 }
 
 /// What a tally over single nodes counts on one.
-pub(super) fn count_of(node: &Node, tally: TallyId) -> u32 {
+pub(super) fn count_of(node: &Node, tally: TopologyCountId) -> u32 {
     node.here.binary_search_by_key(&tally, |h| h.0).map_or(0, |at| node.here[at].1)
 }

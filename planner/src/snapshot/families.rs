@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::rules::{Ground, Rules};
+use super::rules::{CountedBy, PlacementRules};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{Counted, Tally, TallyId};
+use crate::requirements::kinds::{CountedNodes, TopologyCount, TopologyCountId};
 use crate::requirements::predicates;
 use crate::requirements::predicates::{node_affinity, selector, taints};
-use crate::requirements::profile::Profile;
+use crate::requirements::profile::NodeProfile;
 
 /// One family.
 #[derive(Clone, Debug)]
-pub(super) struct Family {
+pub(super) struct NodeClass {
     /// What constraints look at.
-    pub(super) profile: Profile,
+    pub(super) profile: NodeProfile,
     /// Whether its nodes have a host name.
     pub(super) host: bool,
     /// Its domain of each topology key.
@@ -25,9 +25,9 @@ pub(super) struct Family {
 
 /// All families.
 #[derive(Clone, Debug)]
-pub(super) struct Families {
-    pub(super) list: Vec<Family>,
-    ids: BTreeMap<(Profile, bool), usize>,
+pub(super) struct NodeClasses {
+    pub(super) list: Vec<NodeClass>,
+    ids: BTreeMap<(NodeProfile, bool), usize>,
     /// Label keys that some constraint looks at.
     keys: BTreeSet<String>,
     /// Whether some constraint looks at the names of nodes.
@@ -38,8 +38,8 @@ pub(super) struct Families {
     admits: Vec<Option<Arc<[bool]>>>,
 }
 
-impl Families {
-    pub(super) fn new(classes: &[Constraints], rules: &Rules) -> Self {
+impl NodeClasses {
+    pub(super) fn new(classes: &[Constraints], rules: &PlacementRules) -> Self {
         let mut keys = BTreeSet::new();
         for class in classes {
             class.label_keys(&mut keys);
@@ -58,14 +58,14 @@ impl Families {
     /// The family of a node. Classes must not have been asked about before the last family is known.
     pub(super) fn of(
         &mut self,
-        profile: &Profile,
+        profile: &NodeProfile,
         classes: &[Constraints],
-        tallies: &[Tally],
-        rules: &Rules,
+        tallies: &[TopologyCount],
+        rules: &PlacementRules,
     ) -> usize {
         let host = profile.labels.contains_key(HOSTNAME_LABEL);
         let labels = profile.labels.iter().filter(|(key, _)| self.keys.contains(*key));
-        let reduced = Profile {
+        let reduced = NodeProfile {
             name: profile.name.clone().filter(|_| self.by_name),
             labels: labels.map(|(key, value)| (key.clone(), value.clone())).collect(),
             taints: profile.taints.clone(),
@@ -78,7 +78,7 @@ impl Families {
             let next = values.len();
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
-        let mut family = Family { profile: reduced.clone(), host, domains, counts: Vec::new() };
+        let mut family = NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new() };
         let of_kinds = tallies.iter().zip(&rules.grounds);
         family.counts =
             of_kinds.map(|(tally, &ground)| family.eligible(tally, ground, classes, rules)).collect();
@@ -104,38 +104,44 @@ impl Families {
     }
 }
 
-impl Family {
+impl NodeClass {
     /// Whether nodes of the family count for a tally.
-    pub(super) fn counts(&self, tally: TallyId) -> bool {
+    pub(super) fn counts(&self, tally: TopologyCountId) -> bool {
         self.counts[tally]
     }
 
     /// The domain of a tally over a key other than the host name's.
-    pub(super) fn domain(&self, ground: Ground) -> Option<usize> {
+    pub(super) fn domain(&self, ground: CountedBy) -> Option<usize> {
         match ground {
-            Ground::Key(key) => self.domains[key],
-            Ground::Host | Ground::Ports => None,
+            CountedBy::Key(key) => self.domains[key],
+            CountedBy::Host | CountedBy::Ports => None,
         }
     }
 
     /// Whether the family has the key of a tally.
-    pub(super) fn has(&self, ground: Ground) -> bool {
+    pub(super) fn has(&self, ground: CountedBy) -> bool {
         match ground {
-            Ground::Key(key) => self.domains[key].is_some(),
-            Ground::Host => self.host,
-            Ground::Ports => true,
+            CountedBy::Key(key) => self.domains[key].is_some(),
+            CountedBy::Host => self.host,
+            CountedBy::Ports => true,
         }
     }
 
-    fn eligible(&self, tally: &Tally, ground: Ground, classes: &[Constraints], rules: &Rules) -> bool {
+    fn eligible(
+        &self,
+        tally: &TopologyCount,
+        ground: CountedBy,
+        classes: &[Constraints],
+        rules: &PlacementRules,
+    ) -> bool {
         let has_key = |key: &String| match rules.keys.binary_search(key) {
             Ok(key) => self.domains[key].is_some(),
             Err(_) => self.host,
         };
         self.has(ground)
             && match &tally.nodes {
-                Counted::All => true,
-                Counted::Eligible { keys, labels_of, taints_of } => {
+                CountedNodes::All => true,
+                CountedNodes::Eligible { keys, labels_of, taints_of } => {
                     keys.iter().all(has_key)
                         && labels_of.is_none_or(|class| self.has_labels(&classes[class]))
                         && taints_of.is_none_or(|class| {

@@ -21,23 +21,23 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use change::Mark;
+pub use change::Fork;
 pub use place::Scope;
-pub use why::{Obstacle, Target};
+pub use why::{NodeOrTemplate, PlacementError};
 
 use self::bits::Bits;
-use self::change::Change;
-use self::families::Families;
-use self::rules::{Rule, Rules};
-use self::tallies::Counts;
+use self::change::UndoEntry;
+use self::families::NodeClasses;
+use self::rules::{PlacementRule, PlacementRules};
+use self::tallies::DomainCounts;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::kinds::{HostPort, Kind, KindId, Tally, TallyId};
-use crate::requirements::profile::Profile;
+use crate::requirements::kinds::{HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId};
+use crate::requirements::profile::NodeProfile;
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 
-/// Index of a node in a [`World`].
-pub type NodeIx = usize;
+/// Index of a node in a [`ClusterSnapshot`].
+pub type NodeIndex = usize;
 
 /// Which node it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +56,9 @@ pub struct Setup<'a> {
     /// The constraints that kinds and tallies speak of.
     pub classes: &'a [Constraints],
     /// All kinds of pods.
-    pub kinds: &'a [Kind],
+    pub kinds: &'a [PodClass],
     /// All tallies.
-    pub tallies: &'a [Tally],
+    pub tallies: &'a [TopologyCount],
     /// For each class, whether pods of it wait for a place: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.
@@ -73,15 +73,15 @@ pub struct NodeSetup {
     /// Which one.
     pub place: Place,
     /// Name, labels and taints; nodes that do not exist yet share their pool's.
-    pub profile: Arc<Profile>,
+    pub profile: Arc<NodeProfile>,
     /// What is free on it before any pod of `pods`.
     pub free: Amounts,
     /// The pods on it.
-    pub pods: Vec<(KindId, usize)>,
+    pub pods: Vec<(PodClassId, usize)>,
     /// Host ports that are taken by other pods than those.
     pub ports: Vec<HostPort>,
     /// The tallies that other pods than those raise, each as often as it is raised.
-    pub raises: Vec<TallyId>,
+    pub raises: Vec<TopologyCountId>,
     /// Whether it takes pods. One that does not still counts, with its pods, in every tally.
     pub open: bool,
 }
@@ -90,32 +90,32 @@ pub struct NodeSetup {
 #[derive(Clone, Debug)]
 pub struct TemplateSetup {
     /// Labels and taints.
-    pub profile: Arc<Profile>,
+    pub profile: Arc<NodeProfile>,
     /// What is free on an empty one.
     pub free: Amounts,
     /// Host ports that are taken from the start.
     pub ports: Vec<HostPort>,
     /// Tallies that are raised from the start, each as often as it is raised.
-    pub raises: Vec<TallyId>,
+    pub raises: Vec<TopologyCountId>,
 }
 
 /// The world.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct ClusterSnapshot {
     classes: Vec<Constraints>,
-    kinds: Vec<Arc<Rule>>,
-    rules: Rules,
-    families: Families,
+    kinds: Vec<Arc<PlacementRule>>,
+    rules: PlacementRules,
+    families: NodeClasses,
     nodes: Vec<Node>,
     buckets: Vec<Bucket>,
     /// The buckets in the order in which they are looked through.
     order: Vec<usize>,
-    counts: Vec<Counts>,
+    counts: Vec<DomainCounts>,
     /// The tallies that some spread looks at.
-    spread: Vec<TallyId>,
+    spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
     bits: Bits,
-    journal: Vec<Change>,
+    journal: Vec<UndoEntry>,
 }
 
 /// A node.
@@ -126,12 +126,12 @@ struct Node {
     slot: usize,
     family: usize,
     free: Amounts,
-    /// Counts of tallies over the host name and of ports, sorted, without zeros.
-    here: Vec<(TallyId, u32)>,
+    /// DomainCounts of tallies over the host name and of ports, sorted, without zeros.
+    here: Vec<(TopologyCountId, u32)>,
     /// Sorted by kind, without zeros.
-    pods: Vec<(KindId, usize)>,
+    pods: Vec<(PodClassId, usize)>,
     /// Tallies that are raised by what is none of `pods`.
-    raises: Vec<TallyId>,
+    raises: Vec<TopologyCountId>,
     /// What it is closed to, as [`Bits`] numbers it.
     closed: u64,
     /// Whether it has left the world.
@@ -144,7 +144,7 @@ struct Bucket {
     family: usize,
     /// Any of its nodes.
     sample: Place,
-    nodes: Vec<NodeIx>,
+    nodes: Vec<NodeIndex>,
     index: FitIndex,
 }
 
@@ -155,26 +155,26 @@ struct Template {
     family: usize,
     free: Amounts,
     /// Tallies, of ports too, that it raises from the start.
-    raises: Vec<TallyId>,
+    raises: Vec<TopologyCountId>,
 }
 
-impl World {
+impl ClusterSnapshot {
     /// The world of a pass before anything is placed.
     pub fn new(setup: Setup<'_>) -> Self {
         let Setup { classes, kinds, tallies, pending, nodes, templates } = setup;
         let taken = nodes.iter().flat_map(|node| &node.ports);
         let of_templates = templates.iter().flatten().flat_map(|template| &template.ports);
-        let mut rules = Rules::of(kinds, tallies, taken.chain(of_templates));
-        let mut families = Families::new(classes, &rules);
-        let mut family = |profile: &Profile| families.of(profile, classes, tallies, &rules);
+        let mut rules = PlacementRules::of(kinds, tallies, taken.chain(of_templates));
+        let mut families = NodeClasses::new(classes, &rules);
+        let mut family = |profile: &NodeProfile| families.of(profile, classes, tallies, &rules);
         let of_nodes: Vec<_> = nodes.iter().map(|node| family(&node.profile)).collect();
         let of_templates: Vec<_> =
             templates.iter().map(|template| template.as_ref().map(|t| family(&t.profile))).collect();
         let counts: Vec<_> = (0..rules.grounds.len())
             .map(|tally| {
                 let ground = rules.grounds[tally];
-                let domains = if let rules::Ground::Key(key) = ground { families.values(key) } else { 0 };
-                Counts::new(ground, domains, rules.spread[tally])
+                let domains = if let rules::CountedBy::Key(key) = ground { families.values(key) } else { 0 };
+                DomainCounts::new(ground, domains, rules.spread[tally])
             })
             .collect();
         let mut world = Self {
@@ -215,44 +215,44 @@ impl World {
     }
 
     /// Which node it is.
-    pub fn place_of(&self, node: NodeIx) -> Place {
+    pub fn place_of(&self, node: NodeIndex) -> Place {
         self.nodes[node].place
     }
 
     /// The world's node for an existing one of the pass.
-    pub fn node_of(&self, node: usize) -> NodeIx {
+    pub fn node_of(&self, node: usize) -> NodeIndex {
         debug_assert_eq!(self.nodes[node].place, Place::Node(node), "existing nodes come first");
         node
     }
 
     /// What is free on a node; below zero where it is overcommitted.
-    pub fn free(&self, node: NodeIx) -> &Amounts {
+    pub fn free(&self, node: NodeIndex) -> &Amounts {
         &self.nodes[node].free
     }
 
     /// The pods on a node, by kind.
-    pub fn pods_on(&self, node: NodeIx) -> &[(KindId, usize)] {
+    pub fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
         &self.nodes[node].pods
     }
 
     /// Whether the node has left the world.
-    pub fn is_gone(&self, node: NodeIx) -> bool {
+    pub fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }
 
     /// Whether pods or nodes that come later can make a place for pods of this kind.
-    pub fn waits(&self, kind: KindId) -> bool {
+    pub fn waits(&self, kind: PodClassId) -> bool {
         self.kinds[kind].waits
     }
 
     /// Whether pods of this kind have to do with other pods only in that they need room.
-    pub fn is_plain(&self, kind: KindId) -> bool {
+    pub fn is_plain(&self, kind: PodClassId) -> bool {
         let rule = &self.kinds[kind];
         !rule.waits && rule.apart_here.is_empty() && rule.raises.is_empty()
     }
 
     /// Whether pods of this kind spread over domains of which there can be more.
-    pub fn spreads(&self, kind: KindId) -> bool {
+    pub fn spreads(&self, kind: PodClassId) -> bool {
         !self.kinds[kind].spreads.is_empty() || !self.kinds[kind].spreads_here.is_empty()
     }
 
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    fn raised(&self, ports: &[HostPort], besides: Vec<TallyId>) -> Vec<TallyId> {
+    fn raised(&self, ports: &[HostPort], besides: Vec<TopologyCountId>) -> Vec<TopologyCountId> {
         let mut tallies = self.rules.raised_by(ports);
         tallies.extend(besides);
         tallies

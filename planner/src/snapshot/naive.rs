@@ -3,22 +3,24 @@
 
 use std::collections::BTreeSet;
 
-use super::NodeIx;
+use super::NodeIndex;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{Counted, HostPort, Kind, KindId, Spread, Tally, TallyId};
+use crate::requirements::kinds::{
+    CountedNodes, HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
+};
 use crate::requirements::predicates;
 use crate::requirements::predicates::{node_affinity, selector, taints};
-use crate::requirements::profile::Profile;
+use crate::requirements::profile::NodeProfile;
 use crate::resources::Amounts;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NaiveNode {
-    pub(crate) profile: Profile,
+    pub(crate) profile: NodeProfile,
     pub(crate) capacity: Amounts,
     pub(crate) ports: Vec<HostPort>,
     /// Tallies that something besides its pods raises.
-    pub(crate) raises: Vec<TallyId>,
-    pub(crate) pods: Vec<KindId>,
+    pub(crate) raises: Vec<TopologyCountId>,
+    pub(crate) pods: Vec<PodClassId>,
     pub(crate) open: bool,
     pub(crate) gone: bool,
 }
@@ -26,15 +28,20 @@ pub(crate) struct NaiveNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
     pub(crate) classes: Vec<Constraints>,
-    pub(crate) kinds: Vec<Kind>,
-    pub(crate) tallies: Vec<Tally>,
+    pub(crate) kinds: Vec<PodClass>,
+    pub(crate) tallies: Vec<TopologyCount>,
     pub(crate) nodes: Vec<NaiveNode>,
 }
 
 impl Naive {
     /// Places pods one by one, each on the first node of `order` that allows it.
-    pub(crate) fn place(&mut self, kind: KindId, wanted: usize, order: &[NodeIx]) -> Vec<(NodeIx, usize)> {
-        let mut placed: Vec<(NodeIx, usize)> = Vec::new();
+    pub(crate) fn place(
+        &mut self,
+        kind: PodClassId,
+        wanted: usize,
+        order: &[NodeIndex],
+    ) -> Vec<(NodeIndex, usize)> {
+        let mut placed: Vec<(NodeIndex, usize)> = Vec::new();
         for _ in 0..wanted {
             let Some(&node) = order.iter().find(|&&node| self.allows(kind, node)) else { break };
             self.nodes[node].pods.push(kind);
@@ -47,7 +54,7 @@ impl Naive {
     }
 
     /// Whether a pod of the kind may go onto the node now.
-    pub(crate) fn allows(&self, kind: KindId, node: NodeIx) -> bool {
+    pub(crate) fn allows(&self, kind: PodClassId, node: NodeIndex) -> bool {
         let (of, at) = (&self.kinds[kind], &self.nodes[node]);
         at.open
             && !at.gone
@@ -59,14 +66,14 @@ impl Naive {
             && of.spreads.iter().all(|spread| self.keeps(spread, node))
     }
 
-    fn has_room(&self, kind: &Kind, node: NodeIx) -> bool {
+    fn has_room(&self, kind: &PodClass, node: NodeIndex) -> bool {
         let at = &self.nodes[node];
         let mut free = at.capacity.clone();
         at.pods.iter().for_each(|&pod| free.take(&self.kinds[pod].request, 1));
         free.shortage(&kind.request).is_none()
     }
 
-    fn ports_are_free(&self, kind: &Kind, node: NodeIx) -> bool {
+    fn ports_are_free(&self, kind: &PodClass, node: NodeIndex) -> bool {
         let at = &self.nodes[node];
         let mut taken = at.pods.iter().flat_map(|&pod| &self.kinds[pod].ports).chain(&at.ports);
         !taken.any(|a| {
@@ -77,7 +84,7 @@ impl Naive {
         })
     }
 
-    fn is_near(&self, kind: &Kind, node: NodeIx) -> bool {
+    fn is_near(&self, kind: &PodClass, node: NodeIndex) -> bool {
         let Some(near) = &kind.near else { return true };
         let domains: Vec<_> = near.tallies.iter().map(|&tally| (tally, self.domain(tally, node))).collect();
         domains.iter().all(|(_, domain)| domain.is_some())
@@ -85,7 +92,7 @@ impl Naive {
                 || (near.itself && near.tallies.iter().all(|&tally| self.total(tally) == 0)))
     }
 
-    fn keeps(&self, spread: &Spread, node: NodeIx) -> bool {
+    fn keeps(&self, spread: &TopologySpread, node: NodeIndex) -> bool {
         let Some(own) = self.domain(spread.tally, node) else { return false };
         let domains: BTreeSet<_> = (0..self.nodes.len())
             .filter(|&n| self.counts(spread.tally, n))
@@ -98,19 +105,19 @@ impl Naive {
     }
 
     /// The node's domain; each node with a host name is one of its own.
-    fn domain(&self, tally: TallyId, node: NodeIx) -> Option<String> {
+    fn domain(&self, tally: TopologyCountId, node: NodeIndex) -> Option<String> {
         let key = &self.tallies[tally].key;
         let value = self.nodes[node].profile.labels.get(key)?;
         Some(if key == HOSTNAME_LABEL { node.to_string() } else { value.clone() })
     }
 
-    fn counts(&self, tally: TallyId, node: NodeIx) -> bool {
+    fn counts(&self, tally: TopologyCountId, node: NodeIndex) -> bool {
         let profile = &self.nodes[node].profile;
         !self.nodes[node].gone
             && profile.labels.contains_key(&self.tallies[tally].key)
             && match &self.tallies[tally].nodes {
-                Counted::All => true,
-                Counted::Eligible { keys, labels_of, taints_of } => {
+                CountedNodes::All => true,
+                CountedNodes::Eligible { keys, labels_of, taints_of } => {
                     keys.iter().all(|key| profile.labels.contains_key(key))
                         && labels_of.is_none_or(|class| {
                             let class = &self.classes[class];
@@ -124,20 +131,20 @@ impl Naive {
             }
     }
 
-    fn count(&self, tally: TallyId, domain: &str) -> u32 {
+    fn count(&self, tally: TopologyCountId, domain: &str) -> u32 {
         let of_domain = |&n: &usize| self.domain(tally, n).as_deref() == Some(domain);
         (0..self.nodes.len()).filter(of_domain).map(|n| self.on(tally, n)).sum()
     }
 
-    fn total(&self, tally: TallyId) -> u32 {
+    fn total(&self, tally: TopologyCountId) -> u32 {
         (0..self.nodes.len()).map(|n| self.on(tally, n)).sum()
     }
 
-    fn on(&self, tally: TallyId, node: NodeIx) -> u32 {
+    fn on(&self, tally: TopologyCountId, node: NodeIndex) -> u32 {
         if !self.counts(tally, node) {
             return 0;
         }
-        let raising = |pod: &&KindId| self.kinds[**pod].raises.contains(&tally);
+        let raising = |pod: &&PodClassId| self.kinds[**pod].raises.contains(&tally);
         let besides = self.nodes[node].raises.iter().filter(|&&raised| raised == tally).count();
         u32::try_from(self.nodes[node].pods.iter().filter(raising).count() + besides).unwrap()
     }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::bits::{CLOSED, Closing};
+use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
-use super::rules::{NearRule, Rule};
-use super::{NodeIx, Place, World};
-use crate::requirements::kinds::{KindId, Spread};
+use super::rules::{AffinityRule, PlacementRule};
+use super::{ClusterSnapshot, NodeIndex, Place};
+use crate::requirements::kinds::{PodClassId, TopologySpread};
 
 /// Which nodes pods may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Scope {
     /// Those that are there or on their way.
     Standing,
     /// Those with this index or a higher one.
-    From(NodeIx),
+    From(NodeIndex),
 }
 
 /// A bucket that may have room yet.
@@ -25,12 +25,12 @@ struct Cursor {
     from: usize,
 }
 
-impl World {
+impl ClusterSnapshot {
     /// Places as many of `wanted` pods of a kind as find a place, and says how many went where.
-    pub fn place(&mut self, kind: KindId, wanted: usize, scope: Scope) -> Vec<(NodeIx, usize)> {
+    pub fn place(&mut self, kind: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
         let rule = Arc::clone(&self.kinds[kind]);
         let mut cursors = self.cursors(&rule, scope);
-        let mut placed: Vec<(NodeIx, usize)> = Vec::new();
+        let mut placed: Vec<(NodeIndex, usize)> = Vec::new();
         let mut left = wanted;
         while left > 0 {
             let Some(node) = self.first(&rule, &mut cursors) else { break };
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Places as many of `wanted` pods of a kind as find a place on one node, and says how many did.
-    pub fn place_on(&mut self, node: NodeIx, kind: KindId, wanted: usize) -> usize {
+    pub fn place_on(&mut self, node: NodeIndex, kind: PodClassId, wanted: usize) -> usize {
         let rule = Arc::clone(&self.kinds[kind]);
         let mut placed = 0;
         while placed < wanted && self.takes(node, &rule) {
@@ -58,7 +58,7 @@ impl World {
         placed
     }
 
-    fn takes(&mut self, node: NodeIx, rule: &Rule) -> bool {
+    fn takes(&mut self, node: NodeIndex, rule: &PlacementRule) -> bool {
         let of = &self.nodes[node];
         let (family, closed) = (of.family, of.closed & CLOSED != 0);
         let fits = of.free.fits(&rule.request, 1) == 1;
@@ -69,7 +69,7 @@ impl World {
             && self.on_node(node, &self.closings(rule)).is_ok()
     }
 
-    fn cursors(&mut self, rule: &Rule, scope: Scope) -> Vec<Cursor> {
+    fn cursors(&mut self, rule: &PlacementRule, scope: Scope) -> Vec<Cursor> {
         let admitting = self.families.admitting(rule.class, &self.classes);
         let buckets = &self.buckets;
         let cursor = |&bucket: &usize| {
@@ -85,7 +85,7 @@ impl World {
     }
 
     /// The first node that takes a pod. Cursors move past nodes that cannot take one of the kind any more.
-    fn first(&mut self, rule: &Rule, cursors: &mut Vec<Cursor>) -> Option<NodeIx> {
+    fn first(&mut self, rule: &PlacementRule, cursors: &mut Vec<Cursor>) -> Option<NodeIndex> {
         // Nodes that a spread over the host name closes can open again, when the least count rises.
         let keeps = rule.spreads_here.is_empty();
         let mut at = 0;
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// The first node of a bucket that takes a pod, and its slot.
-    fn search(&mut self, rule: &Rule, bucket: usize, mut from: usize) -> (Option<NodeIx>, usize) {
+    fn search(&mut self, rule: &PlacementRule, bucket: usize, mut from: usize) -> (Option<NodeIndex>, usize) {
         let closings = self.closings(rule);
         let mut mask = self.bits.mask(&closings);
         while let Some(slot) = self.buckets[bucket].index.first_from(from, rule.request.basic(), mask) {
@@ -133,27 +133,27 @@ impl World {
     }
 
     /// What closes single nodes to the kind, as counts stand.
-    pub(super) fn closings(&self, rule: &Rule) -> Vec<Closing> {
-        let mut closings: Vec<_> = rule.apart_here.iter().map(|&tally| Closing::AtLeast(tally, 1)).collect();
+    pub(super) fn closings(&self, rule: &PlacementRule) -> Vec<ClosedBy> {
+        let mut closings: Vec<_> = rule.apart_here.iter().map(|&tally| ClosedBy::AtLeast(tally, 1)).collect();
         closings.extend(rule.spreads_here.iter().map(|spread| {
             let least = self.counts[spread.tally].least(spread.min_domains);
             let most = spread.max_skew.saturating_add(least);
-            Closing::AtLeast(spread.tally, (most + 1).saturating_sub(u32::from(spread.itself)))
+            ClosedBy::AtLeast(spread.tally, (most + 1).saturating_sub(u32::from(spread.itself)))
         }));
         if let Some(near) = rule.near.as_ref().filter(|near| !self.begins(near)) {
-            closings.extend(near.tallies_here.iter().map(|&tally| Closing::Zero(tally)));
+            closings.extend(near.tallies_here.iter().map(|&tally| ClosedBy::Zero(tally)));
         }
         closings
     }
 
     /// What of them closes a node.
-    pub(super) fn on_node(&self, node: NodeIx, closings: &[Closing]) -> Result<(), Closing> {
-        let holds = |closing: &&Closing| closing.holds(count_of(&self.nodes[node], closing.tally()));
+    pub(super) fn on_node(&self, node: NodeIndex, closings: &[ClosedBy]) -> Result<(), ClosedBy> {
+        let holds = |closing: &&ClosedBy| closing.holds(count_of(&self.nodes[node], closing.tally()));
         closings.iter().find(holds).map_or(Ok(()), |&closing| Err(closing))
     }
 
     /// Whether the constraints over keys allow nodes of the family.
-    fn in_family(&self, rule: &Rule, family: usize) -> bool {
+    fn in_family(&self, rule: &PlacementRule, family: usize) -> bool {
         rule.near.as_ref().is_none_or(|near| self.is_near(near, family))
             && rule.apart.iter().all(|&tally| self.in_domain(tally, family) == 0)
             && rule.spreads.iter().all(|spread| self.keeps_skew(spread, family))
@@ -161,19 +161,19 @@ impl World {
     }
 
     /// Whether the domain has the pods that affinity asks for. Where the host name is the key, that is for the node to say.
-    fn is_near(&self, near: &NearRule, family: usize) -> bool {
+    fn is_near(&self, near: &AffinityRule, family: usize) -> bool {
         let keys = near.tallies.iter().chain(&near.tallies_here);
         let has_keys = keys.clone().all(|&tally| self.families.list[family].has(self.counts[tally].ground));
         has_keys && (near.tallies.iter().all(|&tally| self.in_domain(tally, family) > 0) || self.begins(near))
     }
 
     /// Whether a pod that satisfies its own affinity may go anywhere, because no other such pod is there.
-    pub(super) fn begins(&self, near: &NearRule) -> bool {
+    pub(super) fn begins(&self, near: &AffinityRule) -> bool {
         near.itself
             && near.tallies.iter().chain(&near.tallies_here).all(|&tally| self.counts[tally].total == 0)
     }
 
-    fn keeps_skew(&self, spread: &Spread, family: usize) -> bool {
+    fn keeps_skew(&self, spread: &TopologySpread, family: usize) -> bool {
         let counts = &self.counts[spread.tally];
         self.families.list[family].has(counts.ground)
             && is_within(spread, self.in_domain(spread.tally, family), counts.least(spread.min_domains))
@@ -187,6 +187,6 @@ impl World {
 }
 
 /// Whether one more pod in a domain with `count` stays within the skew.
-pub(super) fn is_within(spread: &Spread, count: u32, least: u32) -> bool {
+pub(super) fn is_within(spread: &TopologySpread, count: u32, least: u32) -> bool {
     u64::from(count) + u64::from(spread.itself) <= u64::from(spread.max_skew) + u64::from(least)
 }

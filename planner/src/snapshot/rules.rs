@@ -4,22 +4,24 @@
 use std::collections::BTreeMap;
 
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{Counted, HostPort, Kind, Spread, Tally, TallyId};
+use crate::requirements::kinds::{
+    CountedNodes, HostPort, PodClass, TopologyCount, TopologyCountId, TopologySpread,
+};
 use crate::resources::Amounts;
 
-/// A [`Kind`], read for placing.
+/// A [`PodClass`], read for placing.
 #[derive(Clone, Debug)]
-pub(super) struct Rule {
+pub(super) struct PlacementRule {
     pub(super) request: Amounts,
     pub(super) class: usize,
-    pub(super) near: Option<NearRule>,
+    pub(super) near: Option<AffinityRule>,
     /// Tallies that must be zero in the node's domain.
-    pub(super) apart: Vec<TallyId>,
+    pub(super) apart: Vec<TopologyCountId>,
     /// Tallies that must be zero on the node itself.
-    pub(super) apart_here: Vec<TallyId>,
-    pub(super) spreads: Vec<Spread>,
-    pub(super) spreads_here: Vec<Spread>,
-    pub(super) raises: Vec<TallyId>,
+    pub(super) apart_here: Vec<TopologyCountId>,
+    pub(super) spreads: Vec<TopologySpread>,
+    pub(super) spreads_here: Vec<TopologySpread>,
+    pub(super) raises: Vec<TopologyCountId>,
     /// Whether one such pod can stand in the way of the next, so that they are placed one at a time.
     pub(super) alone: bool,
     /// Whether pods or nodes that come later can make a place for such a pod.
@@ -28,15 +30,15 @@ pub(super) struct Rule {
 
 /// Required affinity.
 #[derive(Clone, Debug)]
-pub(super) struct NearRule {
-    pub(super) tallies: Vec<TallyId>,
-    pub(super) tallies_here: Vec<TallyId>,
+pub(super) struct AffinityRule {
+    pub(super) tallies: Vec<TopologyCountId>,
+    pub(super) tallies_here: Vec<TopologyCountId>,
     pub(super) itself: bool,
 }
 
 /// What a tally is counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum CountedBy {
     /// By node, of those that have a host name.
     Host,
     /// By node: pods whose host ports stand in the way of one port.
@@ -47,33 +49,34 @@ pub(super) enum Ground {
 
 /// Everything that is known before the first pod is placed.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
-    pub(super) kinds: Vec<Rule>,
-    /// Topology keys but the host name's, as [`Ground::Key`] numbers them.
+pub(super) struct PlacementRules {
+    pub(super) kinds: Vec<PlacementRule>,
+    /// Topology keys but the host name's, as [`CountedBy::Key`] numbers them.
     pub(super) keys: Vec<String>,
     /// What each tally is counted by; the ports' are behind those of the kinds.
-    pub(super) grounds: Vec<Ground>,
+    pub(super) grounds: Vec<CountedBy>,
     /// The host ports that occur, one tally each.
-    pub(super) ports: BTreeMap<HostPort, TallyId>,
+    pub(super) ports: BTreeMap<HostPort, TopologyCountId>,
     /// Whether some spread looks at the tally.
     pub(super) spread: Vec<bool>,
 }
 
-impl Rules {
+impl PlacementRules {
     /// Reads `kinds`. `taken` are ports that pods outside of them take on nodes.
     pub(super) fn of<'a>(
-        kinds: &'a [Kind],
-        tallies: &[Tally],
+        kinds: &'a [PodClass],
+        tallies: &[TopologyCount],
         taken: impl Iterator<Item = &'a HostPort>,
     ) -> Self {
         let keys = topology_keys(tallies);
-        let ground = |tally: &Tally| keys.binary_search(&tally.key).map_or(Ground::Host, Ground::Key);
+        let ground =
+            |tally: &TopologyCount| keys.binary_search(&tally.key).map_or(CountedBy::Host, CountedBy::Key);
         let mut grounds: Vec<_> = tallies.iter().map(ground).collect();
-        let mut ports: BTreeMap<HostPort, TallyId> =
+        let mut ports: BTreeMap<HostPort, TopologyCountId> =
             kinds.iter().flat_map(|kind| &kind.ports).chain(taken).map(|port| (port.clone(), 0)).collect();
         for tally in ports.values_mut() {
             *tally = grounds.len();
-            grounds.push(Ground::Ports);
+            grounds.push(CountedBy::Ports);
         }
         let mut rules = Self { kinds: Vec::new(), keys, spread: vec![false; grounds.len()], grounds, ports };
         for kind in kinds {
@@ -84,32 +87,34 @@ impl Rules {
     }
 
     /// The tallies that a pod with these ports raises.
-    pub(super) fn raised_by(&self, ports: &[HostPort]) -> Vec<TallyId> {
-        let conflicting = |(other, &tally): (&HostPort, &TallyId)| {
+    pub(super) fn raised_by(&self, ports: &[HostPort]) -> Vec<TopologyCountId> {
+        let conflicting = |(other, &tally): (&HostPort, &TopologyCountId)| {
             ports.iter().any(|port| conflict(port, other)).then_some(tally)
         };
         if ports.is_empty() { Vec::new() } else { self.ports.iter().filter_map(conflicting).collect() }
     }
 
     /// The topology key of a tally, for people.
-    pub(super) fn key(&self, tally: TallyId) -> &str {
+    pub(super) fn key(&self, tally: TopologyCountId) -> &str {
         match self.grounds[tally] {
-            Ground::Key(key) => &self.keys[key],
-            Ground::Host | Ground::Ports => HOSTNAME_LABEL,
+            CountedBy::Key(key) => &self.keys[key],
+            CountedBy::Host | CountedBy::Ports => HOSTNAME_LABEL,
         }
     }
 
-    fn rule(&self, kind: &Kind) -> Rule {
-        let Kind { request, class, ports, near, apart, spreads, raises, preferred: _ } = kind;
-        let here = |tally: TallyId| !matches!(self.grounds[tally], Ground::Key(_));
-        let split = |tallies: &[TallyId]| tallies.iter().partition::<Vec<TallyId>, _>(|&&tally| !here(tally));
+    fn rule(&self, kind: &PodClass) -> PlacementRule {
+        let PodClass { request, class, ports, near, apart, spreads, raises, preferred: _ } = kind;
+        let here = |tally: TopologyCountId| !matches!(self.grounds[tally], CountedBy::Key(_));
+        let split = |tallies: &[TopologyCountId]| {
+            tallies.iter().partition::<Vec<TopologyCountId>, _>(|&&tally| !here(tally))
+        };
         let (apart, mut apart_here) = split(apart);
         apart_here.extend(ports.iter().map(|port| self.ports[port]));
         let (spreads_here, spreads): (Vec<_>, Vec<_>) =
             spreads.iter().cloned().partition(|spread| here(spread.tally));
         let near = near.as_ref().map(|near| {
             let (tallies, tallies_here) = split(&near.tallies);
-            NearRule { tallies, tallies_here, itself: near.itself }
+            AffinityRule { tallies, tallies_here, itself: near.itself }
         });
         let mut raises = raises.clone();
         raises.extend(self.raised_by(ports));
@@ -118,7 +123,7 @@ impl Rules {
         let spread = spreads.iter().chain(&spreads_here).map(|spread| &spread.tally);
         let alone = spread.chain(&apart).chain(&apart_here).any(|tally| raises.binary_search(tally).is_ok());
         let waits = near.is_some() || !apart.is_empty() || !spreads.is_empty() || !spreads_here.is_empty();
-        Rule {
+        PlacementRule {
             request: request.clone(),
             class: *class,
             near,
@@ -134,11 +139,11 @@ impl Rules {
 }
 
 /// The keys of the tallies, and those that nodes must have to count, sorted; without the host name's.
-fn topology_keys(tallies: &[Tally]) -> Vec<String> {
+fn topology_keys(tallies: &[TopologyCount]) -> Vec<String> {
     let mut keys = Vec::new();
     for tally in tallies {
         keys.push(tally.key.clone());
-        if let Counted::Eligible { keys: needed, .. } = &tally.nodes {
+        if let CountedNodes::Eligible { keys: needed, .. } = &tally.nodes {
             keys.extend(needed.iter().cloned());
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::rules::Ground;
+use super::rules::CountedBy;
 
 /// The counts of one tally. Those over the host name are kept on the nodes; their levels and total are here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) ground: Ground,
+pub(super) struct DomainCounts {
+    pub(super) ground: CountedBy,
     /// Pods in each domain.
     pub(super) pods: Vec<u32>,
     /// Nodes that count, in each domain; known only where some spread looks at the tally.
@@ -29,8 +29,8 @@ pub(super) struct Levels {
     by_count: BTreeMap<u32, usize>,
 }
 
-impl Counts {
-    pub(super) fn new(ground: Ground, domains: usize, spread: bool) -> Self {
+impl DomainCounts {
+    pub(super) fn new(ground: CountedBy, domains: usize, spread: bool) -> Self {
         Self {
             ground,
             pods: vec![0; domains],

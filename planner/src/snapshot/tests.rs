@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::change::Change;
+use super::change::UndoEntry;
 use super::naive::{Naive, NaiveNode};
-use super::{NodeIx, NodeSetup, Place, Scope, Setup, Target, TemplateSetup, World};
+use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope, Setup, TemplateSetup};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
-use crate::requirements::kinds::{Counted, HostPort, Kind, KindId, Near, Spread, Tally};
-use crate::requirements::profile::{Profile, RepellingTaint};
+use crate::requirements::kinds::{
+    CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
+};
+use crate::requirements::profile::{NodeProfile, RepellingTaint};
 use crate::resources::{Amounts, Basic, Resource};
 
 pub(crate) const ZONE: &str = "zone";
@@ -20,8 +22,8 @@ pub(crate) fn amounts(cpu: i64, memory: i64, pods: i64) -> Amounts {
     amounts
 }
 
-fn profile(zone: usize, host: bool, tainted: bool) -> Profile {
-    let mut profile = Profile::default();
+fn profile(zone: usize, host: bool, tainted: bool) -> NodeProfile {
+    let mut profile = NodeProfile::default();
     if let Some(zone) = ["a", "b", "c"].get(zone) {
         profile.labels.insert(ZONE.to_owned(), (*zone).to_owned());
     }
@@ -53,25 +55,25 @@ pub(crate) fn classes() -> Vec<Constraints> {
     ]
 }
 
-pub(crate) fn tallies() -> Vec<Tally> {
-    let counted = |keys: &[&str], labels_of, taints_of| Counted::Eligible {
+pub(crate) fn tallies() -> Vec<TopologyCount> {
+    let counted = |keys: &[&str], labels_of, taints_of| CountedNodes::Eligible {
         keys: keys.iter().map(|&k| k.to_owned()).collect(),
         labels_of,
         taints_of,
     };
     [
-        (ZONE, Counted::All),
-        (HOSTNAME_LABEL, Counted::All),
+        (ZONE, CountedNodes::All),
+        (HOSTNAME_LABEL, CountedNodes::All),
         (ZONE, counted(&[ZONE], Some(1), None)),
         (ZONE, counted(&[HOSTNAME_LABEL, ZONE], None, Some(0))),
         (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL], None, None)),
         (HOSTNAME_LABEL, counted(&[HOSTNAME_LABEL, ZONE], Some(0), Some(0))),
     ]
-    .map(|(key, nodes)| Tally { key: key.to_owned(), nodes })
+    .map(|(key, nodes)| TopologyCount { key: key.to_owned(), nodes })
     .to_vec()
 }
 
-pub(crate) fn kind() -> impl Strategy<Value = Kind> {
+pub(crate) fn kind() -> impl Strategy<Value = PodClass> {
     let some = || prop::collection::btree_set(0_usize..6, 0..3);
     let rarely = |n: usize| prop::collection::btree_set(0_usize..n, 0..2);
     (
@@ -88,21 +90,21 @@ pub(crate) fn kind() -> impl Strategy<Value = Kind> {
             (1_u32..3, 1_u32..4).prop_map(move |(max_skew, min_domains)| {
                 let near: Vec<_> = near.iter().copied().collect();
                 let raises: Vec<_> = raises.iter().copied().collect();
-                Kind {
+                PodClass {
                     request: amounts(cpu, memory, 1),
                     class,
                     ports: ports.into_iter().map(port).collect(),
                     apart: apart.iter().copied().collect(),
                     spreads: spread
                         .iter()
-                        .map(|&tally| Spread {
+                        .map(|&tally| TopologySpread {
                             tally,
                             max_skew,
                             min_domains,
                             itself: raises.contains(&tally),
                         })
                         .collect(),
-                    near: (!near.is_empty()).then(|| Near {
+                    near: (!near.is_empty()).then(|| PodAffinity {
                         itself: near.iter().all(|tally| raises.contains(tally)),
                         tallies: near,
                     }),
@@ -116,12 +118,12 @@ pub(crate) fn kind() -> impl Strategy<Value = Kind> {
 /// Something that happens to a world; numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 enum Step {
-    Place(KindId, usize, bool),
-    PlaceOn(NodeIx, KindId, usize),
+    Place(PodClassId, usize, bool),
+    PlaceOn(NodeIndex, PodClassId, usize),
     Open(usize),
-    Evict(NodeIx, KindId, usize),
-    Close(NodeIx),
-    Retire(NodeIx),
+    Evict(NodeIndex, PodClassId, usize),
+    Close(NodeIndex),
+    Retire(NodeIndex),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -138,13 +140,13 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A world and its naive twin.
 #[derive(Clone, Debug)]
-struct Twins {
-    world: World,
+struct SnapshotPair {
+    world: ClusterSnapshot,
     naive: Naive,
     templates: Vec<NaiveNode>,
 }
 
-fn twins() -> impl Strategy<Value = Twins> {
+fn twins() -> impl Strategy<Value = SnapshotPair> {
     let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
     let pods = prop::collection::vec((0_usize..5, 1_usize..3), 0..2);
     let raises = || prop::collection::vec(0_usize..6, 0..3);
@@ -185,7 +187,7 @@ fn twins() -> impl Strategy<Value = Twins> {
                 })
                 .collect();
             let naive_nodes = setups.iter().map(|setup| NaiveNode {
-                profile: Profile::clone(&setup.profile),
+                profile: NodeProfile::clone(&setup.profile),
                 capacity: setup.free.clone(),
                 ports: Vec::new(),
                 raises: setup.raises.clone(),
@@ -199,7 +201,7 @@ fn twins() -> impl Strategy<Value = Twins> {
                 tallies: tallies.clone(),
                 nodes: naive_nodes.collect(),
             };
-            let world = World::new(Setup {
+            let world = ClusterSnapshot::new(Setup {
                 classes: &classes,
                 kinds: &kinds,
                 tallies: &tallies,
@@ -216,11 +218,11 @@ fn twins() -> impl Strategy<Value = Twins> {
                     .map(Some)
                     .collect(),
             });
-            Twins { world, naive, templates }
+            SnapshotPair { world, naive, templates }
         })
 }
 
-impl Twins {
+impl SnapshotPair {
     /// Does the same to both; says what differs.
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let nodes = self.world.nodes();
@@ -242,7 +244,7 @@ impl Twins {
                 for kind in 0..5 {
                     let expected = self.naive.allows(kind, node);
                     prop_assert_eq!(self.world.would_take(kind, pool), expected, "would take {}", kind);
-                    let why_not = self.world.why_not(kind, Target::Template(pool));
+                    let why_not = self.world.why_not(kind, NodeOrTemplate::Template(pool));
                     // What the new node brings with it can make a spread more even, which the reason does not weigh.
                     let exact = self.templates[pool].raises.is_empty();
                     prop_assert!(why_not.is_none() == expected || !exact, "{:?}", why_not);
@@ -274,7 +276,7 @@ impl Twins {
     }
 
     /// The nodes in the order in which the world looks through them.
-    fn order(&self, standing: bool) -> Vec<NodeIx> {
+    fn order(&self, standing: bool) -> Vec<NodeIndex> {
         let nodes = self.world.order.iter().flat_map(|&bucket| self.world.buckets[bucket].nodes.clone());
         nodes.filter(|&n| !(standing && matches!(self.world.place_of(n), Place::Planned(_)))).collect()
     }
@@ -294,22 +296,26 @@ impl Twins {
 
 /// Does to `naive` what happened to `world`, pod by pod; says which pod the naive world would not have let go there.
 /// `templates` are what new nodes are like.
-pub(crate) fn replay(world: &World, naive: &mut Naive, templates: &[NaiveNode]) -> Result<(), TestCaseError> {
+pub(crate) fn replay(
+    world: &ClusterSnapshot,
+    naive: &mut Naive,
+    templates: &[NaiveNode],
+) -> Result<(), TestCaseError> {
     for change in &world.journal {
         match *change {
-            Change::Placed(node, kind, count) => {
+            UndoEntry::Placed(node, kind, count) => {
                 for _ in 0..count {
                     prop_assert!(naive.allows(kind, node), "a pod of kind {} on node {}", kind, node);
                     naive.nodes[node].pods.push(kind);
                 }
             }
-            Change::Opened => {
+            UndoEntry::Opened => {
                 let Place::Planned(pool) = world.place_of(naive.nodes.len()) else { panic!("{change:?}") };
                 naive.nodes.push(templates[pool].clone());
             }
-            Change::Closed(node) => naive.nodes[node].open = false,
-            Change::Retired(node) => naive.nodes[node].gone = true,
-            Change::Evicted(..) => panic!("{change:?}"),
+            UndoEntry::Closed(node) => naive.nodes[node].open = false,
+            UndoEntry::Retired(node) => naive.nodes[node].gone = true,
+            UndoEntry::Evicted(..) => panic!("{change:?}"),
         }
     }
     Ok(())
@@ -325,7 +331,7 @@ proptest! {
             twins.step(step)?;
             for node in 0..twins.world.nodes() {
                 for kind in 0..5 {
-                    let why_not = twins.world.why_not(kind, Target::Node(node));
+                    let why_not = twins.world.why_not(kind, NodeOrTemplate::Node(node));
                     prop_assert_eq!(why_not.is_none(), twins.naive.allows(kind, node), "{} on {}: {:?}", kind, node, why_not);
                 }
             }

@@ -2,25 +2,25 @@
 
 use super::bits::CLOSED;
 use super::place::is_within;
-use super::rules::{Ground, Rule};
-use super::{NodeIx, World};
+use super::rules::{CountedBy, PlacementRule};
+use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
-use crate::requirements::kinds::KindId;
+use crate::requirements::kinds::PodClassId;
 use crate::requirements::predicates;
 use crate::resources::Resource;
 
 /// What is asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum NodeOrTemplate {
     /// A node.
-    Node(NodeIx),
+    Node(NodeIndex),
     /// A new node of that pool, if it were opened now.
     Template(usize),
 }
 
 /// Why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum PlacementError {
     /// It takes no pod at all, or nothing is known of it.
     Closed,
     /// Taints, labels, ports, or other pods.
@@ -29,36 +29,36 @@ pub enum Obstacle {
     Short(Resource),
 }
 
-impl World {
+impl ClusterSnapshot {
     /// Why it takes no pod of this kind; `None` when it does. Bounds of pools are not looked at.
-    pub fn why_not(&self, kind: KindId, target: Target) -> Option<Obstacle> {
+    pub fn why_not(&self, kind: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
         let rule = &self.kinds[kind];
         let (family, free) = match target {
-            Target::Node(node) => {
+            NodeOrTemplate::Node(node) => {
                 let node = &self.nodes[node];
                 if node.closed & CLOSED != 0 {
-                    return Some(Obstacle::Closed);
+                    return Some(PlacementError::Closed);
                 }
                 (node.family, &node.free)
             }
-            Target::Template(pool) => match self.templates.get(pool) {
+            NodeOrTemplate::Template(pool) => match self.templates.get(pool) {
                 Some(Some(template)) => (template.family, &template.free),
-                _ => return Some(Obstacle::Closed),
+                _ => return Some(PlacementError::Closed),
             },
         };
         let profile = &self.families.list[family].profile;
         if let Err(rejection) = predicates::admits(&self.classes[rule.class], profile) {
-            return Some(Obstacle::Rejected(rejection));
+            return Some(PlacementError::Rejected(rejection));
         }
-        let taken = self.taken_port(rule, target).map(Obstacle::Rejected);
+        let taken = self.taken_port(rule, target).map(PlacementError::Rejected);
         taken
-            .or_else(|| free.shortage(&rule.request).map(Obstacle::Short))
-            .or_else(|| self.too_uneven(rule, family, target).map(Obstacle::Rejected))
-            .or_else(|| self.too_near_or_far(rule, family, target).map(Obstacle::Rejected))
+            .or_else(|| free.shortage(&rule.request).map(PlacementError::Short))
+            .or_else(|| self.too_uneven(rule, family, target).map(PlacementError::Rejected))
+            .or_else(|| self.too_near_or_far(rule, family, target).map(PlacementError::Rejected))
     }
 
     /// Whether an empty new node of the pool would take a pod of this kind if there were no other pods.
-    pub fn could_take(&mut self, kind: KindId, pool: usize) -> bool {
+    pub fn could_take(&mut self, kind: PodClassId, pool: usize) -> bool {
         let rule = std::sync::Arc::clone(&self.kinds[kind]);
         let Some(Some(template)) = self.templates.get(pool) else { return false };
         let family = template.family;
@@ -67,36 +67,37 @@ impl World {
     }
 
     /// Whether a new node of the pool would take a pod of this kind.
-    pub fn would_take(&mut self, kind: KindId, pool: usize) -> bool {
+    pub fn would_take(&mut self, kind: PodClassId, pool: usize) -> bool {
         if !self.could_take(kind, pool) {
             return false;
         }
         let rule = &self.kinds[kind];
         let Some(Some(template)) = self.templates.get(pool) else { return false };
-        if template.raises.iter().any(|&tally| self.counts[tally].ground != Ground::Ports) {
+        if template.raises.iter().any(|&tally| self.counts[tally].ground != CountedBy::Ports) {
             // What runs on the new node may raise the least of a spread too: only the node itself can tell.
             let mark = self.mark();
-            let takes = self.open(pool).is_some_and(|node| self.why_not(kind, Target::Node(node)).is_none());
+            let takes =
+                self.open(pool).is_some_and(|node| self.why_not(kind, NodeOrTemplate::Node(node)).is_none());
             self.undo_to(mark);
             return takes;
         }
-        let (family, target) = (template.family, Target::Template(pool));
+        let (family, target) = (template.family, NodeOrTemplate::Template(pool));
         self.taken_port(rule, target).is_none()
             && self.too_uneven(rule, family, target).is_none()
             && self.too_near_or_far(rule, family, target).is_none()
     }
 
     /// The count of a tally over single nodes.
-    fn here(&self, tally: usize, target: Target) -> u32 {
+    fn here(&self, tally: usize, target: NodeOrTemplate) -> u32 {
         match target {
-            Target::Node(node) => super::change::count_of(&self.nodes[node], tally),
-            Target::Template(_) => self.brought(tally, target),
+            NodeOrTemplate::Node(node) => super::change::count_of(&self.nodes[node], tally),
+            NodeOrTemplate::Template(_) => self.brought(tally, target),
         }
     }
 
     /// What a new node adds to a tally by itself, since daemons run on it.
-    fn brought(&self, tally: usize, target: Target) -> u32 {
-        let Target::Template(pool) = target else { return 0 };
+    fn brought(&self, tally: usize, target: NodeOrTemplate) -> u32 {
+        let NodeOrTemplate::Template(pool) = target else { return 0 };
         let raises = |t: &super::Template| {
             let counts = self.families.list[t.family].counts(tally);
             if counts { t.raises.iter().filter(|&&raised| raised == tally).count() } else { 0 }
@@ -106,7 +107,7 @@ impl World {
     }
 
     /// The count of a tally where a node is, or would be.
-    fn around(&self, tally: usize, family: usize, target: Target) -> u32 {
+    fn around(&self, tally: usize, family: usize, target: NodeOrTemplate) -> u32 {
         let counts = &self.counts[tally];
         match self.families.list[family].domain(counts.ground) {
             Some(domain) => counts.pods[domain].saturating_add(self.brought(tally, target)),
@@ -114,16 +115,16 @@ impl World {
         }
     }
 
-    fn taken_port(&self, rule: &Rule, target: Target) -> Option<Rejection> {
+    fn taken_port(&self, rule: &PlacementRule, target: NodeOrTemplate) -> Option<Rejection> {
         let mut ports = rule.apart_here.iter().filter(|&&tally| self.here(tally, target) > 0);
         let named = |&tally: &usize| self.rules.ports.iter().find(|(_, id)| **id == tally);
         let (port, _) = ports.find_map(named)?;
         Some(Rejection::HostPortConflict(format!("{}/{}", port.port, port.protocol)))
     }
 
-    fn too_uneven(&self, rule: &Rule, family: usize, target: Target) -> Option<Rejection> {
+    fn too_uneven(&self, rule: &PlacementRule, family: usize, target: NodeOrTemplate) -> Option<Rejection> {
         let of = &self.families.list[family];
-        let new = matches!(target, Target::Template(_));
+        let new = matches!(target, NodeOrTemplate::Template(_));
         for spread in rule.spreads.iter().chain(&rule.spreads_here) {
             let counts = &self.counts[spread.tally];
             let key = || self.rules.key(spread.tally).to_owned();
@@ -142,7 +143,12 @@ impl World {
         None
     }
 
-    fn too_near_or_far(&self, rule: &Rule, family: usize, target: Target) -> Option<Rejection> {
+    fn too_near_or_far(
+        &self,
+        rule: &PlacementRule,
+        family: usize,
+        target: NodeOrTemplate,
+    ) -> Option<Rejection> {
         let of = &self.families.list[family];
         let count = |tally: usize| self.around(tally, family, target);
         if let Some(near) = &rule.near {

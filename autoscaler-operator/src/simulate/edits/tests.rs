@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use planner::fixtures::{Read as _, World};
+use planner::fixtures::{Read as _, TestCluster};
 use planner::plan;
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn parsed(args: &[&str]) -> Result<EditArgs, clap::Error> {
 }
 
 /// Applies flags to a world of a pool `a` with nodes `a1` and `a2`, and of a pool `b` in two namespaces.
-fn edited(args: &[&str]) -> Result<(World, Vec<String>), String> {
+fn edited(args: &[&str]) -> Result<(TestCluster, Vec<String>), String> {
     let mut world = world();
     let notes = apply(&parsed(args).unwrap(), &mut world.observed).map_err(|error| error.to_string())?;
     Ok((world, notes))
@@ -31,14 +31,14 @@ fn owned(kind: &str) -> serde_json::Value {
         { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
 }
 
-fn world() -> World {
+fn world() -> TestCluster {
     let mut mirror = json!({});
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
     let mut ending = owned("ReplicaSet");
     ending["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
     let mut ending_set = owned("StatefulSet");
     ending_set["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
-    World::eager()
+    TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 2, "minReplicas": 1 } }))
         .pool("b", json!({}))
         .pool("b", json!({ "metadata": { "namespace": "other" } }))
@@ -143,7 +143,7 @@ fn added_pods_keep_clear_of_names_that_are_taken() {
         "taken",
         "kind: Pod\nmetadata: { name: big, namespace: apps }\nspec: { containers: [{ name: c }] }",
     );
-    let mut world = World::eager().pending("big", 1, "1", &json!({ "metadata": { "name": "big-1" } }));
+    let mut world = TestCluster::eager().pending("big", 1, "1", &json!({ "metadata": { "name": "big-1" } }));
     let args = parsed(&["--add-pods", path.to_str().unwrap(), "--count", "2"]).unwrap();
     let notes = apply(&args, &mut world.observed).unwrap();
     std::fs::remove_file(path).unwrap();

@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::resources::Names;
+    use crate::resources::ResourceNames;
 
     #[test]
     fn the_planner_reads_the_same_from_a_pruned_node() {
@@ -70,10 +70,10 @@ mod tests {
         let mut pruned = whole.clone();
         node(&mut pruned);
         let read = |node: &Node| {
-            let profile = crate::requirements::profile::Profile::of_node(node);
+            let profile = crate::requirements::profile::NodeProfile::of_node(node);
             let facts = (crate::input::nodes::is_leaving(node), crate::input::nodes::is_ready(node));
             let created: Option<Timestamp> = crate::input::nodes::created(node);
-            (profile, facts, created, crate::pools::allocatable(node, &mut Names::default()))
+            (profile, facts, created, crate::pools::allocatable(node, &mut ResourceNames::default()))
         };
         assert_eq!(read(&pruned), read(&whole));
         assert!(pruned.status.unwrap().images.is_none());

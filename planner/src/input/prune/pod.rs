@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::keep_read;
-use crate::input::pod_info::{PodInfo, Shapes};
+use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::input::pods;
 
 /// Conditions that somebody reads.
@@ -17,7 +17,7 @@ const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"]
 
 /// Makes of pods what the cache keeps of them: what the planner reads, once for all pods that have it in common.
 pub fn pods() -> impl FnMut(Pod) -> PodInfo + Send + 'static {
-    let mut shapes = Shapes::default();
+    let mut shapes = PodShapes::default();
     move |mut whole| {
         pod(&mut whole);
         let mut info = PodInfo::from(whole);
@@ -169,7 +169,7 @@ mod tests {
     use crate::input::pods;
     use crate::requirements::constraints::Constraints;
     use crate::requirements::requests;
-    use crate::resources::Names;
+    use crate::resources::ResourceNames;
     use crate::scale_down::{budgets, drainability};
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         assert!(pods::is_pending(&pruned));
         let read = |pod: &PodInfo| {
             (
-                requests::of(pod.shape().pod(), &mut Names::default()).unwrap(),
+                requests::of(pod.shape().pod(), &mut ResourceNames::default()).unwrap(),
                 Constraints::of(pod.shape().pod()),
                 pods::priority(pod),
                 pod.unschedulable_since(),

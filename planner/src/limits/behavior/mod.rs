@@ -14,7 +14,7 @@ use shared_crds::v1alpha1::{
 };
 
 use super::bounds::Bounds;
-use super::contested::Claim;
+use super::contested::ReplicasWriter;
 use super::schedules::Window;
 use crate::numbers::count;
 use crate::reasons::PoolReason;
@@ -22,7 +22,7 @@ use crate::time::{later, whole_second};
 
 /// Which limits a pass is planned with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum BehaviorStage {
     /// Only those that time does not lift: a direction that is disabled, somebody else's number.
     Wanted,
     /// All.
@@ -55,7 +55,7 @@ pub struct Limit {
 
 /// The limits of a pool in this pass, and what they come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct BehaviorLimits {
     /// In both directions.
     pub limits: Vec<Limit>,
     /// The upper bound, which they come on top of.
@@ -63,14 +63,14 @@ pub struct Limits {
     /// The schedules that stand in place of the pool's bounds.
     pub window: Window,
     /// Who last said how many nodes there should be.
-    pub claim: Claim,
+    pub claim: ReplicasWriter,
     /// What is remembered.
-    pub memory: Memory,
+    pub memory: BehaviorHistory,
 }
 
 /// What status remembers for `spec.behavior`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct BehaviorHistory {
     /// The longer one of the stabilisation windows; 0 without one.
     pub window_seconds: i32,
     /// The longest period of the policies; 0 without any.
@@ -81,11 +81,11 @@ pub struct Memory {
     pub events: Vec<ScaleEvent>,
 }
 
-impl Memory {
+impl BehaviorHistory {
     fn of(
         behavior: &ScalingBehavior,
         status: Option<&AutoscalingStatus>,
-        claim: &Claim,
+        claim: &ReplicasWriter,
         now: Timestamp,
     ) -> Self {
         let rules = || [&behavior.scale_up, &behavior.scale_down].into_iter().flatten();
@@ -112,18 +112,18 @@ impl Memory {
     }
 }
 
-impl Limits {
+impl BehaviorLimits {
     /// The limits of a pool that has `current` nodes as far as the changes that are remembered go.
     pub fn of(
         status: Option<&AutoscalingStatus>,
         behavior: &ScalingBehavior,
         bounds: &Bounds,
-        (claim, window): (Claim, Window),
+        (claim, window): (ReplicasWriter, Window),
         current: usize,
         now: Timestamp,
     ) -> Self {
         let now = whole_second(now);
-        let memory = Memory::of(behavior, status, &claim, now);
+        let memory = BehaviorHistory::of(behavior, status, &claim, now);
         let mut limits = Vec::new();
         for (direction, rules) in
             [(Direction::Up, &behavior.scale_up), (Direction::Down, &behavior.scale_down)]
@@ -152,19 +152,19 @@ impl Limits {
         Self { limits, max: bounds.max, window, claim, memory }
     }
 
-    fn at(&self, stage: Stage, direction: Direction) -> impl Iterator<Item = &Limit> {
-        self.limits
-            .iter()
-            .filter(move |limit| limit.direction == direction && (limit.lasting || stage == Stage::Limited))
+    fn at(&self, stage: BehaviorStage, direction: Direction) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().filter(move |limit| {
+            limit.direction == direction && (limit.lasting || stage == BehaviorStage::Limited)
+        })
     }
 
     /// The most nodes that the pool may grow to.
-    pub fn ceiling(&self, stage: Stage) -> Option<usize> {
+    pub fn ceiling(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Up).map(|limit| limit.bound).min()
     }
 
     /// The fewest nodes that the pool may shrink to.
-    pub fn floor(&self, stage: Stage) -> Option<usize> {
+    pub fn floor(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Down).map(|limit| limit.bound).max()
     }
 
@@ -180,7 +180,7 @@ impl Limits {
             Direction::Up => limit.bound < wanted,
             Direction::Down => limit.bound > wanted,
         };
-        let cutting = self.at(Stage::Limited, direction).filter(cuts);
+        let cutting = self.at(BehaviorStage::Limited, direction).filter(cuts);
         cutting.max_by_key(|limit| (tightness(limit), limit.lasting, limit.until))
     }
 
@@ -195,7 +195,7 @@ fn of_rules(
     rules: &ScalingRules,
     direction: Direction,
     current: usize,
-    memory: &Memory,
+    memory: &BehaviorHistory,
     now: Timestamp,
 ) -> Vec<Limit> {
     let (limited, stabilized) = match direction {

@@ -12,7 +12,7 @@ use crate::time::later;
 
 /// What the policies come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate {
+pub(super) struct AllowedChange {
     /// The most nodes, or the fewest.
     pub bound: i64,
     /// When a change leaves one of the periods next.
@@ -26,7 +26,7 @@ pub(super) fn rate(
     current: i64,
     events: &[ScaleEvent],
     now: Timestamp,
-) -> Option<Rate> {
+) -> Option<AllowedChange> {
     let allowed = rules.policies.iter().map(|policy| allowed(policy, direction, current, events, now));
     let most_change = rules.select_policy.unwrap_or_default() != SelectPolicy::Min;
     let bound = if most_change == (direction == Direction::Up) { allowed.max() } else { allowed.min() };
@@ -40,7 +40,7 @@ pub(super) fn rate(
         Direction::Up => bound?.max(current),
         Direction::Down => bound?.clamp(0, current.max(0)),
     };
-    Some(Rate { bound, until })
+    Some(AllowedChange { bound, until })
 }
 
 fn allowed(

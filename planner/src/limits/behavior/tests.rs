@@ -3,9 +3,9 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::Plan;
-use crate::fixtures::{NOW, Read as _, World, merged};
-use crate::limits::behavior::Stage;
+use crate::ScalingPlan;
+use crate::fixtures::{NOW, Read as _, TestCluster, merged};
+use crate::limits::behavior::BehaviorStage;
 
 fn now() -> Timestamp {
     NOW.parse().unwrap()
@@ -20,18 +20,19 @@ fn ago(seconds: i64) -> String {
 }
 
 /// Pool `a` of up to 10 nodes with `replicas` empty nodes, with this behaviour and this memory.
-fn world(replicas: i32, behavior: &Value, memory: &Value) -> World {
+fn world(replicas: i32, behavior: &Value, memory: &Value) -> TestCluster {
     let spec =
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
     let pool = json!({ "spec": { "replicas": replicas },
         "status": { "autoscaling": merged(json!({ "writtenReplicas": replicas }), memory.clone()) } });
-    let world = World::new().autoscaler("x", spec).pool("a", pool);
+    let world = TestCluster::new().autoscaler("x", spec).pool("a", pool);
     (0..replicas).fold(world, |world, at| world.node("a", &format!("n{at}"), json!({})))
 }
 
 /// Pods that take a whole node each: on each node one, and `more` that wait.
-fn busy(world: World, nodes: i32, more: usize) -> World {
-    let running = |world: World, at: i32| world.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
+fn busy(world: TestCluster, nodes: i32, more: usize) -> TestCluster {
+    let running =
+        |world: TestCluster, at: i32| world.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
     (0..nodes).fold(world, running).pending("p", more, "4", &json!({}))
 }
 
@@ -47,7 +48,7 @@ fn wanted(replicas: i32, seconds: i64) -> Value {
     json!({ "replicas": replicas, "time": ago(seconds) })
 }
 
-fn said(plan: &Plan) -> (i32, i32, bool, &'static str) {
+fn said(plan: &ScalingPlan) -> (i32, i32, bool, &'static str) {
     let decision = plan.pool("a");
     (decision.desired, decision.wanted, decision.limited, decision.reason.as_str())
 }
@@ -131,8 +132,8 @@ fn a_direction_that_is_disabled_stops_that_direction_and_no_correction() {
             assert_eq!(plan.desired("a"), desired, "{replicas} in {min} to {max}");
             let limits = &plan.pool("a").limits;
             let bound = usize::try_from(desired).unwrap();
-            assert!(limits.ceiling(Stage::Limited).unwrap() >= bound, "{limits:?}");
-            assert!(limits.floor(Stage::Limited).unwrap() <= bound, "{limits:?}");
+            assert!(limits.ceiling(BehaviorStage::Limited).unwrap() >= bound, "{limits:?}");
+            assert!(limits.floor(BehaviorStage::Limited).unwrap() <= bound, "{limits:?}");
         }
     }
 }
@@ -180,7 +181,7 @@ fn a_pool_shrinks_to_the_highest_number_that_was_wanted_within_the_window() {
 fn what_one_pool_may_not_take_yet_goes_to_another() {
     let up = json!({ "scaleUp": { "policies": nodes(1, 60) } });
     let spec = json!({ "behavior": up });
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler("x", spec)
         .pool("a", json!({}))
         .pool("b", json!({}))

@@ -228,12 +228,12 @@ fn what_cannot_be_read_plays_no_part_and_says_what_to_do() {
 
 mod plans {
     use super::*;
-    use crate::fixtures::{Read as _, World};
+    use crate::fixtures::{Read as _, TestCluster};
     use crate::{plan, plan_for_cluster};
 
     /// A pool of 1 to 5 with `replicas`, and schedules that are active all day long.
-    fn world(replicas: Option<i32>, schedules: &Value) -> World {
-        World::new()
+    fn world(replicas: Option<i32>, schedules: &Value) -> TestCluster {
+        TestCluster::new()
             .autoscaler("x", json!({ "schedules": schedules, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))
             .pool("a", json!({ "spec": { "replicas": replicas, "minReplicas": 1, "maxReplicas": 5 } }))
     }

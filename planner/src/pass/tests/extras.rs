@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{NOW, Read, World, merged};
+use crate::fixtures::{NOW, Read, TestCluster, merged};
 
 fn none() -> Value {
     json!({})
 }
 
 /// A `DaemonSet` whose pods ask for a core.
-fn daemon(mut world: World, name: &str, change: Value) -> World {
+fn daemon(mut world: TestCluster, name: &str, change: Value) -> TestCluster {
     let base = json!({ "metadata": { "name": name, "namespace": "sys" }, "spec": { "selector": {}, "template": { "spec": {
         "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } } } });
     world.observed.daemon_sets.push(Arc::new(serde_json::from_value(merged(base, change)).unwrap()));
@@ -29,8 +29,12 @@ fn daemons_take_their_part_of_new_and_upcoming_nodes() {
         ("on other nodes", in_template(&json!({ "nodeSelector": { "disk": "ssd" } })), 2),
         ("being deleted", json!({ "metadata": { "deletionTimestamp": NOW } }), 2),
     ] {
-        let world =
-            World::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending("p", 8, "1", &none());
+        let world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
+            "p",
+            8,
+            "1",
+            &none(),
+        );
         let plan = daemon(world, "d", change).plan();
         assert_eq!(plan.desired("a"), desired, "{what}");
     }
@@ -51,7 +55,7 @@ fn a_daemon_tolerates_what_its_controller_says_and_no_other_taint() {
             2,
         ),
     ] {
-        let world = World::eager().pool("a", tainted(key)).pending("p", 4, "1", &tolerant);
+        let world = TestCluster::eager().pool("a", tainted(key)).pending("p", 4, "1", &tolerant);
         assert_eq!(daemon(world, "d", change.clone()).plan().desired("a"), desired, "{key} {change}");
     }
 }
@@ -70,7 +74,7 @@ fn a_starting_node_keeps_room_only_for_daemons_that_are_not_there_yet() {
         ("another is there", starting, Some("e"), 2),
         ("the node is up", none(), None, 4),
     ] {
-        let mut world = World::eager()
+        let mut world = TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
             .node("a", "n1", node);
         if let Some(owner) = owner {
@@ -122,7 +126,7 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
         for (replicas, fate) in [(0, new), (1, upcoming)] {
             let pool = json!({ "spec": { "replicas": replicas, "template": { "metadata": { "labels": {
                 "kubernetes.io/arch": "amd64" } } } } });
-            let world = World::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
+            let world = TestCluster::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
             let plan = daemon(world, "d", merged(labelled.clone(), daemon_change.clone())).plan();
             assert_eq!(plan.fates(), [fate], "{what}, {replicas} on their way");
         }
@@ -131,10 +135,10 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
 
 #[test]
 fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
-    let world = World::eager().pool("a", none()).pending("p", 1, "4", &none());
+    let world = TestCluster::eager().pool("a", none()).pending("p", 1, "4", &none());
     let plan = daemon(world, "d", none()).plan();
     assert_eq!(plan.fates(), ["no InsufficientCpu"]);
-    let crate::Fate::Unschedulable { reasons } = &plan.pods[0].fate else { panic!("{plan:?}") };
+    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].fate else { panic!("{plan:?}") };
     assert_eq!(reasons[0].message, "the pod asks for 4 of cpu; an empty node of the pool offers 3");
 }
 
@@ -143,7 +147,7 @@ fn a_daemon_whose_requests_make_no_sense_is_named() {
     let bad = in_template(
         &json!({ "containers": [{ "name": "c", "resources": { "requests": { "cpu": "many" } } }] }),
     );
-    let plan = daemon(World::eager().pool("a", none()).pending("p", 4, "1", &none()), "d", bad).plan();
+    let plan = daemon(TestCluster::eager().pool("a", none()).pending("p", 4, "1", &none()), "d", bad).plan();
     assert_eq!(plan.desired("a"), 1);
     assert!(
         plan.warnings[0].starts_with("DaemonSet sys/d counts as asking for nothing"),
@@ -152,8 +156,8 @@ fn a_daemon_whose_requests_make_no_sense_is_named() {
     );
 }
 
-fn with_headroom(headroom: &Value) -> World {
-    World::new().autoscaler(
+fn with_headroom(headroom: &Value) -> TestCluster {
+    TestCluster::new().autoscaler(
         "x",
         json!({ "headroom": headroom, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }),
     )

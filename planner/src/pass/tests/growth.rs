@@ -3,24 +3,24 @@
 use serde_json::{Value, json};
 
 use super::mixes::{Pods, ZONE, amounts, diverse_mix, estimator_mix, shape};
-use crate::fixtures::{World, merged};
+use crate::fixtures::{TestCluster, merged};
 use crate::pools;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{HostPort, Kind, Near, Spread};
-use crate::resources::Names;
+use crate::requirements::kinds::{HostPort, PodAffinity, PodClass, TopologySpread};
+use crate::resources::ResourceNames;
 
-fn kind(cpu: i64, memory: i64) -> Kind {
-    Kind { request: amounts(cpu, memory), ..Kind::default() }
+fn kind(cpu: i64, memory: i64) -> PodClass {
+    PodClass { request: amounts(cpu, memory), ..PodClass::default() }
 }
 
-fn spread_over(pods: &mut Pods, key: &str, max_skew: u32) -> Kind {
+fn spread_over(pods: &mut Pods, key: &str, max_skew: u32) -> PodClass {
     let tally = pods.spread_tally(key);
-    let spreads = vec![Spread { tally, max_skew, min_domains: 1, itself: true }];
-    Kind { spreads, raises: vec![tally], ..kind(20, 100) }
+    let spreads = vec![TopologySpread { tally, max_skew, min_domains: 1, itself: true }];
+    PodClass { spreads, raises: vec![tally], ..kind(20, 100) }
 }
 
 /// A node of no pool in that zone, with room for nothing that asks for cpu.
-fn full_node(cluster: World, name: &str, zone: &str) -> World {
+fn full_node(cluster: TestCluster, name: &str, zone: &str) -> TestCluster {
     let change =
         json!({ "metadata": { "labels": { ZONE: zone } }, "status": { "allocatable": { "cpu": "0" } } });
     cluster.node("none", name, change)
@@ -28,7 +28,7 @@ fn full_node(cluster: World, name: &str, zone: &str) -> World {
 
 #[test]
 fn packing_agrees_with_the_table_of_cluster_autoscalers_estimator() {
-    let pool = |cpu, memory, max| World::eager().pool("a", shape("a", cpu, memory, 10, max));
+    let pool = |cpu, memory, max| TestCluster::eager().pool("a", shape("a", cpu, memory, 10, max));
     let port = HostPort { port: 5555, protocol: "TCP".into(), address: "0.0.0.0".into() };
 
     let mut pods = Pods::new();
@@ -37,7 +37,7 @@ fn packing_agrees_with_the_table_of_cluster_autoscalers_estimator() {
     assert_eq!((planned.added(), planned.left()), (5, 0), "two of these pods a node");
 
     let mut pods = Pods::new();
-    pods.pending(Kind { ports: vec![port], ..kind(200, 1000) }, 8);
+    pods.pending(PodClass { ports: vec![port], ..kind(200, 1000) }, 8);
     let planned = pods.plan(&pool(1000, 5000, 100));
     assert_eq!((planned.added(), planned.left()), (8, 0), "one pod a node holds the port");
 
@@ -87,10 +87,14 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
     let mut pods = Pods::new();
     let tally = pods.tally(ZONE);
     // The larger one is considered first, and finds the smaller one not there yet.
-    pods.pending(Kind { near: Some(Near { tallies: vec![tally], itself: false }), ..kind(900, 100) }, 2);
-    pods.pending(Kind { raises: vec![tally], ..kind(500, 100) }, 1);
-    let cluster =
-        World::eager().pool("a", shape("a", 1000, 5000, 10, 10)).pool("b", shape("b", 1000, 5000, 10, 10));
+    pods.pending(
+        PodClass { near: Some(PodAffinity { tallies: vec![tally], itself: false }), ..kind(900, 100) },
+        2,
+    );
+    pods.pending(PodClass { raises: vec![tally], ..kind(500, 100) }, 1);
+    let cluster = TestCluster::eager()
+        .pool("a", shape("a", 1000, 5000, 10, 10))
+        .pool("b", shape("b", 1000, 5000, 10, 10));
     let planned = pods.plan(&cluster);
     assert_eq!(
         (planned.left(), planned.growth.added.clone()),
@@ -103,10 +107,11 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
 fn a_pod_near_its_own_kind_begins_a_domain_and_the_others_follow_it() {
     let mut pods = Pods::new();
     let tally = pods.tally(ZONE);
-    let near = Some(Near { tallies: vec![tally], itself: true });
-    pods.pending(Kind { near, raises: vec![tally], ..kind(900, 100) }, 4);
-    let cluster =
-        World::eager().pool("a", shape("a", 1000, 5000, 10, 3)).pool("b", shape("b", 1000, 5000, 10, 10));
+    let near = Some(PodAffinity { tallies: vec![tally], itself: true });
+    pods.pending(PodClass { near, raises: vec![tally], ..kind(900, 100) }, 4);
+    let cluster = TestCluster::eager()
+        .pool("a", shape("a", 1000, 5000, 10, 3))
+        .pool("b", shape("b", 1000, 5000, 10, 10));
     let planned = pods.plan(&cluster);
     assert_eq!((planned.left(), planned.growth.added.clone()), (1, vec![3, 0]), "the zone's pool is full");
     assert_eq!(planned.growth.limited, [true, false]);
@@ -117,10 +122,10 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     let mut pods = Pods::new();
     let spread = spread_over(&mut pods, ZONE, 1);
     // All six fit the first node, and spread over the only zone. The others bring a second one.
-    pods.pending(Kind { request: amounts(400, 100), ..spread }, 6);
+    pods.pending(PodClass { request: amounts(400, 100), ..spread }, 6);
     pods.pending(kind(500, 100), 8);
     let pool = |zone| shape(zone, 4000, 50_000, 20, 10);
-    let cluster = World::eager().pool("a", pool("a")).pool("b", pool("b"));
+    let cluster = TestCluster::eager().pool("a", pool("a")).pool("b", pool("b"));
     let planned = pods.plan(&cluster);
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
@@ -136,7 +141,7 @@ fn like_pools_share_and_the_smallest_grows_first() {
     let cluster = |max_of_b: i32, change: Value| {
         let zone = |name: &str| shape(name, 4000, 16_000, 10, 10);
         let with = merged(zone("b"), json!({ "spec": { "maxReplicas": max_of_b } }));
-        World::eager()
+        TestCluster::eager()
             .pool("a", merged(zone("a"), json!({ "spec": { "replicas": 2 } })))
             .pool("b", merged(with, change))
             .pool("c", zone("c"))
@@ -165,7 +170,7 @@ fn each_expander_chooses_by_its_own_measure() {
         ("MostPods", [0, 2, 0]),
         ("LeastNodes", [0, 0, 1]),
     ] {
-        let cluster = World::new()
+        let cluster = TestCluster::new()
             .autoscaler("x", json!({ "expander": expander }))
             .pool("a", pool(1000, 1))
             .pool("b", pool(2100, 9))
@@ -180,7 +185,7 @@ fn each_expander_chooses_by_its_own_measure() {
 #[test]
 fn random_draws_by_the_seed_and_nothing_else() {
     let chosen = |seed: u64| {
-        let mut cluster = World::new()
+        let mut cluster = TestCluster::new()
             .autoscaler("x", json!({ "expander": "Random" }))
             .pool("a", shape("z", 1000, 16_000, 10, 3))
             .pool("b", shape("z", 2000, 16_000, 10, 3));
@@ -196,10 +201,10 @@ fn random_draws_by_the_seed_and_nothing_else() {
 
 #[test]
 fn pods_decide_ties_by_their_preferred_node_affinity() {
-    let prefers: crate::requirements::constraints::Term = crate::requirements::constraints::Term {
-        labels: vec![crate::requirements::constraints::Rule {
+    let prefers: crate::requirements::constraints::NodeTerm = crate::requirements::constraints::NodeTerm {
+        labels: vec![crate::requirements::constraints::NodeRequirement {
             key: ZONE.to_owned(),
-            operator: crate::requirements::constraints::Operator::In,
+            operator: crate::requirements::constraints::RequirementOperator::In,
             values: vec!["b".to_owned()],
         }],
         fields: Vec::new(),
@@ -208,38 +213,39 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
     for (alike, label) in [(true, "same"), (false, "other")] {
         let with = json!({ "spec": { "template": { "metadata": { "labels": { "l": label } } } } });
         let first = json!({ "spec": { "template": { "metadata": { "labels": { "l": "same" } } } } });
-        let cluster = World::eager()
+        let cluster = TestCluster::eager()
             .pool("a", merged(shape("a", 1000, 16_000, 10, 3), first))
             .pool("b", merged(shape("b", 1000, 16_000, 10, 3), with));
         let mut pods = Pods::new();
-        pods.pending(Kind { preferred: preferred.clone(), ..kind(500, 4000) }, 1);
+        pods.pending(PodClass { preferred: preferred.clone(), ..kind(500, 4000) }, 1);
         assert_eq!(pods.plan(&cluster).growth.added, [0, 1], "alike: {alike}");
     }
 }
 
 #[test]
 fn a_ceiling_leaves_pods_out() {
-    let cluster = World::eager().pool("a", shape("a", 1000, 5000, 10, 8));
+    let cluster = TestCluster::eager().pool("a", shape("a", 1000, 5000, 10, 8));
     let mut pods = Pods::new();
     pods.pending(kind(1000, 100), 10);
-    let mut pools = pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut Names::default());
+    let mut pools =
+        pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default());
     pools[0].ceiling = Some(3);
     let planned = pods.plan_on(&cluster, pools);
     let growth = &planned.growth;
     assert_eq!((growth.added[0], growth.limited[0]), (3, true));
     assert_eq!(planned.left(), 7);
-    let asked = crate::decision::rejections::Asked {
+    let asked = crate::decision::rejections::RejectionInput {
         world: &planned.world,
         pools: &planned.pools,
         kinds: &pods.demand.kinds,
-        names: &Names::default(),
+        names: &ResourceNames::default(),
     };
     assert_eq!(asked.rejections(0)[0].1.reason(), "ScaleUpLimit");
 }
 
 #[test]
 fn nodes_that_are_there_are_filled_before_those_on_their_way_and_those_before_new_ones() {
-    let cluster = World::eager()
+    let cluster = TestCluster::eager()
         .pool("a", merged(shape("a", 4000, 16_000, 10, 9), json!({ "spec": { "replicas": 2 } })))
         .node("a", "n1", json!({ "metadata": { "labels": { ZONE: "a" } } }));
     let mut pods = Pods::new();
@@ -253,7 +259,7 @@ fn nodes_that_are_there_are_filled_before_those_on_their_way_and_those_before_ne
 #[ignore = "measures, and needs a release build"]
 #[expect(clippy::disallowed_methods, reason = "a measurement")]
 fn timing() {
-    let time = |what: &str, cluster: &World, pods: &Pods| {
+    let time = |what: &str, cluster: &TestCluster, pods: &Pods| {
         let start = std::time::Instant::now();
         let planned = pods.plan(cluster);
         let (added, left) = (planned.added(), planned.left());
@@ -281,13 +287,13 @@ fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
         merged(shape(zone, cpu, 10, 4, 1), json!({ "spec": { "replicas": replicas } }))
     };
     let cluster =
-        World::eager().pool("a", pool("b", 3, 0)).pool("b", pool("b", 5, 1)).pool("c", pool("c", 4, 0));
+        TestCluster::eager().pool("a", pool("b", 3, 0)).pool("b", pool("b", 5, 1)).pool("c", pool("c", 4, 0));
     let mut pods = Pods::new();
     let zone = pods.tally(ZONE);
-    let spread = |itself| vec![Spread { tally: zone, max_skew: 1, min_domains: 1, itself }];
-    let near = Some(Near { tallies: vec![zone], itself: true });
-    pods.pending(Kind { near, spreads: spread(true), raises: vec![zone], ..kind(1, 0) }, 4);
-    pods.pending(Kind { spreads: spread(false), ..kind(4, 2) }, 1);
+    let spread = |itself| vec![TopologySpread { tally: zone, max_skew: 1, min_domains: 1, itself }];
+    let near = Some(PodAffinity { tallies: vec![zone], itself: true });
+    pods.pending(PodClass { near, spreads: spread(true), raises: vec![zone], ..kind(1, 0) }, 4);
+    pods.pending(PodClass { spreads: spread(false), ..kind(4, 2) }, 1);
     let planned = pods.plan(&cluster);
     assert_eq!((planned.growth.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));
 }

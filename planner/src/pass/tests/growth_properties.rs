@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::mixes::{Planned, Pods};
-use crate::demand::{Group, Workload};
-use crate::fixtures::World as Cluster;
+use crate::demand::{Demand, PendingGroup};
+use crate::fixtures::TestCluster as Cluster;
 use crate::pools::Pool;
-use crate::requirements::profile::Profile;
+use crate::requirements::profile::NodeProfile;
 use crate::snapshot::Place;
 use crate::snapshot::naive::{Naive, NaiveNode};
 use crate::snapshot::tests::{ZONE, amounts, classes, kind, replay, tallies};
@@ -47,17 +47,17 @@ fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
     )
 }
 
-fn demand() -> impl Strategy<Value = Workload> {
+fn demand() -> impl Strategy<Value = Demand> {
     (prop::collection::vec(kind(), 5), prop::collection::vec((0_usize..5, 1_usize..7), 1..6)).prop_map(
         |(kinds, groups)| {
-            let group = |(kind, count)| Group { kind, priority: 0, pods: vec![0; count] };
+            let group = |(kind, count)| PendingGroup { kind, priority: 0, pods: vec![0; count] };
             let groups = groups.into_iter().map(group).collect();
-            Workload { classes: classes(), tallies: tallies(), kinds, groups, ..Workload::default() }
+            Demand { classes: classes(), tallies: tallies(), kinds, groups, ..Demand::default() }
         },
     )
 }
 
-fn naive_node(profile: &Profile, pool: Option<&Pool>, size: i64) -> NaiveNode {
+fn naive_node(profile: &NodeProfile, pool: Option<&Pool>, size: i64) -> NaiveNode {
     let capacity =
         pool.and_then(|p| p.template.as_ref().ok()).map_or(amounts(size, size, 4), |t| t.allocatable.clone());
     NaiveNode {
@@ -72,12 +72,12 @@ fn naive_node(profile: &Profile, pool: Option<&Pool>, size: i64) -> NaiveNode {
 }
 
 /// The naive world before anything is placed, and what new nodes are like.
-fn naive(cluster: &Cluster, demand: &Workload, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
+fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
     let of_pool = |pool: &Pool| naive_node(&pool.template.as_ref().unwrap().profile, Some(pool), 0);
     let templates: Vec<_> = planned.pools.iter().map(of_pool).collect();
     let existing = cluster.observed.nodes.iter().map(|node| {
         let cpu = &node.status.as_ref().unwrap().allocatable.as_ref().unwrap()["memory"].0;
-        naive_node(&Profile::of_node(node), None, cpu.parse().unwrap())
+        naive_node(&NodeProfile::of_node(node), None, cpu.parse().unwrap())
     });
     let upcoming = planned.pools.iter().zip(&templates);
     let upcoming =
@@ -86,7 +86,7 @@ fn naive(cluster: &Cluster, demand: &Workload, planned: &Planned) -> (Naive, Vec
     for &(kind, node) in demand.placed.iter().flatten() {
         nodes[node].pods.push(kind);
     }
-    let Workload { classes, kinds, tallies, .. } = demand.clone();
+    let Demand { classes, kinds, tallies, .. } = demand.clone();
     (Naive { classes, kinds, tallies, nodes }, templates)
 }
 
@@ -103,9 +103,9 @@ struct Replayed {
 fn replayed(
     cluster: &Cluster,
     placed: Vec<(usize, usize)>,
-    demand: Workload,
+    demand: Demand,
 ) -> Result<Replayed, TestCaseError> {
-    let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+    let pods = Pods { demand: Demand { placed: placed.into_iter().map(Some).collect(), ..demand } };
     let planned = pods.plan(cluster);
     let (mut naive, templates) = naive(cluster, &pods.demand, &planned);
     replay(&planned.world, &mut naive, &templates)?;
@@ -149,7 +149,7 @@ proptest! {
         demand in demand(),
         owed in 0_usize..40,
     ) {
-        let pods = Pods { demand: Workload { placed: placed.into_iter().map(Some).collect(), ..demand } };
+        let pods = Pods { demand: Demand { placed: placed.into_iter().map(Some).collect(), ..demand } };
         let mut pools = pods.plan(&cluster).pools;
         for pool in &mut pools {
             (pool.bounds.base, pool.bounds.max) = (pool.bounds.base + owed, pool.bounds.max + owed);

@@ -7,18 +7,20 @@ use serde_json::{Value, json};
 
 use crate::demand::daemons::Daemons;
 use crate::demand::order;
-use crate::demand::{Group, Workload};
+use crate::demand::{Demand, PendingGroup};
 use crate::input::observed::Observed;
 use crate::pass::largest;
 use crate::pools::Pool;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{Counted, Kind, KindId, Near, Spread, Tally, TallyId};
-use crate::resources::{Amounts, Basic, Names, Resource};
-use crate::scale_up::Growth;
-use crate::scale_up::placement::Ask;
+use crate::requirements::kinds::{
+    CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
+};
+use crate::resources::{Amounts, Basic, Resource, ResourceNames};
+use crate::scale_up::ScaleUp;
+use crate::scale_up::placement::PendingPods;
 use crate::snapshot::capacity;
-use crate::snapshot::capacity::Source;
-use crate::snapshot::{Place, World};
+use crate::snapshot::capacity::SnapshotInput;
+use crate::snapshot::{ClusterSnapshot, Place};
 use crate::{fixtures, pools, scale_up};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -41,69 +43,78 @@ pub(super) fn shape(zone: &str, cpu: i64, memory: i64, pods: i64, max: i32) -> V
 /// Pods by hand.
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
-    pub(super) demand: Workload,
+    pub(super) demand: Demand,
 }
 
 impl Pods {
     pub(super) fn new() -> Self {
-        Self { demand: Workload { classes: vec![Constraints::default()], ..Workload::default() } }
+        Self { demand: Demand { classes: vec![Constraints::default()], ..Demand::default() } }
     }
 
     /// A tally of pods that some affinity asks about.
-    pub(super) fn tally(&mut self, key: &str) -> TallyId {
-        self.demand.tallies.push(Tally { key: key.to_owned(), nodes: Counted::All });
+    pub(super) fn tally(&mut self, key: &str) -> TopologyCountId {
+        self.demand.tallies.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
         self.demand.tallies.len() - 1
     }
 
     /// A tally of pods that some spread asks about.
-    pub(super) fn spread_tally(&mut self, key: &str) -> TallyId {
-        let nodes = Counted::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
-        self.demand.tallies.push(Tally { key: key.to_owned(), nodes });
+    pub(super) fn spread_tally(&mut self, key: &str) -> TopologyCountId {
+        let nodes = CountedNodes::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
+        self.demand.tallies.push(TopologyCount { key: key.to_owned(), nodes });
         self.demand.tallies.len() - 1
     }
 
     /// A group of pending pods.
-    pub(super) fn pending(&mut self, kind: Kind, count: usize) -> KindId {
+    pub(super) fn pending(&mut self, kind: PodClass, count: usize) -> PodClassId {
         self.demand.kinds.push(kind);
         let kind = self.demand.kinds.len() - 1;
         let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
-        self.demand.groups.push(Group { kind, priority: 0, pods: (first..first + count).collect() });
+        self.demand.groups.push(PendingGroup { kind, priority: 0, pods: (first..first + count).collect() });
         kind
     }
 
     /// The kind of each ask of a plan.
-    pub(super) fn ordered_kinds(&self, cluster: &fixtures::World, planned: &Planned) -> Vec<KindId> {
+    pub(super) fn ordered_kinds(
+        &self,
+        cluster: &fixtures::TestCluster,
+        planned: &Planned,
+    ) -> Vec<PodClassId> {
         let demand = self.ordered(&cluster.observed, &planned.pools);
         demand.groups.iter().map(|group| group.kind).collect()
     }
 
-    fn ordered(&self, observed: &Observed, pools: &[Pool]) -> Workload {
+    fn ordered(&self, observed: &Observed, pools: &[Pool]) -> Demand {
         let mut demand = self.demand.clone();
-        let reference = largest(pools, &observed.nodes, &mut Names::default());
+        let reference = largest(pools, &observed.nodes, &mut ResourceNames::default());
         order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
         demand
     }
 
     /// Plans them in a cluster.
-    pub(super) fn plan(&self, cluster: &fixtures::World) -> Planned {
-        let mut names = Names::default();
+    pub(super) fn plan(&self, cluster: &fixtures::TestCluster) -> Planned {
+        let mut names = ResourceNames::default();
         let observed = &cluster.observed;
         let pools = pools::pools(observed, observed.terms, &observed.nodes, &mut names);
         self.plan_on(cluster, pools)
     }
 
     /// Plans them onto these pools.
-    pub(super) fn plan_on(&self, cluster: &fixtures::World, pools: Vec<Pool>) -> Planned {
+    pub(super) fn plan_on(&self, cluster: &fixtures::TestCluster, pools: Vec<Pool>) -> Planned {
         self.plan_among(cluster, pools, usize::MAX)
     }
 
     /// Plans them onto these pools, with as many upcoming nodes as `waiting` pods can have a use for.
-    pub(super) fn plan_among(&self, cluster: &fixtures::World, pools: Vec<Pool>, waiting: usize) -> Planned {
-        let (mut names, mut warnings) = (Names::default(), Vec::new());
+    pub(super) fn plan_among(
+        &self,
+        cluster: &fixtures::TestCluster,
+        pools: Vec<Pool>,
+        waiting: usize,
+    ) -> Planned {
+        let (mut names, mut warnings) = (ResourceNames::default(), Vec::new());
         let observed = &cluster.observed;
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
         let demand = self.ordered(observed, &pools);
-        let source = Source {
+        let source = SnapshotInput {
             observed,
             nodes: &observed.nodes,
             pods: &[],
@@ -112,8 +123,10 @@ impl Pods {
             waiting,
         };
         let mut world = capacity::world(source, &pools, &mut names, &mut warnings);
-        let asks: Vec<_> = demand.groups.iter().map(|g| Ask { kind: g.kind, count: g.pods.len() }).collect();
-        let pass = scale_up::Pass { pools: &pools, kinds: &demand.kinds, asks: &asks, seed: observed.seed };
+        let asks: Vec<_> =
+            demand.groups.iter().map(|g| PendingPods { kind: g.kind, count: g.pods.len() }).collect();
+        let pass =
+            scale_up::ScaleUpInput { pools: &pools, kinds: &demand.kinds, asks: &asks, seed: observed.seed };
         let growth = scale_up::scale_up(&pass, &mut world);
         Planned { growth, world, pools }
     }
@@ -122,8 +135,8 @@ impl Pods {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
-    pub(super) growth: Growth,
-    pub(super) world: World,
+    pub(super) growth: ScaleUp,
+    pub(super) world: ClusterSnapshot,
     pub(super) pools: Vec<Pool>,
 }
 
@@ -154,16 +167,16 @@ impl Planned {
 }
 
 /// Cluster Autoscaler's benchmark of its estimator.
-pub(super) fn estimator_mix() -> (fixtures::World, Pods) {
+pub(super) fn estimator_mix() -> (fixtures::TestCluster, Pods) {
     let mut pods = Pods::new();
     for (cpu, memory, count) in [(95, 190, 1_000), (50, 100, 50_000)] {
-        pods.pending(Kind { request: amounts(cpu, memory), ..Kind::default() }, count);
+        pods.pending(PodClass { request: amounts(cpu, memory), ..PodClass::default() }, count);
     }
-    (fixtures::World::eager().pool("a", shape("a", 1000, 5000, 100, 3000)), pods)
+    (fixtures::TestCluster::eager().pool("a", shape("a", 1000, 5000, 100, 3000)), pods)
 }
 
 /// The five sorts of pods of Karpenter's benchmark, on pools of large nodes in `zones` zones.
-pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::World, Pods) {
+pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::TestCluster, Pods) {
     const MIB: i64 = 1 << 20;
     let mut pods = Pods::new();
     let by_zone: Vec<_> = (0..7).map(|_| pods.spread_tally(ZONE)).collect();
@@ -188,12 +201,12 @@ pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::Wo
         *counts.entry((Reverse((cpu, memory)), sort, own, selected)).or_insert(0_usize) += 1;
     }
     for ((Reverse((cpu, memory)), sort, own, selected), count) in counts {
-        let mut kind = Kind { request: amounts(cpu, memory), ..Kind::default() };
-        let spread = |tally| Spread { tally, max_skew: 1, min_domains: 1, itself: own == selected };
+        let mut kind = PodClass { request: amounts(cpu, memory), ..PodClass::default() };
+        let spread = |tally| TopologySpread { tally, max_skew: 1, min_domains: 1, itself: own == selected };
         match sort {
             1 => kind.spreads = vec![spread(by_zone[selected])],
             2 => kind.spreads = vec![spread(by_host[selected])],
-            3 => kind.near = Some(Near { tallies: vec![near[own]], itself: true }),
+            3 => kind.near = Some(PodAffinity { tallies: vec![near[own]], itself: true }),
             4 => kind.apart = vec![apart],
             _ => {}
         }
@@ -204,7 +217,7 @@ pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::Wo
         };
         pods.pending(kind, count);
     }
-    let mut cluster = fixtures::World::eager();
+    let mut cluster = fixtures::TestCluster::eager();
     for zone in 0..zones {
         let shape = shape(&format!("z{zone}"), cpu, cpu * 4 * MIB * 1024 / 1000, 110, 100_000);
         cluster = cluster.pool(&format!("pool{zone}"), shape);

@@ -10,17 +10,17 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::properties::{carry_out, world};
-use crate::fixtures::{Read, World};
-use crate::{Observed, Plan, plan};
+use crate::fixtures::{Read, TestCluster};
+use crate::{Observed, ScalingPlan, plan};
 
 /// Which way each pool goes.
-fn directions(plan: &Plan) -> Vec<Ordering> {
+fn directions(plan: &ScalingPlan) -> Vec<Ordering> {
     plan.pools.iter().map(|decision| decision.desired.cmp(&decision.current)).collect()
 }
 
 /// Whether a pool's replicas were within its bounds. A correction of what somebody else wrote is the input's, not the
 /// planner's.
-fn was_within(plan: &Plan, at: usize) -> bool {
+fn was_within(plan: &ScalingPlan, at: usize) -> bool {
     let spec = &plan.pools[at].object.spec;
     spec.replicas == Some(spec.effective_replicas())
 }
@@ -50,7 +50,7 @@ fn like_new(mut observed: Observed) -> Observed {
 fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
     let taint = json!([{ "key": "gpu", "effect": "NoSchedule" }]);
     let tolerates = json!({ "spec": { "tolerations": [{ "key": "gpu", "operator": "Exists" }] } });
-    let mut observed = World::eager()
+    let mut observed = TestCluster::eager()
         .pool("gpu", json!({ "spec": { "replicas": 1, "maxReplicas": 1, "template": { "spec": { "taints": taint } } } }))
         .pool("plain", json!({ "spec": { "replicas": 2 } }))
         .node("plain", "n0", json!({}))
@@ -66,7 +66,7 @@ fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
     assert_eq!(after.verdict("zplain-2"), "NeededByPendingPods");
     // Bound, they ask for nothing any more.
     observed.pods.clear();
-    let bound = World { observed }
+    let bound = TestCluster { observed }
         .running("choice", "zgpu-0", "3", json!({}))
         .running("none-0", "n0", "2500m", json!({}))
         .running("none-1", "zplain-1", "2500m", json!({}));

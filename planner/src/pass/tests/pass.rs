@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{Read, World};
+use crate::fixtures::{Read, TestCluster};
 
 const NONE: Value = Value::Null;
 
@@ -12,7 +12,7 @@ fn none() -> Value {
 
 #[test]
 fn from_zero_nodes_a_pool_grows_by_exactly_what_pods_need() {
-    let plan = World::eager().pool("a", none()).pending("p", 9, "1", &none()).plan();
+    let plan = TestCluster::eager().pool("a", none()).pending("p", 9, "1", &none()).plan();
     assert_eq!(plan.desired("a"), 3);
     assert_eq!(plan.pool("a").reason.as_str(), "ScaleUp");
     assert_eq!(plan.pool("a").message, "3 nodes for 9 pending pods");
@@ -21,7 +21,7 @@ fn from_zero_nodes_a_pool_grows_by_exactly_what_pods_need() {
 
 #[test]
 fn existing_nodes_are_used_before_upcoming_ones_and_those_before_new_ones() {
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 2 } }))
         .node("a", "n1", none())
         .running("r", "n1", "1", none())
@@ -36,7 +36,7 @@ fn existing_nodes_are_used_before_upcoming_ones_and_those_before_new_ones() {
 
 #[test]
 fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "maxReplicas": 1 } }))
         .pool("b", json!({ "spec": { "maxReplicas": 1 } }))
         .pending("p", 9, "1", &none())
@@ -50,7 +50,7 @@ fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
 fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them() {
     // A label tells the pools apart: like ones would be balanced.
     let world = |max_of_a: i32, max_of_b: i32| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": max_of_a } }))
             .node("a", "n1", none())
             .running("r", "n1", "4", none())
@@ -73,7 +73,7 @@ fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them()
 fn the_pool_with_the_least_waste_grows() {
     let large =
         json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "16", "memory": "64Gi" } } } } });
-    let world = World::eager().pool("a-large", large).pool("b-small", none());
+    let world = TestCluster::eager().pool("a-large", large).pool("b-small", none());
     assert_eq!(world.pending("p", 3, "1", &none()).plan().desired("b-small"), 1);
 }
 
@@ -81,7 +81,7 @@ fn the_pool_with_the_least_waste_grows() {
 fn pods_too_large_for_one_pool_open_a_larger_one_and_small_ones_fill_it() {
     let large =
         json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "16", "memory": "64Gi" } } } } });
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("large", large)
         .pool("small", none())
         .pending("big", 1, "12", &json!({ "spec": { "overhead": { "memory": "47Gi" } } }))
@@ -92,7 +92,7 @@ fn pods_too_large_for_one_pool_open_a_larger_one_and_small_ones_fill_it() {
 
 #[test]
 fn priority_decides_who_gets_the_last_place() {
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "maxReplicas": 1 } }))
         .pending("low", 1, "4", &none())
         .pending("high", 1, "1", &json!({ "spec": { "priority": 100 } }))
@@ -105,7 +105,7 @@ fn every_pod_that_finds_no_place_gets_one_reason_from_each_selected_pool() {
     let tainted = json!({ "spec": { "template": { "spec": { "taints": [{ "key": "gpu", "value": "yes", "effect": "NoSchedule" }] } } } });
     let zoned = json!({ "spec": { "template": { "metadata": { "labels": { "zone": "a" } } } } });
     let base = || {
-        World::eager()
+        TestCluster::eager()
             .pool("plain", none())
             .pool("tainted", tainted.clone())
             .pool("zoned", zoned.clone())
@@ -163,7 +163,7 @@ fn a_node_on_its_way_up_counts_as_its_template_says() {
         ("young with a startup taint", startup_taint(young), "fits n1", 1),
         ("old with a startup taint", startup_taint(old), "grows ns/a", 2),
     ] {
-        let plan = World::eager()
+        let plan = TestCluster::eager()
             .pool("a", template.clone())
             .node("a", "n1", node)
             .pending("p", 1, "1", &none())
@@ -183,7 +183,7 @@ fn nodes_that_are_cordoned_drained_or_deleted_take_no_pods() {
         ("deleted", json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:59:00Z" } })),
         ("tainted", json!({ "spec": { "taints": [{ "key": "k", "effect": "NoExecute" }] } })),
     ] {
-        let plan = World::eager()
+        let plan = TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
             .pool("b", none())
             .node("a", "n1", change)
@@ -200,7 +200,7 @@ fn nodes_that_are_cordoned_drained_or_deleted_take_no_pods() {
 #[test]
 fn a_pod_that_tolerates_the_cordon_fits_a_cordoned_node() {
     let tolerant = json!({ "spec": { "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists" }] } });
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .node("a", "n1", json!({ "spec": { "unschedulable": true } }))
         .pending("p", 1, "1", &tolerant)
@@ -215,12 +215,11 @@ fn victims_of_the_decision_in_force_are_no_capacity_and_do_not_go_twice() {
             "targetReplicas": target, "decisionID": "x", "nodes": ["n1"] } } } })
     };
     let world = |target| {
-        World::eager().pool("a", deciding(target)).node("a", "n1", none()).node("a", "n2", none()).running(
-            "r",
-            "n2",
-            "4",
-            none(),
-        )
+        TestCluster::eager()
+            .pool("a", deciding(target))
+            .node("a", "n1", none())
+            .node("a", "n2", none())
+            .running("r", "n2", "4", none())
     };
     let plan = world(1).pending("p", 1, "1", &none()).plan();
     assert_eq!((plan.verdict("n1"), plan.desired("a")), ("CurrentlyBeingDeleted", 2));
@@ -234,7 +233,7 @@ fn empty_nodes_go_and_daemon_mirror_and_finished_pods_do_not_keep_them() {
         json!({ "metadata": { "ownerReferences": [
         { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
     };
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 5 } }))
         .node("a", "n1", none())
         .node("a", "n2", none())
@@ -254,7 +253,7 @@ fn empty_nodes_go_and_daemon_mirror_and_finished_pods_do_not_keep_them() {
 
 #[test]
 fn nodes_that_pending_pods_are_planned_onto_stay() {
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 2 } }))
         .node("a", "n1", none())
         .node("a", "n2", none())
@@ -268,7 +267,7 @@ fn nodes_that_pending_pods_are_planned_onto_stay() {
 fn a_node_goes_when_it_has_been_unneeded_for_long_enough() {
     let since = |time: Value| json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "unneededNodes": [{ "name": "n1", "sinceTime": time }] } } });
     let world = |pool: Value| {
-        World::new()
+        TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
             .pool("a", pool)
             .node("a", "n1", none())
@@ -288,7 +287,7 @@ fn a_node_goes_when_it_has_been_unneeded_for_long_enough() {
 #[test]
 fn nothing_goes_for_a_while_after_the_pool_grew() {
     let world = |last: Value, created: &str| {
-        World::new()
+        TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 600 } }))
             .pool("a", json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "lastScaleUpTime": last } } }))
             .node("a", "n1", json!({ "metadata": { "creationTimestamp": created } }))
@@ -308,7 +307,7 @@ fn nothing_goes_for_a_while_after_the_pool_grew() {
 #[test]
 fn bounds_limits_and_annotations_spare_nodes() {
     let three = |change: Value, max_nodes: Value| {
-        World::new()
+        TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } }))
             .pool("a", crate::fixtures::merged(json!({ "spec": { "replicas": 3 } }), change))
             .node("a", "n1", none())
@@ -332,7 +331,7 @@ fn bounds_limits_and_annotations_spare_nodes() {
 #[test]
 fn max_nodes_counts_over_all_pools_of_an_autoscaler_and_the_longest_unneeded_go_first() {
     let pool = |node: &str, since: &str| json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "unneededNodes": [{ "name": node, "sinceTime": since }] } } });
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler(
             "x",
             json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": 1 } }),
@@ -351,7 +350,7 @@ fn max_nodes_counts_nodes_that_are_still_on_their_way_out() {
     let world = |max_nodes: i32, leaving: Option<Value>| {
         let rules = json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } });
         let pools = |replicas: i32| json!({ "spec": { "replicas": replicas } });
-        let world = World::new().autoscaler("x", rules).pool("a", pools(0)).pool("b", pools(2));
+        let world = TestCluster::new().autoscaler("x", rules).pool("a", pools(0)).pool("b", pools(2));
         let world = world.node("b", "n2", none()).node("b", "n3", none());
         match leaving {
             Some(leaving) => world.node("a", "n1", leaving).plan(),
@@ -367,7 +366,7 @@ fn max_nodes_counts_nodes_that_are_still_on_their_way_out() {
 #[test]
 fn replicas_outside_the_bounds_are_corrected_at_once() {
     let slow = json!({ "scaleDown": { "unneededSeconds": 3600, "delayAfterAddSeconds": 3600 } });
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler("x", slow.clone())
         .pool("a", json!({ "spec": { "replicas": 3, "maxReplicas": 1 } }))
         .node("a", "n1", none())
@@ -382,7 +381,7 @@ fn replicas_outside_the_bounds_are_corrected_at_once() {
     assert_eq!(a.victims, ["n1", "n2"], "the node with the most pods stays");
     // An unset number stands for what the NodePool operator fills in, so nothing is to be written.
     for (replicas, reason, writes) in [(json!(0), "BelowMinReplicas", true), (NONE, "ReplicasUnset", false)] {
-        let plan = World::new()
+        let plan = TestCluster::new()
             .autoscaler("x", slow.clone())
             .pool("a", json!({ "spec": { "replicas": replicas, "minReplicas": 2 } }))
             .plan();
@@ -393,7 +392,7 @@ fn replicas_outside_the_bounds_are_corrected_at_once() {
 
 #[test]
 fn nodes_that_a_bound_brings_are_capacity_in_the_same_pass() {
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 0, "minReplicas": 1 } }))
         .pending("p", 5, "1", &none())
         .plan();
@@ -404,11 +403,11 @@ fn nodes_that_a_bound_brings_are_capacity_in_the_same_pass() {
 #[test]
 fn pools_that_nobody_plans_keep_their_replicas_and_their_nodes_are_capacity() {
     for (what, world, reason) in [
-        ("nobody", World::new(), "NotSelected"),
-        ("off", World::new().autoscaler("x", json!({ "mode": "Off" })), "AutoscalerOff"),
+        ("nobody", TestCluster::new(), "NotSelected"),
+        ("off", TestCluster::new().autoscaler("x", json!({ "mode": "Off" })), "AutoscalerOff"),
         (
             "two",
-            World::new().autoscaler("x", none()).autoscaler("y", json!({ "mode": "Recommend" })),
+            TestCluster::new().autoscaler("x", none()).autoscaler("y", json!({ "mode": "Recommend" })),
             "AmbiguousSelector",
         ),
     ] {
@@ -434,8 +433,11 @@ fn paused_pools_and_those_being_deleted_are_left_alone_and_their_missing_nodes_d
             "Deleting",
         ),
     ] {
-        let plan =
-            World::eager().pool("a", change).node("a", "n1", none()).pending("p", 9, "1", &none()).plan();
+        let plan = TestCluster::eager()
+            .pool("a", change)
+            .node("a", "n1", none())
+            .pending("p", 9, "1", &none())
+            .plan();
         assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (2, reason));
         assert_eq!(plan.fates().iter().filter(|f| f.starts_with("fits")).count(), 4);
         assert!(!plan.pool("a").changes_replicas());
@@ -444,12 +446,10 @@ fn paused_pools_and_those_being_deleted_are_left_alone_and_their_missing_nodes_d
 
 #[test]
 fn recommendations_are_planned_only_where_they_are_asked_for() {
-    let mut world = World::new().autoscaler("x", json!({ "mode": "Recommend" })).pool("a", none()).pending(
-        "p",
-        1,
-        "1",
-        &none(),
-    );
+    let mut world = TestCluster::new()
+        .autoscaler("x", json!({ "mode": "Recommend" }))
+        .pool("a", none())
+        .pending("p", 1, "1", &none());
     assert_eq!(world.plan().desired("a"), 1);
     world.observed.terms.recommendations = crate::Recommendations::Exclude;
     let plan = world.plan();
@@ -458,7 +458,7 @@ fn recommendations_are_planned_only_where_they_are_asked_for() {
 
 #[test]
 fn a_decision_names_no_more_victims_than_a_status_can_hold() {
-    let mut world = World::eager().pool("a", json!({ "spec": { "replicas": 5 } }));
+    let mut world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 5 } }));
     for n in 0..5 {
         world = world.node("a", &format!("n{n}"), none());
     }
@@ -474,7 +474,7 @@ fn in_a_cluster_pods_are_never_planned_onto_nodes_that_are_only_recommended() {
     let labelled = |mode: &str| json!({ "metadata": { "labels": { "mode": mode } } });
     let selecting =
         |mode: &str| json!({ "mode": mode, "nodePoolSelector": { "matchLabels": { "mode": mode } } });
-    let world = World::new()
+    let world = TestCluster::new()
         .autoscaler("x", selecting("Recommend"))
         .autoscaler("y", selecting("Auto"))
         .pool("a-recommended", labelled("Recommend"))
@@ -488,7 +488,7 @@ fn in_a_cluster_pods_are_never_planned_onto_nodes_that_are_only_recommended() {
 
 #[test]
 fn a_node_does_not_inherit_what_was_remembered_of_another_of_its_name() {
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
         .pool(
             "a",
@@ -505,7 +505,7 @@ fn a_bound_that_cut_nothing_does_not_limit_a_pool() {
     let small =
         json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "2", "memory": "16Gi" } } } } });
     let world = |max_of_b: i32| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", small.clone())
             .pool("b", json!({ "spec": { "maxReplicas": max_of_b } }))
             .pending("big", 1, "3500m", &none())
@@ -524,7 +524,7 @@ fn a_pool_whose_offer_was_cut_is_not_limited_when_it_would_not_have_got_the_pods
     let pool = |cpu: &str, max: i32| json!({ "spec": { "maxReplicas": max, "template": { "spec": { "capacity": { "cpu": cpu, "memory": "1Gi" } } } } });
     // With one node, b wastes the least and goes first; with two it would waste more than a does.
     for max_of_b in [1, 2] {
-        let plan = World::eager()
+        let plan = TestCluster::eager()
             .pool("a", pool("2200m", 10))
             .pool("b", pool("4", max_of_b))
             .pending("big", 1, "3900m", &none())
@@ -539,7 +539,7 @@ fn a_pool_whose_offer_was_cut_is_not_limited_when_it_would_not_have_got_the_pods
 fn pods_that_should_have_ended_long_ago_do_not_keep_a_node_and_the_moment_is_waited_for() {
     let deleted = |time: &str| json!({ "metadata": { "deletionTimestamp": time }, "spec": { "terminationGracePeriodSeconds": 60 } });
     let world = |time: &str| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1 } }))
             .node("a", "n1", none())
             .running("d", "n1", "500m", deleted("2026-01-01T11:58:40Z"))
@@ -560,11 +560,11 @@ fn pods_that_should_have_ended_long_ago_do_not_keep_a_node_and_the_moment_is_wai
 
 #[test]
 fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
-    let removable = |plan: &crate::Plan, node: &str| {
+    let removable = |plan: &crate::ScalingPlan, node: &str| {
         plan.nodes.iter().find(|n| n.name == node).unwrap().reason.removable()
     };
     let cordoned = json!({ "spec": { "unschedulable": true } });
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .node("a", "n1", cordoned.clone())
         .pending("p", 1, "1", &none())
@@ -572,7 +572,7 @@ fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
     assert_eq!((plan.verdict("n1"), plan.desired("a")), ("ScaleUpInProgress", 2));
     assert!(removable(&plan, "n1"));
 
-    let plan = World::eager()
+    let plan = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .node("a", "n1", none())
         .node("a", "n2", none())
@@ -580,7 +580,7 @@ fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
     assert_eq!(plan.verdict("n1"), "ScaleDownInProgress");
     assert!(removable(&plan, "n1") && plan.pool("a").victims.is_empty());
 
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .node("a", "n1", cordoned)
@@ -593,7 +593,7 @@ fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
 #[test]
 fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_them() {
     let world = |running: &str, max: i32| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": null, "maxReplicas": max } }))
             .node("a", "n1", none())
             .node("a", "n2", none())
@@ -625,7 +625,7 @@ fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
             "reason": "QuotaExceeded", "message": "quota is 1", "lastTransitionTime": since }] } })
     };
     let world = |a: Value| {
-        World::eager().pool("a", a).node("a", "n1", none()).running("r", "n1", "4", none()).pending(
+        TestCluster::eager().pool("a", a).node("a", "n1", none()).running("r", "n1", "4", none()).pending(
             "p",
             1,
             "1",

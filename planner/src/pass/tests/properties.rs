@@ -6,8 +6,8 @@ use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fixtures::{Read, World};
-use crate::{Fate, Observed, Plan, PoolDecision, plan};
+use crate::fixtures::{Read, TestCluster};
+use crate::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
 
 /// A small cluster with everything in it that a plan depends on.
 pub(super) fn world() -> impl Strategy<Value = Observed> {
@@ -25,7 +25,7 @@ pub(super) fn world() -> impl Strategy<Value = Observed> {
         prop::option::of(1_i32..3),
     )
         .prop_map(|(pools, nodes, running, pending, unneeded, max_nodes)| {
-            let mut world = World::new().autoscaler(
+            let mut world = TestCluster::new().autoscaler(
                 "x",
                 json!({ "scaleDown": { "unneededSeconds": unneeded * 600, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } }),
             );
@@ -61,13 +61,13 @@ pub(super) fn world() -> impl Strategy<Value = Observed> {
 }
 
 /// How many pods go to which node or pool.
-fn totals(plan: &Plan) -> BTreeMap<String, usize> {
+fn totals(plan: &ScalingPlan) -> BTreeMap<String, usize> {
     let mut totals = BTreeMap::new();
     plan.fates().into_iter().for_each(|fate| *totals.entry(fate).or_default() += 1);
     totals
 }
 
-fn numbers(plan: &Plan) -> Vec<(i32, bool, Vec<String>, String)> {
+fn numbers(plan: &ScalingPlan) -> Vec<(i32, bool, Vec<String>, String)> {
     plan.pools.iter().map(|p| (p.desired, p.limited, p.victims.clone(), p.id.clone())).collect()
 }
 
@@ -96,8 +96,8 @@ proptest! {
     fn victims_are_empty_nodes_of_the_pool_that_no_pending_pod_is_planned_onto(observed in world()) {
         let plan = plan(&observed);
         let used: Vec<_> = plan.pods.iter().filter_map(|pod| match &pod.fate {
-            Fate::Fits { node, .. } => Some(node.clone()),
-            Fate::TriggersScaleUp { .. } | Fate::Unschedulable { .. } => None,
+            SchedulingResult::Fits { node, .. } => Some(node.clone()),
+            SchedulingResult::TriggersScaleUp { .. } | SchedulingResult::Unschedulable { .. } => None,
         }).collect();
         for decision in plan.pools.iter().filter(|d| d.object.spec.replicas == Some(d.object.spec.effective_replicas())) {
             for victim in &decision.victims {
@@ -115,11 +115,11 @@ proptest! {
         let plan = plan(&observed);
         let cpu = |name: &str| {
             let pod = observed.pods.iter().find(|p| p.key().1 == name).unwrap();
-            crate::requirements::requests::of(pod.shape().pod(), &mut crate::resources::Names::default()).unwrap().basic()[1]
+            crate::requirements::requests::of(pod.shape().pod(), &mut crate::resources::ResourceNames::default()).unwrap().basic()[1]
         };
         let mut planned: BTreeMap<&str, i64> = BTreeMap::new();
         for pod in &plan.pods {
-            if let Fate::Fits { node, .. } = &pod.fate && !node.is_empty() {
+            if let SchedulingResult::Fits { node, .. } = &pod.fate && !node.is_empty() {
                 *planned.entry(node).or_default() += cpu(&pod.name);
             }
         }
@@ -158,7 +158,7 @@ proptest! {
             prop_assert!(!said || going.contains(&&node.name), "{node:?}");
         }
         for pod in &plan.pods {
-            if let Fate::Fits { node, .. } = &pod.fate {
+            if let SchedulingResult::Fits { node, .. } = &pod.fate {
                 prop_assert!(!going.contains(&node), "{pod:?}");
             }
         }
@@ -219,28 +219,28 @@ proptest! {
 }
 
 /// Whether a pod finds no place because of the pool's upper bound.
-fn leaves_out(plan: &Plan, decision: &PoolDecision) -> bool {
+fn leaves_out(plan: &ScalingPlan, decision: &PoolDecision) -> bool {
     let (namespace, name) = crate::input::observed::key(&decision.object.metadata);
     let id = format!("{namespace}/{name}");
-    let bound = |fate: &Fate| match fate {
-        Fate::Unschedulable { reasons } => {
+    let bound = |fate: &SchedulingResult| match fate {
+        SchedulingResult::Unschedulable { reasons } => {
             reasons.iter().any(|r| r.pool == id && r.reason == "MaxReplicasReached")
         }
-        Fate::Fits { .. } | Fate::TriggersScaleUp { .. } => false,
+        SchedulingResult::Fits { .. } | SchedulingResult::TriggersScaleUp { .. } => false,
     };
     plan.pods.iter().any(|pod| bound(&pod.fate))
 }
 
 /// Whether a pool that has to shrink keeps nodes for pending pods. Those are there for nothing, so that which pool has the
 /// best offer changes with the pool that keeps them.
-fn keeps_nodes(plan: &Plan) -> bool {
+fn keeps_nodes(plan: &ScalingPlan) -> bool {
     plan.pools.iter().any(|decision| decision.message.contains("kept for pending pods"))
 }
 
 /// Does what the operators would do: replicas are set, victims and other surplus nodes go, missing nodes come and are
 /// Ready. Pods stay pending.
-pub(super) fn carry_out(plan: &Plan, observed: &mut Observed) {
-    let mut world = World { observed: observed.clone() };
+pub(super) fn carry_out(plan: &ScalingPlan, observed: &mut Observed) {
+    let mut world = TestCluster { observed: observed.clone() };
     world.observed.pools.clear();
     let victims: Vec<_> = plan.pools.iter().flat_map(|d| d.victims.clone()).collect();
     world.observed.nodes.retain(|n| !victims.contains(n.metadata.name.as_ref().unwrap()));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixtures::{Read, World, merged};
+use crate::fixtures::{Read, TestCluster, merged};
 use crate::input::nodes;
 
 fn owned() -> Value {
@@ -20,7 +20,8 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     // Two of four nodes are named for the two that are set; nothing needs the third either.
     let world = || {
         let pool = decided(2, 2, &["n1", "n2"]);
-        let world = World::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
+        let world =
+            TestCluster::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
         world.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
     };
     let plan = world().plan();
@@ -47,7 +48,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
 fn a_budget_that_a_node_on_its_way_out_will_use_is_used() {
     let world = |leaving: Value| {
         let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
-        let mut world = World::eager()
+        let mut world = TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 2 } }))
             .node("a", "n1", leaving)
             .node("a", "n2", json!({}))
@@ -69,7 +70,7 @@ fn a_budget_that_a_node_on_its_way_out_will_use_is_used() {
 #[test]
 fn a_pool_loses_no_node_while_others_of_it_are_on_their_way() {
     let world = |replicas: i32| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": replicas } }))
             .node("a", "n1", json!({}))
             .node("a", "n2", json!({}))
@@ -83,7 +84,7 @@ fn a_pool_loses_no_node_while_others_of_it_are_on_their_way() {
 #[test]
 fn a_pod_that_runs_moves_only_to_nodes_that_are_up() {
     let world = |change: Value, replicas: i32| {
-        World::eager()
+        TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1 } }))
             .pool("b", json!({ "spec": { "replicas": replicas } }))
             .node("a", "n1", json!({}))
@@ -97,7 +98,7 @@ fn a_pod_that_runs_moves_only_to_nodes_that_are_up() {
     let keeps = json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } });
     assert_eq!(world(merged(keeps.clone(), json!({})), 1).verdict("n1"), "Unneeded");
     assert_eq!(world(merged(keeps.clone(), starting), 1).verdict("n1"), "NoPlaceToMovePods");
-    let full = World::eager()
+    let full = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .pool("b", json!({ "spec": { "replicas": 2 } }))
         .node("a", "n1", json!({}))
@@ -114,7 +115,7 @@ fn a_pool_that_pods_wait_for_loses_no_node_while_a_policy_slows_it_down() {
         "behavior": { "scaleUp": { "policies": [{ "type": "Nodes", "value": 1, "periodSeconds": 3600 }] } } });
     let pool = json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": { "writtenReplicas": 2,
         "scaleEvents": [{ "change": 1, "time": "2026-01-01T11:50:00Z" }] } } });
-    let plan = World::new()
+    let plan = TestCluster::new()
         .autoscaler("x", rules)
         .pool("a", pool)
         .node("a", "n1", json!({}))
@@ -134,7 +135,7 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
             "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
                 { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }] } } } } })
     };
-    let world = World::eager()
+    let world = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 2 } }))
         .node("a", "n1", json!({}))
         .node("a", "n2", json!({}))
@@ -142,18 +143,19 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
         .running("d2", "n2", "100m", of_node("n2"));
     let pods = world.observed.pods.clone();
     let all_nodes = world.observed.nodes.clone();
-    let mut memo = crate::demand::Memo::default();
-    let mut names = crate::resources::Names::default();
+    let mut memo = crate::demand::RequirementsCache::default();
+    let mut names = crate::resources::ResourceNames::default();
     let reference = crate::resources::Amounts::default();
     let workload =
-        crate::demand::Workload::of(&world.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
+        crate::demand::Demand::of(&world.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
     assert_eq!((workload.kinds.len(), workload.classes.len()), (1, 1));
 }
 
 #[test]
 fn a_number_of_nodes_beyond_the_schema_is_cut() {
-    let plan =
-        World::eager().pool("a", json!({ "spec": { "replicas": i32::MAX, "maxReplicas": i32::MAX } })).plan();
+    let plan = TestCluster::eager()
+        .pool("a", json!({ "spec": { "replicas": i32::MAX, "maxReplicas": i32::MAX } }))
+        .plan();
     assert_eq!(plan.desired("a"), 100_000);
 }
 
@@ -161,13 +163,13 @@ fn a_number_of_nodes_beyond_the_schema_is_cut() {
 fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
     let world = |schedules: Value| {
         let rules = json!({ "schedules": schedules });
-        let world = World::new().autoscaler("x", rules).pool("a", json!({ "spec": { "replicas": 0 } }));
+        let world = TestCluster::new().autoscaler("x", rules).pool("a", json!({ "spec": { "replicas": 0 } }));
         world.pending("p", 2, "4", &json!({})).plan()
     };
-    let message = |plan: &crate::Plan| {
+    let message = |plan: &crate::ScalingPlan| {
         let reasons = plan.pods.iter().find_map(|pod| match &pod.fate {
-            crate::Fate::Unschedulable { reasons } => Some(reasons[0].message.clone()),
-            crate::Fate::Fits { .. } | crate::Fate::TriggersScaleUp { .. } => None,
+            crate::SchedulingResult::Unschedulable { reasons } => Some(reasons[0].message.clone()),
+            crate::SchedulingResult::Fits { .. } | crate::SchedulingResult::TriggersScaleUp { .. } => None,
         });
         reasons.unwrap_or_default()
     };

@@ -7,7 +7,7 @@ pub mod taints;
 pub mod volumes;
 
 use super::constraints::Constraints;
-use super::profile::Profile;
+use super::profile::NodeProfile;
 use crate::reasons::Rejection;
 
 /// The first filter that keeps a pod with these constraints off the node, in the order kube-scheduler names them.
@@ -15,7 +15,7 @@ use crate::reasons::Rejection;
 /// # Errors
 ///
 /// The reason why not.
-pub fn admits(constraints: &Constraints, node: &Profile) -> Result<(), Rejection> {
+pub fn admits(constraints: &Constraints, node: &NodeProfile) -> Result<(), Rejection> {
     taints::tolerated(&constraints.tolerations, &node.taints)?;
     selector::matches(&constraints.selector, &node.labels)?;
     node_affinity::matches(constraints.affinity.as_deref(), node)?;

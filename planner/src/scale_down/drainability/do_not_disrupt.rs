@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{Blocker, Rule, duration};
+use super::{Blocker, BlockingPodReason, duration};
 use crate::input::pod_info::PodInfo;
 
 /// `true`, or for how long after `status.startTime`; anything else is as if it were not there.
@@ -15,7 +15,7 @@ pub(super) fn blocker(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
         return None;
     }
     let why = format!("asks not to be disrupted ({ANNOTATION}: {value})");
-    let lasting = Blocker::lasting(Rule::DoNotDisruptAnnotation, why);
+    let lasting = Blocker::lasting(BlockingPodReason::DoNotDisruptAnnotation, why);
     if value == "true" {
         return Some(lasting);
     }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Volume;
 
-use super::{Blocker, Rule};
+use super::{Blocker, BlockingPodReason};
 use crate::input::pod_info::PodInfo;
 
 /// Cluster Autoscaler's annotation: names of local volumes that may be lost, with commas and nothing else between them.
@@ -16,7 +16,7 @@ pub(super) fn blocker(pod: &PodInfo) -> Option<Blocker> {
         |volume: &&Volume| is_local(volume) && !dispensable.split(',').any(|name| name == volume.name);
     let volume = volumes.into_iter().find(is_kept)?;
     let why = format!("keeps data on the node (volume {})", volume.name);
-    Some(Blocker::lasting(Rule::LocalStorageRequested, why))
+    Some(Blocker::lasting(BlockingPodReason::LocalStorageRequested, why))
 }
 
 /// Directories of the host, and empty ones unless they are in memory, where nobody expects data to stay.

@@ -12,7 +12,7 @@ mod tests;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::budgets::{Budgets, Claim};
+use super::budgets::{Budgets, EvictionCost};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 
@@ -24,7 +24,7 @@ const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub enum BlockingPodReason {
     /// No controller would make it again.
     NotReplicated,
     /// It runs in `kube-system`, and no budget says how many of its kind may be missing.
@@ -41,7 +41,7 @@ pub enum Rule {
     UnexpectedError,
 }
 
-impl Rule {
+impl BlockingPodReason {
     /// The rule's name.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// The rule.
-    pub rule: Rule,
+    pub rule: BlockingPodReason,
     /// Why, as the end of a sentence about the pod.
     pub why: String,
     /// From when on it no longer does, when that only takes time.
@@ -69,7 +69,7 @@ pub struct Blocker {
 
 impl Blocker {
     /// One that time alone does not lift.
-    pub fn lasting(rule: Rule, why: impl Into<String>) -> Self {
+    pub fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
         Self { rule, why: why.into(), until: None }
     }
 }
@@ -100,41 +100,41 @@ fn own(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
 fn on_completion(pod: &PodInfo) -> Option<Blocker> {
     let why = "runs until it ends by itself (safe-to-evict: on-completion)";
     (pod.annotation(SAFE_TO_EVICT) == Some("on-completion"))
-        .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
+        .then(|| Blocker::lasting(BlockingPodReason::NotSafeToEvictAnnotation, why))
 }
 
 fn not_replicated(pod: &PodInfo) -> Option<Blocker> {
     let why = "has no controller that would make it again";
-    pods::controller(pod).is_none().then(|| Blocker::lasting(Rule::NotReplicated, why))
+    pods::controller(pod).is_none().then(|| Blocker::lasting(BlockingPodReason::NotReplicated, why))
 }
 
 fn system(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
     let unprotected = pod.key().0 == SYSTEM_NAMESPACE && !budgets.protects(pod);
     let why = "runs in kube-system without a PodDisruptionBudget";
-    unprotected.then(|| Blocker::lasting(Rule::UnmovableKubeSystemPod, why))
+    unprotected.then(|| Blocker::lasting(BlockingPodReason::UnmovableKubeSystemPod, why))
 }
 
 fn not_safe(pod: &PodInfo) -> Option<Blocker> {
     let why = "forbids its eviction (safe-to-evict: false)";
     (pod.annotation(SAFE_TO_EVICT) == Some("false"))
-        .then(|| Blocker::lasting(Rule::NotSafeToEvictAnnotation, why))
+        .then(|| Blocker::lasting(BlockingPodReason::NotSafeToEvictAnnotation, why))
 }
 
 /// What the Eviction API would answer.
 fn budget(pod: &PodInfo, budgets: &Budgets) -> Option<Blocker> {
     match budgets.claim(pod) {
-        Claim::One(id) if budgets.allowed(id) == 0 => {
+        EvictionCost::One(id) if budgets.allowed(id) == 0 => {
             let why =
                 format!("is under PodDisruptionBudget {}, which allows no disruption now", budgets.name(id));
-            Some(Blocker::lasting(Rule::NotEnoughPdb, why))
+            Some(Blocker::lasting(BlockingPodReason::NotEnoughPdb, why))
         }
-        Claim::Refused(one, other) => {
+        EvictionCost::Refused(one, other) => {
             let (one, other) = (budgets.name(one), budgets.name(other));
             let why = format!(
                 "is under two PodDisruptionBudgets, {one} and {other}, and the API evicts no such pod; change one of their selectors"
             );
-            Some(Blocker::lasting(Rule::NotEnoughPdb, why))
+            Some(Blocker::lasting(BlockingPodReason::NotEnoughPdb, why))
         }
-        Claim::One(_) | Claim::Nothing => None,
+        EvictionCost::One(_) | EvictionCost::Nothing => None,
     }
 }
