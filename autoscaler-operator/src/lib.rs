@@ -31,7 +31,7 @@ use futures::{
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, runtime::watcher};
 use planner::input::claim_info::ClaimInfo;
-use planner::input::prune;
+use planner::input::transform;
 use planner::input::volume_info::VolumeInfo;
 use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
 use shared_runtime::{
@@ -152,18 +152,19 @@ async fn start(operator: Operator) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched::<NodePool>(), &all(), |_| {});
     let (autoscalers, autoscaler_changes) =
         operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), &all(), |_| {});
-    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &all(), prune::node);
+    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &all(), transform::node);
     let unfinished = all().fields(UNFINISHED);
     let (pods, pod_changes) = operator.reflect_as(
         Api::all(operator.client.clone()),
         &unfinished,
-        Cached::as_made_by(prune::pods()),
+        Cached::as_made_by(transform::pods()),
         watched::stand_in,
     );
 
     let client = || operator.client.clone();
-    let (daemon_sets, daemon_set_changes) = operator.reflect(Api::all(client()), &all(), prune::daemon_set);
-    let (budgets, budget_changes) = operator.reflect(Api::all(client()), &all(), prune::budget);
+    let (daemon_sets, daemon_set_changes) =
+        operator.reflect(Api::all(client()), &all(), transform::daemon_set);
+    let (budgets, budget_changes) = operator.reflect(Api::all(client()), &all(), transform::budget);
     let (volumes, volume_changes) = operator.reflect_as(
         Api::<PersistentVolume>::all(client()),
         &all(),
@@ -177,8 +178,8 @@ async fn start(operator: Operator) -> Result<(), Error> {
         |_| None,
     );
     let (storage_classes, storage_class_changes) =
-        operator.reflect(Api::all(client()), &all(), prune::storage_class);
-    let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), &all(), prune::namespace);
+        operator.reflect(Api::all(client()), &all(), transform::storage_class);
+    let (namespaces, namespace_changes) = operator.reflect(Api::all(client()), &all(), transform::namespace);
 
     let triggers = stream::select_all([
         whole(pool_changes),

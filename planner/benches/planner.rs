@@ -5,7 +5,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use planner::input::pod_info::PodInfo;
-use planner::input::prune;
+use planner::input::transform;
 use planner::{Observed, Planner, plan};
 use planner_mixes::{Mix, Replan};
 
@@ -15,7 +15,7 @@ fn observed(mix: Mix<PodInfo>) -> Observed {
 }
 
 fn whole_passes(criterion: &mut Criterion) {
-    let keep = &mut prune::pods();
+    let keep = &mut transform::pods();
     let mixes: [(&str, Mix<PodInfo>); 6] = [
         ("karpenter", planner_mixes::karpenter(500, keep)),
         ("karpenter", planner_mixes::karpenter(1000, keep)),
@@ -37,7 +37,7 @@ fn whole_passes(criterion: &mut Criterion) {
 }
 
 fn one_new_pod(criterion: &mut Criterion) {
-    let replan = Replan::new(200, 6000, &mut prune::pods());
+    let replan = Replan::new(200, 6000, &mut transform::pods());
     let mut observed = observed(replan.cluster.clone());
     observed.pods.push(Arc::new(replan.newcomer(0).0.into()));
     let mut pass = 0;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Debug};
 
 use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams, core::NamespaceResourceScope};
-use planner::input::prune;
+use planner::input::transform;
 use serde::de::DeserializeOwned;
 use shared_crds::names;
 use shared_runtime::{
@@ -78,16 +78,16 @@ async fn list(client: Client, namespace: &str) -> Result<Objects, LiveError> {
     let (pools, autoscalers, nodes, pods) = futures::join!(
         listed(of_tandem(whole(), namespace), all(), |_| {}, true),
         listed(of_tandem(whole(), namespace), all(), |_| {}, true),
-        listed(Api::all(whole()), all(), small(prune::node), true),
-        listed(Api::all(whole()), all().fields(UNFINISHED), small(prune::pod), true),
+        listed(Api::all(whole()), all(), small(transform::node), true),
+        listed(Api::all(whole()), all().fields(UNFINISHED), small(transform::pod), true),
     );
     let (daemon_sets, budgets, volumes, claims, storage_classes, namespaces, priority_classes) = futures::join!(
-        listed(Api::all(whole()), all(), small(prune::daemon_set), false),
-        listed(Api::all(whole()), all(), small(prune::budget), false),
+        listed(Api::all(whole()), all(), small(transform::daemon_set), false),
+        listed(Api::all(whole()), all(), small(transform::budget), false),
         listed(Api::all(whole()), all(), small(|_| {}), false),
         listed(Api::all(whole()), all(), small(|_| {}), false),
-        listed(Api::all(whole()), all(), small(prune::storage_class), false),
-        listed(Api::all(whole()), all(), small(prune::namespace), false),
+        listed(Api::all(whole()), all(), small(transform::storage_class), false),
+        listed(Api::all(whole()), all(), small(transform::namespace), false),
         listed(Api::all(whole()), all(), |_| {}, false),
     );
     let mut objects = Objects::default();

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use anyhow::{Context as _, bail};
 use planner::Observed;
 use planner::input::pod_info::PodInfo;
-use planner::input::prune;
+use planner::input::transform;
 use planner_mixes::Replan;
 
 /// A kind of cluster.
@@ -91,7 +91,7 @@ impl Case {
     }
 
     pub(crate) fn work(self) -> Work {
-        let keep = &mut prune::pods();
+        let keep = &mut transform::pods();
         let mix = match self.mix {
             Mix::Karpenter => planner_mixes::karpenter(self.pods, keep),
             Mix::ClusterAutoscaler => planner_mixes::estimator(self.percent(), keep),

@@ -3,7 +3,7 @@
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::resources::{Basic, Resource, ResourceNames, display};
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 

@@ -18,7 +18,7 @@ use crate::numbers::replicas;
 use crate::pools::Pool;
 use crate::reasons::{NodeReason, PoolReason, Rejection};
 use crate::resources::ResourceNames;
-use crate::scale_down::surplus::ExcessNodes;
+use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::{RemovalVerdict, ScaleDown};
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Place};

@@ -9,7 +9,7 @@ use super::{Demand, RequirementsCache};
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
-use crate::requirements::kinds::{PodClass, TopologyCount};
+use crate::requirements::pod_class::{PodClass, TopologyCount};
 use crate::resources::{Amounts, ResourceNames};
 
 /// A pod of namespace `x` that the scheduler found no node for.

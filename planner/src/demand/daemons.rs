@@ -12,8 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::requirements::constraints::{Constraints, Tolerated};
-use crate::requirements::kinds::HostPort;
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::HostPort;
 use crate::requirements::{predicates, requests};
 use crate::resources::{Amounts, ResourceNames};
 

@@ -18,7 +18,7 @@ use crate::pools::Pool;
 use crate::requirements::constraints::{
     Constraints, NodeRequirement, NodeTerm, RequirementOperator, Tolerated,
 };
-use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
 /// Adds the kinds of all headroom to `demand`, and says how many pods of which kind it is.

@@ -5,27 +5,27 @@
 
 #[cfg(test)]
 mod cases;
+mod counts;
 pub mod daemons;
 pub mod headroom;
-mod memo;
+mod interner;
 pub mod order;
+mod pod_groups;
+mod pod_requirements;
 pub mod ports;
 #[cfg(test)]
 mod properties;
-mod reading;
+mod requirements_cache;
 mod resolve;
-mod roster;
+mod scheduling_input;
 #[cfg(test)]
 mod spread_tests;
 mod storage;
 #[cfg(test)]
 mod storage_tests;
 mod subjects;
-mod tallies;
 #[cfg(test)]
 mod tests;
-mod twins;
-mod units;
 mod volumes;
 
 use std::cmp::Reverse;
@@ -34,18 +34,18 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-pub use memo::RequirementsCache;
+pub use requirements_cache::RequirementsCache;
 
+use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
-use self::roster::{PodEntry, SchedulingInput};
+use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use self::units::PodGroups;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::kinds::{PodClass, PodClassId, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCount, TopologyCountId};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
 /// Pending pods that are alike to the planner.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::PendingGroup;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{HostPort, PodClass, TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{HostPort, PodClass, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
 
 /// Why two pods of a kind cannot share a node.
@@ -93,7 +93,7 @@ fn filled(groups: &[PendingGroup], kinds: &[PodClass], reference: &Amounts) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requirements::kinds::{CountedNodes, PodAffinity, TopologySpread};
+    use crate::requirements::pod_class::{CountedNodes, PodAffinity, TopologySpread};
     use crate::resources::{Basic, Resource};
 
     fn amounts(cpu: i64) -> Amounts {

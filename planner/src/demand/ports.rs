@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use crate::requirements::kinds::HostPort;
+use crate::requirements::pod_class::HostPort;
 
 /// The address that stands for all of a node's.
 pub const ANY_ADDRESS: &str = "0.0.0.0";

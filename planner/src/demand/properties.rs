@@ -9,12 +9,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cases::object;
-use super::reading::PodRequirements;
 use super::{Demand, RequirementsCache};
+use crate::demand::pod_requirements::PodRequirements;
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
-use crate::requirements::kinds::{PodClass, TopologySpread};
+use crate::requirements::pod_class::{PodClass, TopologySpread};
 use crate::resources::{Amounts, ResourceNames};
 
 fn selector() -> impl Strategy<Value = Value> {

@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::reading::{PodRequirements, PodTerm, SpreadRule};
 use super::subjects::{MatcherId, Matchers};
-use super::tallies::{CountId, CountedPods, Merged, RequestedCounts, Who};
-use super::units::PodGroup;
 use super::volumes::VolumeTerms;
+use crate::demand::counts::{CountId, CountedPods, Merged, RequestedCounts, Who};
+use crate::demand::pod_groups::PodGroup;
+use crate::demand::pod_requirements::{PodRequirements, PodTerm, SpreadRule};
 use crate::requirements::constraints::{Constraints, NodeTerm, Tolerated};
-use crate::requirements::kinds::{
+use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
 };
 use crate::requirements::requests;

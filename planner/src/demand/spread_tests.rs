@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::cases::{app, labels, pending, placed, read};
 use crate::fixtures::merged;
-use crate::requirements::kinds::CountedNodes;
+use crate::requirements::pod_class::CountedNodes;
 
 fn spread(change: Value) -> Value {
     let base = json!({ "maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": app("a") });

@@ -7,8 +7,8 @@ use crate::fixtures::merged;
 use crate::input::claim_info::DEFAULT_CLASS;
 use crate::input::observed::Observed;
 use crate::reasons::Rejection;
+use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::predicates::volumes;
-use crate::requirements::profile::NodeProfile;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 

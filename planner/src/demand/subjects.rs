@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 
-use super::reading::{Matcher, PodRequirements};
+use crate::demand::pod_requirements::{Matcher, PodRequirements};
 use crate::input::pod_info::PodShape;
 use crate::requirements::selectors::Selector;
 

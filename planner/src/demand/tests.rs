@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::cases::{app, labels, object, pending, placed, read, read_with, required};
-use super::reading::PodRequirements;
+use crate::demand::pod_requirements::PodRequirements;
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
@@ -278,7 +278,7 @@ fn what_the_caches_keep_of_a_pod_is_all_that_is_read() {
         }),
     ));
     let mut pruned = Pod::clone(&whole);
-    crate::input::prune::pod(&mut pruned);
+    crate::input::transform::pod(&mut pruned);
     assert_ne!(pruned, *whole);
     let read = |pod: &Pod| PodRequirements::of(PodInfo::from(pod.clone()).shape());
     assert_eq!(read(&pruned), read(&whole));

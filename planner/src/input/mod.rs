@@ -6,6 +6,6 @@ pub mod nodes;
 pub mod observed;
 pub mod pod_info;
 pub mod pods;
-pub mod prune;
 pub mod selection;
+pub mod transform;
 pub mod volume_info;

@@ -23,13 +23,13 @@ use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
 use crate::pools::Pool;
 use crate::reasons::PoolReason;
-use crate::requirements::kinds::PodClassId;
+use crate::requirements::pod_class::PodClassId;
 use crate::resources::{Amounts, ResourceNames};
 use crate::scale_down::budgets::Budgets;
-use crate::scale_down::departures::RemovalSimulation;
+use crate::scale_down::excess_nodes::ExcessNodes;
+use crate::scale_down::removal_simulation::RemovalSimulation;
 use crate::scale_down::reserve::ReserveInput;
-use crate::scale_down::surplus::ExcessNodes;
-use crate::scale_down::{ScaleDownInput, candidates, keepers};
+use crate::scale_down::{ScaleDownInput, blocking_pods, candidates};
 use crate::scale_up::placement::PendingPods;
 use crate::scale_up::{ScaleUp, expander};
 use crate::snapshot::capacity::SnapshotInput;
@@ -117,7 +117,7 @@ impl Planner {
         let waiting = groups.chain(headroom.iter().map(|&(_, count)| count)).sum();
         let (nodes, pods) = (&all_nodes, &all_pods);
         let source = SnapshotInput { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
-        let keepers = keepers::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
+        let keepers = blocking_pods::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
         let mut surplus = ExcessNodes::of(&pools, &all_nodes, &keepers);
         let (pools, settled) = loop {
             let pools = surplus.applied_to(&pools);

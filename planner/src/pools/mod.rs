@@ -20,7 +20,7 @@ use crate::limits::schedules::{Schedules, Window};
 use crate::numbers::{count, replicas};
 use crate::pools::backoff::{PoolBackoff, PoolHealth, health};
 use crate::reasons::{PoolReason, Rejection};
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
 use crate::resources::{
     Amounts, Basic, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact,
 };

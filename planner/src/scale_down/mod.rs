@@ -6,15 +6,15 @@
 //! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`RemainingNodes`])
 //! → for how long that has been so (`timing`) → which of them go together (`choose`).
 
+pub mod blocking_pods;
 pub mod budgets;
 pub mod drainability;
-pub mod keepers;
-pub mod surplus;
+pub mod excess_nodes;
 
 pub mod candidates;
 mod choose;
-pub mod departures;
-mod elsewhere;
+mod remaining_nodes;
+pub mod removal_simulation;
 pub mod reserve;
 mod ripe;
 mod timing;
@@ -31,7 +31,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::UnneededNode;
 
-pub use elsewhere::RemainingNodes;
+pub use remaining_nodes::RemainingNodes;
 
 use candidates::Candidate;
 use reserve::Reserve;
@@ -40,8 +40,8 @@ use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
+use crate::scale_down::blocking_pods::BlockingPods;
 use crate::scale_down::budgets::Budgets;
-use crate::scale_down::keepers::BlockingPods;
 
 /// What a pass knows of the nodes when it decides which go.
 #[derive(Clone, Copy, Debug)]

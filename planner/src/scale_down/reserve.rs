@@ -20,8 +20,8 @@ use crate::demand::PendingGroup;
 use crate::input::nodes;
 use crate::input::pod_info::PodInfo;
 use crate::pools::Pool;
-use crate::requirements::kinds::PodClassId;
-use crate::scale_down::keepers::BlockingPods;
+use crate::requirements::pod_class::PodClassId;
+use crate::scale_down::blocking_pods::BlockingPods;
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
 
 /// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take

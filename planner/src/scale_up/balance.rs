@@ -5,7 +5,7 @@ use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::{Pool, Template};
-use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
 

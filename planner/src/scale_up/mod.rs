@@ -10,7 +10,7 @@ use shared_crds::v1alpha1::Expander;
 
 use crate::input::selection::AutoscalerAssignment;
 use crate::pools::Pool;
-use crate::requirements::kinds::PodClass;
+use crate::requirements::pod_class::PodClass;
 use crate::scale_up::balance::{NextPool, PlannedSizes};
 use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};

@@ -4,7 +4,7 @@
 use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
 use super::placement::{PendingPods, Placement};
-use crate::requirements::kinds::PodClass;
+use crate::requirements::pod_class::PodClass;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 

@@ -1,6 +1,6 @@
 //! Places the pods that wait on the nodes of the world, first fit, in their order.
 
-use crate::requirements::kinds::PodClassId;
+use crate::requirements::pod_class::PodClassId;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
 /// Like pods that wait for a place.

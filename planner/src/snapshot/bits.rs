@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::requirements::kinds::TopologyCountId;
+use crate::requirements::pod_class::TopologyCountId;
 
 /// The bit of nodes that take no pod at all.
 pub(super) const CLOSED: u64 = 1 << 63;

@@ -13,8 +13,8 @@ use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::{Pool, allocatable};
-use crate::requirements::kinds::{HostPort, PodClassId, TopologyCountId};
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
 
 /// What capacity is read from. Nodes and pods are in the order of names.

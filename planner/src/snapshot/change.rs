@@ -2,7 +2,7 @@
 
 use super::bits::CLOSED;
 use super::{ClusterSnapshot, Node, NodeIndex, Place};
-use crate::requirements::kinds::{PodClassId, TopologyCountId};
+use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 

@@ -6,11 +6,11 @@
 mod bits;
 pub mod capacity;
 mod change;
-mod families;
+mod domain_counts;
 pub mod index;
+mod node_class;
 mod place;
 mod rules;
-mod tallies;
 mod why;
 
 #[cfg(test)]
@@ -27,12 +27,12 @@ pub use why::{NodeOrTemplate, PlacementError};
 
 use self::bits::Bits;
 use self::change::UndoEntry;
-use self::families::NodeClasses;
+use self::domain_counts::DomainCounts;
+use self::node_class::NodeClasses;
 use self::rules::{PlacementRule, PlacementRules};
-use self::tallies::DomainCounts;
 use crate::requirements::constraints::Constraints;
-use crate::requirements::kinds::{HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId};
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::{HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 

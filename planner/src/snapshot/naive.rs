@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use super::NodeIndex;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::{
     CountedNodes, HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::requirements::predicates;
 use crate::requirements::predicates::{node_affinity, selector, taints};
-use crate::requirements::profile::NodeProfile;
 use crate::resources::Amounts;
 
 #[derive(Clone, Debug)]

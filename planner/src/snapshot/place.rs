@@ -6,7 +6,7 @@ use super::bits::{CLOSED, ClosedBy};
 use super::change::count_of;
 use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
-use crate::requirements::kinds::{PodClassId, TopologySpread};
+use crate::requirements::pod_class::{PodClassId, TopologySpread};
 
 /// Which nodes pods may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{
+use crate::requirements::pod_class::{
     CountedNodes, HostPort, PodClass, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::resources::Amounts;

@@ -6,10 +6,10 @@ use super::change::UndoEntry;
 use super::naive::{Naive, NaiveNode};
 use super::{ClusterSnapshot, NodeIndex, NodeOrTemplate, NodeSetup, Place, Scope, Setup, TemplateSetup};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL, Tolerated};
-use crate::requirements::kinds::{
+use crate::requirements::node_profile::{NodeProfile, RepellingTaint};
+use crate::requirements::pod_class::{
     CountedNodes, HostPort, PodAffinity, PodClass, PodClassId, TopologyCount, TopologySpread,
 };
-use crate::requirements::profile::{NodeProfile, RepellingTaint};
 use crate::resources::{Amounts, Basic, Resource};
 
 pub(crate) const ZONE: &str = "zone";

@@ -5,7 +5,7 @@ use super::place::is_within;
 use super::rules::{CountedBy, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex};
 use crate::reasons::Rejection;
-use crate::requirements::kinds::PodClassId;
+use crate::requirements::pod_class::PodClassId;
 use crate::requirements::predicates;
 use crate::resources::Resource;
 

@@ -26,7 +26,7 @@ pub(crate) use documents::{At, read as documents, title};
 use planner::Observed;
 use planner::input::claim_info::ClaimInfo;
 use planner::input::observed::key;
-use planner::input::prune;
+use planner::input::transform;
 use planner::input::volume_info::VolumeInfo;
 use unknown::UnknownFields;
 
@@ -169,7 +169,7 @@ impl Objects {
             let objects = if count == 1 { "object" } else { "objects" };
             format!("{kind} plays no part in this version's plan: {count} {objects} left aside")
         }));
-        let mut keep = prune::pods();
+        let mut keep = transform::pods();
         let observed = Observed {
             now,
             pools: pools.into_values().collect(),

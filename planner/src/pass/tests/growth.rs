@@ -6,7 +6,7 @@ use super::mixes::{Pods, ZONE, amounts, diverse_mix, estimator_mix, shape};
 use crate::fixtures::{TestCluster, merged};
 use crate::pools;
 use crate::requirements::constraints::HOSTNAME_LABEL;
-use crate::requirements::kinds::{HostPort, PodAffinity, PodClass, TopologySpread};
+use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, TopologySpread};
 use crate::resources::ResourceNames;
 
 fn kind(cpu: i64, memory: i64) -> PodClass {
@@ -209,7 +209,7 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
         }],
         fields: Vec::new(),
     };
-    let preferred = vec![crate::requirements::kinds::Preference { weight: 10, term: prefers }];
+    let preferred = vec![crate::requirements::pod_class::Preference { weight: 10, term: prefers }];
     for (alike, label) in [(true, "same"), (false, "other")] {
         let with = json!({ "spec": { "template": { "metadata": { "labels": { "l": label } } } } });
         let first = json!({ "spec": { "template": { "metadata": { "labels": { "l": "same" } } } } });

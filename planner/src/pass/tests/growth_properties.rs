@@ -8,7 +8,7 @@ use super::mixes::{Planned, Pods};
 use crate::demand::{Demand, PendingGroup};
 use crate::fixtures::TestCluster as Cluster;
 use crate::pools::Pool;
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
 use crate::snapshot::Place;
 use crate::snapshot::naive::{Naive, NaiveNode};
 use crate::snapshot::tests::{ZONE, amounts, classes, kind, replay, tallies};

@@ -12,7 +12,7 @@ use crate::input::observed::Observed;
 use crate::pass::largest;
 use crate::pools::Pool;
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{
+use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource, ResourceNames};

@@ -7,8 +7,8 @@ pub mod taints;
 pub mod volumes;
 
 use super::constraints::Constraints;
-use super::profile::NodeProfile;
 use crate::reasons::Rejection;
+use crate::requirements::node_profile::NodeProfile;
 
 /// The first filter that keeps a pod with these constraints off the node, in the order kube-scheduler names them.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{NAME_FIELD, NodeRequirement, NodeTerm, RequirementOperator};
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
 
 /// Whether one of the terms matches the node. A term without rules matches no node, nor does a list without terms.
 ///

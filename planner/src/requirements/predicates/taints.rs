@@ -2,7 +2,7 @@
 
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Tolerated;
-use crate::requirements::profile::RepellingTaint;
+use crate::requirements::node_profile::RepellingTaint;
 
 /// Whether every taint is tolerated.
 ///

@@ -3,7 +3,7 @@
 use super::node_affinity;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::NodeTerm;
-use crate::requirements::profile::NodeProfile;
+use crate::requirements::node_profile::NodeProfile;
 
 /// Whether every volume can be used on the node: one of the terms of each matches it.
 ///

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::keepers::BlockingPods;
 use crate::input::nodes;
 use crate::pools::Pool;
+use crate::scale_down::blocking_pods::BlockingPods;
 
 /// The surplus of every pool.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::ports;
 use crate::input::pod_info::PodShape;
 use crate::input::pods;
 use crate::requirements::constraints::{Constraints, NodeTerm};
-use crate::requirements::kinds::{HostPort, Preference};
+use crate::requirements::pod_class::{HostPort, Preference};
 use crate::requirements::requests;
 use crate::requirements::selectors::{InvalidSelector, Selector};
 use crate::resources::ExactAmounts;

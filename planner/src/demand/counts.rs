@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::subjects::MatcherId;
-use crate::requirements::kinds::{TopologyCount, TopologyCountId};
+use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
 
 /// Index of a [`Count`] in [`RequestedCounts`].
 pub(super) type CountId = usize;

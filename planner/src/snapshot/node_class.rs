@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::rules::{CountedBy, PlacementRules};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-use crate::requirements::kinds::{CountedNodes, TopologyCount, TopologyCountId};
+use crate::requirements::node_profile::NodeProfile;
+use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
 use crate::requirements::predicates;
 use crate::requirements::predicates::{node_affinity, selector, taints};
-use crate::requirements::profile::NodeProfile;
 
 /// One family.
 #[derive(Clone, Debug)]

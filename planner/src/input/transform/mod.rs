@@ -70,7 +70,7 @@ mod tests {
         let mut pruned = whole.clone();
         node(&mut pruned);
         let read = |node: &Node| {
-            let profile = crate::requirements::profile::NodeProfile::of_node(node);
+            let profile = crate::requirements::node_profile::NodeProfile::of_node(node);
             let facts = (crate::input::nodes::is_leaving(node), crate::input::nodes::is_ready(node));
             let created: Option<Timestamp> = crate::input::nodes::created(node);
             (profile, facts, created, crate::pools::allocatable(node, &mut ResourceNames::default()))

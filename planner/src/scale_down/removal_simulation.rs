@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RemainingNodes;
-use crate::requirements::kinds::{PodClass, PodClassId};
+use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
 /// The world, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
@@ -122,8 +122,8 @@ impl RemainingNodes for RemovalSimulation<'_> {
 mod tests {
     use super::*;
     use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
-    use crate::requirements::kinds::{CountedNodes, TopologyCount};
-    use crate::requirements::profile::NodeProfile;
+    use crate::requirements::node_profile::NodeProfile;
+    use crate::requirements::pod_class::{CountedNodes, TopologyCount};
     use crate::resources::{Amounts, Basic, Resource};
     use crate::snapshot::{NodeSetup, Place, Setup};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::roster::PodEntry;
 use super::subjects::{MatcherId, Matchers, NamespaceLabels, Subject};
+use crate::demand::scheduling_input::PodEntry;
 use crate::input::pod_info::{PodInfo, ShapeId};
 
 /// Pods of which all are alike.

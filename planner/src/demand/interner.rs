@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::reading::PodRequirements;
+use crate::demand::pod_requirements::PodRequirements;
 use crate::input::pod_info::PodShape;
 
 /// A pod, and what was read of it.

@@ -6,8 +6,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::reading::PodRequirements;
-use super::twins::PodInterner;
+use crate::demand::interner::PodInterner;
+use crate::demand::pod_requirements::PodRequirements;
 use crate::input::pod_info::{PodShape, ShapeId};
 use crate::input::pods;
 

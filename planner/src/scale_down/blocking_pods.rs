@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
-use crate::requirements::kinds::PodClassId;
+use crate::requirements::pod_class::PodClassId;
 
 /// The pods that keep one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-use super::memo::RequirementsCache;
-use super::reading::PodRequirements;
 use super::storage::Storage;
 use super::volumes::VolumeTerms;
+use crate::demand::pod_requirements::PodRequirements;
+use crate::demand::requirements_cache::RequirementsCache;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
