@@ -1,4 +1,4 @@
-//! Why no pool takes one more pod of a kind, when everything that found a place is in the world.
+//! Why no pool takes one more pod of a class, when everything that found a place is in the snapshot.
 
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
@@ -10,30 +10,30 @@ use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 /// What is asked for reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct RejectionInput<'a> {
-    /// The world after the pass.
-    pub world: &'a ClusterSnapshot,
+    /// The snapshot after the pass.
+    pub snapshot: &'a ClusterSnapshot,
     /// The pools.
     pub pools: &'a [Pool],
-    /// All kinds of pods.
-    pub kinds: &'a [PodClass],
+    /// All classes of pods.
+    pub classes: &'a [PodClass],
     /// ResourceNames of resources.
     pub names: &'a ResourceNames,
 }
 
 impl RejectionInput<'_> {
-    /// Why each selected pool cannot take one more pod of a kind, by pool.
-    pub fn rejections(&self, kind: PodClassId) -> Vec<(usize, Rejection)> {
+    /// Why each selected pool cannot take one more pod of a class, by pool.
+    pub fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
         let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
-        selected.map(|(index, pool)| (index, self.rejection(index, pool, kind))).collect()
+        selected.map(|(index, pool)| (index, self.rejection(index, pool, class))).collect()
     }
 
-    fn rejection(&self, index: usize, pool: &Pool, kind: PodClassId) -> Rejection {
+    fn rejection(&self, index: usize, pool: &Pool, class: PodClassId) -> Rejection {
         if let Some(closed) = pool.closed() {
             return closed;
         }
-        match self.world.why_not(kind, NodeOrTemplate::Template(index)) {
+        match self.snapshot.why_not(class, NodeOrTemplate::Template(index)) {
             Some(PlacementError::Rejected(rejection)) => rejection,
-            Some(PlacementError::Short(resource)) => self.shortage(index, kind, resource),
+            Some(PlacementError::Short(resource)) => self.shortage(index, class, resource),
             Some(PlacementError::Closed) => Rejection::PoolPaused,
             None => match pool.ceiling {
                 Some(ceiling) if ceiling < pool.bounds.max => held(pool, ceiling),
@@ -42,12 +42,12 @@ impl RejectionInput<'_> {
         }
     }
 
-    fn shortage(&self, pool: usize, kind: PodClassId, resource: Resource) -> Rejection {
-        let offered = self.world.free_on_new(pool).map_or(0, |free| free.get(resource));
+    fn shortage(&self, pool: usize, class: PodClassId, resource: Resource) -> Rejection {
+        let offered = self.snapshot.free_on_new(pool).map_or(0, |free| free.get(resource));
         Rejection::Insufficient {
             reason: shortage_reason(resource),
             resource: self.names.name(resource).to_owned(),
-            asked: display(resource, self.kinds[kind].request.get(resource)),
+            asked: display(resource, self.classes[class].request.get(resource)),
             offered: display(resource, offered),
         }
     }

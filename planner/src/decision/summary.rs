@@ -30,7 +30,7 @@ pub(crate) struct PassResults<'a> {
     pub(crate) pools: &'a [Pool],
     pub(crate) demand: &'a Demand,
     pub(crate) names: &'a ResourceNames,
-    pub(crate) world: &'a ClusterSnapshot,
+    pub(crate) snapshot: &'a ClusterSnapshot,
 }
 
 /// How a pool changes.
@@ -42,17 +42,17 @@ struct PoolChange {
 }
 
 impl PassResults<'_> {
-    /// What was decided about each pool. `surplus` are nodes that go because of a bound.
+    /// What was decided about each pool. `excess` are nodes that go because of a bound.
     pub(crate) fn pool_decisions(
         &self,
         growth: &ScaleUp,
         removal: &ScaleDown,
-        surplus: &ExcessNodes,
+        excess_nodes: &ExcessNodes,
     ) -> Vec<PoolDecision> {
         let mut triggering = vec![0; self.pools.len()];
         let of_pods = growth.placement.placed.iter().take(self.demand.groups.len());
         for &(node, count) in of_pods.flatten() {
-            if let Place::Planned(pool) = self.world.place_of(node) {
+            if let Place::Planned(pool) = self.snapshot.place_of(node) {
                 triggering[pool] += count;
             }
         }
@@ -63,7 +63,7 @@ impl PassResults<'_> {
                 limited: growth.limited[index],
                 removed: removal.victims[index].len(),
             };
-            let going = removal.victims[index].iter().chain(surplus.going(index));
+            let going = removal.victims[index].iter().chain(excess_nodes.going(index));
             let mut victims: Vec<_> = going.map(|&node| self.node_name(node)).collect();
             victims.sort_unstable();
             let (desired, reason, message) = conclusion(pool, &change);
@@ -86,7 +86,7 @@ impl PassResults<'_> {
                 limits: pool.limits.clone(),
                 id: decision_id(&pool.object, desired, &victims),
                 victims,
-                condemned: self.condemned(pool, surplus.going(index)),
+                condemned: self.condemned(pool, excess_nodes.going(index)),
                 leaving: pool.leaving.iter().map(|&node| self.node_name(node)).collect(),
                 unneeded: removal.unneeded[index].clone(),
                 triggering_pods: change.pods,
@@ -99,8 +99,12 @@ impl PassResults<'_> {
     pub(crate) fn pod_outcomes(&self, growth: &ScaleUp) -> Vec<PodDecision> {
         let mut fates: Vec<(usize, SchedulingResult)> = Vec::new();
         let (demand, placement) = (self.demand, &growth.placement);
-        let asked =
-            RejectionInput { world: self.world, pools: self.pools, kinds: &demand.kinds, names: self.names };
+        let asked = RejectionInput {
+            snapshot: self.snapshot,
+            pools: self.pools,
+            classes: &demand.classes,
+            names: self.names,
+        };
         for (at, group) in demand.groups.iter().enumerate() {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(&placement.placed[at]) {
@@ -108,7 +112,7 @@ impl PassResults<'_> {
                 fates.extend(pods.by_ref().take(count).map(|pod| (pod, fate.clone())));
             }
             if placement.left[at] > 0 {
-                let reasons = self.worded(asked.rejections(group.kind));
+                let reasons = self.worded(asked.rejections(group.class));
                 fates.extend(
                     pods.map(|pod| (pod, SchedulingResult::Unschedulable { reasons: Arc::clone(&reasons) })),
                 );
@@ -131,9 +135,9 @@ impl PassResults<'_> {
     }
 
     /// The verdict on each node.
-    pub(crate) fn node_verdicts(&self, removal: &ScaleDown, surplus: &ExcessNodes) -> Vec<NodeDecision> {
+    pub(crate) fn node_verdicts(&self, removal: &ScaleDown, excess_nodes: &ExcessNodes) -> Vec<NodeDecision> {
         let mut verdicts = removal.verdicts.clone();
-        let going = (0..self.pools.len()).flat_map(|pool| surplus.going(pool));
+        let going = (0..self.pools.len()).flat_map(|pool| excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
         let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
             let RemovalVerdict { reason, message } =
@@ -147,7 +151,7 @@ impl PassResults<'_> {
     fn by_place(&self, placed: &[(NodeIndex, usize)]) -> BTreeMap<Place, usize> {
         let mut counts = BTreeMap::new();
         for &(node, count) in placed {
-            *counts.entry(self.world.place_of(node)).or_default() += count;
+            *counts.entry(self.snapshot.place_of(node)).or_default() += count;
         }
         counts
     }

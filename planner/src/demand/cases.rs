@@ -76,34 +76,36 @@ impl Resolution {
         self.pods.iter().position(|name| name == pod).unwrap()
     }
 
-    pub(super) fn kind(&self, pod: &str) -> &PodClass {
+    pub(super) fn class(&self, pod: &str) -> &PodClass {
         let index = self.index(pod);
-        let placed = self.workload.placed[index].map(|(kind, _)| kind);
-        let pending = self.workload.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.kind);
-        &self.workload.kinds[placed.or(pending).unwrap()]
+        let placed = self.workload.placed[index].map(|(class, _)| class);
+        let pending = self.workload.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.class);
+        &self.workload.classes[placed.or(pending).unwrap()]
     }
 
     /// Topology keys over which `pod` keeps away from `other`, sorted.
     pub(super) fn keeps_from(&self, pod: &str, other: &str) -> Vec<&str> {
-        let raised = &self.kind(other).raises;
-        let between = self.kind(pod).apart.iter().filter(|tally| raised.contains(tally));
-        let mut keys: Vec<_> = between.map(|&tally| self.workload.tallies[tally].key.as_str()).collect();
+        let raised = &self.class(other).raises;
+        let between = self.class(pod).apart.iter().filter(|topology_count| raised.contains(topology_count));
+        let mut keys: Vec<_> = between
+            .map(|&topology_count| self.workload.topology_counts[topology_count].key.as_str())
+            .collect();
         keys.sort_unstable();
         keys
     }
 
     /// Whether `other` is one of those that the affinity of `pod` asks for.
     pub(super) fn wants(&self, pod: &str, other: &str) -> bool {
-        let near = self.kind(pod).near.as_ref().unwrap();
-        near.tallies.iter().all(|tally| self.kind(other).raises.contains(tally))
+        let near = self.class(pod).near.as_ref().unwrap();
+        near.topology_counts.iter().all(|topology_count| self.class(other).raises.contains(topology_count))
     }
 
     /// Whether `other` counts for the first spread constraint of `pod`.
     pub(super) fn counts(&self, pod: &str, other: &str) -> bool {
-        self.kind(other).raises.contains(&self.kind(pod).spreads[0].tally)
+        self.class(other).raises.contains(&self.class(pod).spreads[0].topology_count)
     }
 
-    pub(super) fn spread_tally(&self, pod: &str) -> &TopologyCount {
-        &self.workload.tallies[self.kind(pod).spreads[0].tally]
+    pub(super) fn spread_count(&self, pod: &str) -> &TopologyCount {
+        &self.workload.topology_counts[self.class(pod).spreads[0].topology_count]
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Who {
     All(Vec<MatcherId>),
     /// Those that match and are not being deleted.
     Staying(MatcherId),
-    /// Those that have an anti-affinity term of this matcher and of the tally's key.
+    /// Those that have an anti-affinity term of this matcher and of the topology count's key.
     Holders(MatcherId),
     /// None; what is asked about is only which domains there are.
     Nobody,
@@ -28,7 +28,7 @@ pub(super) enum Who {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     who: Who,
-    tally: TopologyCount,
+    topology_count: TopologyCount,
 }
 
 /// The pods of which all are alike to every count.
@@ -53,9 +53,9 @@ pub(super) struct RequestedCounts {
 
 impl RequestedCounts {
     /// The id of a count.
-    pub(super) fn id(&mut self, who: Who, tally: TopologyCount) -> CountId {
+    pub(super) fn id(&mut self, who: Who, topology_count: TopologyCount) -> CountId {
         let next = self.all.len();
-        let count = Count { who, tally };
+        let count = Count { who, topology_count };
         if let Some(&id) = self.ids.get(&count) {
             return id;
         }
@@ -83,14 +83,14 @@ impl RequestedCounts {
         });
         let by_term = holds.iter().flat_map(|(matcher, key)| {
             of(matcher).filter(move |&id| {
-                let Count { who, tally } = &self.all[id];
-                matches!(who, Who::Holders(_)) && tally.key == *key
+                let Count { who, topology_count } = &self.all[id];
+                matches!(who, Who::Holders(_)) && topology_count.key == *key
             })
         });
         sorted(by_match.chain(by_term))
     }
 
-    /// Makes one tally of counts that are the same.
+    /// Makes one topology count of counts that are the same.
     pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
         let mut raised_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
@@ -100,40 +100,41 @@ impl RequestedCounts {
             }
         }
         let mut known: HashMap<(TopologyCount, Vec<usize>), TopologyCountId> = HashMap::new();
-        let mut tallies = Vec::new();
-        let mut tally_of = Vec::with_capacity(self.all.len());
+        let mut topology_counts = Vec::new();
+        let mut topology_count_of = Vec::with_capacity(self.all.len());
         for (count, by) in self.all.into_iter().zip(raised_by) {
-            let next = tallies.len();
-            let id = *known.entry((count.tally.clone(), by)).or_insert(next);
+            let next = topology_counts.len();
+            let id = *known.entry((count.topology_count.clone(), by)).or_insert(next);
             if id == next {
-                tallies.push(count.tally);
+                topology_counts.push(count.topology_count);
             }
-            tally_of.push(id);
+            topology_count_of.push(id);
         }
-        let raises = by_pod.iter().map(|counts| sorted(counts.iter().map(|&c| tally_of[c]))).collect();
-        Merged { tallies, tally_of, raises }
+        let raises =
+            by_pod.iter().map(|counts| sorted(counts.iter().map(|&c| topology_count_of[c]))).collect();
+        Merged { topology_counts, topology_count_of, raises }
     }
 }
 
-/// RequestedCounts as tallies.
+/// RequestedCounts as topology counts.
 #[derive(Debug)]
 pub(super) struct Merged {
-    pub(super) tallies: Vec<TopologyCount>,
-    /// For each count, its tally.
-    tally_of: Vec<TopologyCountId>,
-    /// For each raiser, the tallies it raises, sorted.
+    pub(super) topology_counts: Vec<TopologyCount>,
+    /// For each count, its topology count.
+    topology_count_of: Vec<TopologyCountId>,
+    /// For each raiser, the topology counts it raises, sorted.
     pub(super) raises: Vec<Vec<TopologyCountId>>,
 }
 
 impl Merged {
-    /// The tally of a count.
-    pub(super) fn tally(&self, count: CountId) -> TopologyCountId {
-        self.tally_of[count]
+    /// The topology count of a count.
+    pub(super) fn topology_count(&self, count: CountId) -> TopologyCountId {
+        self.topology_count_of[count]
     }
 
-    /// The tallies of counts, sorted, none twice.
-    pub(super) fn tallies(&self, counts: &[CountId]) -> Vec<TopologyCountId> {
-        sorted(counts.iter().map(|&count| self.tally(count)))
+    /// The topology counts of counts, sorted, none twice.
+    pub(super) fn topology_counts(&self, counts: &[CountId]) -> Vec<TopologyCountId> {
+        sorted(counts.iter().map(|&count| self.topology_count(count)))
     }
 }
 

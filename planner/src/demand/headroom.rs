@@ -21,7 +21,7 @@ use crate::requirements::constraints::{
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
-/// Adds the kinds of all headroom to `demand`, and says how many pods of which kind it is.
+/// Adds the classes of all headroom to `demand`, and says how many pods of which class it is.
 pub fn add(
     demand: &mut Demand,
     pools: &[Pool],
@@ -33,16 +33,16 @@ pub fn add(
         if autoscaler.spec.headroom.is_empty() {
             continue;
         }
-        let class = demand.classes.len();
-        demand.classes.push(constraints(&pools));
+        let constraint_set = demand.constraint_sets.len();
+        demand.constraint_sets.push(constraints(&pools));
         for (at, headroom) in autoscaler.spec.headroom.iter().enumerate() {
             let Headroom { count: pods, requests } = headroom;
             match exact(requests) {
                 Ok(requests) => {
                     let mut request = counted(&requests, names);
                     request.set(Resource::Basic(Basic::Pods), 1);
-                    asked.push((demand.kinds.len(), count(*pods)));
-                    demand.kinds.push(PodClass { request, class, ..PodClass::default() });
+                    asked.push((demand.classes.len(), count(*pods)));
+                    demand.classes.push(PodClass { request, constraint_set, ..PodClass::default() });
                 }
                 Err(problem) => {
                     let (namespace, name) = key(&autoscaler.metadata);

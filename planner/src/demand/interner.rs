@@ -1,7 +1,7 @@
 //! Finds a pod that reads the same without reading: pods of one template have equal specs, and comparing is many times
 //! faster than parsing.
 //!
-//! May miss twins, but what it calls twins read the same: it compares everything that [`PodRequirements`] is made from.
+//! May miss interned pods, but what it calls interned pods read the same: it compares everything that [`PodRequirements`] is made from.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -28,11 +28,11 @@ impl PodInterner {
     /// The reading of a pod that looks the same.
     pub(super) fn find(&self, shape: &PodShape) -> Option<Arc<PodRequirements>> {
         let alike = self.looks.get(&look(shape.pod()))?;
-        alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, reading)| Arc::clone(reading))
+        alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, requirements)| Arc::clone(requirements))
     }
 
-    pub(super) fn remember(&mut self, shape: &PodShape, reading: &Arc<PodRequirements>) {
-        self.looks.entry(look(shape.pod())).or_default().push((shape.clone(), Arc::clone(reading)));
+    pub(super) fn remember(&mut self, shape: &PodShape, requirements: &Arc<PodRequirements>) {
+        self.looks.entry(look(shape.pod())).or_default().push((shape.clone(), Arc::clone(requirements)));
     }
 }
 

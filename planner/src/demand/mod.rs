@@ -51,8 +51,8 @@ use crate::resources::{Amounts, Resource, ResourceNames};
 /// Pending pods that are alike to the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingGroup {
-    /// Index into [`Demand::kinds`].
-    pub kind: PodClassId,
+    /// Index into [`Demand::classes`].
+    pub class: PodClassId,
     /// Their priority.
     pub priority: i32,
     /// The pods, as indexes into the pass's pods, by namespace and name.
@@ -63,17 +63,17 @@ pub struct PendingGroup {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// The different constraints on nodes that occur.
-    pub classes: Vec<Constraints>,
-    /// The different kinds of pods.
-    pub kinds: Vec<PodClass>,
+    pub constraint_sets: Vec<Constraints>,
+    /// The different classes of pods.
+    pub classes: Vec<PodClass>,
     /// What is counted.
-    pub tallies: Vec<TopologyCount>,
+    pub topology_counts: Vec<TopologyCount>,
     /// The pending pods, in the order to consider them: by priority, then the greater share of a node first, which packs
     /// better; then by name, so that the order is always the same.
     pub groups: Vec<PendingGroup>,
-    /// For each pod of the pass that occupies a node, its kind and the index of the node.
+    /// For each pod of the pass that occupies a node, its class and the index of the node.
     pub placed: Vec<Option<(PodClassId, usize)>>,
-    /// The tallies that a pod of each `DaemonSet` raises, by its namespace and name.
+    /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
     pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
     /// Pending pods whose requests or selectors cannot be read, with what is wrong.
     pub unreadable: Vec<(usize, String)>,
@@ -97,45 +97,63 @@ impl Demand {
         memo: &mut RequirementsCache,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let SchedulingInput { members, readings, places, unreadable, waiting, unmeasured, warnings } =
+        let SchedulingInput { members, all_requirements, places, unreadable, waiting, unmeasured, warnings } =
             SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, memo);
-        let matchers = Matchers::of(&readings);
+        let matchers = Matchers::of(&all_requirements);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
         let daemon = |member: &PodEntry| member.pod.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]);
         let pod = |member: &PodEntry| daemon(member).unwrap_or_else(|| &all_pods[member.pod]);
-        let PodGroups { all: units, unit_of, matched } = PodGroups::of(&members, pod, &matchers, &namespaces);
-        let parts = Parts { readings: &readings, matchers: &matchers, matched: &matched, places: &places };
-        let Resolved { classes, kinds, tallies, kind_of } = resolve::resolve(&units, &parts, names);
+        let PodGroups { all: pod_groups, unit_of, matched } =
+            PodGroups::of(&members, pod, &matchers, &namespaces);
+        let parts = Parts {
+            all_requirements: &all_requirements,
+            matchers: &matchers,
+            matched: &matched,
+            places: &places,
+        };
+        let Resolved { constraint_sets, classes, topology_counts, class_of } =
+            resolve::resolve(&pod_groups, &parts, names);
 
         let mut placed = vec![None; all_pods.len()];
         let mut daemons = BTreeMap::new();
         let mut pending: BTreeMap<(i32, PodClassId), Vec<usize>> = BTreeMap::new();
-        for (member, unit) in members.iter().zip(unit_of) {
-            let kind = kind_of[unit];
+        for (member, pod_group) in members.iter().zip(unit_of) {
+            let class = class_of[pod_group];
             if let Some(pod) = daemon(member) {
                 let (namespace, name) = pod.key();
-                daemons.insert((namespace.to_owned(), name.to_owned()), kinds[kind].raises.clone());
+                daemons.insert((namespace.to_owned(), name.to_owned()), classes[class].raises.clone());
             } else if let Some(node) = member.node {
-                placed[member.pod] = Some((kind, node));
+                placed[member.pod] = Some((class, node));
             } else {
                 let priority = pods::priority(&all_pods[member.pod]);
-                pending.entry((priority, kind)).or_default().push(member.pod);
+                pending.entry((priority, class)).or_default().push(member.pod);
             }
         }
-        let groups = ordered(pending, &kinds, reference);
-        Self { classes, kinds, tallies, groups, placed, daemons, unreadable, waiting, unmeasured, warnings }
+        let groups = ordered(pending, &classes, reference);
+        Self {
+            constraint_sets,
+            classes,
+            topology_counts,
+            groups,
+            placed,
+            daemons,
+            unreadable,
+            waiting,
+            unmeasured,
+            warnings,
+        }
     }
 }
 
 fn ordered(
     pending: BTreeMap<(i32, PodClassId), Vec<usize>>,
-    kinds: &[PodClass],
+    classes: &[PodClass],
     reference: &Amounts,
 ) -> Vec<PendingGroup> {
-    let group = |((priority, kind), pods)| PendingGroup { kind, priority, pods };
+    let group = |((priority, class), pods)| PendingGroup { class, priority, pods };
     let mut groups: Vec<_> = pending.into_iter().map(group).collect();
     groups.sort_by_cached_key(|group| {
-        let share = share(&kinds[group.kind].request, reference);
+        let share = share(&classes[group.class].request, reference);
         // Pods are numbered in the order of their names.
         (Reverse(group.priority), Reverse(share), group.pods.first().copied())
     });

@@ -11,7 +11,7 @@ use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodClass, TopologyCount, TopologyCountId};
 use crate::resources::Amounts;
 
-/// Why two pods of a kind cannot share a node.
+/// Why two pods of a class cannot share a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Apart<'a> {
     TopologyCount(TopologyCountId),
@@ -29,11 +29,18 @@ enum Liberty {
 }
 
 impl Liberty {
-    fn of(kind: &PodClass, tallies: &[TopologyCount]) -> Self {
-        let wide = |tally: TopologyCountId| tallies.get(tally).is_some_and(|t| t.key != HOSTNAME_LABEL);
-        if kind.near.iter().flat_map(|near| &near.tallies).any(|&tally| wide(tally)) {
+    fn of(class: &PodClass, topology_counts: &[TopologyCount]) -> Self {
+        let wide = |topology_count: TopologyCountId| {
+            topology_counts.get(topology_count).is_some_and(|t| t.key != HOSTNAME_LABEL)
+        };
+        if class
+            .near
+            .iter()
+            .flat_map(|near| &near.topology_counts)
+            .any(|&topology_count| wide(topology_count))
+        {
             Self::Together
-        } else if kind.spreads.iter().any(|spread| wide(spread.tally)) {
+        } else if class.spreads.iter().any(|spread| wide(spread.topology_count)) {
             Self::Even
         } else {
             Self::Free
@@ -44,44 +51,47 @@ impl Liberty {
 /// Orders `groups`, which come by priority and size. `reference` is what a large node has.
 pub fn order(
     groups: &mut [PendingGroup],
-    kinds: &[PodClass],
-    tallies: &[TopologyCount],
+    classes: &[PodClass],
+    topology_counts: &[TopologyCount],
     reference: &Amounts,
 ) {
     let mut needed: BTreeMap<Apart<'_>, usize> = BTreeMap::new();
     for group in groups.iter() {
-        for apart in aparts(&kinds[group.kind], tallies) {
+        for apart in aparts(&classes[group.class], topology_counts) {
             *needed.entry(apart).or_default() += group.pods.len();
         }
     }
     if needed.is_empty() {
         return;
     }
-    let filled = filled(groups, kinds, reference);
+    let filled = filled(groups, classes, reference);
     needed.retain(|_, nodes| *nodes > filled);
     let goes_first = |group: &PendingGroup| {
-        aparts(&kinds[group.kind], tallies).iter().any(|apart| needed.contains_key(apart))
+        aparts(&classes[group.class], topology_counts).iter().any(|apart| needed.contains_key(apart))
     };
     if needed.is_empty() {
         return;
     }
     groups.sort_by_cached_key(|group| {
-        (Reverse(group.priority), !goes_first(group), Liberty::of(&kinds[group.kind], tallies))
+        (Reverse(group.priority), !goes_first(group), Liberty::of(&classes[group.class], topology_counts))
     });
 }
 
-fn aparts<'a>(kind: &'a PodClass, tallies: &[TopologyCount]) -> Vec<Apart<'a>> {
-    let own = kind.apart.iter().filter(|tally| {
-        kind.raises.contains(tally) && tallies.get(**tally).is_some_and(|t| t.key == HOSTNAME_LABEL)
+fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apart<'a>> {
+    let own = class.apart.iter().filter(|topology_count| {
+        class.raises.contains(topology_count)
+            && topology_counts.get(**topology_count).is_some_and(|t| t.key == HOSTNAME_LABEL)
     });
-    own.map(|&tally| Apart::TopologyCount(tally)).chain(kind.ports.iter().map(Apart::Port)).collect()
+    own.map(|&topology_count| Apart::TopologyCount(topology_count))
+        .chain(class.ports.iter().map(Apart::Port))
+        .collect()
 }
 
 /// How many large nodes all pods together fill, by the resource of which they need the most.
-fn filled(groups: &[PendingGroup], kinds: &[PodClass], reference: &Amounts) -> usize {
+fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) -> usize {
     let mut total = BTreeMap::new();
     for group in groups {
-        for (resource, amount) in kinds[group.kind].request.iter() {
+        for (resource, amount) in classes[group.class].request.iter() {
             let pods = i128::try_from(group.pods.len()).unwrap_or(i128::MAX);
             *total.entry(resource).or_insert(0_i128) += i128::from(amount).saturating_mul(pods);
         }
@@ -104,57 +114,57 @@ mod tests {
 
     #[test]
     fn pods_that_are_bound_to_a_domain_go_before_others_where_there_is_room_to_spare() {
-        let tally = |key: &str| TopologyCount { key: key.to_owned(), nodes: CountedNodes::All };
-        let tallies = [tally(HOSTNAME_LABEL), tally("zone")];
+        let topology_count = |key: &str| TopologyCount { key: key.to_owned(), nodes: CountedNodes::All };
+        let topology_counts = [topology_count(HOSTNAME_LABEL), topology_count("zone")];
         let apart =
             PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
-        let near = |tally| {
-            let near = Some(PodAffinity { tallies: vec![tally], itself: true });
+        let near = |topology_count| {
+            let near = Some(PodAffinity { topology_counts: vec![topology_count], itself: true });
             PodClass { request: amounts(100), near, ..PodClass::default() }
         };
-        let spread = |tally| {
-            let spreads = vec![TopologySpread { tally, max_skew: 1, min_domains: 1, itself: true }];
+        let spread = |topology_count| {
+            let spreads = vec![TopologySpread { topology_count, max_skew: 1, min_domains: 1, itself: true }];
             PodClass { request: amounts(100), spreads, ..PodClass::default() }
         };
         let free = PodClass { request: amounts(100), ..PodClass::default() };
-        let kinds = [free, spread(0), near(0), spread(1), near(1), apart];
+        let classes = [free, spread(0), near(0), spread(1), near(1), apart];
         for (what, apart_pods, low, expected) in [
             ("room to spare", 4, None, [5, 4, 3, 0, 1, 2]),
             ("none", 0, None, [0, 1, 2, 3, 4, 5]),
             ("a priority comes before all", 4, Some(4), [5, 3, 0, 1, 2, 4]),
         ] {
-            let group = |kind| PendingGroup {
-                kind,
-                priority: if low == Some(kind) { -1 } else { 0 },
-                pods: vec![0; if kind == 5 { apart_pods } else { 1 }],
+            let group = |class| PendingGroup {
+                class,
+                priority: if low == Some(class) { -1 } else { 0 },
+                pods: vec![0; if class == 5 { apart_pods } else { 1 }],
             };
             let mut groups = [0, 1, 2, 3, 4, 5].map(group);
-            order(&mut groups, &kinds, &tallies, &amounts(1000));
-            assert_eq!(groups.map(|group| group.kind), expected, "{what}");
+            order(&mut groups, &classes, &topology_counts, &amounts(1000));
+            assert_eq!(groups.map(|group| group.class), expected, "{what}");
         }
     }
 
     #[test]
     fn pods_that_cannot_share_a_node_go_first_only_where_they_need_the_most_nodes() {
-        let tallies = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
+        let topology_counts = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
         let large = PodClass { request: amounts(900), ..PodClass::default() };
         let apart =
             PodClass { request: amounts(100), apart: vec![0], raises: vec![0], ..PodClass::default() };
         let keeps_away = PodClass { raises: vec![], ..apart.clone() };
         let port = HostPort { port: 1, protocol: "TCP".into(), address: "0.0.0.0".into() };
         let with_port = PodClass { request: amounts(100), ports: vec![port], ..PodClass::default() };
-        for (what, large_pods, kind, pods, priority, expected) in [
+        for (what, large_pods, class, pods, priority, expected) in [
             ("more nodes than are filled", 3, &apart, 4, 0, [1, 0]),
             ("fewer", 9, &apart, 4, 0, [0, 1]),
             ("a port", 3, &with_port, 4, 0, [1, 0]),
             ("from others only", 3, &keeps_away, 4, 0, [0, 1]),
             ("of lower priority", 3, &apart, 4, -1, [0, 1]),
         ] {
-            let kinds = [large.clone(), kind.clone()];
-            let group = |kind, count, priority| PendingGroup { kind, priority, pods: vec![0; count] };
+            let classes = [large.clone(), class.clone()];
+            let group = |class, count, priority| PendingGroup { class, priority, pods: vec![0; count] };
             let mut groups = [group(0, large_pods, 0), group(1, pods, priority)];
-            order(&mut groups, &kinds, &tallies, &amounts(1000));
-            assert_eq!(groups.map(|group| group.kind), expected, "{what}");
+            order(&mut groups, &classes, &topology_counts, &amounts(1000));
+            assert_eq!(groups.map(|group| group.class), expected, "{what}");
         }
     }
 }

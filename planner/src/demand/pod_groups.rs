@@ -10,7 +10,7 @@ use crate::input::pod_info::{PodInfo, ShapeId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodGroup {
     /// Index of its reading.
-    pub(super) reading: usize,
+    pub(super) requirements: usize,
     /// Index of what selectors see of it.
     pub(super) subject: usize,
     /// Index of where its volumes are.
@@ -55,11 +55,12 @@ impl PodGroups {
                 found.matched.len() - 1
             });
             let leaving = pod.deleted().is_some();
-            let unit = PodGroup { reading: member.reading, subject, places: member.places, leaving };
+            let pod_group =
+                PodGroup { requirements: member.requirements, subject, places: member.places, leaving };
             let next = found.all.len();
-            let id = *ids.entry(unit).or_insert(next);
+            let id = *ids.entry(pod_group).or_insert(next);
             if id == next {
-                found.all.push(unit);
+                found.all.push(pod_group);
             }
             found.unit_of.push(id);
         }

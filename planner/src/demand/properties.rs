@@ -1,4 +1,4 @@
-//! Kinds and tallies say of every two pods what their constraints say, read the long way.
+//! Kinds and topology counts say of every two pods what their constraints say, read the long way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,13 +194,13 @@ fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
     counts
 }
 
-fn kinds(workload: &Demand, count: usize) -> Vec<&PodClass> {
-    let mut kinds: Vec<_> = workload.placed.iter().map(|placed| placed.map(|(kind, _)| kind)).collect();
+fn classes(workload: &Demand, count: usize) -> Vec<&PodClass> {
+    let mut classes: Vec<_> = workload.placed.iter().map(|placed| placed.map(|(class, _)| class)).collect();
     for group in &workload.groups {
-        group.pods.iter().for_each(|&pod| kinds[pod] = Some(group.kind));
+        group.pods.iter().for_each(|&pod| classes[pod] = Some(group.class));
     }
-    assert_eq!(kinds.len(), count);
-    kinds.into_iter().map(|kind| &workload.kinds[kind.unwrap()]).collect()
+    assert_eq!(classes.len(), count);
+    classes.into_iter().map(|class| &workload.classes[class.unwrap()]).collect()
 }
 
 /// Fields of a pod that its reading is made from, each another way.
@@ -249,12 +249,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn tallies_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
+    fn topology_counts_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
         let pods = pods(written);
         let workload = read(&pods, &mut RequirementsCache::default());
-        let kinds = kinds(&workload, pods.len());
+        let classes = classes(&workload, pods.len());
         let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
-        for (a, of_a) in whole.iter().zip(&kinds) {
+        for (a, of_a) in whole.iter().zip(&classes) {
             let near = near_terms(a);
             let wanted = |other: &Pod| near.iter().all(|term| means(a, term, other));
             prop_assert_eq!(of_a.near.is_some(), !near.is_empty());
@@ -263,33 +263,33 @@ proptest! {
                 let mut keys: Vec<_> = near.iter().map(|term| &term.topology_key).collect();
                 keys.sort();
                 keys.dedup();
-                let mut tallied: Vec<_> = found.tallies.iter().map(|&t| &workload.tallies[t].key).collect();
+                let mut tallied: Vec<_> = found.topology_counts.iter().map(|&t| &workload.topology_counts[t].key).collect();
                 tallied.sort();
                 prop_assert_eq!(tallied, keys);
             }
-            for (b, of_b) in whole.iter().zip(&kinds) {
+            for (b, of_b) in whole.iter().zip(&classes) {
                 if let Some(found) = &of_a.near {
-                    for tally in &found.tallies {
-                        prop_assert_eq!(of_b.raises.contains(tally), wanted(b));
+                    for topology_count in &found.topology_counts {
+                        prop_assert_eq!(of_b.raises.contains(topology_count), wanted(b));
                     }
                 }
                 for topology in ["zone", "host"] {
                     let keeps = |one: &PodClass, other: &PodClass| {
-                        one.apart.iter().any(|t| workload.tallies[*t].key == topology && other.raises.contains(t))
+                        one.apart.iter().any(|t| workload.topology_counts[*t].key == topology && other.raises.contains(t))
                     };
                     prop_assert_eq!(keeps(of_a, of_b), forbidden(a, b, topology));
                 }
                 let mut found: Vec<_> = of_a
                     .spreads
                     .iter()
-                    .map(|s| (workload.tallies[s.tally].key.clone(), s.max_skew, of_b.raises.contains(&s.tally)))
+                    .map(|s| (workload.topology_counts[s.topology_count].key.clone(), s.max_skew, of_b.raises.contains(&s.topology_count)))
                     .collect();
                 found.sort();
                 found.dedup();
                 prop_assert_eq!(found, counted(a, b, false));
             }
             if a.metadata.deletion_timestamp.is_none() {
-                let itself = |s: &TopologySpread| (workload.tallies[s.tally].key.clone(), s.max_skew, s.itself);
+                let itself = |s: &TopologySpread| (workload.topology_counts[s.topology_count].key.clone(), s.max_skew, s.itself);
                 let mut own: Vec<_> = of_a.spreads.iter().map(itself).collect();
                 own.sort();
                 own.dedup();
@@ -315,14 +315,14 @@ proptest! {
     }
 
     #[test]
-    fn a_twin_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
+    fn an_interned_pod_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
         // Few different pods, changed one way at a time, so that nearly alike ones meet.
         let mut memo = RequirementsCache::default();
         for base in &written {
             for change in variations() {
                 for _ in 0..copies {
                     let pod: Arc<PodInfo> = object(merged(base.clone(), change.clone()));
-                    let read = memo.reading(pod.shape());
+                    let read = memo.requirements(pod.shape());
                     prop_assert_eq!(&*read, &PodRequirements::of(pod.shape()));
                 }
             }

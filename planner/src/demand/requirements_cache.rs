@@ -17,9 +17,9 @@ pub struct RequirementsCache {
     /// Holding the shape keeps its id from being given to another.
     shapes: HashMap<ShapeId, Remembered>,
     /// Every reading once.
-    readings: HashSet<Arc<PodRequirements>>,
+    all_requirements: HashSet<Arc<PodRequirements>>,
     /// Shapes read in this pass, for others that look like them.
-    twins: PodInterner,
+    interner: PodInterner,
     pass: u64,
 }
 
@@ -27,48 +27,49 @@ pub struct RequirementsCache {
 struct Remembered {
     /// Held, never read.
     _shape: PodShape,
-    reading: Arc<PodRequirements>,
+    requirements: Arc<PodRequirements>,
     /// The last pass that asked for it.
     pass: u64,
 }
 
 impl RequirementsCache {
     /// What pods of the shape say. Equal readings are one object.
-    pub(super) fn reading(&mut self, shape: &PodShape) -> Arc<PodRequirements> {
+    pub(super) fn requirements(&mut self, shape: &PodShape) -> Arc<PodRequirements> {
         if let Some(remembered) = self.shapes.get_mut(&shape.id()) {
             remembered.pass = self.pass;
-            return Arc::clone(&remembered.reading);
+            return Arc::clone(&remembered.requirements);
         }
-        let reading = if pods::is_daemon(shape.pod()) {
+        let requirements = if pods::is_daemon(shape.pod()) {
             // PodInterner are not asked who made them, and less is read of what a daemon's pod says.
             self.only(PodRequirements::of(shape))
-        } else if let Some(reading) = self.twins.find(shape) {
-            reading
+        } else if let Some(requirements) = self.interner.find(shape) {
+            requirements
         } else {
-            let reading = self.only(PodRequirements::of(shape));
-            self.twins.remember(shape, &reading);
-            reading
+            let requirements = self.only(PodRequirements::of(shape));
+            self.interner.remember(shape, &requirements);
+            requirements
         };
-        let remembered = Remembered { _shape: shape.clone(), reading: Arc::clone(&reading), pass: self.pass };
+        let remembered =
+            Remembered { _shape: shape.clone(), requirements: Arc::clone(&requirements), pass: self.pass };
         self.shapes.insert(shape.id(), remembered);
-        reading
+        requirements
     }
 
-    fn only(&mut self, reading: PodRequirements) -> Arc<PodRequirements> {
-        if let Some(known) = self.readings.get(&reading) {
+    fn only(&mut self, requirements: PodRequirements) -> Arc<PodRequirements> {
+        if let Some(known) = self.all_requirements.get(&requirements) {
             return Arc::clone(known);
         }
-        let reading = Arc::new(reading);
-        self.readings.insert(Arc::clone(&reading));
-        reading
+        let requirements = Arc::new(requirements);
+        self.all_requirements.insert(Arc::clone(&requirements));
+        requirements
     }
 
     /// Forgets what this pass did not ask for.
     pub(super) fn end_pass(&mut self) {
         let pass = self.pass;
-        self.twins = PodInterner::default();
+        self.interner = PodInterner::default();
         self.shapes.retain(|_, remembered| remembered.pass == pass);
-        self.readings.retain(|reading| Arc::strong_count(reading) > 1);
+        self.all_requirements.retain(|requirements| Arc::strong_count(requirements) > 1);
         self.pass += 1;
     }
 

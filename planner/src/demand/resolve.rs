@@ -1,4 +1,4 @@
-//! From readings to kinds: what the pods of a pass mean to each other.
+//! From readings to classes: what the pods of a pass mean to each other.
 //!
 //! Works on units: pods that read the same, look the same to every selector, and have volumes in the same places. Costs
 //! grow with the number of different units and of what each matches, not with that of pods.
@@ -21,20 +21,20 @@ use crate::resources::{ExactAmounts, ResourceNames};
 
 /// What units are made of.
 pub(super) struct Parts<'a> {
-    pub(super) readings: &'a [Arc<PodRequirements>],
+    pub(super) all_requirements: &'a [Arc<PodRequirements>],
     pub(super) matchers: &'a Matchers<'a>,
     /// For each subject, what it matches, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
     pub(super) places: &'a [Vec<VolumeTerms>],
 }
 
-/// The kinds of a pass.
+/// The classes of a pass.
 pub(super) struct Resolved {
-    pub(super) classes: Vec<Constraints>,
-    pub(super) kinds: Vec<PodClass>,
-    pub(super) tallies: Vec<TopologyCount>,
-    /// For each unit, its kind.
-    pub(super) kind_of: Vec<PodClassId>,
+    pub(super) constraint_sets: Vec<Constraints>,
+    pub(super) classes: Vec<PodClass>,
+    pub(super) topology_counts: Vec<TopologyCount>,
+    /// For each unit, its class.
+    pub(super) class_of: Vec<PodClassId>,
 }
 
 /// What a unit asks about, before it is known which counts are the same.
@@ -44,50 +44,50 @@ struct Asked {
     spreads: Vec<(CountId, u32, u32, bool)>,
 }
 
-/// Makes kinds of units.
-pub(super) fn resolve(units: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
-    let (classes, class_of) = classes(units, parts);
-    let policies = Policies::of(&classes);
-    let mut asking = Asking::of(units, parts);
-    let asked: Vec<_> =
-        units.iter().zip(&class_of).map(|(unit, &class)| asking.ask(unit, &policies, class)).collect();
+/// Makes classes of units.
+pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
+    let (constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
+    let policies = Policies::of(&constraint_sets);
+    let mut asking = Asking::of(pod_groups, parts);
+    let asked: Vec<_> = pod_groups
+        .iter()
+        .zip(&constraint_set_of)
+        .map(|(pod_group, &constraint_set)| asking.ask(pod_group, &policies, constraint_set))
+        .collect();
     let Asking { counts, holds, .. } = asking;
-    let raisers: Vec<_> = units.iter().map(|unit| raiser(unit, parts, &holds)).collect();
+    let raisers: Vec<_> = pod_groups.iter().map(|pod_group| raiser(pod_group, parts, &holds)).collect();
     let merged = counts.merged(&raisers);
 
     let empty = ExactAmounts::new();
     let requests: Vec<_> = parts
-        .readings
+        .all_requirements
         .iter()
-        .map(|reading| requests::rounded(reading.request.as_ref().unwrap_or(&empty), names))
+        .map(|requirements| requests::rounded(requirements.request.as_ref().unwrap_or(&empty), names))
         .collect();
-    let mut kinds = Interned::default();
-    let mut kind_of = Vec::with_capacity(units.len());
-    for (index, (unit, asked)) in units.iter().zip(&asked).enumerate() {
-        let reading = &parts.readings[unit.reading];
-        kind_of.push(kinds.id(
-            PodClass {
-                request: requests[unit.reading].clone(),
-                class: class_of[index],
-                ports: reading.ports.clone(),
-                near:
-                    asked.near.as_ref().map(|(counts, itself)| PodAffinity {
-                        tallies: merged.tallies(counts),
-                        itself: *itself,
-                    }),
-                apart: merged.tallies(&asked.apart),
-                spreads: spreads(&asked.spreads, &merged),
-                raises: merged.raises[index].clone(),
-                preferred: reading.preferred.clone(),
-            },
-        ));
+    let mut classes = Interned::default();
+    let mut class_of = Vec::with_capacity(pod_groups.len());
+    for (index, (pod_group, asked)) in pod_groups.iter().zip(&asked).enumerate() {
+        let requirements = &parts.all_requirements[pod_group.requirements];
+        class_of.push(classes.id(PodClass {
+            request: requests[pod_group.requirements].clone(),
+            constraint_set: constraint_set_of[index],
+            ports: requirements.ports.clone(),
+            near: asked.near.as_ref().map(|(counts, itself)| PodAffinity {
+                topology_counts: merged.topology_counts(counts),
+                itself: *itself,
+            }),
+            apart: merged.topology_counts(&asked.apart),
+            spreads: spreads(&asked.spreads, &merged),
+            raises: merged.raises[index].clone(),
+            preferred: requirements.preferred.clone(),
+        }));
     }
-    Resolved { classes, kinds: kinds.all, tallies: merged.tallies, kind_of }
+    Resolved { constraint_sets, classes: classes.all, topology_counts: merged.topology_counts, class_of }
 }
 
 fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<TopologySpread> {
     let spread = |&(count, max_skew, min_domains, itself)| TopologySpread {
-        tally: merged.tally(count),
+        topology_count: merged.topology_count(count),
         max_skew,
         min_domains,
         itself,
@@ -99,32 +99,38 @@ fn spreads(asked: &[(CountId, u32, u32, bool)], merged: &Merged) -> Vec<Topology
 }
 
 fn raiser<'a>(
-    unit: &PodGroup,
+    pod_group: &PodGroup,
     parts: &'a Parts<'_>,
     holds: &'a [Vec<(MatcherId, &'a str)>],
 ) -> CountedPods<'a> {
-    CountedPods { matched: &parts.matched[unit.subject], holds: &holds[unit.reading], leaving: unit.leaving }
-}
-
-/// The classes of units, by first use, and the class of each.
-fn classes(units: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
-    let mut known: HashMap<(usize, usize), usize> = HashMap::new();
-    let mut classes = Interned::default();
-    let mut class_of = Vec::with_capacity(units.len());
-    for unit in units {
-        class_of.push(*known.entry((unit.reading, unit.places)).or_insert_with(|| {
-            let mut class = parts.readings[unit.reading].constraints.clone();
-            class.volumes.clone_from(&parts.places[unit.places]);
-            classes.id(class)
-        }));
+    CountedPods {
+        matched: &parts.matched[pod_group.subject],
+        holds: &holds[pod_group.requirements],
+        leaving: pod_group.leaving,
     }
-    (classes.all, class_of)
 }
 
-/// Selector and affinity of a class.
+/// The constraint sets of units, by first use, and the constraint set of each.
+fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
+    let mut known: HashMap<(usize, usize), usize> = HashMap::new();
+    let mut constraint_sets = Interned::default();
+    let mut constraint_set_of = Vec::with_capacity(pod_groups.len());
+    for pod_group in pod_groups {
+        constraint_set_of.push(*known.entry((pod_group.requirements, pod_group.places)).or_insert_with(
+            || {
+                let mut constraint_set = parts.all_requirements[pod_group.requirements].constraints.clone();
+                constraint_set.volumes.clone_from(&parts.places[pod_group.places]);
+                constraint_sets.id(constraint_set)
+            },
+        ));
+    }
+    (constraint_sets.all, constraint_set_of)
+}
+
+/// Selector and affinity of a constraint set.
 type Labels<'a> = (&'a [(String, String)], Option<&'a [NodeTerm]>);
 
-/// For the policies of spread constraints: one class stands for all with the same selector and affinity, and one for all
+/// For the policies of spread constraints: one constraint set stands for all with the same selector and affinity, and one for all
 /// with the same tolerations.
 struct Policies {
     /// `None` where every node will do.
@@ -133,12 +139,12 @@ struct Policies {
 }
 
 impl Policies {
-    fn of(classes: &[Constraints]) -> Self {
+    fn of(constraint_sets: &[Constraints]) -> Self {
         let mut labels: HashMap<Labels<'_>, usize> = HashMap::new();
         let mut taints: HashMap<&[Tolerated], usize> = HashMap::new();
         let mut policies = Self { by_labels: Vec::new(), by_taints: Vec::new() };
-        for (id, class) in classes.iter().enumerate() {
-            let Constraints { selector, affinity, tolerations, volumes: _ } = class;
+        for (id, constraint_set) in constraint_sets.iter().enumerate() {
+            let Constraints { selector, affinity, tolerations, volumes: _ } = constraint_set;
             let first = *labels.entry((selector, affinity.as_deref())).or_insert(id);
             let asks = !selector.is_empty() || affinity.is_some();
             policies.by_labels.push(asks.then_some(first));
@@ -161,31 +167,36 @@ struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn of(units: &[PodGroup], parts: &'a Parts<'a>) -> Self {
+    fn of(pod_groups: &[PodGroup], parts: &'a Parts<'a>) -> Self {
         let mut answered = vec![false; parts.matchers.len()];
-        for unit in units {
-            parts.matched[unit.subject].iter().for_each(|&matcher| answered[matcher] = true);
+        for pod_group in pod_groups {
+            parts.matched[pod_group.subject].iter().for_each(|&matcher| answered[matcher] = true);
         }
-        let holds: Vec<_> = parts.readings.iter().map(|reading| terms(&reading.apart, parts)).collect();
+        let holds: Vec<_> =
+            parts.all_requirements.iter().map(|requirements| terms(&requirements.apart, parts)).collect();
         let mut kept_away = vec![BTreeSet::new(); parts.matchers.len()];
-        for &(matcher, key) in units.iter().flat_map(|unit| &holds[unit.reading]) {
+        for &(matcher, key) in pod_groups.iter().flat_map(|pod_group| &holds[pod_group.requirements]) {
             kept_away[matcher].insert(key);
         }
         Self { parts, counts: RequestedCounts::default(), answered, holds, kept_away }
     }
 
-    fn ask(&mut self, unit: &PodGroup, policies: &Policies, class: usize) -> Asked {
-        let reading = &self.parts.readings[unit.reading];
-        let matched = &self.parts.matched[unit.subject];
+    fn ask(&mut self, pod_group: &PodGroup, policies: &Policies, constraint_set: usize) -> Asked {
+        let requirements = &self.parts.all_requirements[pod_group.requirements];
+        let matched = &self.parts.matched[pod_group.subject];
         Asked {
-            near: self.near(reading, matched),
-            apart: self.apart(unit, matched),
-            spreads: self.spreads(reading, matched, policies, class),
+            near: self.near(requirements, matched),
+            apart: self.apart(pod_group, matched),
+            spreads: self.spreads(requirements, matched, policies, constraint_set),
         }
     }
 
-    fn near(&mut self, reading: &'a PodRequirements, matched: &[MatcherId]) -> Option<(Vec<CountId>, bool)> {
-        let terms = terms(&reading.near, self.parts);
+    fn near(
+        &mut self,
+        requirements: &'a PodRequirements,
+        matched: &[MatcherId],
+    ) -> Option<(Vec<CountId>, bool)> {
+        let terms = terms(&requirements.near, self.parts);
         let mut matchers: Vec<_> = terms.iter().map(|term| term.0).collect();
         matchers.dedup();
         let keys: BTreeSet<_> = terms.iter().map(|term| term.1).collect();
@@ -198,8 +209,8 @@ impl<'a> Asking<'a> {
     }
 
     /// Those that the unit keeps away from, and those that keep away from it.
-    fn apart(&mut self, unit: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
-        let own = self.holds[unit.reading].iter().filter(|term| self.answered[term.0]);
+    fn apart(&mut self, pod_group: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
+        let own = self.holds[pod_group.requirements].iter().filter(|term| self.answered[term.0]);
         let mut counts: Vec<_> =
             own.map(|&(matcher, key)| self.counts.id(Who::All(vec![matcher]), everywhere(key))).collect();
         for &matcher in matched {
@@ -212,19 +223,19 @@ impl<'a> Asking<'a> {
 
     fn spreads(
         &mut self,
-        reading: &PodRequirements,
+        requirements: &PodRequirements,
         matched: &[MatcherId],
         policies: &Policies,
-        class: usize,
+        constraint_set: usize,
     ) -> Vec<(CountId, u32, u32, bool)> {
-        let keys: BTreeSet<_> = reading.spreads.iter().map(|spread| &spread.key).collect();
+        let keys: BTreeSet<_> = requirements.spreads.iter().map(|spread| &spread.key).collect();
         let keys: Vec<_> = keys.into_iter().cloned().collect();
         let spread = |rule: &SpreadRule| {
             let asked = self.parts.matchers.id(&rule.pods)?;
             let nodes = CountedNodes::Eligible {
                 keys: keys.clone(),
-                labels_of: policies.by_labels[class].filter(|_| rule.by_affinity),
-                taints_of: rule.by_taints.then_some(policies.by_taints[class]),
+                labels_of: policies.by_labels[constraint_set].filter(|_| rule.by_affinity),
+                taints_of: rule.by_taints.then_some(policies.by_taints[constraint_set]),
             };
             // The scheduler counts no pod for a selector without rules, although the pod that asks matches it:
             // countPodsMatchSelector in its podtopologyspread plugin.
@@ -234,7 +245,7 @@ impl<'a> Asking<'a> {
             let itself = matched.binary_search(&asked).is_ok();
             Some((count, rule.max_skew, rule.min_domains, itself))
         };
-        reading.spreads.iter().filter_map(spread).collect()
+        requirements.spreads.iter().filter_map(spread).collect()
     }
 }
 

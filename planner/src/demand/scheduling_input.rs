@@ -22,7 +22,7 @@ pub(super) struct PodEntry {
     /// Index of the node it occupies; `None` when it is pending.
     pub(super) node: Option<usize>,
     /// Index of its reading.
-    pub(super) reading: usize,
+    pub(super) requirements: usize,
     /// Index of where its volumes are.
     pub(super) places: usize,
 }
@@ -32,7 +32,7 @@ pub(super) struct PodEntry {
 pub(super) struct SchedulingInput {
     pub(super) members: Vec<PodEntry>,
     /// Different readings, by first use.
-    pub(super) readings: Vec<Arc<PodRequirements>>,
+    pub(super) all_requirements: Vec<Arc<PodRequirements>>,
     /// Different places of volumes, by first use: one of the terms of each must match.
     pub(super) places: Vec<Vec<VolumeTerms>>,
     /// Pending pods that cannot be read.
@@ -57,35 +57,47 @@ impl SchedulingInput {
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         let storage = Storage::of(observed);
         let taken = storage.taken(all_pods.iter().filter(|pod| pods::occupied_node(pod).is_some()));
-        let mut roster = Self::default();
+        let mut scheduling_input = Self::default();
         let mut known = Known::default();
         for (index, pod) in all_pods.iter().enumerate() {
             let node = pods::occupied_node(pod).map(|name| nodes.get(name).copied());
-            let (node, places, reading) = match node {
+            let (node, places, requirements) = match node {
                 Some(Some(node)) => {
-                    let reading = memo.reading(pod.shape());
-                    (Some(node), roster.of_placed(index, pod, &reading, &storage), reading)
+                    let requirements = memo.requirements(pod.shape());
+                    (
+                        Some(node),
+                        scheduling_input.of_placed(index, pod, &requirements, &storage),
+                        requirements,
+                    )
                 }
                 None if pods::is_pending(pod) => {
-                    let reading = memo.reading(pod.shape());
-                    let places = roster.of_pending(index, pod, &reading, &storage, &taken);
+                    let requirements = memo.requirements(pod.shape());
+                    let places = scheduling_input.of_pending(index, pod, &requirements, &storage, &taken);
                     let Some(places) = places else { continue };
-                    (None, places, reading)
+                    (None, places, requirements)
                 }
                 Some(None) | None => continue,
             };
-            let reading = known.reading(reading, &mut roster.readings);
-            let places = known.places(places, &mut roster.places);
-            roster.members.push(PodEntry { pod: index, node, reading, places });
+            let requirements = known.requirements(requirements, &mut scheduling_input.all_requirements);
+            let places = known.places(places, &mut scheduling_input.places);
+            scheduling_input.members.push(PodEntry { pod: index, node, requirements, places });
         }
         memo.end_pass();
         // What the pods of daemons say is not remembered: they are made for this pass.
         for (index, pod) in daemons.iter().enumerate() {
-            let reading = known.reading(Arc::new(PodRequirements::of(pod.shape())), &mut roster.readings);
-            let places = known.places(Vec::new(), &mut roster.places);
-            roster.members.push(PodEntry { pod: all_pods.len() + index, node: None, reading, places });
+            let requirements = known.requirements(
+                Arc::new(PodRequirements::of(pod.shape())),
+                &mut scheduling_input.all_requirements,
+            );
+            let places = known.places(Vec::new(), &mut scheduling_input.places);
+            scheduling_input.members.push(PodEntry {
+                pod: all_pods.len() + index,
+                node: None,
+                requirements,
+                places,
+            });
         }
-        roster
+        scheduling_input
     }
 
     /// Where the volumes of a pod that has a node are.
@@ -93,21 +105,21 @@ impl SchedulingInput {
         &mut self,
         index: usize,
         pod: &PodInfo,
-        reading: &PodRequirements,
+        requirements: &PodRequirements,
         storage: &Storage<'_>,
     ) -> Vec<VolumeTerms> {
         let (namespace, name) = pod.key();
-        if let Err(problem) = &reading.request {
+        if let Err(problem) = &requirements.request {
             self.unmeasured.push(index);
             self.warnings.push(format!(
                 "pod {namespace}/{name} counts as asking for nothing: {problem} in its requests"
             ));
         }
-        if let Some(problem) = &reading.problem {
+        if let Some(problem) = &requirements.problem {
             self.warnings
                 .push(format!("pod {namespace}/{name} is planned without one of its constraints: {problem}"));
         }
-        if !reading.claims {
+        if !requirements.claims {
             return Vec::new();
         }
         // It stays where it is: without its claim no other node can take it.
@@ -119,16 +131,16 @@ impl SchedulingInput {
         &mut self,
         index: usize,
         pod: &PodInfo,
-        reading: &PodRequirements,
+        requirements: &PodRequirements,
         storage: &Storage<'_>,
         taken: &HashSet<(&str, &str)>,
     ) -> Option<Vec<VolumeTerms>> {
-        let problem = reading.request.as_ref().err().or(reading.problem.as_ref());
+        let problem = requirements.request.as_ref().err().or(requirements.problem.as_ref());
         if let Some(problem) = problem {
             self.unreadable.push((index, problem.clone()));
             return None;
         }
-        if !reading.claims {
+        if !requirements.claims {
             return Some(Vec::new());
         }
         match storage.places_unless_taken(pod, taken) {
@@ -144,15 +156,19 @@ impl SchedulingInput {
 /// Gives ids.
 #[derive(Default)]
 struct Known {
-    /// By address: the memo keeps one object of equal readings, and the roster keeps that.
-    readings: HashMap<usize, usize>,
+    /// By address: the memo keeps one object of equal readings, and the scheduling input keeps that.
+    all_requirements: HashMap<usize, usize>,
     places: HashMap<Vec<VolumeTerms>, usize>,
 }
 
 impl Known {
-    fn reading(&mut self, reading: Arc<PodRequirements>, all: &mut Vec<Arc<PodRequirements>>) -> usize {
-        *self.readings.entry(Arc::as_ptr(&reading).addr()).or_insert_with(|| {
-            all.push(reading);
+    fn requirements(
+        &mut self,
+        requirements: Arc<PodRequirements>,
+        all: &mut Vec<Arc<PodRequirements>>,
+    ) -> usize {
+        *self.all_requirements.entry(Arc::as_ptr(&requirements).addr()).or_insert_with(|| {
+            all.push(requirements);
             all.len() - 1
         })
     }

@@ -34,7 +34,7 @@ fn a_spread_counts_pods_of_its_namespace_that_stay() {
     {
         assert_eq!(outcome.counts("p", other), counts, "{other}");
     }
-    let of = |pod: &str| outcome.kind(pod).spreads[0].clone();
+    let of = |pod: &str| outcome.class(pod).spreads[0].clone();
     assert_eq!((of("p").max_skew, of("p").min_domains, of("p").itself), (2, 3, false));
     assert_eq!((of("self").min_domains, of("self").itself), (1, true));
     assert!(outcome.counts("self", "there"));
@@ -62,7 +62,7 @@ fn a_spread_whose_selector_has_no_rules_counts_nobody_but_the_pod_itself() {
         spread["spec"]["topologySpreadConstraints"][0]["labelSelector"] = selector;
         let a = || labels(json!({ "app": "a", "v": "1" }));
         let outcome = read(vec![pending("p", merged(a(), spread)), placed("there", a())]);
-        let [constraint] = outcome.kind("p").spreads.as_slice() else { panic!("{what}") };
+        let [constraint] = outcome.class("p").spreads.as_slice() else { panic!("{what}") };
         assert_eq!(constraint.itself, itself, "{what}");
         assert_eq!(outcome.counts("p", "there"), counts, "{what}");
     }
@@ -71,8 +71,8 @@ fn a_spread_whose_selector_has_no_rules_counts_nobody_but_the_pod_itself() {
 #[test]
 fn a_spread_that_may_be_broken_is_none() {
     let outcome = read(vec![pending("p", spread(json!({ "whenUnsatisfiable": "ScheduleAnyway" })))]);
-    assert_eq!(outcome.kind("p").spreads, []);
-    assert_eq!(outcome.workload.tallies, []);
+    assert_eq!(outcome.class("p").spreads, []);
+    assert_eq!(outcome.workload.topology_counts, []);
 }
 
 #[test]
@@ -92,16 +92,16 @@ fn nodes_of_a_spread_are_those_its_policies_and_keys_say() {
         ("unless it is ignored", selective(ignore), eligible(&["zone"], None, None)),
         ("taints count where they are honoured", selective(honor), eligible(&["zone"], None, Some(0))),
     ] {
-        assert_eq!(read(vec![pending("p", change)]).spread_tally("p").nodes, nodes, "{what}");
+        assert_eq!(read(vec![pending("p", change)]).spread_count("p").nodes, nodes, "{what}");
     }
     let host = json!({ "maxSkew": 1, "topologyKey": "host", "whenUnsatisfiable": "DoNotSchedule" });
     let anyway = json!({ "maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway" });
     let mut several = spread(json!({}));
     several["spec"]["topologySpreadConstraints"].as_array_mut().unwrap().extend([host, anyway]);
     let outcome = read(vec![pending("p", several)]);
-    assert_eq!(outcome.spread_tally("p").nodes, eligible(&["host", "zone"], None, None));
+    assert_eq!(outcome.spread_count("p").nodes, eligible(&["host", "zone"], None, None));
     assert_eq!(
-        outcome.kind("p").spreads.len(),
+        outcome.class("p").spreads.len(),
         2,
         "a selector that is not there counts nobody, but is a constraint"
     );
@@ -113,8 +113,8 @@ fn a_spread_is_counted_once_for_classes_that_its_policies_do_not_tell_apart() {
         let tolerations = json!({ "spec": { "tolerations": [{ "key": key, "operator": "Exists" }] } });
         pending(name, merged(spread(json!({ "nodeTaintsPolicy": policy })), tolerations))
     };
-    let tallies = |policy: &str| {
-        read(vec![tolerant("a", "1", policy), tolerant("b", "2", policy)]).workload.tallies.len()
+    let topology_counts = |policy: &str| {
+        read(vec![tolerant("a", "1", policy), tolerant("b", "2", policy)]).workload.topology_counts.len()
     };
-    assert_eq!((tallies("Ignore"), tallies("Honor")), (1, 2));
+    assert_eq!((topology_counts("Ignore"), topology_counts("Honor")), (1, 2));
 }

@@ -64,7 +64,7 @@ fn zones(outcome: &Resolution, pod: &str) -> Result<Vec<&'static str>, Rejection
     if let Some((_, rejection)) = outcome.workload.waiting.iter().find(|(waiting, _)| *waiting == index) {
         return Err(rejection.clone());
     }
-    let class = &outcome.workload.classes[outcome.kind(pod).class];
+    let class = &outcome.workload.constraint_sets[outcome.class(pod).constraint_set];
     let node = |zone: &str| {
         let labels = [(ZONE.to_owned(), zone.to_owned())].into_iter().filter(|_| !zone.is_empty());
         NodeProfile { name: Some(format!("n{zone}")), labels: labels.collect(), taints: vec![] }
@@ -236,17 +236,17 @@ fn a_pod_whose_claim_no_node_can_help_waits() {
 #[test]
 fn a_claim_that_names_no_class_takes_the_default_one() {
     let unnamed = claim(json!({ "spec": { "storageClassName": null } }));
-    let marked = |name: &str, created: &str, mark: &str, zone: &str| {
+    let marked = |name: &str, created: &str, fork: &str, zone: &str| {
         class(
-            json!({ "metadata": { "name": name, "creationTimestamp": created, "annotations": { mark: "true" } },
+            json!({ "metadata": { "name": name, "creationTimestamp": created, "annotations": { fork: "true" } },
             "allowedTopologies": [{ "matchLabelExpressions": [{ "key": ZONE, "values": [zone] }] }] }),
         )
     };
-    for mark in DEFAULT_CLASS {
-        let young = marked("a", "2026-01-02T00:00:00Z", mark, "a");
+    for fork in DEFAULT_CLASS {
+        let young = marked("a", "2026-01-02T00:00:00Z", fork, "a");
         let old = marked("b", "2026-01-01T00:00:00Z", DEFAULT_CLASS[0], "b");
         let observed = storage(std::slice::from_ref(&unnamed), &[], &[old, class(json!({})), young]);
-        assert_eq!(zones_with(&observed), Ok(vec!["a"]), "{mark}");
+        assert_eq!(zones_with(&observed), Ok(vec!["a"]), "{fork}");
     }
     let observed = storage(&[unnamed], &[], &[class(json!({}))]);
     assert_eq!(zones_with(&observed), Err(Rejection::UnboundImmediateClaim("c".to_owned())));
@@ -317,7 +317,7 @@ fn a_pod_with_a_node_and_a_broken_claim_stays_where_it_is() {
 }
 
 #[test]
-fn pods_with_volumes_in_one_place_are_one_kind() {
+fn pods_with_volumes_in_one_place_are_one_class() {
     let named = |name: &str, volume: &str| merged(bound_to(volume), json!({ "metadata": { "name": name } }));
     let observed = storage(
         &[named("c", "v"), named("d", "w"), named("e", "u")],

@@ -32,9 +32,9 @@ pub(super) struct Matchers<'a> {
 }
 
 impl<'a> Matchers<'a> {
-    pub(super) fn of(readings: &'a [Arc<PodRequirements>]) -> Self {
+    pub(super) fn of(all_requirements: &'a [Arc<PodRequirements>]) -> Self {
         let mut matchers = Self::default();
-        for matcher in readings.iter().flat_map(|reading| reading.matchers()) {
+        for matcher in all_requirements.iter().flat_map(|requirements| requirements.matchers()) {
             let next = matchers.all.len();
             if *matchers.ids.entry(matcher).or_insert(next) == next {
                 matchers.all.push(matcher);
@@ -155,8 +155,8 @@ mod tests {
             serde_json::from_value(json!({ "spec": { "containers": [], "affinity": { "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": term } } } }))
             .unwrap();
-        let readings = [Arc::new(PodRequirements::of(asking.shape()))];
-        let matchers = Matchers::of(&readings);
+        let all_requirements = [Arc::new(PodRequirements::of(asking.shape()))];
+        let matchers = Matchers::of(&all_requirements);
         let (one, two) = (pod(&json!({ "app": "a", "name": "1" })), pod(&json!({ "app": "a", "name": "2" })));
         assert_eq!(matchers.subject(one.shape()), matchers.subject(two.shape()));
         assert_ne!(matchers.subject(one.shape()), matchers.subject(pod(&json!({ "app": "b" })).shape()));

@@ -12,17 +12,17 @@ use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
 
 #[test]
-fn pods_that_nobody_tells_apart_are_one_kind() {
+fn pods_without_a_difference_are_one_class() {
     let numbered = |name: &str| pending(name, labels(json!({ "app": "a", "pod-name": name })));
     let read_alone = read(vec![numbered("a"), numbered("b")]);
-    assert_eq!(read_alone.workload.kinds.len(), 1);
+    assert_eq!(read_alone.workload.classes.len(), 1);
     assert_eq!(read_alone.workload.groups.len(), 1);
     let anti = required("podAntiAffinity", json!([{ "labelSelector": app("a"), "topologyKey": "h" }]));
     let unasked = read(vec![numbered("a"), numbered("b"), pending("c", anti)]);
-    assert_eq!(unasked.workload.kinds.len(), 2, "nobody asks for their names");
+    assert_eq!(unasked.workload.classes.len(), 2, "nobody asks for their names");
     let by_name = json!([{ "labelSelector": { "matchLabels": { "pod-name": "a" } }, "topologyKey": "h" }]);
     let asked = read(vec![numbered("a"), numbered("b"), pending("c", required("podAntiAffinity", by_name))]);
-    assert_eq!(asked.workload.kinds.len(), 3, "one of them is asked for by name");
+    assert_eq!(asked.workload.classes.len(), 3, "one of them is asked for by name");
 }
 
 #[test]
@@ -57,8 +57,9 @@ fn affinity_means_pods_that_match_all_terms() {
         placed("both", labels(json!({ "app": "a", "tier": "t" }))),
         placed("one", labels(json!({ "app": "a" }))),
     ]);
-    let near = outcome.kind("p").near.clone().unwrap();
-    let keys: Vec<_> = near.tallies.iter().map(|&t| outcome.workload.tallies[t].key.as_str()).collect();
+    let near = outcome.class("p").near.clone().unwrap();
+    let keys: Vec<_> =
+        near.topology_counts.iter().map(|&t| outcome.workload.topology_counts[t].key.as_str()).collect();
     assert_eq!(keys, ["host", "zone"]);
     assert!(!near.itself);
     assert!(outcome.wants("p", "both"));
@@ -72,8 +73,8 @@ fn a_pod_may_satisfy_its_own_affinity() {
         pending("same", merged(labels(json!({ "app": "a" })), to_a.clone())),
         pending("other", to_a),
     ]);
-    assert!(outcome.kind("same").near.as_ref().unwrap().itself);
-    assert!(!outcome.kind("other").near.as_ref().unwrap().itself);
+    assert!(outcome.class("same").near.as_ref().unwrap().itself);
+    assert!(!outcome.class("other").near.as_ref().unwrap().itself);
     assert!(outcome.wants("same", "same"));
 }
 
@@ -164,16 +165,16 @@ fn anti_affinity_keeps_both_sides_apart() {
 }
 
 #[test]
-fn one_tally_is_enough_where_those_with_the_term_are_those_it_means() {
+fn one_count_is_enough_where_those_with_the_term_are_those_it_means() {
     let apart = |name: &str| {
         let term = json!([{ "labelSelector": app("a"), "topologyKey": "host" }]);
         pending(name, merged(labels(json!({ "app": "a" })), required("podAntiAffinity", term)))
     };
     let outcome = read(vec![apart("a"), apart("b")]);
-    assert_eq!(outcome.workload.tallies.len(), 1);
+    assert_eq!(outcome.workload.topology_counts.len(), 1);
     assert_eq!(outcome.keeps_from("a", "b"), ["host"]);
     let outcome = read(vec![apart("a"), apart("b"), placed("c", labels(json!({ "app": "a" })))]);
-    assert_eq!(outcome.workload.tallies.len(), 2);
+    assert_eq!(outcome.workload.topology_counts.len(), 2);
     assert_eq!(outcome.keeps_from("c", "a"), ["host"]);
     assert_eq!(outcome.keeps_from("a", "c"), ["host"]);
 }
@@ -182,8 +183,8 @@ fn one_tally_is_enough_where_those_with_the_term_are_those_it_means() {
 fn an_anti_affinity_that_means_nobody_costs_nothing() {
     let term = json!([{ "labelSelector": app("gone"), "topologyKey": "host" }]);
     let outcome = read(vec![pending("p", required("podAntiAffinity", term))]);
-    assert_eq!(outcome.workload.tallies, []);
-    assert!(outcome.kind("p").apart.is_empty());
+    assert_eq!(outcome.workload.topology_counts, []);
+    assert!(outcome.class("p").apart.is_empty());
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn preferred_node_affinity_is_kept_for_ties() {
     let change = json!({ "spec": { "affinity": { "nodeAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": preferred } } } });
     let outcome = read(vec![pending("p", change)]);
-    let weights: Vec<_> = outcome.kind("p").preferred.iter().map(|p| p.weight).collect();
+    let weights: Vec<_> = outcome.class("p").preferred.iter().map(|p| p.weight).collect();
     assert_eq!(weights, [1, 9], "what has no rules is no preference");
 }
 

@@ -10,7 +10,7 @@ use crate::fixtures::{NOW, Read as _, TestCluster, merged};
 use crate::{ScalingPlan, plan_for_cluster};
 
 /// Pool `a` with `replicas`, and what status remembers.
-fn world(policy: &str, replicas: Option<i32>, status: &Value, fields: &Value) -> TestCluster {
+fn cluster(policy: &str, replicas: Option<i32>, status: &Value, fields: &Value) -> TestCluster {
     let spec =
         json!({ "onContested": policy, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
     TestCluster::new().autoscaler("x", spec).pool(
@@ -28,13 +28,13 @@ fn ago(seconds: i64) -> String {
     (NOW.parse::<Timestamp>().unwrap() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-fn claim(world: &TestCluster) -> ReplicasWriter {
-    plan_for_cluster(&world.observed).pool("a").limits.claim.clone()
+fn claim(cluster: &TestCluster) -> ReplicasWriter {
+    plan_for_cluster(&cluster.observed).pool("a").limits.claim.clone()
 }
 
 /// Pool `a` after `replicas` have been written by somebody else, with nodes `n1` to `n3` of which none is needed.
-fn with_nodes(world: TestCluster) -> TestCluster {
-    ["n1", "n2", "n3"].iter().fold(world, |world, node| world.node("a", node, json!({})))
+fn with_nodes(cluster: TestCluster) -> TestCluster {
+    ["n1", "n2", "n3"].iter().fold(cluster, |cluster, node| cluster.node("a", node, json!({})))
 }
 
 fn course(claim: &ReplicasWriter) -> Option<ContestResponse> {
@@ -72,7 +72,7 @@ fn a_number_is_somebody_elses_when_it_is_not_the_one_that_was_written_last() {
         ("a number that was filled in", Some(2), json!({ "writtenReplicas": 3 }), &filled, false, Some(2)),
         ("no number", None, json!({ "writtenReplicas": 3 }), &kubectl, false, Some(3)),
     ] {
-        let claim = claim(&world("Yield", replicas, &status, fields));
+        let claim = claim(&cluster("Yield", replicas, &status, fields));
         assert_eq!((claim.contest.is_some(), claim.written), (contested, keeps), "{what}");
     }
 }
@@ -91,7 +91,7 @@ fn the_last_writer_that_the_api_server_knows_is_named() {
         (json!([{ "manager": "helm", "fieldsV1": { "f:spec": { "f:template": {} } } }]), "another writer"),
         (json!([]), "another writer"),
     ] {
-        let claim = claim(&world("Yield", Some(2), &json!({ "writtenReplicas": 3 }), &fields));
+        let claim = claim(&cluster("Yield", Some(2), &json!({ "writtenReplicas": 3 }), &fields));
         assert_eq!(claim.contest.unwrap().writer(), writer, "{fields}");
     }
 }
@@ -100,11 +100,11 @@ fn the_last_writer_that_the_api_server_knows_is_named() {
 fn a_pool_on_which_the_autoscaler_does_not_act_is_not_contested() {
     let status = json!({ "writtenReplicas": 3 });
     for (what, mode, change) in [("recommend", "Recommend", json!({})), ("off", "Off", json!({}))] {
-        let world = TestCluster::new().autoscaler("x", json!({ "mode": mode })).pool(
+        let cluster = TestCluster::new().autoscaler("x", json!({ "mode": mode })).pool(
             "a",
             merged(json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }), change),
         );
-        assert_eq!(claim(&world), ReplicasWriter::default(), "{what}");
+        assert_eq!(claim(&cluster), ReplicasWriter::default(), "{what}");
     }
 }
 
@@ -124,8 +124,8 @@ fn a_yielded_number_is_kept_for_ten_minutes_and_then_planned_from() {
         ),
         ("not at all", json!({ "writtenReplicas": 3 }), 0, false),
     ] {
-        let world = with_nodes(world("Yield", Some(3), &status, &json!([])));
-        let plan = plan_for_cluster(&world.observed);
+        let cluster = with_nodes(cluster("Yield", Some(3), &status, &json!([])));
+        let plan = plan_for_cluster(&cluster.observed);
         let decision = plan.pool("a");
         assert_eq!((decision.desired, decision.limits.claim.held().is_some()), (desired, held), "{what}");
         assert!(decision.victims.len() == usize::try_from(3 - desired).unwrap(), "{what}");
@@ -140,13 +140,13 @@ fn a_yielded_number_is_kept_for_ten_minutes_and_then_planned_from() {
 
 #[test]
 fn a_yielded_number_keeps_a_pool_from_growing_too_and_that_is_no_bound() {
-    let world = world("Yield", Some(1), &json!({ "writtenReplicas": 3 }), &json!([])).pending(
+    let cluster = cluster("Yield", Some(1), &json!({ "writtenReplicas": 3 }), &json!([])).pending(
         "p",
         9,
         "4",
         &json!({}),
     );
-    let plan = plan_for_cluster(&world.observed);
+    let plan = plan_for_cluster(&cluster.observed);
     let decision = plan.pool("a");
     assert_eq!(
         (decision.desired, decision.limited, decision.reason.as_str()),
@@ -161,11 +161,11 @@ fn a_yielded_number_keeps_a_pool_from_growing_too_and_that_is_no_bound() {
 fn bounds_hold_against_a_yielded_number() {
     let status = json!({ "writtenReplicas": 3 });
     for (min, max, desired) in [(2, 10, 2), (0, 0, 0), (0, 10, 1)] {
-        let mut world = world("Yield", Some(1), &status, &json!([]));
-        let mut pool = (*world.observed.pools[0]).clone();
+        let mut cluster = cluster("Yield", Some(1), &status, &json!([]));
+        let mut pool = (*cluster.observed.pools[0]).clone();
         (pool.spec.min_replicas, pool.spec.max_replicas) = (min, max);
-        world.observed.pools = vec![Arc::new(pool)];
-        assert_eq!(plan_for_cluster(&world.observed).desired("a"), desired, "{min} to {max}");
+        cluster.observed.pools = vec![Arc::new(pool)];
+        assert_eq!(plan_for_cluster(&cluster.observed).desired("a"), desired, "{min} to {max}");
     }
 }
 
@@ -178,15 +178,15 @@ fn with_reclaim_the_autoscaler_goes_on_from_its_own_number() {
         ("raised, and one of the nodes is there and at work", 9, 2, 3, 3, 3, "ReplicasReclaimed"),
     ] {
         let status = json!({ "writtenReplicas": ours });
-        let mut world = world("Reclaim", Some(theirs), &status, &json!([written("argocd", NOW)]));
+        let mut cluster = cluster("Reclaim", Some(theirs), &status, &json!([written("argocd", NOW)]));
         for at in 0..nodes {
-            world = world.node("a", &format!("n{at}"), json!({}));
+            cluster = cluster.node("a", &format!("n{at}"), json!({}));
         }
         for at in 0..pods.min(nodes) {
-            world = world.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
+            cluster = cluster.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
         }
-        let world = world.pending("p", usize::try_from(pods - pods.min(nodes)).unwrap(), "4", &json!({}));
-        let plan = plan_for_cluster(&world.observed);
+        let cluster = cluster.pending("p", usize::try_from(pods - pods.min(nodes)).unwrap(), "4", &json!({}));
+        let plan = plan_for_cluster(&cluster.observed);
         let decision = plan.pool("a");
         assert_eq!((decision.desired, decision.reason.as_str()), (desired, reason), "{what}");
         assert_eq!(course(&decision.limits.claim), Some(ContestResponse::Reclaim), "{what}");
@@ -219,7 +219,7 @@ fn who_was_overruled_is_remembered_for_ten_minutes_and_again_when_they_come_back
             Some((ContestResponse::Reclaim, true)),
         ),
     ] {
-        let claim = claim(&world("Reclaim", Some(replicas), &status, &json!([])));
+        let claim = claim(&cluster("Reclaim", Some(replicas), &status, &json!([])));
         assert_eq!(claim.contest.map(|contest| (contest.course, contest.is_new)), expected, "{what}");
     }
 }
@@ -233,14 +233,14 @@ fn a_pool_that_was_made_anew_paused_or_deleted_is_left_alone() {
         ("deleted", json!({ "metadata": { "deletionTimestamp": NOW } }), contested),
     ] {
         for policy in ["Yield", "Reclaim"] {
-            let world = TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
+            let cluster = TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
                 "a",
                 merged(
                     json!({ "spec": { "replicas": 2 }, "status": { "autoscaling": status } }),
                     change.clone(),
                 ),
             );
-            let plan: ScalingPlan = plan_for_cluster(&world.observed);
+            let plan: ScalingPlan = plan_for_cluster(&cluster.observed);
             assert!(!plan.pool("a").changes_replicas(), "{what} {policy}");
         }
     }
@@ -248,9 +248,9 @@ fn a_pool_that_was_made_anew_paused_or_deleted_is_left_alone() {
 
 #[test]
 fn what_was_written_and_not_reported_is_not_somebody_elses() {
-    let mut world = world("Yield", Some(5), &json!({ "writtenReplicas": 3 }), &json!([]));
-    assert!(claim(&world).contest.is_some());
+    let mut cluster = cluster("Yield", Some(5), &json!({ "writtenReplicas": 3 }), &json!([]));
+    assert!(claim(&cluster).contest.is_some());
     let told = AutoscalingStatus { written_replicas: Some(5), ..AutoscalingStatus::default() };
-    world.observed.unreported.insert("u".to_owned(), told);
-    assert_eq!(claim(&world), ReplicasWriter { written: Some(5), ..ReplicasWriter::default() });
+    cluster.observed.unreported.insert("u".to_owned(), told);
+    assert_eq!(claim(&cluster), ReplicasWriter { written: Some(5), ..ReplicasWriter::default() });
 }

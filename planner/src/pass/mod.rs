@@ -110,26 +110,27 @@ impl Planner {
         let mut warnings = Vec::new();
         let mut demand = Demand::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
         warnings.append(&mut demand.warnings);
-        order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+        order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
         let groups = demand.groups.iter().map(|group| group.pods.len());
         let waiting = groups.chain(headroom.iter().map(|&(_, count)| count)).sum();
         let (nodes, pods) = (&all_nodes, &all_pods);
         let source = SnapshotInput { observed, nodes, pods, demand: &demand, daemons: &daemons, waiting };
-        let keepers = blocking_pods::keepers(all_nodes.len(), &all_pods, &demand.placed, observed.now);
-        let mut surplus = ExcessNodes::of(&pools, &all_nodes, &keepers);
+        let blocking_pods =
+            blocking_pods::blocking_pods(all_nodes.len(), &all_pods, &demand.placed, observed.now);
+        let mut excess_nodes = ExcessNodes::of(&pools, &all_nodes, &blocking_pods);
         let (pools, settled) = loop {
-            let pools = surplus.applied_to(&pools);
+            let pools = excess_nodes.applied_to(&pools);
             let settled = settle(source, &pools, &headroom, &mut names);
-            if !surplus.keep_for(&settled.growth.added) {
+            if !excess_nodes.keep_for(&settled.growth.added) {
                 break (pools, settled);
             }
         };
-        let Settled { mut world, growth, warnings: of_nodes } = settled;
+        let Settled { mut snapshot, growth, warnings: of_nodes } = settled;
         warnings.extend(of_nodes);
 
-        let planned = planned(&world, &growth, all_nodes.len());
+        let planned = planned(&snapshot, &growth, all_nodes.len());
         // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
         let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
         let growing: Vec<_> =
@@ -142,28 +143,28 @@ impl Planner {
             pods: &all_pods,
             planned: &planned,
             nodes: &all_nodes,
-            keepers: &keepers,
+            blocking_pods: &blocking_pods,
             now: observed.now,
         };
-        let reserves = pending.reserves(&mut world, &pools);
-        let situation = ScaleDownInput {
+        let reserves = pending.reserves(&mut snapshot, &pools);
+        let input = ScaleDownInput {
             now: observed.now,
             nodes: &all_nodes,
             pods: &all_pods,
-            keepers: &keepers,
+            blocking_pods: &blocking_pods,
             budgets: &budgets,
             usage: &usage,
             planned: &planned,
             growing: &growing,
             reserves: &reserves,
         };
-        let mark = world.mark();
-        close_to_moves(&mut world, &all_nodes);
-        let removal = scale_down::scale_down(&situation, &pools, |_| {
-            RemovalSimulation::new(&mut world, &demand.kinds, &demand.placed)
+        let fork = snapshot.fork();
+        close_to_moves(&mut snapshot, &all_nodes);
+        let removal = scale_down::scale_down(&input, &pools, |_| {
+            RemovalSimulation::new(&mut snapshot, &demand.classes, &demand.placed)
         });
         // Pods are told where they go before nodes are taken away.
-        world.undo_to(mark);
+        snapshot.revert(fork);
 
         let pass = PassResults {
             nodes: &all_nodes,
@@ -171,12 +172,12 @@ impl Planner {
             pools: &pools,
             demand: &demand,
             names: &names,
-            world: &world,
+            snapshot: &snapshot,
         };
         ScalingPlan {
-            pools: pass.pool_decisions(&growth, &removal, &surplus),
+            pools: pass.pool_decisions(&growth, &removal, &excess_nodes),
             pods: pass.pod_outcomes(&growth),
-            nodes: pass.node_verdicts(&removal, &surplus),
+            nodes: pass.node_verdicts(&removal, &excess_nodes),
             warnings,
             next: pools
                 .iter()
@@ -189,22 +190,22 @@ impl Planner {
 }
 
 /// Closes what is no place for a pod that runs: nodes that do not exist yet, or are not ready.
-fn close_to_moves(world: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
-    for node in 0..world.nodes() {
-        let is_up = match world.place_of(node) {
+fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
+    for node in 0..snapshot.nodes() {
+        let is_up = match snapshot.place_of(node) {
             Place::Node(index) => nodes::is_ready(&all_nodes[index]),
             Place::Upcoming(_) | Place::Planned(_) => false,
         };
         if !is_up {
-            world.close(node);
+            snapshot.close(node);
         }
     }
 }
 
 /// Where the pending pods go.
 struct Settled {
-    /// The world with all of them in it that found a place.
-    world: ClusterSnapshot,
+    /// The snapshot with all of them in it that found a place.
+    snapshot: ClusterSnapshot,
     growth: ScaleUp,
     warnings: Vec<String>,
 }
@@ -217,14 +218,15 @@ fn settle(
     names: &mut ResourceNames,
 ) -> Settled {
     let mut warnings = Vec::new();
-    let mut world = capacity::world(source, pools, names, &mut warnings);
-    let pending = source.demand.groups.iter().map(|group| (group.kind, group.pods.len()));
+    let mut snapshot = capacity::snapshot(source, pools, names, &mut warnings);
+    let pending = source.demand.groups.iter().map(|group| (group.class, group.pods.len()));
     let asks: Vec<_> =
-        pending.chain(headroom.iter().copied()).map(|(kind, count)| PendingPods { kind, count }).collect();
-    let kinds = &source.demand.kinds;
+        pending.chain(headroom.iter().copied()).map(|(class, count)| PendingPods { class, count }).collect();
+    let classes = &source.demand.classes;
     let seed = expander::seed(source.observed.seed, pools);
-    let growth = scale_up::scale_up(&scale_up::ScaleUpInput { pools, kinds, asks: &asks, seed }, &mut world);
-    Settled { world, growth, warnings }
+    let growth =
+        scale_up::scale_up(&scale_up::ScaleUpInput { pools, classes, asks: &asks, seed }, &mut snapshot);
+    Settled { snapshot, growth, warnings }
 }
 
 /// The greatest amount of each resource that a node has or would have.
@@ -243,10 +245,10 @@ fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -
 }
 
 /// How many pending pods, those of the headroom included, this pass planned onto each existing node.
-fn planned(world: &ClusterSnapshot, growth: &ScaleUp, nodes: usize) -> Vec<usize> {
+fn planned(snapshot: &ClusterSnapshot, growth: &ScaleUp, nodes: usize) -> Vec<usize> {
     let mut planned = vec![0; nodes];
     for &(node, pods) in growth.placement.placed.iter().flatten() {
-        if let Place::Node(node) = world.place_of(node) {
+        if let Place::Node(node) = snapshot.place_of(node) {
             planned[node] += pods;
         }
     }

@@ -1,6 +1,6 @@
 //! Pods that the planner cannot tell apart, and the counts of pods that their constraints ask about.
 //!
-//! Types only. They are read from pods in `Workload`, and counted in the world.
+//! Types only. They are read from pods in `Workload`, and counted in the snapshot.
 
 use crate::resources::Amounts;
 
@@ -15,7 +15,7 @@ pub struct PodClass {
     /// What one of them asks for, the place of one pod included.
     pub request: Amounts,
     /// Index into `Workload`: which nodes admit it, by taints, labels and names.
-    pub class: usize,
+    pub constraint_set: usize,
     /// Host ports it takes, sorted.
     pub ports: Vec<HostPort>,
     /// Required pod affinity.
@@ -45,9 +45,9 @@ pub struct HostPort {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodAffinity {
     /// One for each term's topology key: pods that match *all* terms. Each must be above zero in the domain of the node.
-    pub tallies: Vec<TopologyCountId>,
+    pub topology_counts: Vec<TopologyCountId>,
     /// Whether such a pod satisfies its own terms. Then it may also go anywhere where all keys exist while none of the
-    /// tallies counts any pod.
+    /// topology counts counts any pod.
     pub itself: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct PodAffinity {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopologySpread {
     /// Pods of the namespace that match the selector, over the nodes that the constraint counts.
-    pub tally: TopologyCountId,
+    pub topology_count: TopologyCountId,
     /// How far a domain may be above the least.
     pub max_skew: u32,
     /// While there are fewer domains than this, the least is zero.
@@ -73,13 +73,13 @@ pub struct TopologyCount {
     pub nodes: CountedNodes,
 }
 
-/// Which nodes a tally looks at.
+/// Which nodes a topology count looks at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CountedNodes {
     /// All that have the key.
     All,
     /// Those that have all of these keys (all topology keys of the pod's spread constraints) and, where the constraint's
-    /// policies say so, satisfy node selector and affinity (`labels_of`) or tolerate the taints (`taints_of`) of a class.
+    /// policies say so, satisfy node selector and affinity (`labels_of`) or tolerate the taints (`taints_of`) of a constraint set.
     Eligible {
         /// Keys a node must have, sorted.
         keys: Vec<String>,

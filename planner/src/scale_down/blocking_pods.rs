@@ -25,23 +25,23 @@ impl BlockingPods {
 }
 
 /// What keeps each of `nodes` nodes. `placed` says of each pod which node it occupies.
-pub fn keepers(
+pub fn blocking_pods(
     nodes: usize,
     all_pods: &[Arc<PodInfo>],
     placed: &[Option<(PodClassId, usize)>],
     now: Timestamp,
 ) -> Vec<BlockingPods> {
-    let mut keepers = vec![BlockingPods::default(); nodes];
+    let mut blocking_pods = vec![BlockingPods::default(); nodes];
     for (index, (pod, placed)) in all_pods.iter().zip(placed).enumerate() {
         let Some((_, node)) = *placed else { continue };
         if !pods::keeps_node(pod, now) {
             continue;
         }
         if pod.node().is_some() {
-            keepers[node].pods.push(index);
+            blocking_pods[node].pods.push(index);
         } else {
-            keepers[node].awaited += 1;
+            blocking_pods[node].awaited += 1;
         }
     }
-    keepers
+    blocking_pods
 }

@@ -58,9 +58,9 @@ pub fn usage(
 ) -> Vec<Usage> {
     let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
     for (pod, placed) in all_pods.iter().zip(&workload.placed) {
-        let Some((kind, node)) = *placed else { continue };
+        let Some((class, node)) = *placed else { continue };
         if pods::keeps_until(pod).is_none_or(|until| until >= now) {
-            asked[node].0.give(&workload.kinds[kind].request, 1);
+            asked[node].0.give(&workload.classes[class].request, 1);
         }
     }
     for &pod in &workload.unmeasured {
@@ -80,34 +80,30 @@ pub fn usage(
 }
 
 /// The candidates, in the order in which they go, and the verdicts on all other nodes that stay.
-pub(super) fn find(
-    situation: &ScaleDownInput<'_>,
-    pools: &[Pool],
-    removal: &mut ScaleDown,
-) -> Vec<Candidate> {
+pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], removal: &mut ScaleDown) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         let history = timing::history(pool);
         for &n in &pool.staying {
-            if let Some(until) = nodes::starting_until(&situation.nodes[n], &pool.object) {
-                timing::sooner(&mut removal.next, until, situation.now);
+            if let Some(until) = nodes::starting_until(&input.nodes[n], &pool.object) {
+                timing::sooner(&mut removal.next, until, input.now);
             }
-            match judge(situation, n, pool) {
+            match judge(input, n, pool) {
                 Ok(claims) => candidates.push(Candidate {
                     pool: index,
                     node: n,
-                    drains: !situation.keepers[n].pods.is_empty(),
-                    utilization: utilization(situation, n),
-                    since: timing::since(situation, &history, n),
-                    pods: moving(situation, n),
+                    drains: !input.blocking_pods[n].pods.is_empty(),
+                    utilization: utilization(input, n),
+                    since: timing::since(input, &history, n),
+                    pods: moving(input, n),
                     claims,
                 }),
                 Err(Kept { verdict, until }) => {
                     if let Some(until) = until {
-                        timing::sooner(&mut removal.next, until, situation.now);
+                        timing::sooner(&mut removal.next, until, input.now);
                     }
                     if verdict.reason == NodeReason::NotUnderutilized {
-                        timing::when_pods_end(situation, n, &mut removal.next);
+                        timing::when_pods_end(input, n, &mut removal.next);
                     }
                     removal.verdicts[n] = Some(verdict);
                 }
@@ -138,37 +134,37 @@ impl From<NodeReason> for Kept {
 }
 
 /// What speaks against the node, in Cluster Autoscaler's order, or what budgets its going costs.
-fn judge(situation: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
-    let node = &situation.nodes[n];
-    let keepers = &situation.keepers[n];
+fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
+    let node = &input.nodes[n];
+    let blocking_pods = &input.blocking_pods[n];
     if !pool.is_planned() {
         return Err(NodeReason::NotAutoscaled.into());
     }
     if nodes::is_protected(node) {
         return Err(NodeReason::ScaleDownDisabledAnnotation.into());
     }
-    if situation.planned[n] > 0 || keepers.awaited > 0 {
+    if input.planned[n] > 0 || blocking_pods.awaited > 0 {
         return Err(NodeReason::NeededByPendingPods.into());
     }
-    if nodes::starting_until(node, &pool.object).is_some_and(|until| until > situation.now) {
+    if nodes::starting_until(node, &pool.object).is_some_and(|until| until > input.now) {
         return Err(NodeReason::NotStartedYet.into());
     }
-    underused(situation, n, pool.standing.scale_down().utilization_threshold_percent)?;
-    if keepers.pods.is_empty() {
+    underused(input, n, pool.standing.scale_down().utilization_threshold_percent)?;
+    if blocking_pods.pods.is_empty() {
         return Ok(Vec::new());
     }
-    blocked(situation, n)?;
-    Ok(claims(situation, n))
+    blocked(input, n)?;
+    Ok(claims(input, n))
 }
 
-fn utilization(situation: &ScaleDownInput<'_>, n: usize) -> Utilization {
+fn utilization(input: &ScaleDownInput<'_>, n: usize) -> Utilization {
     let unused = || Utilization::of(&Amounts::default(), &Amounts::default());
-    situation.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
+    input.usage[n].utilization.as_ref().map_or_else(|_| unused(), |&utilization| utilization)
 }
 
-fn underused(situation: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
+fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(), Kept> {
     let kept = |reason, message| Kept { verdict: RemovalVerdict { reason, message }, until: None };
-    match &situation.usage[n].utilization {
+    match &input.usage[n].utilization {
         Err(problem) => Err(kept(
             NodeReason::UnexpectedError,
             format!("how much of the node is used is not known: {problem}"),
@@ -187,11 +183,11 @@ fn underused(situation: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result
 
 /// A pod that must not be evicted. Where several block, one that does so for good is named before others, and the node
 /// is blocked until the last of them no longer does.
-fn blocked(situation: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
+fn blocked(input: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
     let mut named: Option<(usize, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
-    for &pod in &situation.keepers[n].pods {
-        let Some(blocker) = blocker(situation, n, pod) else { continue };
+    for &pod in &input.blocking_pods[n].pods {
+        let Some(blocker) = blocker(input, n, pod) else { continue };
         until = until.zip(blocker.until).map(|(one, other)| one.max(other));
         let outranks =
             named.as_ref().is_none_or(|(_, named)| named.until.is_some() && blocker.until.is_none());
@@ -200,14 +196,14 @@ fn blocked(situation: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
         }
     }
     let Some((pod, Blocker { rule, why, .. })) = named else { return Ok(()) };
-    let message = format!("pod {} {why} ({})", pod_name(situation, pod), rule.as_str());
+    let message = format!("pod {} {why} ({})", pod_name(input, pod), rule.as_str());
     Err(Kept { verdict: RemovalVerdict { reason: NodeReason::BlockedByPod, message }, until })
 }
 
-fn blocker(situation: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> {
-    let object = &situation.pods[pod];
-    drainability::blocker(object, situation.budgets, situation.now).or_else(|| {
-        let unreadable = situation.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
+fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> {
+    let object = &input.pods[pod];
+    drainability::blocker(object, input.budgets, input.now).or_else(|| {
+        let unreadable = input.usage[n].unreadable.contains(&pod) && pods::needs_place(object);
         unreadable.then(|| {
             Blocker::lasting(BlockingPodReason::UnexpectedError, "asks for amounts that cannot be read")
         })
@@ -216,10 +212,10 @@ fn blocker(situation: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Block
 
 /// The disruptions of each budget that it takes to clear the node. None of the budgets is used up; one that is left is
 /// enough, because the others are granted as the pods that went before come up elsewhere.
-fn claims(situation: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
+fn claims(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
     let mut claims: BTreeMap<BudgetId, usize> = BTreeMap::new();
-    for &pod in &situation.keepers[n].pods {
-        if let EvictionCost::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+    for &pod in &input.blocking_pods[n].pods {
+        if let EvictionCost::One(budget) = input.budgets.claim(&input.pods[pod]) {
             *claims.entry(budget).or_default() += 1;
         }
     }

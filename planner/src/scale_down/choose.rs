@@ -11,15 +11,15 @@ use crate::scale_down::budgets::EvictionCost;
 
 /// Takes candidates in their order, over all pools and autoscalers, because their pods compete for the same places.
 pub(super) fn choose(
-    situation: &ScaleDownInput<'_>,
+    input: &ScaleDownInput<'_>,
     candidates: &[Candidate],
     pools: &[Pool],
     elsewhere: &mut impl RemainingNodes,
     removal: &mut ScaleDown,
 ) {
-    let mut allowances = allowances(situation, pools);
+    let mut allowances = allowances(input, pools);
     let mut taken = going(pools);
-    let mut reserves = situation.reserves.to_vec();
+    let mut reserves = input.reserves.to_vec();
     for candidate in candidates {
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
@@ -28,18 +28,18 @@ pub(super) fn choose(
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
         let verdict = limit(pool, gone, *taken)
             .or_else(awaited)
-            .or_else(|| shortage(situation, candidate, &allowances))
+            .or_else(|| shortage(input, candidate, &allowances))
             .or_else(|| {
                 let pod = elsewhere.leave(candidate.node, &candidate.pods).err()?;
                 let message = format!(
                     "pods of nodes that go first take the places that pod {} has",
-                    pod_name(situation, pod)
+                    pod_name(input, pod)
                 );
                 Some(RemovalVerdict { reason: NodeReason::PlacesTakenByOthers, message })
             });
         let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
         if let Some(until) = reserve.until.filter(|_| is_awaited) {
-            timing::sooner(&mut removal.next, until, situation.now);
+            timing::sooner(&mut removal.next, until, input.now);
         }
         removal.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
@@ -54,10 +54,11 @@ pub(super) fn choose(
 }
 
 /// What is left of each budget when the nodes that go already are cleared.
-fn allowances(situation: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
-    let mut allowances = situation.budgets.allowances();
-    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &situation.keepers[node].pods) {
-        if let EvictionCost::One(budget) = situation.budgets.claim(&situation.pods[pod]) {
+fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
+    let mut allowances = input.budgets.allowances();
+    for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.blocking_pods[node].pods)
+    {
+        if let EvictionCost::One(budget) = input.budgets.claim(&input.pods[pod]) {
             allowances[budget] = allowances[budget].saturating_sub(1);
         }
     }
@@ -94,12 +95,12 @@ fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
 
 /// The budget of which others have used up what the node would cost.
 fn shortage(
-    situation: &ScaleDownInput<'_>,
+    input: &ScaleDownInput<'_>,
     candidate: &Candidate,
     allowances: &[usize],
 ) -> Option<RemovalVerdict> {
     let (budget, _) = candidate.claims.iter().find(|&&(budget, _)| allowances[budget] == 0)?;
-    let name = situation.budgets.name(*budget);
+    let name = input.budgets.name(*budget);
     let message = format!("pods of nodes that go first use up PodDisruptionBudget {name} (NotEnoughPdb)");
     Some(RemovalVerdict { reason: NodeReason::BudgetUsedByOthers, message })
 }
@@ -124,11 +125,12 @@ mod tests {
 
     #[test]
     fn the_first_limit_in_the_way_is_named() {
-        let world = TestCluster::new()
+        let cluster = TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
         let mut pool =
-            pools::pools(&world.observed, world.observed.terms, &[], &mut ResourceNames::default()).remove(0);
+            pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default())
+                .remove(0);
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),
             (None, 2, 2, None),

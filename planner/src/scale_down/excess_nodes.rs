@@ -10,13 +10,13 @@ use crate::input::nodes;
 use crate::pools::Pool;
 use crate::scale_down::blocking_pods::BlockingPods;
 
-/// The surplus of every pool.
+/// The excess of every pool.
 #[derive(Clone, Debug)]
 pub struct ExcessNodes {
     pools: Vec<OfPool>,
 }
 
-/// The surplus of one pool.
+/// The excess of one pool.
 #[derive(Clone, Debug)]
 struct OfPool {
     /// In the order in which they go.
@@ -34,10 +34,10 @@ impl OfPool {
 }
 
 impl ExcessNodes {
-    /// The surplus before anything is known of pending pods: all of it goes.
-    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], keepers: &[BlockingPods]) -> Self {
+    /// The excess before anything is known of pending pods: all of it goes.
+    pub fn of(pools: &[Pool], nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Self {
         let of_pool = |pool: &Pool| {
-            let nodes = surplus(pool, nodes, keepers);
+            let nodes = excess_nodes(pool, nodes, blocking_pods);
             let most = pool.bounds.max.saturating_sub(pool.bounds.base).min(nodes.len());
             OfPool { nodes, kept: 0, most }
         };
@@ -52,10 +52,10 @@ impl ExcessNodes {
     /// `pools`, with the nodes that go taken out and those that stay counted among what each pool should have.
     pub fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
         let mut pools = pools.to_vec();
-        for (pool, surplus) in pools.iter_mut().zip(&self.pools) {
-            surplus.going().iter().for_each(|&node| pool.dismiss(node));
-            pool.bounds.base += surplus.kept;
-            pool.spared = surplus.kept;
+        for (pool, excess_nodes) in pools.iter_mut().zip(&self.pools) {
+            excess_nodes.going().iter().for_each(|&node| pool.dismiss(node));
+            pool.bounds.base += excess_nodes.kept;
+            pool.spared = excess_nodes.kept;
         }
         pools
     }
@@ -77,7 +77,7 @@ impl ExcessNodes {
 
 /// The nodes that must go because the pool has more than its bounds allow: first those that do no work, then those with
 /// the fewest pods, the newest first; protected ones last.
-fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[BlockingPods]) -> Vec<usize> {
+fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Vec<usize> {
     if !pool.is_planned() || pool.bounds.correction.is_none() {
         return Vec::new();
     }
@@ -88,7 +88,7 @@ fn surplus(pool: &Pool, nodes: &[Arc<Node>], keepers: &[BlockingPods]) -> Vec<us
         (
             nodes::is_protected(node),
             nodes::is_ready(node),
-            keepers[n].count(),
+            blocking_pods[n].count(),
             Reverse(nodes::created(node)),
             n,
         )

@@ -53,7 +53,7 @@ pub struct ScaleDownInput<'a> {
     /// All pods, by namespace and name.
     pub pods: &'a [Arc<PodInfo>],
     /// What keeps each node.
-    pub keepers: &'a [BlockingPods],
+    pub blocking_pods: &'a [BlockingPods],
     /// All budgets.
     pub budgets: &'a Budgets,
     /// How much of each node its pods ask for, or why that cannot be said.
@@ -103,70 +103,70 @@ pub struct MovingPods {
     pub pods: Vec<usize>,
 }
 
-/// Decides about every node. `pools` have had their surplus taken out. `elsewhere` makes what answers whether pods have
+/// Decides about every node. `pools` have had their excess taken out. `elsewhere` makes what answers whether pods have
 /// places, from the cluster with this pass's pending pods placed.
 pub fn scale_down<E: RemainingNodes>(
-    situation: &ScaleDownInput<'_>,
+    input: &ScaleDownInput<'_>,
     pools: &[Pool],
     elsewhere: impl FnOnce(&MovingPods) -> E,
 ) -> ScaleDown {
     let mut removal = ScaleDown {
-        verdicts: vec![None; situation.nodes.len()],
+        verdicts: vec![None; input.nodes.len()],
         victims: vec![Vec::new(); pools.len()],
         unneeded: vec![Vec::new(); pools.len()],
         next: None,
     };
-    let leaving = leaving(situation, pools);
+    let leaving = leaving(input, pools);
     for &node in &leaving {
         removal.verdicts[node] = Some(NodeReason::CurrentlyBeingDeleted.into());
     }
-    let candidates = candidates::find(situation, pools, &mut removal);
-    let mut elsewhere = elsewhere(&movers(situation, &candidates, &leaving));
+    let candidates = candidates::find(input, pools, &mut removal);
+    let mut elsewhere = elsewhere(&movers(input, &candidates, &leaving));
     // The pods of nodes that go already will take their places first.
     for &node in &leaving {
-        elsewhere.abandon(node, &moving(situation, node));
+        elsewhere.abandon(node, &moving(input, node));
     }
     let mut unneeded = Vec::with_capacity(candidates.len());
     for candidate in candidates {
         match elsewhere.could_leave(candidate.node, &candidate.pods) {
             Ok(()) => unneeded.push(candidate),
             Err(pod) => {
-                let message = format!("no other node has a place for pod {}", pod_name(situation, pod));
+                let message = format!("no other node has a place for pod {}", pod_name(input, pod));
                 removal.verdicts[candidate.node] =
                     Some(RemovalVerdict { reason: NodeReason::NoPlaceToMovePods, message });
-                timing::when_pods_end(situation, candidate.node, &mut removal.next);
+                timing::when_pods_end(input, candidate.node, &mut removal.next);
             }
         }
     }
-    let ripe = ripe::ripe(situation, pools, unneeded, &mut removal);
-    choose::choose(situation, &ripe, pools, &mut elsewhere, &mut removal);
+    let ripe = ripe::ripe(input, pools, unneeded, &mut removal);
+    choose::choose(input, &ripe, pools, &mut elsewhere, &mut removal);
     removal
 }
 
 /// Nodes that go whatever is decided here: their pools say so, or they belong to nobody and are being deleted.
-fn leaving(situation: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
+fn leaving(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let of_pools = pools.iter().flat_map(|pool| pool.leaving.iter().copied());
     let mut leaving: Vec<_> = of_pools.collect();
-    leaving.extend((0..situation.nodes.len()).filter(|&n| nodes::is_leaving(&situation.nodes[n])));
+    leaving.extend((0..input.nodes.len()).filter(|&n| nodes::is_leaving(&input.nodes[n])));
     leaving.sort_unstable();
     leaving.dedup();
     leaving
 }
 
-fn movers(situation: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize]) -> MovingPods {
-    let of_leaving = leaving.iter().flat_map(|&node| moving(situation, node));
+fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize]) -> MovingPods {
+    let of_leaving = leaving.iter().flat_map(|&node| moving(input, node));
     let mut pods: Vec<_> = candidates.iter().flat_map(|c| c.pods.iter().copied()).chain(of_leaving).collect();
     pods.sort_unstable();
     MovingPods { nodes: candidates.iter().map(|c| c.node).collect(), pods }
 }
 
 /// The pods of a node that need a place when it goes.
-fn moving(situation: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
-    let keepers = situation.keepers[node].pods.iter().copied();
-    keepers.filter(|&pod| pods::needs_place(&situation.pods[pod])).collect()
+fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
+    let blocking_pods = input.blocking_pods[node].pods.iter().copied();
+    blocking_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()
 }
 
-fn pod_name(situation: &ScaleDownInput<'_>, pod: usize) -> String {
-    let (namespace, name) = situation.pods[pod].key();
+fn pod_name(input: &ScaleDownInput<'_>, pod: usize) -> String {
+    let (namespace, name) = input.pods[pod].key();
     format!("{namespace}/{name}")
 }

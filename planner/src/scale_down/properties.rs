@@ -35,34 +35,34 @@ fn cluster() -> impl Strategy<Value = Observed> {
     )
         .prop_map(|(nodes, running, pending, allowed, min, max_nodes, percent)| {
             let rules = json!({ "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes, "utilizationThresholdPercent": percent });
-            let mut world = TestCluster::new().autoscaler("x", json!({ "scaleDown": rules }));
+            let mut cluster = TestCluster::new().autoscaler("x", json!({ "scaleDown": rules }));
             for (pool, min) in min.into_iter().enumerate() {
                 let members = i32::try_from(nodes.iter().filter(|node| node.0 == pool).count()).unwrap();
                 let spec = json!({ "replicas": members, "minReplicas": min.min(members), "maxReplicas": members });
-                world = world.pool(&format!("p{pool}"), json!({ "spec": spec }));
+                cluster = cluster.pool(&format!("p{pool}"), json!({ "spec": spec }));
             }
             for (at, (pool, tainted, cordoned, down)) in nodes.into_iter().enumerate() {
                 let taints: Vec<Value> = tainted.then(|| json!({ "key": "t", "effect": "NoSchedule" })).into_iter().collect();
                 let ready = if down { "False" } else { "True" };
                 let change = json!({ "spec": { "taints": taints, "unschedulable": cordoned }, "status": { "conditions": [{ "type": "Ready", "status": ready }] } });
-                world = world.node(&format!("p{pool}"), &format!("n{at}"), change);
+                cluster = cluster.node(&format!("p{pool}"), &format!("n{at}"), change);
             }
             for (at, (node, tenths, owned, tolerates, budget)) in running.into_iter().enumerate() {
                 let owners = if owned { json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }]) } else { json!([]) };
                 let tolerations: Vec<Value> = tolerates.then(|| json!({ "key": "t", "operator": "Exists" })).into_iter().collect();
                 let labels = budget.map(|budget| json!({ "budget": budget.to_string() }));
                 let change = json!({ "metadata": { "ownerReferences": owners, "labels": labels }, "spec": { "tolerations": tolerations } });
-                world = world.running(&format!("r{at}"), &format!("n{node}"), &format!("{}m", tenths * 100), change);
+                cluster = cluster.running(&format!("r{at}"), &format!("n{node}"), &format!("{}m", tenths * 100), change);
             }
             for (at, (count, tenths)) in pending.into_iter().enumerate() {
-                world = world.pending(&format!("p{at}"), count, &format!("{}m", tenths * 100), &json!({}));
+                cluster = cluster.pending(&format!("p{at}"), count, &format!("{}m", tenths * 100), &json!({}));
             }
             for (at, allowed) in allowed.into_iter().enumerate() {
                 let object = json!({ "metadata": { "name": format!("b{at}"), "namespace": "apps" },
                     "spec": { "selector": { "matchLabels": { "budget": at.to_string() } } }, "status": { "disruptionsAllowed": allowed } });
-                world.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
+                cluster.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
             }
-            world.observed
+            cluster.observed
         })
 }
 

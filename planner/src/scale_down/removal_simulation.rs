@@ -1,4 +1,4 @@
-//! The world of a pass, as scale-down asks it: the pods of a node are placed anew, with all that the scheduler looks at.
+//! The snapshot of a pass, as scale-down asks it: the pods of a node are placed anew, with all that the scheduler looks at.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,17 +7,17 @@ use super::RemainingNodes;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
-/// The world, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
+/// The snapshot, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
 /// would go round in circles.
 #[derive(Debug)]
 pub struct RemovalSimulation<'a> {
-    world: &'a mut ClusterSnapshot,
-    kinds: &'a [PodClass],
-    /// The kind of each pod of the pass that has a node, and that node.
+    snapshot: &'a mut ClusterSnapshot,
+    classes: &'a [PodClass],
+    /// The class of each pod of the pass that has a node, and that node.
     placed: &'a [Option<(PodClassId, usize)>],
-    /// How many pods of which kind moved to each node. They move on with it.
+    /// How many pods of which class moved to each node. They move on with it.
     arrived: BTreeMap<NodeIndex, BTreeMap<PodClassId, usize>>,
-    /// A pod of each kind that has moved, for messages.
+    /// A pod of each class that has moved, for messages.
     named: BTreeMap<PodClassId, usize>,
 }
 
@@ -27,43 +27,43 @@ type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 impl<'a> RemovalSimulation<'a> {
     /// Nothing has left yet.
     pub const fn new(
-        world: &'a mut ClusterSnapshot,
-        kinds: &'a [PodClass],
+        snapshot: &'a mut ClusterSnapshot,
+        classes: &'a [PodClass],
         placed: &'a [Option<(PodClassId, usize)>],
     ) -> Self {
-        Self { world, kinds, placed, arrived: BTreeMap::new(), named: BTreeMap::new() }
+        Self { snapshot, classes, placed, arrived: BTreeMap::new(), named: BTreeMap::new() }
     }
 
-    /// Takes the node away, and places what was on it as far as that goes. Gives back where pods went, and the kinds of
+    /// Takes the node away, and places what was on it as far as that goes. Gives back where pods went, and the classes of
     /// which some are left.
     fn scatter(&mut self, node: NodeIndex, pods: &[usize]) -> (Moves, BTreeSet<PodClassId>) {
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
         for &pod in pods {
-            if let Some((kind, _)) = self.placed[pod] {
-                *wanted.entry(kind).or_default() += 1;
-                self.named.entry(kind).or_insert(pod);
+            if let Some((class, _)) = self.placed[pod] {
+                *wanted.entry(class).or_default() += 1;
+                self.named.entry(class).or_insert(pod);
             }
         }
-        self.world.retire(node);
-        let mut kinds: Vec<PodClassId> = wanted.keys().copied().collect();
-        kinds.sort_by_key(|&kind| (Reverse(self.kinds[kind].request.clone()), kind));
+        self.snapshot.retire(node);
+        let mut classes: Vec<PodClassId> = wanted.keys().copied().collect();
+        classes.sort_by_key(|&class| (Reverse(self.classes[class].request.clone()), class));
         let mut moves = Moves::new();
-        // What one kind needs near it, or spread around it, may be placed after it: as long as any gets a place, all that
+        // What one class needs near it, or spread around it, may be placed after it: as long as any gets a place, all that
         // are left are asked about once more.
         loop {
             let before = moves.len();
-            for &kind in &kinds {
-                let Some(left) = wanted.get_mut(&kind).filter(|left| **left > 0) else { continue };
-                for (place, count) in self.world.place(kind, *left, Scope::Standing) {
+            for &class in &classes {
+                let Some(left) = wanted.get_mut(&class).filter(|left| **left > 0) else { continue };
+                for (place, count) in self.snapshot.place(class, *left, Scope::Standing) {
                     *left -= count;
-                    moves.push((kind, place, count));
+                    moves.push((class, place, count));
                 }
             }
             if moves.len() == before {
                 break;
             }
         }
-        (moves, wanted.into_iter().filter(|&(_, left)| left > 0).map(|(kind, _)| kind).collect())
+        (moves, wanted.into_iter().filter(|&(_, left)| left > 0).map(|(class, _)| class).collect())
     }
 
     /// Moves all, or says which pod has no place.
@@ -72,47 +72,47 @@ impl<'a> RemovalSimulation<'a> {
             return Err(unknown);
         }
         let (moves, left) = self.scatter(node, pods);
-        let Some(kind) = left.first() else { return Ok(moves) };
+        let Some(class) = left.first() else { return Ok(moves) };
         let own =
-            pods.iter().copied().find(|&pod| self.placed[pod].is_some_and(|(of_pod, _)| of_pod == *kind));
-        // What arrived from elsewhere was of a kind that has been named.
-        Err(own.or_else(|| self.named.get(kind).copied()).unwrap_or_default())
+            pods.iter().copied().find(|&pod| self.placed[pod].is_some_and(|(of_pod, _)| of_pod == *class));
+        // What arrived from elsewhere was of a class that has been named.
+        Err(own.or_else(|| self.named.get(class).copied()).unwrap_or_default())
     }
 
     fn keep(&mut self, node: NodeIndex, moves: Moves) {
         self.arrived.remove(&node);
-        for (kind, place, count) in moves {
-            *self.arrived.entry(place).or_default().entry(kind).or_default() += count;
+        for (class, place, count) in moves {
+            *self.arrived.entry(place).or_default().entry(class).or_default() += count;
         }
     }
 }
 
 impl RemainingNodes for RemovalSimulation<'_> {
     fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
-        let node = self.world.node_of(node);
-        let mark = self.world.mark();
+        let node = self.snapshot.node_of(node);
+        let fork = self.snapshot.fork();
         match self.try_to_leave(node, pods) {
             Ok(moves) => {
                 self.keep(node, moves);
                 Ok(())
             }
             Err(pod) => {
-                self.world.undo_to(mark);
+                self.snapshot.revert(fork);
                 Err(pod)
             }
         }
     }
 
     fn could_leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize> {
-        let node = self.world.node_of(node);
-        let mark = self.world.mark();
+        let node = self.snapshot.node_of(node);
+        let fork = self.snapshot.fork();
         let left = self.try_to_leave(node, pods);
-        self.world.undo_to(mark);
+        self.snapshot.revert(fork);
         left.map(|_| ())
     }
 
     fn abandon(&mut self, node: usize, pods: &[usize]) {
-        let node = self.world.node_of(node);
+        let node = self.snapshot.node_of(node);
         let (moves, _) = self.scatter(node, pods);
         self.keep(node, moves);
     }
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn departures_respect_constraints_and_arrivals() {
-        let tallies = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
-        let kinds = [
+        let topology_counts = [TopologyCount { key: HOSTNAME_LABEL.to_owned(), nodes: CountedNodes::All }];
+        let classes = [
             PodClass { request: amounts(1000, 1), apart: vec![0], raises: vec![0], ..PodClass::default() },
             PodClass { request: amounts(2000, 1), ..PodClass::default() },
         ];
-        let classes = [Constraints::default()];
+        let constraint_sets = [Constraints::default()];
         let node = |at: usize, pods: Vec<(PodClassId, usize)>| {
             let mut profile = NodeProfile::default();
             profile.labels.insert(HOSTNAME_LABEL.to_owned(), format!("n{at}"));
@@ -155,22 +155,22 @@ mod tests {
                 open: true,
             }
         };
-        // Pods: 0 kind 0 on n0, 1 kind 0 on n1, 2 kind 1 on n2, 3 kind 1 on n0.
+        // Pods: 0 class 0 on n0, 1 class 0 on n1, 2 class 1 on n2, 3 class 1 on n0.
         let setup = Setup {
+            constraint_sets: &constraint_sets,
             classes: &classes,
-            kinds: &kinds,
-            tallies: &tallies,
+            topology_counts: &topology_counts,
             pending: &[false],
             nodes: vec![node(0, vec![(0, 1), (1, 1)]), node(1, vec![(0, 1)]), node(2, vec![(1, 1)])],
             templates: vec![],
         };
-        let mut world = ClusterSnapshot::new(setup);
+        let mut snapshot = ClusterSnapshot::new(setup);
         let placed = [Some((0, 0)), Some((0, 1)), Some((1, 2)), Some((1, 0)), None];
-        let mut d = RemovalSimulation::new(&mut world, &kinds, &placed);
+        let mut d = RemovalSimulation::new(&mut snapshot, &classes, &placed);
         assert_eq!(d.could_leave(0, &[0, 3]), Ok(()));
         assert_eq!(d.leave(0, &[0, 3]), Ok(()));
-        assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its kind is on n2 now");
+        assert_eq!(d.could_leave(1, &[1]), Err(1), "the other of its class is on n2 now");
         assert_eq!(d.could_leave(1, &[]), Err(3), "what arrived there moves on, and cannot");
-        assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no kind has no place");
+        assert_eq!(d.could_leave(2, &[2, 4]), Err(4), "a pod of no class has no place");
     }
 }

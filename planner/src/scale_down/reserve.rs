@@ -40,7 +40,7 @@ pub struct Reserve {
     pub(super) until: Option<Timestamp>,
 }
 
-/// What a reserve is reckoned from, beside the world with the pending pods in it.
+/// What a reserve is reckoned from, beside the snapshot with the pending pods in it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReserveInput<'a> {
     /// The pending pods. Headroom is none of them: nothing is ever bound for it.
@@ -54,35 +54,42 @@ pub struct ReserveInput<'a> {
     /// The nodes of the pass.
     pub nodes: &'a [Arc<Node>],
     /// What keeps each of them.
-    pub keepers: &'a [BlockingPods],
+    pub blocking_pods: &'a [BlockingPods],
     /// The time.
     pub now: Timestamp,
 }
 
 impl ReserveInput<'_> {
     /// What is asked of each pool.
-    pub fn reserves(self, world: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
+    pub fn reserves(self, snapshot: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
         let awaited: Vec<_> =
             self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
-        pools.iter().enumerate().map(|(index, pool)| self.of_pool(world, index, pool, &awaited)).collect()
+        pools.iter().enumerate().map(|(index, pool)| self.of_pool(snapshot, index, pool, &awaited)).collect()
     }
 
-    fn of_pool(self, world: &mut ClusterSnapshot, index: usize, pool: &Pool, awaited: &[Awaited]) -> Reserve {
+    fn of_pool(
+        self,
+        snapshot: &mut ClusterSnapshot,
+        index: usize,
+        pool: &Pool,
+        awaited: &[Awaited],
+    ) -> Reserve {
         let mut reserve = Reserve::default();
-        let mut kinds = Vec::new();
+        let mut classes = Vec::new();
         for of_group in awaited {
-            let wanted = of_group.by(world, index);
+            let wanted = of_group.by(snapshot, index);
             if wanted > 0 {
                 reserve.wanted += wanted;
                 reserve.until = reserve.until.into_iter().chain(of_group.until).min();
-                kinds.push(of_group.kind);
+                classes.push(of_group.class);
             }
         }
         let is_place = |node: usize| {
-            let is_free = self.keepers[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
-            let takes =
-                |&kind: &PodClassId| world.why_not(kind, NodeOrTemplate::Node(world.node_of(node))).is_none();
-            is_free && (self.planned[node] > 0 || kinds.iter().any(takes))
+            let is_free = self.blocking_pods[node].count() == 0 && nodes::is_ready(&self.nodes[node]);
+            let takes = |&class: &PodClassId| {
+                snapshot.why_not(class, NodeOrTemplate::Node(snapshot.node_of(node))).is_none()
+            };
+            is_free && (self.planned[node] > 0 || classes.iter().any(takes))
         };
         if reserve.wanted > 0 {
             reserve.empty = pool.staying.iter().copied().filter(|&node| is_place(node)).collect();
@@ -99,7 +106,7 @@ impl ReserveInput<'_> {
             group.pods.iter().map(ends).filter(|end| end.is_none_or(|end| end > self.now)).collect();
         let placed = group.pods.len().saturating_sub(left).min(ends.len());
         Awaited {
-            kind: group.kind,
+            class: group.class,
             placed,
             left: ends.len() - placed,
             until: ends.into_iter().flatten().min(),
@@ -109,7 +116,7 @@ impl ReserveInput<'_> {
 
 /// Pods of a group that kube-scheduler may be about to bind.
 struct Awaited {
-    kind: PodClassId,
+    class: PodClassId,
     /// How many have a place in this pass.
     placed: usize,
     /// How many have none.
@@ -119,9 +126,9 @@ struct Awaited {
 
 impl Awaited {
     /// How many of them a new node of the pool could take.
-    fn by(&self, world: &mut ClusterSnapshot, pool: usize) -> usize {
-        let placed = if self.placed > 0 && world.could_take(self.kind, pool) { self.placed } else { 0 };
-        placed + if self.left > 0 && world.would_take(self.kind, pool) { self.left } else { 0 }
+    fn by(&self, snapshot: &mut ClusterSnapshot, pool: usize) -> usize {
+        let placed = if self.placed > 0 && snapshot.could_take(self.class, pool) { self.placed } else { 0 };
+        placed + if self.left > 0 && snapshot.would_take(self.class, pool) { self.left } else { 0 }
     }
 }
 

@@ -13,28 +13,28 @@ use crate::time::later;
 
 /// Records unneeded nodes, says why those that have to wait do, and gives back the others.
 pub(super) fn ripe(
-    situation: &ScaleDownInput<'_>,
+    input: &ScaleDownInput<'_>,
     pools: &[Pool],
     unneeded: Vec<Candidate>,
     removal: &mut ScaleDown,
 ) -> Vec<Candidate> {
-    let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, situation.nodes)).collect();
+    let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;
-        let name = situation.nodes[node].metadata.name.clone().unwrap_or_default();
+        let name = input.nodes[node].metadata.name.clone().unwrap_or_default();
         removal.unneeded[pool].push(UnneededNode { name, since_time: Time(since) });
         let ripens = later(since, pools[pool].standing.scale_down().unneeded_seconds);
         let allowed = ripens.max(blocked[pool].unwrap_or(ripens));
-        sooner(&mut removal.next, allowed, situation.now);
+        sooner(&mut removal.next, allowed, input.now);
         // What speaks against the node itself comes first, then what only its pool is busy with.
-        let reason = if ripens > situation.now {
+        let reason = if ripens > input.now {
             NodeReason::NotUnneededLongEnough
-        } else if allowed > situation.now {
+        } else if allowed > input.now {
             NodeReason::ScaleDownDelayAfterAdd
         } else if nodes::is_rolling_out(&pools[pool].object) {
             NodeReason::RolloutInProgress
-        } else if situation.growing[pool] || pools[pool].missing() > 0 {
+        } else if input.growing[pool] || pools[pool].missing() > 0 {
             // Also while nodes are on their way: the two operators count nodes that are owed in different ways.
             NodeReason::ScaleUpInProgress
         } else if pools[pool].staying.len() > pools[pool].bounds.base {

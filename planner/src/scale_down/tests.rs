@@ -28,15 +28,15 @@ fn none() -> Value {
 }
 
 /// A pool `a` with Ready nodes `n1`, `n2`, … of 4 cores each.
-fn nodes(world: TestCluster, count: usize) -> TestCluster {
-    let world = world.pool("a", replicas(i32::try_from(count).unwrap()));
-    (1..=count).fold(world, |world, at| world.node("a", &format!("n{at}"), none()))
+fn nodes(cluster: TestCluster, count: usize) -> TestCluster {
+    let cluster = cluster.pool("a", replicas(i32::try_from(count).unwrap()));
+    (1..=count).fold(cluster, |cluster, at| cluster.node("a", &format!("n{at}"), none()))
 }
 
-fn budget(mut world: TestCluster, name: &str, allowed: i32) -> TestCluster {
+fn budget(mut cluster: TestCluster, name: &str, allowed: i32) -> TestCluster {
     let object = json!({ "metadata": { "name": name, "namespace": "apps" }, "spec": { "selector": {} }, "status": { "disruptionsAllowed": allowed } });
-    world.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
-    world
+    cluster.observed.budgets.push(Arc::new(serde_json::from_value(object).unwrap()));
+    cluster
 }
 
 fn verdict<'a>(plan: &'a ScalingPlan, node: &str) -> &'a NodeDecision {
@@ -61,7 +61,7 @@ fn a_node_goes_when_its_pods_have_a_place_on_another() {
 
 #[test]
 fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
-    let world = |gap: &str| {
+    let cluster = |gap: &str| {
         nodes(TestCluster::eager(), 3)
             .running("x", "n1", "1", owned())
             .running("y", "n2", "1", owned())
@@ -69,10 +69,10 @@ fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
             .plan()
     };
     // The gap of 1 takes either; the other may not go to a node that has gone.
-    let plan = world("3");
+    let plan = cluster("3");
     assert_eq!(plan.pool("a").victims, ["n1"]);
     // With a gap of two both go.
-    let plan = world("2");
+    let plan = cluster("2");
     assert_eq!(plan.pool("a").victims, ["n1", "n2"]);
     assert_eq!(plan.desired("a"), 1);
 }
@@ -96,7 +96,7 @@ fn pods_move_on_with_the_node_they_moved_to() {
 
 #[test]
 fn the_threshold_is_measured_on_the_cluster_as_it_is() {
-    let world = |percent: i32, cpu: &str, other: &str| {
+    let cluster = |percent: i32, cpu: &str, other: &str| {
         nodes(
             TestCluster::new().autoscaler("x", scale_down(json!({ "utilizationThresholdPercent": percent }))),
             2,
@@ -116,7 +116,7 @@ fn the_threshold_is_measured_on_the_cluster_as_it_is() {
         (0, "1m", "0", "NotUnderutilized"),
         (1, "0", "0", "Unneeded"),
     ] {
-        let plan = world(percent, cpu, other);
+        let plan = cluster(percent, cpu, other);
         assert_eq!(plan.verdict("n1"), expected, "{cpu} of 4 at {percent}%, {other} of 4 on the other node");
     }
     let daemon = json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": true }] } });
@@ -140,24 +140,24 @@ fn the_threshold_is_measured_on_the_cluster_as_it_is() {
 #[test]
 fn places_of_planned_pods_are_taken_and_pods_on_nodes_that_go_take_theirs_first() {
     // n2 has room for one pod of 2: the pending one takes it.
-    let world = || {
+    let cluster = || {
         nodes(TestCluster::eager(), 2).running("x", "n1", "1900m", owned()).running("y", "n2", "2", owned())
     };
-    assert_eq!(world().plan().pool("a").victims, ["n1"]);
+    assert_eq!(cluster().plan().pool("a").victims, ["n1"]);
     let cordoned = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "n2" } } });
-    let plan = world().pending("p", 1, "2", &cordoned).plan();
+    let plan = cluster().pending("p", 1, "2", &cordoned).plan();
     assert_eq!((plan.fates(), plan.verdict("n1")), (vec!["fits n2".to_owned()], "NoPlaceToMovePods"));
     // n3 is being drained: its pod will need the room.
     let drained =
         json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:59:00Z" } } });
-    let plan = world().node("a", "n3", drained).running("z", "n3", "2", owned()).plan();
+    let plan = cluster().node("a", "n3", drained).running("z", "n3", "2", owned()).plan();
     assert_eq!((plan.verdict("n1"), plan.verdict("n3")), ("NoPlaceToMovePods", "CurrentlyBeingDeleted"));
     assert!(!verdict(&plan, "n1").reason.removable());
 }
 
 #[test]
 fn pods_move_only_to_nodes_that_take_them() {
-    let world = |node: Value, pod: Value| {
+    let cluster = |node: Value, pod: Value| {
         nodes(TestCluster::eager(), 1)
             .pool("b", replicas(1))
             .node("b", "other", node)
@@ -189,7 +189,7 @@ fn pods_move_only_to_nodes_that_take_them() {
         ("a selector", keeps.clone(), here, "NoPlaceToMovePods"),
         ("a port that is free there", keeps, ports, "Unneeded"),
     ] {
-        let plan = world(node, pod);
+        let plan = cluster(node, pod);
         assert_eq!(plan.verdict("n1"), expected, "{what}");
         if expected != "Unneeded" {
             assert_eq!(verdict(&plan, "n1").message, "no other node has a place for pod apps/x", "{what}");
@@ -228,7 +228,7 @@ fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_wai
             json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": for_ } }, "status": { "startTime": "2026-01-01T11:00:00Z" } }),
         )
     };
-    let world = || {
+    let cluster = || {
         nodes(TestCluster::eager(), 2).running("x", "n1", "1", held("90m")).running(
             "y",
             "n1",
@@ -236,14 +236,14 @@ fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_wai
             held("75m"),
         )
     };
-    let plan = world().plan();
+    let plan = cluster().plan();
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
     assert_eq!(
         verdict(&plan, "n1").message,
         "pod apps/x asks not to be disrupted (karpenter.sh/do-not-disrupt: 90m) (DoNotDisruptAnnotation)"
     );
     assert_eq!(plan.next, Some("2026-01-01T12:30:00Z".parse().unwrap()));
-    let plan = world().running("z", "n1", "100m", none()).plan();
+    let plan = cluster().running("z", "n1", "100m", none()).plan();
     assert_eq!(
         verdict(&plan, "n1").message,
         "pod apps/z has no controller that would make it again (NotReplicated)"
@@ -253,41 +253,41 @@ fn a_node_is_blocked_by_the_pod_that_blocks_it_for_longest_and_the_moment_is_wai
 
 #[test]
 fn budgets_are_used_up_by_all_victims_together() {
-    let world = |allowed: i32| {
-        let world = nodes(TestCluster::eager(), 4)
+    let cluster = |allowed: i32| {
+        let cluster = nodes(TestCluster::eager(), 4)
             .running("x", "n1", "1", owned())
             .running("y", "n2", "1", owned())
             .running("z", "n3", "1", owned());
-        budget(world.running("full", "n4", "100m", none()), "b", allowed).plan()
+        budget(cluster.running("full", "n4", "100m", none()), "b", allowed).plan()
     };
-    let plan = world(0);
+    let plan = cluster(0);
     assert_eq!(plan.verdict("n1"), "BlockedByPod");
     assert!(!verdict(&plan, "n1").reason.removable());
     assert_eq!(
         verdict(&plan, "n1").message,
         "pod apps/x is under PodDisruptionBudget apps/b, which allows no disruption now (NotEnoughPdb)"
     );
-    let plan = world(2);
+    let plan = cluster(2);
     assert_eq!(plan.pool("a").victims, ["n1", "n2"]);
     assert_eq!(plan.verdict("n3"), "BlockedByPod");
     assert!(verdict(&plan, "n3").reason.removable(), "others go first");
-    assert_eq!(world(3).pool("a").victims, ["n1", "n2", "n3"]);
+    assert_eq!(cluster(3).pool("a").victims, ["n1", "n2", "n3"]);
 }
 
 #[test]
 fn a_node_goes_while_a_budget_lets_one_of_its_pods_go_and_then_no_other_does() {
-    let world = |allowed: i32| {
-        let world = nodes(TestCluster::eager(), 3)
+    let cluster = |allowed: i32| {
+        let cluster = nodes(TestCluster::eager(), 3)
             .running("x", "n1", "100m", owned())
             .running("y", "n1", "100m", owned())
             .running("z", "n2", "300m", owned());
-        budget(world.running("full", "n3", "100m", none()), "b", allowed).plan()
+        budget(cluster.running("full", "n3", "100m", none()), "b", allowed).plan()
     };
-    let plan = world(0);
+    let plan = cluster(0);
     assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("BlockedByPod", "BlockedByPod"));
-    let plan = world(1);
+    let plan = cluster(1);
     assert_eq!((plan.pool("a").victims.clone(), plan.verdict("n2")), (vec!["n1".to_owned()], "BlockedByPod"));
-    assert_eq!(world(3).pool("a").victims, ["n1", "n2"]);
+    assert_eq!(cluster(3).pool("a").victims, ["n1", "n2"]);
 }
 
 #[test]
@@ -311,16 +311,16 @@ fn pods_of_a_daemon_set_count_in_what_is_used_and_a_node_that_nothing_is_asked_o
 
 #[test]
 fn empty_nodes_go_first_then_those_that_are_used_least() {
-    let world = |max: i32| {
+    let cluster = |max: i32| {
         nodes(TestCluster::new().autoscaler("x", scale_down(json!({ "maxNodes": max }))), 4)
             .running("w", "n1", "1900m", owned())
             .running("x", "n2", "1", owned())
             .running("y", "n3", "500m", owned())
             .plan()
     };
-    assert_eq!(world(1).pool("a").victims, ["n4"]);
-    assert_eq!(world(2).pool("a").victims, ["n3", "n4"]);
-    let plan = world(3);
+    assert_eq!(cluster(1).pool("a").victims, ["n4"]);
+    assert_eq!(cluster(2).pool("a").victims, ["n3", "n4"]);
+    let plan = cluster(3);
     assert_eq!(plan.pool("a").victims, ["n2", "n3", "n4"]);
     assert_eq!(plan.verdict("n1"), "NodeGroupMaxDeletionCountReached");
 }
@@ -328,7 +328,7 @@ fn empty_nodes_go_first_then_those_that_are_used_least() {
 #[test]
 fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
     let since = json!({ "status": { "autoscaling": { "unneededNodes": [{ "name": "n1", "sinceTime": "2026-01-01T11:50:00Z" }] } } });
-    let world = |cpu: &str| {
+    let cluster = |cpu: &str| {
         TestCluster::new()
             .autoscaler("x", scale_down(json!({ "unneededSeconds": 600 })))
             .pool("a", merged(replicas(2), since.clone()))
@@ -340,9 +340,9 @@ fn a_node_is_unneeded_only_while_its_pods_have_a_place() {
     };
     let names =
         |plan: &ScalingPlan| plan.pool("a").unneeded.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
-    let plan = world("3");
+    let plan = cluster("3");
     assert_eq!((plan.verdict("n1"), names(&plan)), ("Unneeded", vec!["n1".to_owned()]));
-    let plan = world("3500m");
+    let plan = cluster("3500m");
     assert_eq!((plan.verdict("n1"), names(&plan)), ("NoPlaceToMovePods", vec![]), "the count begins anew");
 }
 
@@ -361,13 +361,13 @@ fn nothing_goes_while_nodes_are_replaced() {
 
 #[test]
 fn a_pod_on_its_way_out_needs_no_place_unless_its_successor_waits_for_it() {
-    let going = |kind: &str| {
+    let going = |class: &str| {
         json!({ "metadata": { "deletionTimestamp": "2026-01-01T12:00:00Z", "ownerReferences": [
-        { "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] } })
+        { "apiVersion": "apps/v1", "kind": class, "name": "o", "uid": "u", "controller": true }] } })
     };
-    for (kind, expected) in [("ReplicaSet", "Unneeded"), ("StatefulSet", "NoPlaceToMovePods")] {
-        let plan = nodes(TestCluster::eager(), 1).running("x", "n1", "1", going(kind)).plan();
-        assert_eq!(plan.verdict("n1"), expected, "{kind}");
+    for (class, expected) in [("ReplicaSet", "Unneeded"), ("StatefulSet", "NoPlaceToMovePods")] {
+        let plan = nodes(TestCluster::eager(), 1).running("x", "n1", "1", going(class)).plan();
+        assert_eq!(plan.verdict("n1"), expected, "{class}");
     }
 }
 
@@ -389,22 +389,22 @@ fn what_cannot_be_read_keeps_a_node() {
 #[test]
 fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
     for count in [10, 100, 500] {
-        let mut world = TestCluster::eager().pool(
+        let mut cluster = TestCluster::eager().pool(
             "a",
             json!({ "spec": { "replicas": count, "maxReplicas": 10_000, "template": { "spec": { "capacity": { "pods": "110" } } } } }),
         );
         for node in 0..count {
             let name = format!("n{node:04}");
             let allocatable = json!({ "cpu": "10", "memory": "10000", "pods": "110" });
-            world = world.node("a", &name, json!({ "status": { "allocatable": allocatable } }));
+            cluster = cluster.node("a", &name, json!({ "status": { "allocatable": allocatable } }));
             for pod in 0..40 {
                 let asks = json!({ "cpu": "100m", "memory": "100" });
                 let change = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/safe-to-evict": "true" } },
                     "spec": { "containers": [{ "name": "c", "resources": { "requests": asks } }] } });
-                world = world.running(&format!("p-{node}-{pod}"), &name, "0", change);
+                cluster = cluster.running(&format!("p-{node}-{pod}"), &name, "0", change);
             }
         }
-        let plan = world.plan();
+        let plan = cluster.plan();
         assert_eq!(plan.pool("a").victims.len(), usize::try_from(count * 6 / 10).unwrap());
     }
 }
@@ -443,8 +443,8 @@ fn five_empty(change: Value) -> TestCluster {
     let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
     let pool = json!({ "spec": { "replicas": 5, "maxReplicas": 5, "template": zone } });
     let node = merged(zone, change);
-    (1..=5).fold(TestCluster::eager().pool("a", pool), |world, n| {
-        world.node("a", &format!("n{n}"), node.clone())
+    (1..=5).fold(TestCluster::eager().pool("a", pool), |cluster, n| {
+        cluster.node("a", &format!("n{n}"), node.clone())
     })
 }
 
@@ -468,14 +468,14 @@ fn a_node_that_no_pending_pod_fits_makes_room_for_one_that_it_does() {
 
 #[test]
 fn nodes_are_not_drained_while_pending_pods_would_have_their_pool_grow_again() {
-    let world = |pending: usize| {
+    let cluster = |pending: usize| {
         nodes(TestCluster::eager(), 2)
             .running("x", "n1", "500m", owned())
             .running("y", "n2", "1500m", owned())
             .pending("p", pending, "2", &json!({}))
             .plan()
     };
-    assert_eq!(world(0).desired("a"), 1);
-    let plan = world(1);
+    assert_eq!(cluster(0).desired("a"), 1);
+    let plan = cluster(1);
     assert_eq!((plan.desired("a"), plan.verdict("n1")), (2, "NeededByPendingPods"));
 }

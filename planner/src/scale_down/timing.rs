@@ -21,14 +21,14 @@ pub(super) fn history(pool: &Pool) -> BTreeMap<&str, Timestamp> {
 /// Since when a node has been unneeded, if it is now. It can have the name of one that went; what was remembered of that
 /// one says nothing about it.
 pub(super) fn since(
-    situation: &ScaleDownInput<'_>,
+    input: &ScaleDownInput<'_>,
     history: &BTreeMap<&str, Timestamp>,
     node: usize,
 ) -> Timestamp {
-    let node = &situation.nodes[node];
+    let node = &input.nodes[node];
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let born = nodes::created(node).unwrap_or(Timestamp::MIN);
-    history.get(name).copied().unwrap_or(situation.now).max(born).min(situation.now)
+    history.get(name).copied().unwrap_or(input.now).max(born).min(input.now)
 }
 
 /// Until when no node of the pool goes because it grew.
@@ -39,12 +39,12 @@ pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestam
 }
 
 /// Looks again when the next pod of the node that is being deleted should have ended.
-pub(super) fn when_pods_end(situation: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
-    for &pod in &situation.keepers[node].pods {
-        if let Some(until) = pods::keeps_until(&situation.pods[pod]) {
+pub(super) fn when_pods_end(input: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
+    for &pod in &input.blocking_pods[node].pods {
+        if let Some(until) = pods::keeps_until(&input.pods[pod]) {
             // At that moment it still keeps the node.
             let after = until.checked_add(SignedDuration::from_millis(1)).unwrap_or(until);
-            sooner(next, after, situation.now);
+            sooner(next, after, input.now);
         }
     }
 }

@@ -57,10 +57,10 @@ pub fn weight(pool: &Pool) -> i32 {
     pool.object.spec.weight.unwrap_or(1)
 }
 
-/// How much the pods of a kind would rather run on nodes like these.
-pub fn preference(kind: &PodClass, template: &Template) -> i64 {
+/// How much the pods of a class would rather run on nodes like these.
+pub fn preference(class: &PodClass, template: &Template) -> i64 {
     let holds = |term| node_affinity::matches(Some(std::slice::from_ref(term)), &template.profile).is_ok();
-    kind.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
+    class.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
 }
 
 /// How far the pools have grown in a plan.
@@ -86,25 +86,25 @@ pub enum NextPool {
 }
 
 impl PlannedSizes<'_> {
-    /// The smallest pool of the set that has room and whose new node would take a pod of this kind. Of equally large ones
+    /// The smallest pool of the set that has room and whose new node would take a pod of this class. Of equally large ones
     /// the one the pods would rather run on, then the first.
     pub fn next(
         &self,
-        world: &mut ClusterSnapshot,
+        snapshot: &mut ClusterSnapshot,
         set: &[usize],
         id: PodClassId,
-        kind: &PodClass,
+        class: &PodClass,
     ) -> NextPool {
         let liking = |pool: usize| {
             let template = self.pools[pool].template.as_ref();
-            if kind.preferred.is_empty() { 0 } else { template.map_or(0, |t| preference(kind, t)) }
+            if class.preferred.is_empty() { 0 } else { template.map_or(0, |t| preference(class, t)) }
         };
         let mut order: Vec<_> =
             set.iter().map(|&pool| (self.size(pool), std::cmp::Reverse(liking(pool)), pool)).collect();
         order.sort_unstable();
         let mut full = false;
         for (_, _, pool) in order {
-            if (self.room[pool] > 0 || !full) && world.would_take(id, pool) {
+            if (self.room[pool] > 0 || !full) && snapshot.would_take(id, pool) {
                 if self.room[pool] > 0 {
                     return NextPool::Pool(pool);
                 }

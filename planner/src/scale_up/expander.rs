@@ -137,8 +137,8 @@ mod tests {
     fn the_seed_is_another_one_after_each_scale_up_and_the_same_until_then() {
         let pools = |grown: &str| {
             let pool = serde_json::json!({ "metadata": { "uid": "u" }, "status": { "autoscaling": { "lastScaleUpTime": grown } } });
-            let world = TestCluster::eager().pool("a", pool);
-            pools::pools(&world.observed, world.observed.terms, &[], &mut ResourceNames::default())
+            let cluster = TestCluster::eager().pool("a", pool);
+            pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default())
         };
         let (first, second) = (pools("2026-01-01T11:00:00Z"), pools("2026-01-01T11:00:01Z"));
         assert_eq!(seed(7, &first), seed(7, &first));

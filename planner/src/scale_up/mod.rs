@@ -37,27 +37,27 @@ pub struct ScaleUp {
 pub struct ScaleUpInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
-    /// All kinds of pods.
-    pub kinds: &'a [PodClass],
+    /// All classes of pods.
+    pub classes: &'a [PodClass],
     /// The pods that wait, in the order in which they are considered.
     pub asks: &'a [PendingPods],
     /// What `Random` draws with.
     pub seed: u64,
 }
 
-/// Places the pods that wait on `world`, where they stay, together with the new nodes that some of them need.
-pub fn scale_up(pass: &ScaleUpInput<'_>, world: &mut ClusterSnapshot) -> ScaleUp {
+/// Places the pods that wait on `snapshot`, where they stay, together with the new nodes that some of them need.
+pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> ScaleUp {
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
-    let base = world.mark();
+    let base = snapshot.fork();
     let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
-    let result = search.run(world, base, &bounded);
+    let result = search.run(snapshot, base, &bounded);
     let mut growth =
         ScaleUp { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
     let mut trials = Vec::new();
     for &pool in search.sets.iter().flatten().filter(|&&pool| growth.added[pool] >= bounded[pool]) {
-        if search.leaves_out(world, &growth.placement, pool) {
+        if search.leaves_out(snapshot, &growth.placement, pool) {
             growth.limited[pool] = true;
-        } else if search.passes_on(world, &growth.placement, pool) && trials.len() < MOST_TRIALS {
+        } else if search.passes_on(snapshot, &growth.placement, pool) && trials.len() < MOST_TRIALS {
             trials.push(pool);
         }
     }
@@ -67,9 +67,9 @@ pub fn scale_up(pass: &ScaleUpInput<'_>, world: &mut ClusterSnapshot) -> ScaleUp
     for pool in trials {
         let mut room = bounded.clone();
         room[pool] = usize::MAX;
-        growth.limited[pool] = search.run(world, base, &room).added[pool] > growth.added[pool];
+        growth.limited[pool] = search.run(snapshot, base, &room).added[pool] > growth.added[pool];
     }
-    growth.placement = search.run(world, base, &bounded).placement;
+    growth.placement = search.run(snapshot, base, &bounded).placement;
     growth
 }
 
@@ -99,40 +99,42 @@ enum Expansion {
 impl Search<'_> {
     /// Places all pods, with no more than `room` new nodes for each pool. Nodes bring domains, and in their light places
     /// that were found before can be too generous: then everything is placed anew, with those nodes there from the start.
-    fn run(&self, world: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
+    fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
         let ScaleUpInput { pools, asks, .. } = self.pass;
         let mut opened = Vec::new();
         let mut round = 0;
         loop {
-            world.undo_to(base);
-            let first = world.nodes();
+            snapshot.revert(base);
+            let first = snapshot.nodes();
             let mut sizes = PlannedSizes { pools, added: vec![0; pools.len()], room: room.to_vec() };
             for &pool in &opened {
-                if world.open(pool).is_some() {
+                if snapshot.open(pool).is_some() {
                     sizes.opened(pool);
                 }
             }
-            let domains = world.domains();
+            let domains = snapshot.domains();
             let mut placement = Placement::of(asks);
-            placement.fill(world, asks);
-            self.grow(world, &mut placement, &mut sizes, &mut opened);
+            placement.fill(snapshot, asks);
+            self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             round += 1;
-            let spreads = || asks.iter().any(|ask| ask.count > 0 && world.spreads(ask.kind));
-            if round < MOST_ROUNDS && world.domains() > domains && spreads() {
+            let spreads = || asks.iter().any(|ask| ask.count > 0 && snapshot.spreads(ask.class));
+            if round < MOST_ROUNDS && snapshot.domains() > domains && spreads() {
                 continue;
             }
             let mut retired = false;
-            for node in first..world.nodes() {
-                if let (Place::Planned(pool), true) = (world.place_of(node), world.pods_on(node).is_empty()) {
-                    world.retire(node);
+            for node in first..snapshot.nodes() {
+                if let (Place::Planned(pool), true) =
+                    (snapshot.place_of(node), snapshot.pods_on(node).is_empty())
+                {
+                    snapshot.retire(node);
                     sizes.closed(pool);
                     retired = true;
                 }
             }
             if retired {
                 // Their domains are gone with them, and with those what kept some pods out.
-                placement.fill(world, asks);
-                self.grow(world, &mut placement, &mut sizes, &mut opened);
+                placement.fill(snapshot, asks);
+                self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             }
             return Found { added: sizes.added, placement };
         }
@@ -141,28 +143,29 @@ impl Search<'_> {
     /// Opens nodes until nobody can take any of the pods that are left.
     fn grow(
         &self,
-        world: &mut ClusterSnapshot,
+        snapshot: &mut ClusterSnapshot,
         placement: &mut Placement,
         sizes: &mut PlannedSizes<'_>,
         opened: &mut Vec<usize>,
     ) {
-        let ScaleUpInput { kinds, asks, .. } = self.pass;
+        let ScaleUpInput { classes, asks, .. } = self.pass;
         let mut bids = vec![Expansion::Unknown; self.sets.len()];
         for round in 0.. {
             let able: Vec<_> =
-                (0..self.sets.len()).filter(|&set| self.is_able(world, placement, sizes, set)).collect();
+                (0..self.sets.len()).filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
             let winner = match able.as_slice() {
                 [] => return,
                 [only] => *only,
-                several => match self.best(world, placement, sizes, &mut bids, several, round) {
+                several => match self.best(snapshot, placement, sizes, &mut bids, several, round) {
                     Some(set) => set,
                     None => return,
                 },
             };
-            let Some(packing) = pack(world, kinds, asks, &placement.left, &self.sets[winner], sizes) else {
+            let Some(packing) = pack(snapshot, classes, asks, &placement.left, &self.sets[winner], sizes)
+            else {
                 return;
             };
-            self.outdate(world, &mut bids, placement, &packing);
+            self.outdate(snapshot, &mut bids, placement, &packing);
             bids[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
             for (ask, placed) in packing.placement.placed.into_iter().enumerate() {
@@ -174,36 +177,37 @@ impl Search<'_> {
     /// Whether the set can open a node for some of the pods that are left.
     fn is_able(
         &self,
-        world: &mut ClusterSnapshot,
+        snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &PlannedSizes<'_>,
         set: usize,
     ) -> bool {
-        let ScaleUpInput { kinds, asks, .. } = self.pass;
+        let ScaleUpInput { classes, asks, .. } = self.pass;
         let set = &self.sets[set];
         set.iter().any(|&pool| sizes.room[pool] > 0)
             && asks.iter().zip(&placement.left).any(|(ask, &left)| {
-                left > 0 && matches!(sizes.next(world, set, ask.kind, &kinds[ask.kind]), NextPool::Pool(_))
+                left > 0
+                    && matches!(sizes.next(snapshot, set, ask.class, &classes[ask.class]), NextPool::Pool(_))
             })
     }
 
     /// The set with the best offer: of each autoscaler's by its expander, then among those by the least waste.
     fn best(
         &self,
-        world: &mut ClusterSnapshot,
+        snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &mut PlannedSizes<'_>,
         bids: &mut [Expansion],
         able: &[usize],
         round: u64,
     ) -> Option<usize> {
-        let ScaleUpInput { pools, kinds, asks, seed } = self.pass;
+        let ScaleUpInput { pools, classes, asks, seed } = self.pass;
         let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
         for &set in able {
             if matches!(bids[set], Expansion::Unknown) {
-                let (mark, before) = (world.mark(), (sizes.added.clone(), sizes.room.clone()));
-                let packing = pack(world, kinds, asks, &placement.left, &self.sets[set], sizes);
-                world.undo_to(mark);
+                let (fork, before) = (snapshot.fork(), (sizes.added.clone(), sizes.room.clone()));
+                let packing = pack(snapshot, classes, asks, &placement.left, &self.sets[set], sizes);
+                snapshot.revert(fork);
                 (sizes.added, sizes.room) = before;
                 bids[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
             }
@@ -237,16 +241,17 @@ impl Search<'_> {
             .map(|(_, set)| set)
     }
 
-    /// Forgets the bids that can have changed now that `packing` is in the world.
+    /// Forgets the bids that can have changed now that `packing` is in the snapshot.
     fn outdate(
         &self,
-        world: &ClusterSnapshot,
+        snapshot: &ClusterSnapshot,
         bids: &mut [Expansion],
         before: &Placement,
         packing: &Packing,
     ) {
         let left = |at: &usize| before.left[*at] > 0;
-        let calm = (0..self.pass.asks.len()).filter(left).all(|at| world.is_plain(self.pass.asks[at].kind));
+        let calm =
+            (0..self.pass.asks.len()).filter(left).all(|at| snapshot.is_plain(self.pass.asks[at].class));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
         for bid in bids {
             let stays = match bid {
@@ -266,16 +271,16 @@ impl Search<'_> {
     }
 
     /// Whether pods are left that a new node of the pool would take.
-    fn leaves_out(&self, world: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
+    fn leaves_out(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         let asks = self.pass.asks.iter().zip(&placement.left);
-        asks.into_iter().any(|(ask, &left)| left > 0 && world.would_take(ask.kind, pool))
+        asks.into_iter().any(|(ask, &left)| left > 0 && snapshot.would_take(ask.class, pool))
     }
 
     /// Whether new nodes of other pools take pods that the pool's could take.
-    fn passes_on(&self, world: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
+    fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         self.pass.asks.iter().zip(&placement.placed).any(|(ask, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
-            placed.iter().any(|p| elsewhere(world.place_of(p.0))) && world.could_take(ask.kind, pool)
+            placed.iter().any(|p| elsewhere(snapshot.place_of(p.0))) && snapshot.could_take(ask.class, pool)
         })
     }
 }

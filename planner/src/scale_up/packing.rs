@@ -21,31 +21,31 @@ pub struct Packing {
     pub offer: ExpansionOption,
 }
 
-/// Packs onto the world what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
-/// in the world and in `sizes`; `None` when no node was opened and no pod placed.
+/// Packs onto the snapshot what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
+/// in the snapshot and in `sizes`; `None` when no node was opened and no pod placed.
 pub fn pack(
-    world: &mut ClusterSnapshot,
-    kinds: &[PodClass],
+    snapshot: &mut ClusterSnapshot,
+    classes: &[PodClass],
     asks: &[PendingPods],
     left: &[usize],
     set: &[usize],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
     let placement = Placement { placed: vec![Vec::new(); asks.len()], left: left.to_vec() };
-    let first = world.nodes();
+    let first = snapshot.nodes();
     let full = vec![false; asks.len()];
-    let mut packer = Packer { world, kinds, set, sizes, first, placement, opened: Vec::new(), full };
+    let mut packer = Packer { snapshot, classes, set, sizes, first, placement, opened: Vec::new(), full };
     packer.run(asks);
     let Packer { sizes, placement, opened, full, .. } = packer;
     let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
     let moved = placement.left != left;
-    let offer = offer(sizes, kinds, asks, &placement, &opened, first);
+    let offer = offer(sizes, classes, asks, &placement, &opened, first);
     moved.then_some(Packing { opened, placement, cut, offer })
 }
 
 struct Packer<'w, 's, 'p> {
-    world: &'w mut ClusterSnapshot,
-    kinds: &'s [PodClass],
+    snapshot: &'w mut ClusterSnapshot,
+    classes: &'s [PodClass],
     set: &'s [usize],
     sizes: &'s mut PlannedSizes<'p>,
     /// The first node that was not there before.
@@ -63,13 +63,14 @@ impl Packer<'_, '_, '_> {
         loop {
             let mut moved = false;
             for (at, ask) in asks.iter().enumerate() {
-                let waits = self.world.waits(ask.kind);
+                let waits = self.snapshot.waits(ask.class);
                 if self.placement.left[at] > 0 && (!again || waits) {
                     moved |= self.ask(at, *ask, waits);
                 }
             }
-            let waiting =
-                |(at, ask): (usize, &PendingPods)| self.placement.left[at] > 0 && self.world.waits(ask.kind);
+            let waiting = |(at, ask): (usize, &PendingPods)| {
+                self.placement.left[at] > 0 && self.snapshot.waits(ask.class)
+            };
             if !moved || !asks.iter().enumerate().any(waiting) {
                 return;
             }
@@ -80,26 +81,26 @@ impl Packer<'_, '_, '_> {
     fn ask(&mut self, at: usize, ask: PendingPods, waits: bool) -> bool {
         // Pods that need nothing but room have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
-        let placed = self.world.place(ask.kind, self.placement.left[at], scope);
+        let placed = self.snapshot.place(ask.class, self.placement.left[at], scope);
         let mut moved = self.placement.note(at, placed);
         while self.placement.left[at] > 0 {
-            let next = self.sizes.next(self.world, self.set, ask.kind, &self.kinds[ask.kind]);
+            let next = self.sizes.next(self.snapshot, self.set, ask.class, &self.classes[ask.class]);
             let NextPool::Pool(pool) = next else {
                 self.full[at] = next == NextPool::Full;
                 break;
             };
-            let mark = self.world.mark();
-            let Some(node) = self.world.open(pool) else { break };
-            let count = self.world.place_on(node, ask.kind, self.placement.left[at]);
+            let fork = self.snapshot.fork();
+            let Some(node) = self.snapshot.open(pool) else { break };
+            let count = self.snapshot.place_on(node, ask.class, self.placement.left[at]);
             if count == 0 {
-                self.world.undo_to(mark);
+                self.snapshot.revert(fork);
                 break;
             }
             self.opened.push(pool);
             self.sizes.opened(pool);
             moved |= self.placement.note(at, vec![(node, count)]);
             if waits && self.placement.left[at] > 0 {
-                let placed = self.world.place(ask.kind, self.placement.left[at], Scope::Anywhere);
+                let placed = self.snapshot.place(ask.class, self.placement.left[at], Scope::Anywhere);
                 self.placement.note(at, placed);
             }
         }
@@ -109,7 +110,7 @@ impl Packer<'_, '_, '_> {
 
 fn offer(
     sizes: &PlannedSizes<'_>,
-    kinds: &[PodClass],
+    classes: &[PodClass],
     asks: &[PendingPods],
     placement: &Placement,
     opened: &[usize],
@@ -125,16 +126,16 @@ fn offer(
         }
     }
     for (ask, placed) in asks.iter().zip(&placement.placed) {
-        let kind = &kinds[ask.kind];
+        let class = &classes[ask.class];
         for &(node, count) in placed {
             offer.pods += count;
             let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };
-            offer.requested_cpu += total(&kind.request, Basic::Cpu, count);
-            offer.requested_memory += total(&kind.request, Basic::Memory, count);
-            if let (false, Ok(template)) = (kind.preferred.is_empty(), &sizes.pools[pool].template) {
+            offer.requested_cpu += total(&class.request, Basic::Cpu, count);
+            offer.requested_memory += total(&class.request, Basic::Memory, count);
+            if let (false, Ok(template)) = (class.preferred.is_empty(), &sizes.pools[pool].template) {
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
                 offer.preferred =
-                    offer.preferred.saturating_add(preference(kind, template).saturating_mul(count));
+                    offer.preferred.saturating_add(preference(class, template).saturating_mul(count));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Places the pods that wait on the nodes of the world, first fit, in their order.
+//! Places the pods that wait on the nodes of the snapshot, first fit, in their order.
 
 use crate::requirements::pod_class::PodClassId;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
@@ -7,7 +7,7 @@ use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingPods {
     /// What they are like.
-    pub kind: PodClassId,
+    pub class: PodClassId,
     /// How many.
     pub count: usize,
 }
@@ -35,19 +35,21 @@ impl Placement {
         count > 0
     }
 
-    /// Places what is left on all nodes of the world. Pods that only others can make a place for are asked again until
+    /// Places what is left on all nodes of the snapshot. Pods that only others can make a place for are asked again until
     /// nothing moves.
-    pub fn fill(&mut self, world: &mut ClusterSnapshot, asks: &[PendingPods]) {
+    pub fn fill(&mut self, snapshot: &mut ClusterSnapshot, asks: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;
             for (at, ask) in asks.iter().enumerate() {
-                if self.left[at] > 0 && (!again || world.waits(ask.kind)) {
-                    let placed = world.place(ask.kind, self.left[at], Scope::Anywhere);
+                if self.left[at] > 0 && (!again || snapshot.waits(ask.class)) {
+                    let placed = snapshot.place(ask.class, self.left[at], Scope::Anywhere);
                     moved |= self.note(at, placed);
                 }
             }
-            if !moved || !asks.iter().zip(&self.left).any(|(ask, &left)| left > 0 && world.waits(ask.kind)) {
+            if !moved
+                || !asks.iter().zip(&self.left).any(|(ask, &left)| left > 0 && snapshot.waits(ask.class))
+            {
                 return;
             }
             again = true;

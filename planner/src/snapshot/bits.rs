@@ -15,19 +15,19 @@ const SHARED: usize = 63;
 /// Looks in vain that earn a condition its bit.
 const PATIENCE: u32 = if cfg!(test) { 1 } else { 24 };
 
-/// Why a node takes no pod of a kind.
+/// Why a node takes no pod of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClosedBy {
-    /// The tally counts so many pods on it, or more.
+    /// The topology count counts so many pods on it, or more.
     AtLeast(TopologyCountId, u32),
-    /// The tally counts none on it.
+    /// The topology count counts none on it.
     Zero(TopologyCountId),
 }
 
 impl ClosedBy {
-    pub(super) const fn tally(self) -> TopologyCountId {
+    pub(super) const fn topology_count(self) -> TopologyCountId {
         match self {
-            Self::AtLeast(tally, _) | Self::Zero(tally) => tally,
+            Self::AtLeast(topology_count, _) | Self::Zero(topology_count) => topology_count,
         }
     }
 
@@ -46,7 +46,7 @@ pub(super) struct Bits {
     numbers: BTreeMap<ClosedBy, usize>,
     owners: Vec<ClosedBy>,
     next: usize,
-    by_tally: BTreeMap<TopologyCountId, Vec<(usize, ClosedBy)>>,
+    by_topology_count: BTreeMap<TopologyCountId, Vec<(usize, ClosedBy)>>,
 }
 
 impl Bits {
@@ -75,32 +75,29 @@ impl Bits {
             let bit = self.next % SHARED;
             let former = std::mem::replace(&mut self.owners[bit], closing);
             self.numbers.remove(&former);
-            if let Some(of_tally) = self.by_tally.get_mut(&former.tally()) {
-                of_tally.retain(|(_, other)| *other != former);
+            if let Some(of_topology_count) = self.by_topology_count.get_mut(&former.topology_count()) {
+                of_topology_count.retain(|(_, other)| *other != former);
             }
             self.next = bit + 1;
             bit
         };
         self.numbers.insert(closing, bit);
-        self.by_tally.entry(closing.tally()).or_default().push((bit, closing));
+        self.by_topology_count.entry(closing.topology_count()).or_default().push((bit, closing));
         true
     }
 
     /// The bits of a node after one of its counts changed.
-    pub(super) fn after(&self, before: u64, tally: TopologyCountId, count: u32) -> u64 {
-        let of_tally = self.by_tally.get(&tally).map_or(&[][..], Vec::as_slice);
-        of_tally.iter().fold(
-            before,
-            |bits, &(bit, closing)| {
-                if closing.holds(count) { bits | 1 << bit } else { bits & !(1 << bit) }
-            },
-        )
+    pub(super) fn after(&self, before: u64, topology_count: TopologyCountId, count: u32) -> u64 {
+        let of_topology_count = self.by_topology_count.get(&topology_count).map_or(&[][..], Vec::as_slice);
+        of_topology_count.iter().fold(before, |bits, &(bit, closing)| {
+            if closing.holds(count) { bits | 1 << bit } else { bits & !(1 << bit) }
+        })
     }
 
     /// The bits of a node with these counts.
     pub(super) fn of(&self, count: impl Fn(TopologyCountId) -> u32) -> u64 {
         self.owners.iter().enumerate().fold(0, |bits, (bit, closing)| {
-            if closing.holds(count(closing.tally())) { bits | 1 << bit } else { bits }
+            if closing.holds(count(closing.topology_count())) { bits | 1 << bit } else { bits }
         })
     }
 }

@@ -34,8 +34,8 @@ pub struct SnapshotInput<'a> {
     pub waiting: usize,
 }
 
-/// The world of a pass before pending pods are placed.
-pub fn world(
+/// The snapshot of a pass before pending pods are placed.
+pub fn snapshot(
     source: SnapshotInput<'_>,
     pools: &[Pool],
     names: &mut ResourceNames,
@@ -73,12 +73,12 @@ pub fn world(
             open: true,
         }));
     }
-    let mut pending = vec![false; demand.classes.len()];
-    demand.groups.iter().for_each(|group| pending[demand.kinds[group.kind].class] = true);
+    let mut pending = vec![false; demand.constraint_sets.len()];
+    demand.groups.iter().for_each(|group| pending[demand.classes[group.class].constraint_set] = true);
     ClusterSnapshot::new(Setup {
+        constraint_sets: &demand.constraint_sets,
         classes: &demand.classes,
-        kinds: &demand.kinds,
-        tallies: &demand.tallies,
+        topology_counts: &demand.topology_counts,
         pending: &pending,
         nodes,
         templates,
@@ -94,24 +94,24 @@ fn template(pool: &Pool, daemons: &Daemons, demand: &Demand) -> Option<TemplateS
     Some(TemplateSetup { profile: Arc::new(profile), free, ports, raises })
 }
 
-/// How many of a pool's `missing` nodes are in the world. They are empty and alike, and only pods that wait for a place
+/// How many of a pool's `missing` nodes are in the snapshot. They are empty and alike, and only pods that wait for a place
 /// go there: with one more than there are such pods, one at least stays empty, as more would. So what a pool asks for
 /// does not say how much memory a pass takes. Daemons that other pods look at make each node count.
 fn upcoming(missing: usize, waiting: usize, raises: &[TopologyCountId]) -> usize {
     if raises.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
 }
 
-/// The pods on each node whose kind is known.
+/// The pods on each node whose class is known.
 fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> {
-    let mut kinds = vec![Vec::new(); nodes];
-    for &(kind, node) in demand.placed.iter().flatten() {
-        kinds[node].push(kind);
+    let mut classes = vec![Vec::new(); nodes];
+    for &(class, node) in demand.placed.iter().flatten() {
+        classes[node].push(class);
     }
-    let counted = |mut kinds: Vec<PodClassId>| {
-        kinds.sort_unstable();
-        kinds.chunk_by(PartialEq::eq).map(|like| (like[0], like.len())).collect()
+    let counted = |mut classes: Vec<PodClassId>| {
+        classes.sort_unstable();
+        classes.chunk_by(PartialEq::eq).map(|like| (like[0], like.len())).collect()
     };
-    kinds.into_iter().map(counted).collect()
+    classes.into_iter().map(counted).collect()
 }
 
 /// The daemons, by namespace and name, that have a pod on each node already.

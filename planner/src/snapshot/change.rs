@@ -1,4 +1,4 @@
-//! What changes in the world, and how it is taken back.
+//! What changes in the snapshot, and how it is taken back.
 
 use super::bits::CLOSED;
 use super::{ClusterSnapshot, Node, NodeIndex, Place};
@@ -27,20 +27,20 @@ pub(super) enum UndoEntry {
 
 impl ClusterSnapshot {
     /// Remembers this moment.
-    pub const fn mark(&self) -> Fork {
+    pub const fn fork(&self) -> Fork {
         Fork(self.journal.len())
     }
 
     /// Takes back everything that happened since.
-    pub fn undo_to(&mut self, mark: Fork) {
-        while self.journal.len() > mark.0 {
+    pub fn revert(&mut self, fork: Fork) {
+        while self.journal.len() > fork.0 {
             match self.journal.pop() {
-                Some(UndoEntry::Placed(node, kind, count)) => {
-                    self.lift(node, kind, count);
+                Some(UndoEntry::Placed(node, class, count)) => {
+                    self.lift(node, class, count);
                     self.reindex(node);
                 }
-                Some(UndoEntry::Evicted(node, kind, count)) => {
-                    self.lay(node, kind, count);
+                Some(UndoEntry::Evicted(node, class, count)) => {
+                    self.lay(node, class, count);
                     self.reindex(node);
                 }
                 Some(UndoEntry::Opened) => self.unopen(),
@@ -61,10 +61,10 @@ impl ClusterSnapshot {
     /// A new node of the pool; `None` when nothing is known of the pool's nodes.
     pub fn open(&mut self, pool: usize) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
-        let (bucket, family, free) = (template.bucket, template.family, template.free.clone());
+        let (bucket, node_class, free) = (template.bucket, template.node_class, template.free.clone());
         let raises = template.raises.clone();
-        let node = self.insert(Place::Planned(pool), bucket, family, free, raises);
-        let bits = self.bits.of(|tally| count_of(&self.nodes[node], tally));
+        let node = self.insert(Place::Planned(pool), bucket, node_class, free, raises);
+        let bits = self.bits.of(|topology_count| count_of(&self.nodes[node], topology_count));
         self.nodes[node].closed = bits;
         self.buckets[bucket].index.push(self.nodes[node].free.basic(), bits);
         self.journal.push(UndoEntry::Opened);
@@ -72,14 +72,14 @@ impl ClusterSnapshot {
     }
 
     /// Takes pods off a node, no more than there are.
-    pub fn evict(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
+    pub fn evict(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         let pods = &self.nodes[node].pods;
-        let there = pods.binary_search_by_key(&kind, |p| p.0).map_or(0, |at| pods[at].1);
+        let there = pods.binary_search_by_key(&class, |p| p.0).map_or(0, |at| pods[at].1);
         let count = count.min(there);
         if count > 0 {
-            self.lift(node, kind, count);
+            self.lift(node, class, count);
             self.reindex(node);
-            self.journal.push(UndoEntry::Evicted(node, kind, count));
+            self.journal.push(UndoEntry::Evicted(node, class, count));
         }
     }
 
@@ -97,8 +97,8 @@ impl ClusterSnapshot {
         if self.nodes[node].gone {
             return;
         }
-        for (kind, count) in self.nodes[node].pods.clone() {
-            self.evict(node, kind, count);
+        for (class, count) in self.nodes[node].pods.clone() {
+            self.evict(node, class, count);
         }
         self.close(node);
         self.count_raised(node, false);
@@ -109,10 +109,10 @@ impl ClusterSnapshot {
     }
 
     /// Places pods, and remembers it.
-    pub(super) fn put(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
-        self.lay(node, kind, count);
+    pub(super) fn put(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+        self.lay(node, class, count);
         self.reindex(node);
-        self.journal.push(UndoEntry::Placed(node, kind, count));
+        self.journal.push(UndoEntry::Placed(node, class, count));
     }
 
     /// A node more at the end of its bucket; its index is for the caller to bring up to date.
@@ -120,7 +120,7 @@ impl ClusterSnapshot {
         &mut self,
         place: Place,
         bucket: usize,
-        family: usize,
+        node_class: usize,
         free: Amounts,
         raises: Vec<TopologyCountId>,
     ) -> NodeIndex {
@@ -131,7 +131,7 @@ impl ClusterSnapshot {
             place,
             bucket,
             slot,
-            family,
+            node_class,
             free,
             here: Vec::new(),
             pods: Vec::new(),
@@ -155,59 +155,59 @@ impl ClusterSnapshot {
     }
 
     /// Pods onto a node: what is free, counts and the list of pods.
-    pub(super) fn lay(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
-        self.nodes[node].free.take(&self.kinds[kind].request, count);
+    pub(super) fn lay(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+        self.nodes[node].free.take(&self.classes[class].request, count);
         let pods = &mut self.nodes[node].pods;
-        match pods.binary_search_by_key(&kind, |p| p.0) {
+        match pods.binary_search_by_key(&class, |p| p.0) {
             Ok(at) => pods[at].1 += count,
-            Err(at) => pods.insert(at, (kind, count)),
+            Err(at) => pods.insert(at, (class, count)),
         }
-        self.count_kind(node, kind, count, true);
+        self.count_class(node, class, count, true);
     }
 
     /// The reverse of [`Self::lay`].
-    fn lift(&mut self, node: NodeIndex, kind: PodClassId, count: usize) {
-        self.nodes[node].free.give(&self.kinds[kind].request, count);
+    fn lift(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
+        self.nodes[node].free.give(&self.classes[class].request, count);
         let pods = &mut self.nodes[node].pods;
-        if let Ok(at) = pods.binary_search_by_key(&kind, |p| p.0) {
+        if let Ok(at) = pods.binary_search_by_key(&class, |p| p.0) {
             pods[at].1 = pods[at].1.saturating_sub(count);
             if pods[at].1 == 0 {
                 pods.remove(at);
             }
         }
-        self.count_kind(node, kind, count, false);
+        self.count_class(node, class, count, false);
     }
 
-    fn count_kind(&mut self, node: NodeIndex, kind: PodClassId, count: usize, up: bool) {
+    fn count_class(&mut self, node: NodeIndex, class: PodClassId, count: usize, up: bool) {
         let by = u32::try_from(count).unwrap_or(u32::MAX);
-        let rule = std::sync::Arc::clone(&self.kinds[kind]);
-        rule.raises.iter().for_each(|&tally| self.count(node, tally, by, up));
+        let rule = std::sync::Arc::clone(&self.classes[class]);
+        rule.raises.iter().for_each(|&topology_count| self.count(node, topology_count, by, up));
     }
 
     /// Counts what is on a node besides its pods, or no longer does.
     fn count_raised(&mut self, node: NodeIndex, up: bool) {
         for at in 0..self.nodes[node].raises.len() {
-            let tally = self.nodes[node].raises[at];
-            self.count(node, tally, 1, up);
+            let topology_count = self.nodes[node].raises[at];
+            self.count(node, topology_count, 1, up);
         }
     }
 
-    /// Changes what a tally counts in the domain of a node, if the node counts for it.
-    pub(super) fn count(&mut self, node: NodeIndex, tally: TopologyCountId, by: u32, up: bool) {
-        let family = &self.families.list[self.nodes[node].family];
-        if !family.counts(tally) {
+    /// Changes what a topology count counts in the domain of a node, if the node counts for it.
+    pub(super) fn count(&mut self, node: NodeIndex, topology_count: TopologyCountId, by: u32, up: bool) {
+        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        if !node_class.counts(topology_count) {
             return;
         }
         let moved = |before: u32| if up { before.saturating_add(by) } else { before.saturating_sub(by) };
-        let counts = &mut self.counts[tally];
-        if let Some(domain) = family.domain(counts.ground) {
+        let counts = &mut self.counts[topology_count];
+        if let Some(domain) = node_class.domain(counts.ground) {
             let before = counts.pods[domain];
             counts.pods[domain] = moved(before);
             counts.moved(before, moved(before));
             return;
         }
         let node = &mut self.nodes[node];
-        let at = node.here.binary_search_by_key(&tally, |h| h.0);
+        let at = node.here.binary_search_by_key(&topology_count, |h| h.0);
         let before = at.map_or(0, |at| node.here[at].1);
         let after = moved(before);
         match at {
@@ -215,26 +215,28 @@ impl ClusterSnapshot {
                 node.here.remove(at);
             }
             Ok(at) => node.here[at].1 = after,
-            Err(at) => node.here.insert(at, (tally, after)),
+            Err(at) => node.here.insert(at, (topology_count, after)),
         }
         counts.moved(before, after);
-        node.closed = self.bits.after(node.closed, tally, after);
+        node.closed = self.bits.after(node.closed, topology_count, after);
     }
 
     /// The node is one of its domains' nodes.
     fn join(&mut self, node: NodeIndex) {
-        let family = &self.families.list[self.nodes[node].family];
-        for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
-            let counts = &mut self.counts[tally];
-            counts.joined(family.domain(counts.ground));
+        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
+        {
+            let counts = &mut self.counts[topology_count];
+            counts.joined(node_class.domain(counts.ground));
         }
     }
 
     fn leave(&mut self, node: NodeIndex) {
-        let family = &self.families.list[self.nodes[node].family];
-        for &tally in self.spread.iter().filter(|&&tally| family.counts(tally)) {
-            let counts = &mut self.counts[tally];
-            counts.left(family.domain(counts.ground));
+        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
+        {
+            let counts = &mut self.counts[topology_count];
+            counts.left(node_class.domain(counts.ground));
         }
     }
 
@@ -246,7 +248,7 @@ impl ClusterSnapshot {
     /// Gives every node the bits it should have, and makes the indexes anew.
     pub(super) fn rebuild_indexes(&mut self) {
         for node in &mut self.nodes {
-            let bits = self.bits.of(|tally| count_of(node, tally));
+            let bits = self.bits.of(|topology_count| count_of(node, topology_count));
             node.closed = bits | (node.closed & CLOSED);
         }
         let nodes = &self.nodes;
@@ -257,7 +259,7 @@ impl ClusterSnapshot {
     }
 }
 
-/// What a tally over single nodes counts on one.
-pub(super) fn count_of(node: &Node, tally: TopologyCountId) -> u32 {
-    node.here.binary_search_by_key(&tally, |h| h.0).map_or(0, |at| node.here[at].1)
+/// What a topology count over single nodes counts on one.
+pub(super) fn count_of(node: &Node, topology_count: TopologyCountId) -> u32 {
+    node.here.binary_search_by_key(&topology_count, |h| h.0).map_or(0, |at| node.here[at].1)
 }

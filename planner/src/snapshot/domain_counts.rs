@@ -1,20 +1,20 @@
-//! How many pods each tally counts in each domain, and what the least of them is.
+//! How many pods each topology count counts in each domain, and what the least of them is.
 
 use std::collections::BTreeMap;
 
 use super::rules::CountedBy;
 
-/// The counts of one tally. Those over the host name are kept on the nodes; their levels and total are here.
+/// The counts of one topology count. Those over the host name are kept on the nodes; their levels and total are here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DomainCounts {
     pub(super) ground: CountedBy,
     /// Pods in each domain.
     pub(super) pods: Vec<u32>,
-    /// Nodes that count, in each domain; known only where some spread looks at the tally.
+    /// Nodes that count, in each domain; known only where some spread looks at the topology count.
     pub(super) nodes: Vec<u32>,
     /// Pods in all domains.
     pub(super) total: u64,
-    /// Known only where some spread looks at the tally.
+    /// Known only where some spread looks at the topology count.
     pub(super) levels: Option<Levels>,
 }
 

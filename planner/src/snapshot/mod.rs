@@ -50,16 +50,16 @@ pub enum Place {
     Planned(usize),
 }
 
-/// What a world is made of.
+/// What a snapshot is made of.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// The constraints that kinds and tallies speak of.
-    pub classes: &'a [Constraints],
-    /// All kinds of pods.
-    pub kinds: &'a [PodClass],
-    /// All tallies.
-    pub tallies: &'a [TopologyCount],
-    /// For each class, whether pods of it wait for a place: nodes that the fewest of these can use are filled first.
+    /// The constraints that classes and topology counts speak of.
+    pub constraint_sets: &'a [Constraints],
+    /// All classes of pods.
+    pub classes: &'a [PodClass],
+    /// All topology counts.
+    pub topology_counts: &'a [TopologyCount],
+    /// For each constraint set, whether pods of it wait for a place: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.
     pub nodes: Vec<NodeSetup>,
@@ -80,9 +80,9 @@ pub struct NodeSetup {
     pub pods: Vec<(PodClassId, usize)>,
     /// Host ports that are taken by other pods than those.
     pub ports: Vec<HostPort>,
-    /// The tallies that other pods than those raise, each as often as it is raised.
+    /// The topology counts that other pods than those raise, each as often as it is raised.
     pub raises: Vec<TopologyCountId>,
-    /// Whether it takes pods. One that does not still counts, with its pods, in every tally.
+    /// Whether it takes pods. One that does not still counts, with its pods, in every topology count.
     pub open: bool,
 }
 
@@ -99,19 +99,19 @@ pub struct TemplateSetup {
     pub raises: Vec<TopologyCountId>,
 }
 
-/// The world.
+/// The snapshot.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
-    classes: Vec<Constraints>,
-    kinds: Vec<Arc<PlacementRule>>,
+    constraint_sets: Vec<Constraints>,
+    classes: Vec<Arc<PlacementRule>>,
     rules: PlacementRules,
-    families: NodeClasses,
+    node_classes: NodeClasses,
     nodes: Vec<Node>,
     buckets: Vec<Bucket>,
     /// The buckets in the order in which they are looked through.
     order: Vec<usize>,
     counts: Vec<DomainCounts>,
-    /// The tallies that some spread looks at.
+    /// The topology counts that some spread looks at.
     spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
     bits: Bits,
@@ -124,24 +124,24 @@ struct Node {
     place: Place,
     bucket: usize,
     slot: usize,
-    family: usize,
+    node_class: usize,
     free: Amounts,
-    /// DomainCounts of tallies over the host name and of ports, sorted, without zeros.
+    /// DomainCounts of topology counts over the host name and of ports, sorted, without zeros.
     here: Vec<(TopologyCountId, u32)>,
-    /// Sorted by kind, without zeros.
+    /// Sorted by class, without zeros.
     pods: Vec<(PodClassId, usize)>,
     /// Tallies that are raised by what is none of `pods`.
     raises: Vec<TopologyCountId>,
     /// What it is closed to, as [`Bits`] numbers it.
     closed: u64,
-    /// Whether it has left the world.
+    /// Whether it has left the snapshot.
     gone: bool,
 }
 
-/// Nodes of one family and one sort that are looked through together.
+/// Nodes of one node class and one sort that are looked through together.
 #[derive(Clone, Debug)]
 struct Bucket {
-    family: usize,
+    node_class: usize,
     /// Any of its nodes.
     sample: Place,
     nodes: Vec<NodeIndex>,
@@ -152,38 +152,40 @@ struct Bucket {
 #[derive(Clone, Debug)]
 struct Template {
     bucket: usize,
-    family: usize,
+    node_class: usize,
     free: Amounts,
     /// Tallies, of ports too, that it raises from the start.
     raises: Vec<TopologyCountId>,
 }
 
 impl ClusterSnapshot {
-    /// The world of a pass before anything is placed.
+    /// The snapshot of a pass before anything is placed.
     pub fn new(setup: Setup<'_>) -> Self {
-        let Setup { classes, kinds, tallies, pending, nodes, templates } = setup;
+        let Setup { constraint_sets, classes, topology_counts, pending, nodes, templates } = setup;
         let taken = nodes.iter().flat_map(|node| &node.ports);
         let of_templates = templates.iter().flatten().flat_map(|template| &template.ports);
-        let mut rules = PlacementRules::of(kinds, tallies, taken.chain(of_templates));
-        let mut families = NodeClasses::new(classes, &rules);
-        let mut family = |profile: &NodeProfile| families.of(profile, classes, tallies, &rules);
-        let of_nodes: Vec<_> = nodes.iter().map(|node| family(&node.profile)).collect();
+        let mut rules = PlacementRules::of(classes, topology_counts, taken.chain(of_templates));
+        let mut node_classes = NodeClasses::new(constraint_sets, &rules);
+        let mut node_class =
+            |profile: &NodeProfile| node_classes.of(profile, constraint_sets, topology_counts, &rules);
+        let of_nodes: Vec<_> = nodes.iter().map(|node| node_class(&node.profile)).collect();
         let of_templates: Vec<_> =
-            templates.iter().map(|template| template.as_ref().map(|t| family(&t.profile))).collect();
+            templates.iter().map(|template| template.as_ref().map(|t| node_class(&t.profile))).collect();
         let counts: Vec<_> = (0..rules.grounds.len())
-            .map(|tally| {
-                let ground = rules.grounds[tally];
-                let domains = if let rules::CountedBy::Key(key) = ground { families.values(key) } else { 0 };
-                DomainCounts::new(ground, domains, rules.spread[tally])
+            .map(|topology_count| {
+                let ground = rules.grounds[topology_count];
+                let domains =
+                    if let rules::CountedBy::Key(key) = ground { node_classes.values(key) } else { 0 };
+                DomainCounts::new(ground, domains, rules.spread[topology_count])
             })
             .collect();
-        let mut world = Self {
-            classes: classes.to_vec(),
-            kinds: std::mem::take(&mut rules.kinds).into_iter().map(Arc::new).collect(),
+        let mut snapshot = Self {
+            constraint_sets: constraint_sets.to_vec(),
+            classes: std::mem::take(&mut rules.classes).into_iter().map(Arc::new).collect(),
             counts,
-            spread: (0..rules.spread.len()).filter(|&tally| rules.spread[tally]).collect(),
+            spread: (0..rules.spread.len()).filter(|&topology_count| rules.spread[topology_count]).collect(),
             rules,
-            families,
+            node_classes,
             nodes: Vec::with_capacity(nodes.len()),
             buckets: Vec::new(),
             order: Vec::new(),
@@ -192,21 +194,21 @@ impl ClusterSnapshot {
             journal: Vec::new(),
         };
         let mut buckets = BTreeMap::new();
-        for (node, family) in nodes.into_iter().zip(of_nodes) {
-            world.settle(node, family, &mut buckets);
+        for (node, node_class) in nodes.into_iter().zip(of_nodes) {
+            snapshot.settle(node, node_class, &mut buckets);
         }
-        for (pool, (template, family)) in templates.into_iter().zip(of_templates).enumerate() {
-            let template = template.zip(family).map(|(template, family)| Template {
-                bucket: world.bucket(Place::Planned(pool), family, &mut buckets),
-                family,
-                raises: world.raised(&template.ports, template.raises),
+        for (pool, (template, node_class)) in templates.into_iter().zip(of_templates).enumerate() {
+            let template = template.zip(node_class).map(|(template, node_class)| Template {
+                bucket: snapshot.bucket(Place::Planned(pool), node_class, &mut buckets),
+                node_class,
+                raises: snapshot.raised(&template.ports, template.raises),
                 free: template.free,
             });
-            world.templates.push(template);
+            snapshot.templates.push(template);
         }
-        world.rebuild_indexes();
-        world.sort_buckets(pending);
-        world
+        snapshot.rebuild_indexes();
+        snapshot.sort_buckets(pending);
+        snapshot
     }
 
     /// How many nodes there are, those that have gone included.
@@ -219,7 +221,7 @@ impl ClusterSnapshot {
         self.nodes[node].place
     }
 
-    /// The world's node for an existing one of the pass.
+    /// The snapshot's node for an existing one of the pass.
     pub fn node_of(&self, node: usize) -> NodeIndex {
         debug_assert_eq!(self.nodes[node].place, Place::Node(node), "existing nodes come first");
         node
@@ -230,30 +232,30 @@ impl ClusterSnapshot {
         &self.nodes[node].free
     }
 
-    /// The pods on a node, by kind.
+    /// The pods on a node, by class.
     pub fn pods_on(&self, node: NodeIndex) -> &[(PodClassId, usize)] {
         &self.nodes[node].pods
     }
 
-    /// Whether the node has left the world.
+    /// Whether the node has left the snapshot.
     pub fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }
 
-    /// Whether pods or nodes that come later can make a place for pods of this kind.
-    pub fn waits(&self, kind: PodClassId) -> bool {
-        self.kinds[kind].waits
+    /// Whether pods or nodes that come later can make a place for pods of this class.
+    pub fn waits(&self, class: PodClassId) -> bool {
+        self.classes[class].waits
     }
 
-    /// Whether pods of this kind have to do with other pods only in that they need room.
-    pub fn is_plain(&self, kind: PodClassId) -> bool {
-        let rule = &self.kinds[kind];
+    /// Whether pods of this class have to do with other pods only in that they need room.
+    pub fn is_plain(&self, class: PodClassId) -> bool {
+        let rule = &self.classes[class];
         !rule.waits && rule.apart_here.is_empty() && rule.raises.is_empty()
     }
 
-    /// Whether pods of this kind spread over domains of which there can be more.
-    pub fn spreads(&self, kind: PodClassId) -> bool {
-        !self.kinds[kind].spreads.is_empty() || !self.kinds[kind].spreads_here.is_empty()
+    /// Whether pods of this class spread over domains of which there can be more.
+    pub fn spreads(&self, class: PodClassId) -> bool {
+        !self.classes[class].spreads.is_empty() || !self.classes[class].spreads_here.is_empty()
     }
 
     /// What is free on an empty new node of a pool.
@@ -263,16 +265,16 @@ impl ClusterSnapshot {
 
     /// How many domains all spreads see together: grows when a node brings a new one.
     pub fn domains(&self) -> usize {
-        self.spread.iter().map(|&tally| self.counts[tally].domains()).sum()
+        self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }
 
-    fn settle(&mut self, node: NodeSetup, family: usize, buckets: &mut BTreeMap<BucketKey, usize>) {
+    fn settle(&mut self, node: NodeSetup, node_class: usize, buckets: &mut BTreeMap<BucketKey, usize>) {
         let NodeSetup { place, profile: _, free, pods, ports, raises, open } = node;
-        let bucket = self.bucket(place, family, buckets);
+        let bucket = self.bucket(place, node_class, buckets);
         let raises = self.raised(&ports, raises);
-        let ix = self.insert(place, bucket, family, free, raises);
-        for (kind, count) in pods {
-            self.lay(ix, kind, count);
+        let ix = self.insert(place, bucket, node_class, free, raises);
+        for (class, count) in pods {
+            self.lay(ix, class, count);
         }
         if !open {
             self.nodes[ix].closed |= bits::CLOSED;
@@ -280,20 +282,20 @@ impl ClusterSnapshot {
     }
 
     fn raised(&self, ports: &[HostPort], besides: Vec<TopologyCountId>) -> Vec<TopologyCountId> {
-        let mut tallies = self.rules.raised_by(ports);
-        tallies.extend(besides);
-        tallies
+        let mut topology_counts = self.rules.raised_by(ports);
+        topology_counts.extend(besides);
+        topology_counts
     }
 
-    fn bucket(&mut self, place: Place, family: usize, known: &mut BTreeMap<BucketKey, usize>) -> usize {
+    fn bucket(&mut self, place: Place, node_class: usize, known: &mut BTreeMap<BucketKey, usize>) -> usize {
         let key = match place {
-            Place::Node(_) => (0, 0, family),
-            Place::Upcoming(pool) => (1, pool, family),
-            Place::Planned(pool) => (2, pool, family),
+            Place::Node(_) => (0, 0, node_class),
+            Place::Upcoming(pool) => (1, pool, node_class),
+            Place::Planned(pool) => (2, pool, node_class),
         };
         *known.entry(key).or_insert_with(|| {
             self.buckets.push(Bucket {
-                family,
+                node_class,
                 sample: place,
                 nodes: Vec::new(),
                 index: FitIndex::default(),
@@ -303,11 +305,13 @@ impl ClusterSnapshot {
     }
 
     /// Existing nodes come before upcoming ones and those before planned ones, and among each those that admit the fewest
-    /// classes that wait, so that pods with a choice leave the others to pods without one.
+    /// constraint sets that wait, so that pods with a choice leave the others to pods without one.
     fn sort_buckets(&mut self, pending: &[bool]) {
-        let mut sought = vec![0_usize; self.families.list.len()];
-        for class in (0..self.classes.len()).filter(|&class| pending.get(class) == Some(&true)) {
-            let admitting = self.families.admitting(class, &self.classes);
+        let mut sought = vec![0_usize; self.node_classes.list.len()];
+        for constraint_set in (0..self.constraint_sets.len())
+            .filter(|&constraint_set| pending.get(constraint_set) == Some(&true))
+        {
+            let admitting = self.node_classes.admitting(constraint_set, &self.constraint_sets);
             sought
                 .iter_mut()
                 .zip(admitting.iter())
@@ -320,9 +324,9 @@ impl ClusterSnapshot {
             Place::Planned(_) => 2,
         };
         self.order = (0..buckets.len()).collect();
-        self.order.sort_by_key(|&b| (tier(buckets[b].sample), sought[buckets[b].family], b));
+        self.order.sort_by_key(|&b| (tier(buckets[b].sample), sought[buckets[b].node_class], b));
     }
 }
 
-/// Sort of node, pool where it does not exist yet, family.
+/// Sort of node, pool where it does not exist yet, node class.
 type BucketKey = (u8, usize, usize);

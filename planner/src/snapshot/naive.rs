@@ -1,5 +1,5 @@
 //! The constraints once more, as plainly as can be: pod by pod, node by node, everything counted anew for each question.
-//! What the world does is held against it.
+//! What the snapshot does is held against it.
 
 use std::collections::BTreeSet;
 
@@ -27,9 +27,9 @@ pub(crate) struct NaiveNode {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Naive {
-    pub(crate) classes: Vec<Constraints>,
-    pub(crate) kinds: Vec<PodClass>,
-    pub(crate) tallies: Vec<TopologyCount>,
+    pub(crate) constraint_sets: Vec<Constraints>,
+    pub(crate) classes: Vec<PodClass>,
+    pub(crate) topology_counts: Vec<TopologyCount>,
     pub(crate) nodes: Vec<NaiveNode>,
 }
 
@@ -37,14 +37,14 @@ impl Naive {
     /// Places pods one by one, each on the first node of `order` that allows it.
     pub(crate) fn place(
         &mut self,
-        kind: PodClassId,
+        class: PodClassId,
         wanted: usize,
         order: &[NodeIndex],
     ) -> Vec<(NodeIndex, usize)> {
         let mut placed: Vec<(NodeIndex, usize)> = Vec::new();
         for _ in 0..wanted {
-            let Some(&node) = order.iter().find(|&&node| self.allows(kind, node)) else { break };
-            self.nodes[node].pods.push(kind);
+            let Some(&node) = order.iter().find(|&&node| self.allows(class, node)) else { break };
+            self.nodes[node].pods.push(class);
             match placed.last_mut() {
                 Some(last) if last.0 == node => last.1 += 1,
                 _ => placed.push((node, 1)),
@@ -53,12 +53,12 @@ impl Naive {
         placed
     }
 
-    /// Whether a pod of the kind may go onto the node now.
-    pub(crate) fn allows(&self, kind: PodClassId, node: NodeIndex) -> bool {
-        let (of, at) = (&self.kinds[kind], &self.nodes[node]);
+    /// Whether a pod of the class may go onto the node now.
+    pub(crate) fn allows(&self, class: PodClassId, node: NodeIndex) -> bool {
+        let (of, at) = (&self.classes[class], &self.nodes[node]);
         at.open
             && !at.gone
-            && predicates::admits(&self.classes[of.class], &at.profile).is_ok()
+            && predicates::admits(&self.constraint_sets[of.constraint_set], &at.profile).is_ok()
             && self.has_room(of, node)
             && self.ports_are_free(of, node)
             && self.is_near(of, node)
@@ -66,86 +66,97 @@ impl Naive {
             && of.spreads.iter().all(|spread| self.keeps(spread, node))
     }
 
-    fn has_room(&self, kind: &PodClass, node: NodeIndex) -> bool {
+    fn has_room(&self, class: &PodClass, node: NodeIndex) -> bool {
         let at = &self.nodes[node];
         let mut free = at.capacity.clone();
-        at.pods.iter().for_each(|&pod| free.take(&self.kinds[pod].request, 1));
-        free.shortage(&kind.request).is_none()
+        at.pods.iter().for_each(|&pod| free.take(&self.classes[pod].request, 1));
+        free.shortage(&class.request).is_none()
     }
 
-    fn ports_are_free(&self, kind: &PodClass, node: NodeIndex) -> bool {
+    fn ports_are_free(&self, class: &PodClass, node: NodeIndex) -> bool {
         let at = &self.nodes[node];
-        let mut taken = at.pods.iter().flat_map(|&pod| &self.kinds[pod].ports).chain(&at.ports);
+        let mut taken = at.pods.iter().flat_map(|&pod| &self.classes[pod].ports).chain(&at.ports);
         !taken.any(|a| {
-            kind.ports.iter().any(|b| {
+            class.ports.iter().any(|b| {
                 let everywhere = a.address == "0.0.0.0" || b.address == "0.0.0.0";
                 (a.port, &a.protocol) == (b.port, &b.protocol) && (everywhere || a.address == b.address)
             })
         })
     }
 
-    fn is_near(&self, kind: &PodClass, node: NodeIndex) -> bool {
-        let Some(near) = &kind.near else { return true };
-        let domains: Vec<_> = near.tallies.iter().map(|&tally| (tally, self.domain(tally, node))).collect();
+    fn is_near(&self, class: &PodClass, node: NodeIndex) -> bool {
+        let Some(near) = &class.near else { return true };
+        let domains: Vec<_> = near
+            .topology_counts
+            .iter()
+            .map(|&topology_count| (topology_count, self.domain(topology_count, node)))
+            .collect();
         domains.iter().all(|(_, domain)| domain.is_some())
-            && (domains.iter().all(|(tally, d)| d.as_ref().is_some_and(|d| self.count(*tally, d) > 0))
-                || (near.itself && near.tallies.iter().all(|&tally| self.total(tally) == 0)))
+            && (domains
+                .iter()
+                .all(|(topology_count, d)| d.as_ref().is_some_and(|d| self.count(*topology_count, d) > 0))
+                || (near.itself
+                    && near.topology_counts.iter().all(|&topology_count| self.total(topology_count) == 0)))
     }
 
     fn keeps(&self, spread: &TopologySpread, node: NodeIndex) -> bool {
-        let Some(own) = self.domain(spread.tally, node) else { return false };
+        let Some(own) = self.domain(spread.topology_count, node) else { return false };
         let domains: BTreeSet<_> = (0..self.nodes.len())
-            .filter(|&n| self.counts(spread.tally, n))
-            .filter_map(|n| self.domain(spread.tally, n))
+            .filter(|&n| self.counts(spread.topology_count, n))
+            .filter_map(|n| self.domain(spread.topology_count, n))
             .collect();
-        let least = domains.iter().map(|domain| self.count(spread.tally, domain)).min().unwrap_or(0);
+        let least = domains.iter().map(|domain| self.count(spread.topology_count, domain)).min().unwrap_or(0);
         let few = domains.len() < usize::try_from(spread.min_domains).unwrap();
         let least = if few { 0 } else { least };
-        self.count(spread.tally, &own) + u32::from(spread.itself) <= least + spread.max_skew
+        self.count(spread.topology_count, &own) + u32::from(spread.itself) <= least + spread.max_skew
     }
 
     /// The node's domain; each node with a host name is one of its own.
-    fn domain(&self, tally: TopologyCountId, node: NodeIndex) -> Option<String> {
-        let key = &self.tallies[tally].key;
+    fn domain(&self, topology_count: TopologyCountId, node: NodeIndex) -> Option<String> {
+        let key = &self.topology_counts[topology_count].key;
         let value = self.nodes[node].profile.labels.get(key)?;
         Some(if key == HOSTNAME_LABEL { node.to_string() } else { value.clone() })
     }
 
-    fn counts(&self, tally: TopologyCountId, node: NodeIndex) -> bool {
+    fn counts(&self, topology_count: TopologyCountId, node: NodeIndex) -> bool {
         let profile = &self.nodes[node].profile;
         !self.nodes[node].gone
-            && profile.labels.contains_key(&self.tallies[tally].key)
-            && match &self.tallies[tally].nodes {
+            && profile.labels.contains_key(&self.topology_counts[topology_count].key)
+            && match &self.topology_counts[topology_count].nodes {
                 CountedNodes::All => true,
                 CountedNodes::Eligible { keys, labels_of, taints_of } => {
                     keys.iter().all(|key| profile.labels.contains_key(key))
-                        && labels_of.is_none_or(|class| {
-                            let class = &self.classes[class];
-                            selector::matches(&class.selector, &profile.labels).is_ok()
-                                && node_affinity::matches(class.affinity.as_deref(), profile).is_ok()
+                        && labels_of.is_none_or(|constraint_set| {
+                            let constraint_set = &self.constraint_sets[constraint_set];
+                            selector::matches(&constraint_set.selector, &profile.labels).is_ok()
+                                && node_affinity::matches(constraint_set.affinity.as_deref(), profile).is_ok()
                         })
-                        && taints_of.is_none_or(|class| {
-                            taints::tolerated(&self.classes[class].tolerations, &profile.taints).is_ok()
+                        && taints_of.is_none_or(|constraint_set| {
+                            taints::tolerated(
+                                &self.constraint_sets[constraint_set].tolerations,
+                                &profile.taints,
+                            )
+                            .is_ok()
                         })
                 }
             }
     }
 
-    fn count(&self, tally: TopologyCountId, domain: &str) -> u32 {
-        let of_domain = |&n: &usize| self.domain(tally, n).as_deref() == Some(domain);
-        (0..self.nodes.len()).filter(of_domain).map(|n| self.on(tally, n)).sum()
+    fn count(&self, topology_count: TopologyCountId, domain: &str) -> u32 {
+        let of_domain = |&n: &usize| self.domain(topology_count, n).as_deref() == Some(domain);
+        (0..self.nodes.len()).filter(of_domain).map(|n| self.on(topology_count, n)).sum()
     }
 
-    fn total(&self, tally: TopologyCountId) -> u32 {
-        (0..self.nodes.len()).map(|n| self.on(tally, n)).sum()
+    fn total(&self, topology_count: TopologyCountId) -> u32 {
+        (0..self.nodes.len()).map(|n| self.on(topology_count, n)).sum()
     }
 
-    fn on(&self, tally: TopologyCountId, node: NodeIndex) -> u32 {
-        if !self.counts(tally, node) {
+    fn on(&self, topology_count: TopologyCountId, node: NodeIndex) -> u32 {
+        if !self.counts(topology_count, node) {
             return 0;
         }
-        let raising = |pod: &&PodClassId| self.kinds[**pod].raises.contains(&tally);
-        let besides = self.nodes[node].raises.iter().filter(|&&raised| raised == tally).count();
+        let raising = |pod: &&PodClassId| self.classes[**pod].raises.contains(&topology_count);
+        let besides = self.nodes[node].raises.iter().filter(|&&raised| raised == topology_count).count();
         u32::try_from(self.nodes[node].pods.iter().filter(raising).count() + besides).unwrap()
     }
 }

@@ -10,7 +10,7 @@ use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountI
 use crate::requirements::predicates;
 use crate::requirements::predicates::{node_affinity, selector, taints};
 
-/// One family.
+/// One node class.
 #[derive(Clone, Debug)]
 pub(super) struct NodeClass {
     /// What constraints look at.
@@ -19,11 +19,11 @@ pub(super) struct NodeClass {
     pub(super) host: bool,
     /// Its domain of each topology key.
     pub(super) domains: Vec<Option<usize>>,
-    /// Whether its nodes count for each tally.
+    /// Whether its nodes count for each topology count.
     counts: Vec<bool>,
 }
 
-/// All families.
+/// All node classes.
 #[derive(Clone, Debug)]
 pub(super) struct NodeClasses {
     pub(super) list: Vec<NodeClass>,
@@ -34,33 +34,33 @@ pub(super) struct NodeClasses {
     by_name: bool,
     /// The values of each topology key.
     values: Vec<BTreeMap<String, usize>>,
-    /// Which families admit each class, as far as somebody has asked.
+    /// Which node classes admit each constraint set, as far as somebody has asked.
     admits: Vec<Option<Arc<[bool]>>>,
 }
 
 impl NodeClasses {
-    pub(super) fn new(classes: &[Constraints], rules: &PlacementRules) -> Self {
+    pub(super) fn new(constraint_sets: &[Constraints], rules: &PlacementRules) -> Self {
         let mut keys = BTreeSet::new();
-        for class in classes {
-            class.label_keys(&mut keys);
+        for constraint_set in constraint_sets {
+            constraint_set.label_keys(&mut keys);
         }
         keys.extend(rules.keys.iter().map(String::as_str));
         Self {
             list: Vec::new(),
             ids: BTreeMap::new(),
             keys: keys.into_iter().map(str::to_owned).collect(),
-            by_name: classes.iter().any(Constraints::names_nodes),
+            by_name: constraint_sets.iter().any(Constraints::names_nodes),
             values: vec![BTreeMap::new(); rules.keys.len()],
-            admits: vec![None; classes.len()],
+            admits: vec![None; constraint_sets.len()],
         }
     }
 
-    /// The family of a node. Classes must not have been asked about before the last family is known.
+    /// The node class of a node. Classes must not have been asked about before the last node class is known.
     pub(super) fn of(
         &mut self,
         profile: &NodeProfile,
-        classes: &[Constraints],
-        tallies: &[TopologyCount],
+        constraint_sets: &[Constraints],
+        topology_counts: &[TopologyCount],
         rules: &PlacementRules,
     ) -> usize {
         let host = profile.labels.contains_key(HOSTNAME_LABEL);
@@ -78,22 +78,33 @@ impl NodeClasses {
             let next = values.len();
             domains.push(reduced.labels.get(key).map(|value| *values.entry(value.clone()).or_insert(next)));
         }
-        let mut family = NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new() };
-        let of_kinds = tallies.iter().zip(&rules.grounds);
-        family.counts =
-            of_kinds.map(|(tally, &ground)| family.eligible(tally, ground, classes, rules)).collect();
-        family.counts.resize(rules.grounds.len(), true);
+        let mut node_class = NodeClass { profile: reduced.clone(), host, domains, counts: Vec::new() };
+        let of_classes = topology_counts.iter().zip(&rules.grounds);
+        node_class.counts = of_classes
+            .map(|(topology_count, &ground)| {
+                node_class.eligible(topology_count, ground, constraint_sets, rules)
+            })
+            .collect();
+        node_class.counts.resize(rules.grounds.len(), true);
         let id = self.list.len();
-        self.list.push(family);
+        self.list.push(node_class);
         self.ids.insert((reduced, host), id);
         id
     }
 
-    /// Which families admit pods of a class.
-    pub(super) fn admitting(&mut self, class: usize, classes: &[Constraints]) -> Arc<[bool]> {
+    /// Which node classes admit pods of a constraint set.
+    pub(super) fn admitting(
+        &mut self,
+        constraint_set: usize,
+        constraint_sets: &[Constraints],
+    ) -> Arc<[bool]> {
         let list = &self.list;
-        let row = self.admits[class].get_or_insert_with(|| {
-            list.iter().map(|family| predicates::admits(&classes[class], &family.profile).is_ok()).collect()
+        let row = self.admits[constraint_set].get_or_insert_with(|| {
+            list.iter()
+                .map(|node_class| {
+                    predicates::admits(&constraint_sets[constraint_set], &node_class.profile).is_ok()
+                })
+                .collect()
         });
         Arc::clone(row)
     }
@@ -105,12 +116,12 @@ impl NodeClasses {
 }
 
 impl NodeClass {
-    /// Whether nodes of the family count for a tally.
-    pub(super) fn counts(&self, tally: TopologyCountId) -> bool {
-        self.counts[tally]
+    /// Whether nodes of the node class count for a topology count.
+    pub(super) fn counts(&self, topology_count: TopologyCountId) -> bool {
+        self.counts[topology_count]
     }
 
-    /// The domain of a tally over a key other than the host name's.
+    /// The domain of a topology count over a key other than the host name's.
     pub(super) fn domain(&self, ground: CountedBy) -> Option<usize> {
         match ground {
             CountedBy::Key(key) => self.domains[key],
@@ -118,7 +129,7 @@ impl NodeClass {
         }
     }
 
-    /// Whether the family has the key of a tally.
+    /// Whether the node class has the key of a topology count.
     pub(super) fn has(&self, ground: CountedBy) -> bool {
         match ground {
             CountedBy::Key(key) => self.domains[key].is_some(),
@@ -129,9 +140,9 @@ impl NodeClass {
 
     fn eligible(
         &self,
-        tally: &TopologyCount,
+        topology_count: &TopologyCount,
         ground: CountedBy,
-        classes: &[Constraints],
+        constraint_sets: &[Constraints],
         rules: &PlacementRules,
     ) -> bool {
         let has_key = |key: &String| match rules.keys.binary_search(key) {
@@ -139,20 +150,25 @@ impl NodeClass {
             Err(_) => self.host,
         };
         self.has(ground)
-            && match &tally.nodes {
+            && match &topology_count.nodes {
                 CountedNodes::All => true,
                 CountedNodes::Eligible { keys, labels_of, taints_of } => {
                     keys.iter().all(has_key)
-                        && labels_of.is_none_or(|class| self.has_labels(&classes[class]))
-                        && taints_of.is_none_or(|class| {
-                            taints::tolerated(&classes[class].tolerations, &self.profile.taints).is_ok()
+                        && labels_of
+                            .is_none_or(|constraint_set| self.has_labels(&constraint_sets[constraint_set]))
+                        && taints_of.is_none_or(|constraint_set| {
+                            taints::tolerated(
+                                &constraint_sets[constraint_set].tolerations,
+                                &self.profile.taints,
+                            )
+                            .is_ok()
                         })
                 }
             }
     }
 
-    fn has_labels(&self, class: &Constraints) -> bool {
-        selector::matches(&class.selector, &self.profile.labels).is_ok()
-            && node_affinity::matches(class.affinity.as_deref(), &self.profile).is_ok()
+    fn has_labels(&self, constraint_set: &Constraints) -> bool {
+        selector::matches(&constraint_set.selector, &self.profile.labels).is_ok()
+            && node_affinity::matches(constraint_set.affinity.as_deref(), &self.profile).is_ok()
     }
 }

@@ -1,4 +1,4 @@
-//! First fit: where pods of a kind go.
+//! First fit: where pods of a class go.
 
 use std::sync::Arc;
 
@@ -26,16 +26,16 @@ struct Cursor {
 }
 
 impl ClusterSnapshot {
-    /// Places as many of `wanted` pods of a kind as find a place, and says how many went where.
-    pub fn place(&mut self, kind: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
-        let rule = Arc::clone(&self.kinds[kind]);
+    /// Places as many of `wanted` pods of a class as find a place, and says how many went where.
+    pub fn place(&mut self, class: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
+        let rule = Arc::clone(&self.classes[class]);
         let mut cursors = self.cursors(&rule, scope);
         let mut placed: Vec<(NodeIndex, usize)> = Vec::new();
         let mut left = wanted;
         while left > 0 {
             let Some(node) = self.first(&rule, &mut cursors) else { break };
             let count = if rule.alone { 1 } else { self.nodes[node].free.fits(&rule.request, left) };
-            self.put(node, kind, count);
+            self.put(node, class, count);
             left -= count;
             match placed.last_mut() {
                 Some(last) if last.0 == node => last.1 += count,
@@ -45,14 +45,14 @@ impl ClusterSnapshot {
         placed
     }
 
-    /// Places as many of `wanted` pods of a kind as find a place on one node, and says how many did.
-    pub fn place_on(&mut self, node: NodeIndex, kind: PodClassId, wanted: usize) -> usize {
-        let rule = Arc::clone(&self.kinds[kind]);
+    /// Places as many of `wanted` pods of a class as find a place on one node, and says how many did.
+    pub fn place_on(&mut self, node: NodeIndex, class: PodClassId, wanted: usize) -> usize {
+        let rule = Arc::clone(&self.classes[class]);
         let mut placed = 0;
         while placed < wanted && self.takes(node, &rule) {
             let count =
                 if rule.alone { 1 } else { self.nodes[node].free.fits(&rule.request, wanted - placed) };
-            self.put(node, kind, count);
+            self.put(node, class, count);
             placed += count;
         }
         placed
@@ -60,17 +60,17 @@ impl ClusterSnapshot {
 
     fn takes(&mut self, node: NodeIndex, rule: &PlacementRule) -> bool {
         let of = &self.nodes[node];
-        let (family, closed) = (of.family, of.closed & CLOSED != 0);
+        let (node_class, closed) = (of.node_class, of.closed & CLOSED != 0);
         let fits = of.free.fits(&rule.request, 1) == 1;
         !closed
             && fits
-            && self.families.admitting(rule.class, &self.classes)[family]
-            && self.in_family(rule, family)
+            && self.node_classes.admitting(rule.constraint_set, &self.constraint_sets)[node_class]
+            && self.in_node_class(rule, node_class)
             && self.on_node(node, &self.closings(rule)).is_ok()
     }
 
     fn cursors(&mut self, rule: &PlacementRule, scope: Scope) -> Vec<Cursor> {
-        let admitting = self.families.admitting(rule.class, &self.classes);
+        let admitting = self.node_classes.admitting(rule.constraint_set, &self.constraint_sets);
         let buckets = &self.buckets;
         let cursor = |&bucket: &usize| {
             let of = &buckets[bucket];
@@ -79,18 +79,18 @@ impl ClusterSnapshot {
                 Scope::Anywhere | Scope::Standing => 0,
                 Scope::From(first) => of.nodes.partition_point(|&node| node < first),
             };
-            (admitting[of.family] && from < of.nodes.len()).then_some(Cursor { bucket, from })
+            (admitting[of.node_class] && from < of.nodes.len()).then_some(Cursor { bucket, from })
         };
         self.order.iter().filter_map(cursor).collect()
     }
 
-    /// The first node that takes a pod. Cursors move past nodes that cannot take one of the kind any more.
+    /// The first node that takes a pod. Cursors move past nodes that cannot take one of the class any more.
     fn first(&mut self, rule: &PlacementRule, cursors: &mut Vec<Cursor>) -> Option<NodeIndex> {
         // Nodes that a spread over the host name closes can open again, when the least count rises.
         let keeps = rule.spreads_here.is_empty();
         let mut at = 0;
         while let Some(cursor) = cursors.get_mut(at) {
-            if !self.in_family(rule, self.buckets[cursor.bucket].family) {
+            if !self.in_node_class(rule, self.buckets[cursor.bucket].node_class) {
                 at += 1;
                 continue;
             }
@@ -132,57 +132,76 @@ impl ClusterSnapshot {
         (None, from)
     }
 
-    /// What closes single nodes to the kind, as counts stand.
+    /// What closes single nodes to the class, as counts stand.
     pub(super) fn closings(&self, rule: &PlacementRule) -> Vec<ClosedBy> {
-        let mut closings: Vec<_> = rule.apart_here.iter().map(|&tally| ClosedBy::AtLeast(tally, 1)).collect();
+        let mut closings: Vec<_> =
+            rule.apart_here.iter().map(|&topology_count| ClosedBy::AtLeast(topology_count, 1)).collect();
         closings.extend(rule.spreads_here.iter().map(|spread| {
-            let least = self.counts[spread.tally].least(spread.min_domains);
+            let least = self.counts[spread.topology_count].least(spread.min_domains);
             let most = spread.max_skew.saturating_add(least);
-            ClosedBy::AtLeast(spread.tally, (most + 1).saturating_sub(u32::from(spread.itself)))
+            ClosedBy::AtLeast(spread.topology_count, (most + 1).saturating_sub(u32::from(spread.itself)))
         }));
         if let Some(near) = rule.near.as_ref().filter(|near| !self.begins(near)) {
-            closings.extend(near.tallies_here.iter().map(|&tally| ClosedBy::Zero(tally)));
+            closings.extend(
+                near.topology_counts_here.iter().map(|&topology_count| ClosedBy::Zero(topology_count)),
+            );
         }
         closings
     }
 
     /// What of them closes a node.
     pub(super) fn on_node(&self, node: NodeIndex, closings: &[ClosedBy]) -> Result<(), ClosedBy> {
-        let holds = |closing: &&ClosedBy| closing.holds(count_of(&self.nodes[node], closing.tally()));
+        let holds =
+            |closing: &&ClosedBy| closing.holds(count_of(&self.nodes[node], closing.topology_count()));
         closings.iter().find(holds).map_or(Ok(()), |&closing| Err(closing))
     }
 
-    /// Whether the constraints over keys allow nodes of the family.
-    fn in_family(&self, rule: &PlacementRule, family: usize) -> bool {
-        rule.near.as_ref().is_none_or(|near| self.is_near(near, family))
-            && rule.apart.iter().all(|&tally| self.in_domain(tally, family) == 0)
-            && rule.spreads.iter().all(|spread| self.keeps_skew(spread, family))
-            && (rule.spreads_here.is_empty() || self.families.list[family].host)
+    /// Whether the constraints over keys allow nodes of the node class.
+    fn in_node_class(&self, rule: &PlacementRule, node_class: usize) -> bool {
+        rule.near.as_ref().is_none_or(|near| self.is_near(near, node_class))
+            && rule.apart.iter().all(|&topology_count| self.in_domain(topology_count, node_class) == 0)
+            && rule.spreads.iter().all(|spread| self.keeps_skew(spread, node_class))
+            && (rule.spreads_here.is_empty() || self.node_classes.list[node_class].host)
     }
 
     /// Whether the domain has the pods that affinity asks for. Where the host name is the key, that is for the node to say.
-    fn is_near(&self, near: &AffinityRule, family: usize) -> bool {
-        let keys = near.tallies.iter().chain(&near.tallies_here);
-        let has_keys = keys.clone().all(|&tally| self.families.list[family].has(self.counts[tally].ground));
-        has_keys && (near.tallies.iter().all(|&tally| self.in_domain(tally, family) > 0) || self.begins(near))
+    fn is_near(&self, near: &AffinityRule, node_class: usize) -> bool {
+        let keys = near.topology_counts.iter().chain(&near.topology_counts_here);
+        let has_keys = keys.clone().all(|&topology_count| {
+            self.node_classes.list[node_class].has(self.counts[topology_count].ground)
+        });
+        has_keys
+            && (near
+                .topology_counts
+                .iter()
+                .all(|&topology_count| self.in_domain(topology_count, node_class) > 0)
+                || self.begins(near))
     }
 
     /// Whether a pod that satisfies its own affinity may go anywhere, because no other such pod is there.
     pub(super) fn begins(&self, near: &AffinityRule) -> bool {
         near.itself
-            && near.tallies.iter().chain(&near.tallies_here).all(|&tally| self.counts[tally].total == 0)
+            && near
+                .topology_counts
+                .iter()
+                .chain(&near.topology_counts_here)
+                .all(|&topology_count| self.counts[topology_count].total == 0)
     }
 
-    fn keeps_skew(&self, spread: &TopologySpread, family: usize) -> bool {
-        let counts = &self.counts[spread.tally];
-        self.families.list[family].has(counts.ground)
-            && is_within(spread, self.in_domain(spread.tally, family), counts.least(spread.min_domains))
+    fn keeps_skew(&self, spread: &TopologySpread, node_class: usize) -> bool {
+        let counts = &self.counts[spread.topology_count];
+        self.node_classes.list[node_class].has(counts.ground)
+            && is_within(
+                spread,
+                self.in_domain(spread.topology_count, node_class),
+                counts.least(spread.min_domains),
+            )
     }
 
-    /// What a tally over a key counts in the domain of the family.
-    pub(super) fn in_domain(&self, tally: usize, family: usize) -> u32 {
-        let counts = &self.counts[tally];
-        self.families.list[family].domain(counts.ground).map_or(0, |domain| counts.pods[domain])
+    /// What a topology count over a key counts in the domain of the node class.
+    pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
+        let counts = &self.counts[topology_count];
+        self.node_classes.list[node_class].domain(counts.ground).map_or(0, |domain| counts.pods[domain])
     }
 }
 

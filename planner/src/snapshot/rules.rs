@@ -13,7 +13,7 @@ use crate::resources::Amounts;
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRule {
     pub(super) request: Amounts,
-    pub(super) class: usize,
+    pub(super) constraint_set: usize,
     pub(super) near: Option<AffinityRule>,
     /// Tallies that must be zero in the node's domain.
     pub(super) apart: Vec<TopologyCountId>,
@@ -31,12 +31,12 @@ pub(super) struct PlacementRule {
 /// Required affinity.
 #[derive(Clone, Debug)]
 pub(super) struct AffinityRule {
-    pub(super) tallies: Vec<TopologyCountId>,
-    pub(super) tallies_here: Vec<TopologyCountId>,
+    pub(super) topology_counts: Vec<TopologyCountId>,
+    pub(super) topology_counts_here: Vec<TopologyCountId>,
     pub(super) itself: bool,
 }
 
-/// What a tally is counted by.
+/// What a topology count is counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     /// By node, of those that have a host name.
@@ -50,82 +50,94 @@ pub(super) enum CountedBy {
 /// Everything that is known before the first pod is placed.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRules {
-    pub(super) kinds: Vec<PlacementRule>,
+    pub(super) classes: Vec<PlacementRule>,
     /// Topology keys but the host name's, as [`CountedBy::Key`] numbers them.
     pub(super) keys: Vec<String>,
-    /// What each tally is counted by; the ports' are behind those of the kinds.
+    /// What each topology count is counted by; the ports' are behind those of the classes.
     pub(super) grounds: Vec<CountedBy>,
-    /// The host ports that occur, one tally each.
+    /// The host ports that occur, one topology count each.
     pub(super) ports: BTreeMap<HostPort, TopologyCountId>,
-    /// Whether some spread looks at the tally.
+    /// Whether some spread looks at the topology count.
     pub(super) spread: Vec<bool>,
 }
 
 impl PlacementRules {
-    /// Reads `kinds`. `taken` are ports that pods outside of them take on nodes.
+    /// Reads `classes`. `taken` are ports that pods outside of them take on nodes.
     pub(super) fn of<'a>(
-        kinds: &'a [PodClass],
-        tallies: &[TopologyCount],
+        classes: &'a [PodClass],
+        topology_counts: &[TopologyCount],
         taken: impl Iterator<Item = &'a HostPort>,
     ) -> Self {
-        let keys = topology_keys(tallies);
-        let ground =
-            |tally: &TopologyCount| keys.binary_search(&tally.key).map_or(CountedBy::Host, CountedBy::Key);
-        let mut grounds: Vec<_> = tallies.iter().map(ground).collect();
-        let mut ports: BTreeMap<HostPort, TopologyCountId> =
-            kinds.iter().flat_map(|kind| &kind.ports).chain(taken).map(|port| (port.clone(), 0)).collect();
-        for tally in ports.values_mut() {
-            *tally = grounds.len();
+        let keys = topology_keys(topology_counts);
+        let ground = |topology_count: &TopologyCount| {
+            keys.binary_search(&topology_count.key).map_or(CountedBy::Host, CountedBy::Key)
+        };
+        let mut grounds: Vec<_> = topology_counts.iter().map(ground).collect();
+        let mut ports: BTreeMap<HostPort, TopologyCountId> = classes
+            .iter()
+            .flat_map(|class| &class.ports)
+            .chain(taken)
+            .map(|port| (port.clone(), 0))
+            .collect();
+        for topology_count in ports.values_mut() {
+            *topology_count = grounds.len();
             grounds.push(CountedBy::Ports);
         }
-        let mut rules = Self { kinds: Vec::new(), keys, spread: vec![false; grounds.len()], grounds, ports };
-        for kind in kinds {
-            kind.spreads.iter().for_each(|spread| rules.spread[spread.tally] = true);
-            rules.kinds.push(rules.rule(kind));
+        let mut rules =
+            Self { classes: Vec::new(), keys, spread: vec![false; grounds.len()], grounds, ports };
+        for class in classes {
+            class.spreads.iter().for_each(|spread| rules.spread[spread.topology_count] = true);
+            rules.classes.push(rules.rule(class));
         }
         rules
     }
 
-    /// The tallies that a pod with these ports raises.
+    /// The topology counts that a pod with these ports raises.
     pub(super) fn raised_by(&self, ports: &[HostPort]) -> Vec<TopologyCountId> {
-        let conflicting = |(other, &tally): (&HostPort, &TopologyCountId)| {
-            ports.iter().any(|port| conflict(port, other)).then_some(tally)
+        let conflicting = |(other, &topology_count): (&HostPort, &TopologyCountId)| {
+            ports.iter().any(|port| conflict(port, other)).then_some(topology_count)
         };
         if ports.is_empty() { Vec::new() } else { self.ports.iter().filter_map(conflicting).collect() }
     }
 
-    /// The topology key of a tally, for people.
-    pub(super) fn key(&self, tally: TopologyCountId) -> &str {
-        match self.grounds[tally] {
+    /// The topology key of a topology count, for people.
+    pub(super) fn key(&self, topology_count: TopologyCountId) -> &str {
+        match self.grounds[topology_count] {
             CountedBy::Key(key) => &self.keys[key],
             CountedBy::Host | CountedBy::Ports => HOSTNAME_LABEL,
         }
     }
 
-    fn rule(&self, kind: &PodClass) -> PlacementRule {
-        let PodClass { request, class, ports, near, apart, spreads, raises, preferred: _ } = kind;
-        let here = |tally: TopologyCountId| !matches!(self.grounds[tally], CountedBy::Key(_));
-        let split = |tallies: &[TopologyCountId]| {
-            tallies.iter().partition::<Vec<TopologyCountId>, _>(|&&tally| !here(tally))
+    fn rule(&self, class: &PodClass) -> PlacementRule {
+        let PodClass { request, constraint_set, ports, near, apart, spreads, raises, preferred: _ } = class;
+        let here =
+            |topology_count: TopologyCountId| !matches!(self.grounds[topology_count], CountedBy::Key(_));
+        let split = |topology_counts: &[TopologyCountId]| {
+            topology_counts
+                .iter()
+                .partition::<Vec<TopologyCountId>, _>(|&&topology_count| !here(topology_count))
         };
         let (apart, mut apart_here) = split(apart);
         apart_here.extend(ports.iter().map(|port| self.ports[port]));
         let (spreads_here, spreads): (Vec<_>, Vec<_>) =
-            spreads.iter().cloned().partition(|spread| here(spread.tally));
+            spreads.iter().cloned().partition(|spread| here(spread.topology_count));
         let near = near.as_ref().map(|near| {
-            let (tallies, tallies_here) = split(&near.tallies);
-            AffinityRule { tallies, tallies_here, itself: near.itself }
+            let (topology_counts, topology_counts_here) = split(&near.topology_counts);
+            AffinityRule { topology_counts, topology_counts_here, itself: near.itself }
         });
         let mut raises = raises.clone();
         raises.extend(self.raised_by(ports));
         raises.sort_unstable();
         raises.dedup();
-        let spread = spreads.iter().chain(&spreads_here).map(|spread| &spread.tally);
-        let alone = spread.chain(&apart).chain(&apart_here).any(|tally| raises.binary_search(tally).is_ok());
+        let spread = spreads.iter().chain(&spreads_here).map(|spread| &spread.topology_count);
+        let alone = spread
+            .chain(&apart)
+            .chain(&apart_here)
+            .any(|topology_count| raises.binary_search(topology_count).is_ok());
         let waits = near.is_some() || !apart.is_empty() || !spreads.is_empty() || !spreads_here.is_empty();
         PlacementRule {
             request: request.clone(),
-            class: *class,
+            constraint_set: *constraint_set,
             near,
             apart,
             apart_here,
@@ -138,12 +150,12 @@ impl PlacementRules {
     }
 }
 
-/// The keys of the tallies, and those that nodes must have to count, sorted; without the host name's.
-fn topology_keys(tallies: &[TopologyCount]) -> Vec<String> {
+/// The keys of the topology counts, and those that nodes must have to count, sorted; without the host name's.
+fn topology_keys(topology_counts: &[TopologyCount]) -> Vec<String> {
     let mut keys = Vec::new();
-    for tally in tallies {
-        keys.push(tally.key.clone());
-        if let CountedNodes::Eligible { keys: needed, .. } = &tally.nodes {
+    for topology_count in topology_counts {
+        keys.push(topology_count.key.clone());
+        if let CountedNodes::Eligible { keys: needed, .. } = &topology_count.nodes {
             keys.extend(needed.iter().cloned());
         }
     }

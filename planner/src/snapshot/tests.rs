@@ -1,4 +1,4 @@
-//! The world against the naive one: the same places, the same answers, and everything can be taken back.
+//! The snapshot against the naive one: the same places, the same answers, and everything can be taken back.
 
 use proptest::prelude::*;
 
@@ -45,7 +45,7 @@ fn port(number: usize) -> HostPort {
     HostPort { port: 80, protocol: "TCP".to_owned(), address }
 }
 
-pub(crate) fn classes() -> Vec<Constraints> {
+pub(crate) fn constraint_sets() -> Vec<Constraints> {
     let tolerant =
         Tolerated { key: "t".into(), operator: "Exists".into(), value: String::new(), effect: String::new() };
     vec![
@@ -55,7 +55,7 @@ pub(crate) fn classes() -> Vec<Constraints> {
     ]
 }
 
-pub(crate) fn tallies() -> Vec<TopologyCount> {
+pub(crate) fn topology_counts() -> Vec<TopologyCount> {
     let counted = |keys: &[&str], labels_of, taints_of| CountedNodes::Eligible {
         keys: keys.iter().map(|&k| k.to_owned()).collect(),
         labels_of,
@@ -73,7 +73,7 @@ pub(crate) fn tallies() -> Vec<TopologyCount> {
     .to_vec()
 }
 
-pub(crate) fn kind() -> impl Strategy<Value = PodClass> {
+pub(crate) fn class() -> impl Strategy<Value = PodClass> {
     let some = || prop::collection::btree_set(0_usize..6, 0..3);
     let rarely = |n: usize| prop::collection::btree_set(0_usize..n, 0..2);
     (
@@ -86,27 +86,27 @@ pub(crate) fn kind() -> impl Strategy<Value = PodClass> {
         rarely(6),
         rarely(2),
     )
-        .prop_flat_map(|(cpu, memory, class, ports, raises, apart, spread, near)| {
+        .prop_flat_map(|(cpu, memory, constraint_set, ports, raises, apart, spread, near)| {
             (1_u32..3, 1_u32..4).prop_map(move |(max_skew, min_domains)| {
                 let near: Vec<_> = near.iter().copied().collect();
                 let raises: Vec<_> = raises.iter().copied().collect();
                 PodClass {
                     request: amounts(cpu, memory, 1),
-                    class,
+                    constraint_set,
                     ports: ports.into_iter().map(port).collect(),
                     apart: apart.iter().copied().collect(),
                     spreads: spread
                         .iter()
-                        .map(|&tally| TopologySpread {
-                            tally,
+                        .map(|&topology_count| TopologySpread {
+                            topology_count,
                             max_skew,
                             min_domains,
-                            itself: raises.contains(&tally),
+                            itself: raises.contains(&topology_count),
                         })
                         .collect(),
                     near: (!near.is_empty()).then(|| PodAffinity {
-                        itself: near.iter().all(|tally| raises.contains(tally)),
-                        tallies: near,
+                        itself: near.iter().all(|topology_count| raises.contains(topology_count)),
+                        topology_counts: near,
                     }),
                     raises,
                     preferred: Vec::new(),
@@ -115,7 +115,7 @@ pub(crate) fn kind() -> impl Strategy<Value = PodClass> {
         })
 }
 
-/// Something that happens to a world; numbers are taken modulo what there is.
+/// Something that happens to a snapshot; numbers are taken modulo what there is.
 #[derive(Clone, Debug)]
 enum Step {
     Place(PodClassId, usize, bool),
@@ -127,35 +127,35 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (node, kind) = (|| 0_usize..12, || 0_usize..5);
+    let (node, class) = (|| 0_usize..12, || 0_usize..5);
     prop_oneof![
-        6 => (kind(), 1_usize..7, any::<bool>()).prop_map(|(k, n, standing)| Step::Place(k, n, standing)),
-        2 => (node(), kind(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
+        6 => (class(), 1_usize..7, any::<bool>()).prop_map(|(k, n, standing)| Step::Place(k, n, standing)),
+        2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::PlaceOn(n, k, c)),
         3 => (0_usize..2).prop_map(Step::Open),
-        2 => (node(), kind(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
+        2 => (node(), class(), 1_usize..4).prop_map(|(n, k, c)| Step::Evict(n, k, c)),
         1 => node().prop_map(Step::Close),
         1 => node().prop_map(Step::Retire),
     ]
 }
 
-/// A world and its naive twin.
+/// A snapshot and its naive twin.
 #[derive(Clone, Debug)]
 struct SnapshotPair {
-    world: ClusterSnapshot,
+    snapshot: ClusterSnapshot,
     naive: Naive,
     templates: Vec<NaiveNode>,
 }
 
-fn twins() -> impl Strategy<Value = SnapshotPair> {
+fn interner() -> impl Strategy<Value = SnapshotPair> {
     let shape = || (0_usize..4, prop::bool::weighted(0.9), prop::bool::weighted(0.2));
     let pods = prop::collection::vec((0_usize..5, 1_usize..3), 0..2);
     let raises = || prop::collection::vec(0_usize..6, 0..3);
     let raises = || prop_oneof![2 => Just(Vec::new()), 1 => raises()];
     let node = (shape(), 3_i64..9, pods, prop::bool::weighted(0.9), any::<bool>(), raises());
     let template = (shape(), 3_i64..9, prop::option::weighted(0.2, 0_usize..3), raises());
-    (prop::collection::vec(kind(), 5), prop::collection::vec(node, 0..6), prop::collection::vec(template, 2))
-        .prop_map(|(kinds, nodes, templates)| {
-            let (classes, tallies) = (classes(), tallies());
+    (prop::collection::vec(class(), 5), prop::collection::vec(node, 0..6), prop::collection::vec(template, 2))
+        .prop_map(|(classes, nodes, templates)| {
+            let (constraint_sets, topology_counts) = (constraint_sets(), topology_counts());
             let existing = nodes.iter().filter(|node| !node.4).count();
             let mut setups = Vec::new();
             // Existing nodes come first, then those on their way.
@@ -191,20 +191,20 @@ fn twins() -> impl Strategy<Value = SnapshotPair> {
                 capacity: setup.free.clone(),
                 ports: Vec::new(),
                 raises: setup.raises.clone(),
-                pods: setup.pods.iter().flat_map(|&(kind, n)| std::iter::repeat_n(kind, n)).collect(),
+                pods: setup.pods.iter().flat_map(|&(class, n)| std::iter::repeat_n(class, n)).collect(),
                 open: setup.open,
                 gone: false,
             });
             let naive = Naive {
+                constraint_sets: constraint_sets.clone(),
                 classes: classes.clone(),
-                kinds: kinds.clone(),
-                tallies: tallies.clone(),
+                topology_counts: topology_counts.clone(),
                 nodes: naive_nodes.collect(),
             };
-            let world = ClusterSnapshot::new(Setup {
+            let snapshot = ClusterSnapshot::new(Setup {
+                constraint_sets: &constraint_sets,
                 classes: &classes,
-                kinds: &kinds,
-                tallies: &tallies,
+                topology_counts: &topology_counts,
                 pending: &[true; 3],
                 nodes: setups,
                 templates: templates
@@ -218,54 +218,54 @@ fn twins() -> impl Strategy<Value = SnapshotPair> {
                     .map(Some)
                     .collect(),
             });
-            SnapshotPair { world, naive, templates }
+            SnapshotPair { snapshot, naive, templates }
         })
 }
 
 impl SnapshotPair {
     /// Does the same to both; says what differs.
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
-        let nodes = self.world.nodes();
+        let nodes = self.snapshot.nodes();
         match *step {
-            Step::Place(kind, wanted, standing) => {
+            Step::Place(class, wanted, standing) => {
                 let order = self.order(standing);
-                let expected = self.naive.place(kind, wanted, &order);
+                let expected = self.naive.place(class, wanted, &order);
                 let scope = if standing { Scope::Standing } else { Scope::Anywhere };
-                prop_assert_eq!(self.world.place(kind, wanted, scope), expected);
+                prop_assert_eq!(self.snapshot.place(class, wanted, scope), expected);
             }
-            Step::PlaceOn(node, kind, wanted) if nodes > 0 => {
+            Step::PlaceOn(node, class, wanted) if nodes > 0 => {
                 let expected: usize =
-                    self.naive.place(kind, wanted, &[node % nodes]).iter().map(|p| p.1).sum();
-                prop_assert_eq!(self.world.place_on(node % nodes, kind, wanted), expected);
+                    self.naive.place(class, wanted, &[node % nodes]).iter().map(|p| p.1).sum();
+                prop_assert_eq!(self.snapshot.place_on(node % nodes, class, wanted), expected);
             }
             Step::Open(pool) => {
                 self.naive.nodes.push(self.templates[pool].clone());
                 let node = self.naive.nodes.len() - 1;
-                for kind in 0..5 {
-                    let expected = self.naive.allows(kind, node);
-                    prop_assert_eq!(self.world.would_take(kind, pool), expected, "would take {}", kind);
-                    let why_not = self.world.why_not(kind, NodeOrTemplate::Template(pool));
+                for class in 0..5 {
+                    let expected = self.naive.allows(class, node);
+                    prop_assert_eq!(self.snapshot.would_take(class, pool), expected, "would take {}", class);
+                    let why_not = self.snapshot.why_not(class, NodeOrTemplate::Template(pool));
                     // What the new node brings with it can make a spread more even, which the reason does not weigh.
                     let exact = self.templates[pool].raises.is_empty();
                     prop_assert!(why_not.is_none() == expected || !exact, "{:?}", why_not);
                 }
-                prop_assert_eq!(self.world.open(pool), Some(node));
+                prop_assert_eq!(self.snapshot.open(pool), Some(node));
             }
-            Step::Evict(node, kind, count) if nodes > 0 => {
-                self.world.evict(node % nodes, kind, count);
+            Step::Evict(node, class, count) if nodes > 0 => {
+                self.snapshot.evict(node % nodes, class, count);
                 let pods = &mut self.naive.nodes[node % nodes].pods;
                 for _ in 0..count {
-                    if let Some(at) = pods.iter().position(|&pod| pod == kind) {
+                    if let Some(at) = pods.iter().position(|&pod| pod == class) {
                         pods.remove(at);
                     }
                 }
             }
             Step::Close(node) if nodes > 0 => {
-                self.world.close(node % nodes);
+                self.snapshot.close(node % nodes);
                 self.naive.nodes[node % nodes].open = false;
             }
             Step::Retire(node) if nodes > 0 => {
-                self.world.retire(node % nodes);
+                self.snapshot.retire(node % nodes);
                 let node = &mut self.naive.nodes[node % nodes];
                 (node.gone, node.open) = (true, false);
                 node.pods.clear();
@@ -275,42 +275,43 @@ impl SnapshotPair {
         Ok(())
     }
 
-    /// The nodes in the order in which the world looks through them.
+    /// The nodes in the order in which the snapshot looks through them.
     fn order(&self, standing: bool) -> Vec<NodeIndex> {
-        let nodes = self.world.order.iter().flat_map(|&bucket| self.world.buckets[bucket].nodes.clone());
-        nodes.filter(|&n| !(standing && matches!(self.world.place_of(n), Place::Planned(_)))).collect()
+        let nodes =
+            self.snapshot.order.iter().flat_map(|&bucket| self.snapshot.buckets[bucket].nodes.clone());
+        nodes.filter(|&n| !(standing && matches!(self.snapshot.place_of(n), Place::Planned(_)))).collect()
     }
 
-    /// All that can be seen of the world.
+    /// All that can be seen of the snapshot.
     fn view(&self) -> String {
-        let world = &self.world;
-        let nodes: Vec<_> = world
+        let snapshot = &self.snapshot;
+        let nodes: Vec<_> = snapshot
             .nodes
             .iter()
             .map(|n| (n.place, &n.free, &n.here, &n.pods, n.closed & super::bits::CLOSED, n.gone))
             .collect();
-        let buckets: Vec<_> = world.buckets.iter().map(|b| (&b.nodes, b.index.len())).collect();
-        format!("{nodes:?} {:?} {buckets:?}", world.counts)
+        let buckets: Vec<_> = snapshot.buckets.iter().map(|b| (&b.nodes, b.index.len())).collect();
+        format!("{nodes:?} {:?} {buckets:?}", snapshot.counts)
     }
 }
 
-/// Does to `naive` what happened to `world`, pod by pod; says which pod the naive world would not have let go there.
+/// Does to `naive` what happened to `snapshot`, pod by pod; says which pod the naive snapshot would not have let go there.
 /// `templates` are what new nodes are like.
 pub(crate) fn replay(
-    world: &ClusterSnapshot,
+    snapshot: &ClusterSnapshot,
     naive: &mut Naive,
     templates: &[NaiveNode],
 ) -> Result<(), TestCaseError> {
-    for change in &world.journal {
+    for change in &snapshot.journal {
         match *change {
-            UndoEntry::Placed(node, kind, count) => {
+            UndoEntry::Placed(node, class, count) => {
                 for _ in 0..count {
-                    prop_assert!(naive.allows(kind, node), "a pod of kind {} on node {}", kind, node);
-                    naive.nodes[node].pods.push(kind);
+                    prop_assert!(naive.allows(class, node), "a pod of class {} on node {}", class, node);
+                    naive.nodes[node].pods.push(class);
                 }
             }
             UndoEntry::Opened => {
-                let Place::Planned(pool) = world.place_of(naive.nodes.len()) else { panic!("{change:?}") };
+                let Place::Planned(pool) = snapshot.place_of(naive.nodes.len()) else { panic!("{change:?}") };
                 naive.nodes.push(templates[pool].clone());
             }
             UndoEntry::Closed(node) => naive.nodes[node].open = false,
@@ -325,14 +326,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn pods_go_where_the_naive_world_puts_them(twins in twins(), steps in prop::collection::vec(step(), 1..16)) {
-        let mut twins = twins;
+    fn pods_go_where_the_naive_snapshot_puts_them(interner in interner(), steps in prop::collection::vec(step(), 1..16)) {
+        let mut interner = interner;
         for step in &steps {
-            twins.step(step)?;
-            for node in 0..twins.world.nodes() {
-                for kind in 0..5 {
-                    let why_not = twins.world.why_not(kind, NodeOrTemplate::Node(node));
-                    prop_assert_eq!(why_not.is_none(), twins.naive.allows(kind, node), "{} on {}: {:?}", kind, node, why_not);
+            interner.step(step)?;
+            for node in 0..interner.snapshot.nodes() {
+                for class in 0..5 {
+                    let why_not = interner.snapshot.why_not(class, NodeOrTemplate::Node(node));
+                    prop_assert_eq!(why_not.is_none(), interner.naive.allows(class, node), "{} on {}: {:?}", class, node, why_not);
                 }
             }
         }
@@ -340,24 +341,24 @@ proptest! {
 
     #[test]
     fn what_happened_since_a_mark_is_taken_back_whole(
-        twins in twins(),
+        interner in interner(),
         before in prop::collection::vec(step(), 0..8),
         after in prop::collection::vec(step(), 1..12),
         again in prop::collection::vec(step(), 0..6),
     ) {
-        let mut twins = twins;
+        let mut interner = interner;
         for step in &before {
-            twins.step(step)?;
+            interner.step(step)?;
         }
-        let (mark, view, naive) = (twins.world.mark(), twins.view(), twins.naive.clone());
+        let (fork, view, naive) = (interner.snapshot.fork(), interner.view(), interner.naive.clone());
         for step in &after {
-            twins.step(step)?;
+            interner.step(step)?;
         }
-        twins.world.undo_to(mark);
-        twins.naive = naive;
-        prop_assert_eq!(twins.view(), view);
+        interner.snapshot.revert(fork);
+        interner.naive = naive;
+        prop_assert_eq!(interner.view(), view);
         for step in &again {
-            twins.step(step)?;
+            interner.step(step)?;
         }
     }
 }

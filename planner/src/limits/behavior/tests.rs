@@ -20,20 +20,20 @@ fn ago(seconds: i64) -> String {
 }
 
 /// Pool `a` of up to 10 nodes with `replicas` empty nodes, with this behaviour and this memory.
-fn world(replicas: i32, behavior: &Value, memory: &Value) -> TestCluster {
+fn cluster(replicas: i32, behavior: &Value, memory: &Value) -> TestCluster {
     let spec =
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
     let pool = json!({ "spec": { "replicas": replicas },
         "status": { "autoscaling": merged(json!({ "writtenReplicas": replicas }), memory.clone()) } });
-    let world = TestCluster::new().autoscaler("x", spec).pool("a", pool);
-    (0..replicas).fold(world, |world, at| world.node("a", &format!("n{at}"), json!({})))
+    let cluster = TestCluster::new().autoscaler("x", spec).pool("a", pool);
+    (0..replicas).fold(cluster, |cluster, at| cluster.node("a", &format!("n{at}"), json!({})))
 }
 
 /// Pods that take a whole node each: on each node one, and `more` that wait.
-fn busy(world: TestCluster, nodes: i32, more: usize) -> TestCluster {
+fn busy(cluster: TestCluster, nodes: i32, more: usize) -> TestCluster {
     let running =
-        |world: TestCluster, at: i32| world.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
-    (0..nodes).fold(world, running).pending("p", more, "4", &json!({}))
+        |cluster: TestCluster, at: i32| cluster.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
+    (0..nodes).fold(cluster, running).pending("p", more, "4", &json!({}))
 }
 
 fn nodes(value: i32, period: i32) -> Value {
@@ -85,7 +85,7 @@ fn a_policy_limits_growth_and_says_so() {
         ("beyond max as well", 8, 9, up(nodes(1, 60)), json!({}), (9, 10, true, "ScaleUp"), None),
         ("max is closer", 8, 9, up(nodes(5, 60)), json!({}), (10, 10, true, "ScaleUp"), None),
     ] {
-        let plan = busy(world(replicas, &behavior, &memory), replicas, more).plan();
+        let plan = busy(cluster(replicas, &behavior, &memory), replicas, more).plan();
         assert_eq!(said(&plan), expected, "{what}");
         assert_eq!(plan.next, next.map(after), "{what}");
     }
@@ -105,7 +105,7 @@ fn a_policy_limits_shrinking_and_that_is_no_cut_of_what_pods_asked_for() {
             Some(40),
         ),
     ] {
-        let plan = world(6, &behavior, &memory).plan();
+        let plan = cluster(6, &behavior, &memory).plan();
         assert_eq!(said(&plan), expected, "{what}");
         assert_eq!(plan.next, next.map(after), "{what}");
         let removed = usize::try_from(6 - expected.0).unwrap();
@@ -117,18 +117,18 @@ fn a_policy_limits_shrinking_and_that_is_no_cut_of_what_pods_asked_for() {
 fn a_direction_that_is_disabled_stops_that_direction_and_no_correction() {
     let both = json!({ "scaleUp": { "selectPolicy": "Disabled", "policies": nodes(9, 60), "stabilizationWindowSeconds": 60 },
                        "scaleDown": { "selectPolicy": "Disabled" } });
-    assert_eq!(said(&busy(world(2, &both, &json!({})), 2, 5).plan()), (2, 2, true, "ScaleUpLimit"));
-    let idle = world(4, &both, &json!({})).plan();
+    assert_eq!(said(&busy(cluster(2, &both, &json!({})), 2, 5).plan()), (2, 2, true, "ScaleUpLimit"));
+    let idle = cluster(4, &both, &json!({})).plan();
     assert_eq!(said(&idle), (4, 4, false, "DesiredWithinRange"));
     let slow = json!({ "scaleUp": { "policies": nodes(1, 3600), "stabilizationWindowSeconds": 3600 },
                        "scaleDown": { "policies": nodes(1, 3600), "stabilizationWindowSeconds": 3600 } });
     for behavior in [both, slow] {
         for (replicas, min, max, desired) in [(2, 5, 9, 5), (6, 0, 3, 3)] {
-            let mut world = world(replicas, &behavior, &json!({}));
-            let mut pool = (*world.observed.pools[0]).clone();
+            let mut cluster = cluster(replicas, &behavior, &json!({}));
+            let mut pool = (*cluster.observed.pools[0]).clone();
             (pool.spec.min_replicas, pool.spec.max_replicas) = (min, max);
-            world.observed.pools = vec![std::sync::Arc::new(pool)];
-            let plan = world.plan();
+            cluster.observed.pools = vec![std::sync::Arc::new(pool)];
+            let plan = cluster.plan();
             assert_eq!(plan.desired("a"), desired, "{replicas} in {min} to {max}");
             let limits = &plan.pool("a").limits;
             let bound = usize::try_from(desired).unwrap();
@@ -149,7 +149,7 @@ fn a_pool_grows_to_the_lowest_number_that_was_wanted_within_the_window() {
         ("fewer in between", json!([wanted(8, 90), wanted(5, 50), wanted(8, 30)]), 5, "ScaleUp", Some(10)),
         ("more in between", json!([wanted(8, 90), wanted(9, 50), wanted(8, 30)]), 8, "ScaleUp", None),
     ] {
-        let plan = busy(world(2, &up, &json!({ "recommendations": memory })), 2, 6).plan();
+        let plan = busy(cluster(2, &up, &json!({ "recommendations": memory })), 2, 6).plan();
         assert_eq!(said(&plan), (desired, 8, false, reason), "{what}");
         assert_eq!(plan.next, next.map(after), "{what}");
     }
@@ -169,12 +169,12 @@ fn a_pool_shrinks_to_the_highest_number_that_was_wanted_within_the_window() {
             Some(50),
         ),
     ] {
-        let plan = busy(world(6, &down, &json!({ "recommendations": memory })), 1, 0).plan();
+        let plan = busy(cluster(6, &down, &json!({ "recommendations": memory })), 1, 0).plan();
         assert_eq!(said(&plan), (desired, 1, false, reason), "{what}");
         assert_eq!(plan.next, next.map(after), "{what}");
     }
     let at_once = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
-    assert_eq!(said(&busy(world(6, &at_once, &json!({})), 1, 0).plan()), (1, 1, false, "ScaleDown"));
+    assert_eq!(said(&busy(cluster(6, &at_once, &json!({})), 1, 0).plan()), (1, 1, false, "ScaleDown"));
 }
 
 #[test]
@@ -194,9 +194,9 @@ fn what_one_pool_may_not_take_yet_goes_to_another() {
 fn a_pool_that_has_changed_too_often_to_remember_rests() {
     let up = json!({ "scaleUp": { "policies": nodes(100, 3600) } });
     let changes: Vec<_> = (0..256).map(|at| change(if at % 2 == 0 { 1 } else { -1 }, 600 - at)).collect();
-    let plan = busy(world(2, &up, &json!({ "scaleEvents": changes })), 2, 5).plan();
+    let plan = busy(cluster(2, &up, &json!({ "scaleEvents": changes })), 2, 5).plan();
     assert_eq!(said(&plan), (2, 7, true, "ScaleUpLimit"));
-    let fewer = busy(world(2, &up, &json!({ "scaleEvents": changes[1..] })), 2, 5).plan();
+    let fewer = busy(cluster(2, &up, &json!({ "scaleEvents": changes[1..] })), 2, 5).plan();
     assert_eq!(fewer.desired("a"), 7);
 }
 
@@ -208,7 +208,7 @@ fn what_is_remembered_goes_when_nothing_asks_for_it() {
         (json!({ "scaleUp": { "policies": nodes(1, 60) } }), 0, 1),
         (json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } }), 1, 0),
     ] {
-        let plan = busy(world(2, &behavior, &memory), 2, 0).plan();
+        let plan = busy(cluster(2, &behavior, &memory), 2, 0).plan();
         let memory = &plan.pool("a").limits.memory;
         assert_eq!(
             (memory.recommendations.len(), memory.events.len()),

@@ -232,7 +232,7 @@ mod plans {
     use crate::{plan, plan_for_cluster};
 
     /// A pool of 1 to 5 with `replicas`, and schedules that are active all day long.
-    fn world(replicas: Option<i32>, schedules: &Value) -> TestCluster {
+    fn cluster(replicas: Option<i32>, schedules: &Value) -> TestCluster {
         TestCluster::new()
             .autoscaler("x", json!({ "schedules": schedules, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))
             .pool("a", json!({ "spec": { "replicas": replicas, "minReplicas": 1, "maxReplicas": 5 } }))
@@ -253,24 +253,24 @@ mod plans {
             (None, Some(3), None, 3, 3),
             (None, None, Some(4), 1, 1),
         ] {
-            let world = world(replicas, &all_day(min, max));
-            assert_eq!(world.plan().desired("a"), simulated, "{replicas:?} in {min:?} to {max:?}");
-            let plan = plan_for_cluster(&world.observed);
+            let cluster = cluster(replicas, &all_day(min, max));
+            assert_eq!(cluster.plan().desired("a"), simulated, "{replicas:?} in {min:?} to {max:?}");
+            let plan = plan_for_cluster(&cluster.observed);
             assert_eq!(plan.desired("a"), written, "{replicas:?} in {min:?} to {max:?}");
         }
     }
 
     #[test]
     fn outside_its_window_a_schedule_changes_nothing_but_when_to_look_again() {
-        let mut world = world(
+        let mut cluster = cluster(
             Some(2),
             &json!([{ "name": "night", "schedule": "0 22 * * *", "durationSeconds": 3600, "minReplicas": 4 }]),
         );
-        let plan = world.plan();
+        let plan = cluster.plan();
         assert_eq!(plan.desired("a"), 2);
         assert_eq!(plan.next, Some(at("2026-01-01T22:00:00Z")));
-        world.observed.now = plan.next.unwrap();
-        let plan = world.plan();
+        cluster.observed.now = plan.next.unwrap();
+        let plan = cluster.plan();
         assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (4, "BelowMinReplicas"));
         assert_eq!(plan.pool("a").message, "spec.replicas 2 is below 4, the bound that schedule night sets");
     }
@@ -278,22 +278,24 @@ mod plans {
     #[test]
     fn pods_get_as_many_nodes_as_the_window_allows_and_no_node_goes_below_it() {
         let day = all_day(Some(3), Some(7));
-        let up = world(Some(3), &day).pending("p", 40, "4", &json!({})).plan();
+        let up = cluster(Some(3), &day).pending("p", 40, "4", &json!({})).plan();
         assert_eq!((up.desired("a"), up.pool("a").limited), (7, true));
         let nodes = ["n1", "n2", "n3", "n4"];
-        let down =
-            nodes.iter().fold(world(Some(4), &day), |world, node| world.node("a", node, json!({}))).plan();
+        let down = nodes
+            .iter()
+            .fold(cluster(Some(4), &day), |cluster, node| cluster.node("a", node, json!({})))
+            .plan();
         assert_eq!(down.desired("a"), 3);
         let without = nodes
             .iter()
-            .fold(world(Some(4), &json!([])), |world, node| world.node("a", node, json!({})))
+            .fold(cluster(Some(4), &json!([])), |cluster, node| cluster.node("a", node, json!({})))
             .plan();
         assert_eq!(without.desired("a"), 1);
     }
 
     #[test]
     fn a_schedule_that_cannot_be_read_is_named_in_a_warning() {
-        let plan = plan(&world(Some(2), &json!([{ "name": "bad", "schedule": "every now and then x", "durationSeconds": 60, "minReplicas": 4 }])).observed);
+        let plan = plan(&cluster(Some(2), &json!([{ "name": "bad", "schedule": "every now and then x", "durationSeconds": 60, "minReplicas": 4 }])).observed);
         assert_eq!(plan.desired("a"), 2);
         assert!(
             plan.warnings[0].starts_with("NodePoolAutoscaler ns/x: schedule bad: "),

@@ -11,11 +11,11 @@ fn none() -> Value {
 }
 
 /// A `DaemonSet` whose pods ask for a core.
-fn daemon(mut world: TestCluster, name: &str, change: Value) -> TestCluster {
+fn daemon(mut cluster: TestCluster, name: &str, change: Value) -> TestCluster {
     let base = json!({ "metadata": { "name": name, "namespace": "sys" }, "spec": { "selector": {}, "template": { "spec": {
         "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } } } });
-    world.observed.daemon_sets.push(Arc::new(serde_json::from_value(merged(base, change)).unwrap()));
-    world
+    cluster.observed.daemon_sets.push(Arc::new(serde_json::from_value(merged(base, change)).unwrap()));
+    cluster
 }
 
 fn in_template(spec: &Value) -> Value {
@@ -29,13 +29,13 @@ fn daemons_take_their_part_of_new_and_upcoming_nodes() {
         ("on other nodes", in_template(&json!({ "nodeSelector": { "disk": "ssd" } })), 2),
         ("being deleted", json!({ "metadata": { "deletionTimestamp": NOW } }), 2),
     ] {
-        let world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
+        let cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 1 } })).pending(
             "p",
             8,
             "1",
             &none(),
         );
-        let plan = daemon(world, "d", change).plan();
+        let plan = daemon(cluster, "d", change).plan();
         assert_eq!(plan.desired("a"), desired, "{what}");
     }
 }
@@ -55,8 +55,8 @@ fn a_daemon_tolerates_what_its_controller_says_and_no_other_taint() {
             2,
         ),
     ] {
-        let world = TestCluster::eager().pool("a", tainted(key)).pending("p", 4, "1", &tolerant);
-        assert_eq!(daemon(world, "d", change.clone()).plan().desired("a"), desired, "{key} {change}");
+        let cluster = TestCluster::eager().pool("a", tainted(key)).pending("p", 4, "1", &tolerant);
+        assert_eq!(daemon(cluster, "d", change.clone()).plan().desired("a"), desired, "{key} {change}");
     }
 }
 
@@ -74,13 +74,13 @@ fn a_starting_node_keeps_room_only_for_daemons_that_are_not_there_yet() {
         ("another is there", starting, Some("e"), 2),
         ("the node is up", none(), None, 4),
     ] {
-        let mut world = TestCluster::eager()
+        let mut cluster = TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": 1 } }))
             .node("a", "n1", node);
         if let Some(owner) = owner {
-            world = world.running("d-1", "n1", "1", of(owner));
+            cluster = cluster.running("d-1", "n1", "1", of(owner));
         }
-        let plan = daemon(world.pending("p", 4, "1", &none()), "d", none()).plan();
+        let plan = daemon(cluster.pending("p", 4, "1", &none()), "d", none()).plan();
         assert_eq!(plan.fates().iter().filter(|f| *f == "fits n1").count(), fits, "{what}");
     }
 }
@@ -126,8 +126,8 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
         for (replicas, fate) in [(0, new), (1, upcoming)] {
             let pool = json!({ "spec": { "replicas": replicas, "template": { "metadata": { "labels": {
                 "kubernetes.io/arch": "amd64" } } } } });
-            let world = TestCluster::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
-            let plan = daemon(world, "d", merged(labelled.clone(), daemon_change.clone())).plan();
+            let cluster = TestCluster::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
+            let plan = daemon(cluster, "d", merged(labelled.clone(), daemon_change.clone())).plan();
             assert_eq!(plan.fates(), [fate], "{what}, {replicas} on their way");
         }
     }
@@ -135,8 +135,8 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
 
 #[test]
 fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
-    let world = TestCluster::eager().pool("a", none()).pending("p", 1, "4", &none());
-    let plan = daemon(world, "d", none()).plan();
+    let cluster = TestCluster::eager().pool("a", none()).pending("p", 1, "4", &none());
+    let plan = daemon(cluster, "d", none()).plan();
     assert_eq!(plan.fates(), ["no InsufficientCpu"]);
     let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].fate else { panic!("{plan:?}") };
     assert_eq!(reasons[0].message, "the pod asks for 4 of cpu; an empty node of the pool offers 3");
@@ -198,12 +198,12 @@ fn headroom_is_kept_on_the_pools_of_its_autoscaler_whatever_their_taints_but_not
     let headroom = json!([{ "count": 1, "requests": { "cpu": "3" } }]);
     let tainted = json!({ "spec": { "replicas": 1, "template": { "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } } } });
     let taint = json!({ "spec": { "taints": [{ "key": "gpu", "effect": "NoSchedule" }] } });
-    let world = |node: Value| {
+    let cluster = |node: Value| {
         with_headroom(&headroom).pool("a", tainted.clone()).node("other", "m1", none()).node("a", "n1", node)
     };
-    assert_eq!(world(taint.clone()).plan().desired("a"), 1, "the room is there");
+    assert_eq!(cluster(taint.clone()).plan().desired("a"), 1, "the room is there");
     let cordoned = merged(taint, json!({ "spec": { "unschedulable": true } }));
-    assert_eq!(world(cordoned).plan().desired("a"), 2, "neither a cordoned node nor a stranger's is room");
+    assert_eq!(cluster(cordoned).plan().desired("a"), 2, "neither a cordoned node nor a stranger's is room");
 }
 
 #[test]

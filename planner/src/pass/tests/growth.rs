@@ -9,14 +9,14 @@ use crate::requirements::constraints::HOSTNAME_LABEL;
 use crate::requirements::pod_class::{HostPort, PodAffinity, PodClass, TopologySpread};
 use crate::resources::ResourceNames;
 
-fn kind(cpu: i64, memory: i64) -> PodClass {
+fn class(cpu: i64, memory: i64) -> PodClass {
     PodClass { request: amounts(cpu, memory), ..PodClass::default() }
 }
 
 fn spread_over(pods: &mut Pods, key: &str, max_skew: u32) -> PodClass {
-    let tally = pods.spread_tally(key);
-    let spreads = vec![TopologySpread { tally, max_skew, min_domains: 1, itself: true }];
-    PodClass { spreads, raises: vec![tally], ..kind(20, 100) }
+    let topology_count = pods.spread_count(key);
+    let spreads = vec![TopologySpread { topology_count, max_skew, min_domains: 1, itself: true }];
+    PodClass { spreads, raises: vec![topology_count], ..class(20, 100) }
 }
 
 /// A node of no pool in that zone, with room for nothing that asks for cpu.
@@ -32,17 +32,17 @@ fn packing_agrees_with_the_table_of_cluster_autoscalers_estimator() {
     let port = HostPort { port: 5555, protocol: "TCP".into(), address: "0.0.0.0".into() };
 
     let mut pods = Pods::new();
-    pods.pending(kind(350, 1000), 10);
+    pods.pending(class(350, 1000), 10);
     let planned = pods.plan(&pool(1000, 2000, 100));
     assert_eq!((planned.added(), planned.left()), (5, 0), "two of these pods a node");
 
     let mut pods = Pods::new();
-    pods.pending(PodClass { ports: vec![port], ..kind(200, 1000) }, 8);
+    pods.pending(PodClass { ports: vec![port], ..class(200, 1000) }, 8);
     let planned = pods.plan(&pool(1000, 5000, 100));
     assert_eq!((planned.added(), planned.left()), (8, 0), "one pod a node holds the port");
 
     let mut pods = Pods::new();
-    pods.pending(kind(500, 1000), 20);
+    pods.pending(class(500, 1000), 20);
     let planned = pods.plan(&pool(1000, 5000, 5));
     assert_eq!((planned.added(), planned.left()), (5, 10), "no more nodes than the bound allows");
 
@@ -85,13 +85,16 @@ fn the_diverse_mix_finds_all_its_places_on_a_fifth_as_many_nodes() {
 #[test]
 fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pass() {
     let mut pods = Pods::new();
-    let tally = pods.tally(ZONE);
+    let topology_count = pods.topology_count(ZONE);
     // The larger one is considered first, and finds the smaller one not there yet.
     pods.pending(
-        PodClass { near: Some(PodAffinity { tallies: vec![tally], itself: false }), ..kind(900, 100) },
+        PodClass {
+            near: Some(PodAffinity { topology_counts: vec![topology_count], itself: false }),
+            ..class(900, 100)
+        },
         2,
     );
-    pods.pending(PodClass { raises: vec![tally], ..kind(500, 100) }, 1);
+    pods.pending(PodClass { raises: vec![topology_count], ..class(500, 100) }, 1);
     let cluster = TestCluster::eager()
         .pool("a", shape("a", 1000, 5000, 10, 10))
         .pool("b", shape("b", 1000, 5000, 10, 10));
@@ -104,11 +107,11 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
 }
 
 #[test]
-fn a_pod_near_its_own_kind_begins_a_domain_and_the_others_follow_it() {
+fn a_pod_with_affinity_to_its_own_class_begins_a_domain_and_the_others_follow_it() {
     let mut pods = Pods::new();
-    let tally = pods.tally(ZONE);
-    let near = Some(PodAffinity { tallies: vec![tally], itself: true });
-    pods.pending(PodClass { near, raises: vec![tally], ..kind(900, 100) }, 4);
+    let topology_count = pods.topology_count(ZONE);
+    let near = Some(PodAffinity { topology_counts: vec![topology_count], itself: true });
+    pods.pending(PodClass { near, raises: vec![topology_count], ..class(900, 100) }, 4);
     let cluster = TestCluster::eager()
         .pool("a", shape("a", 1000, 5000, 10, 3))
         .pool("b", shape("b", 1000, 5000, 10, 10));
@@ -123,14 +126,14 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     let spread = spread_over(&mut pods, ZONE, 1);
     // All six fit the first node, and spread over the only zone. The others bring a second one.
     pods.pending(PodClass { request: amounts(400, 100), ..spread }, 6);
-    pods.pending(kind(500, 100), 8);
+    pods.pending(class(500, 100), 8);
     let pool = |zone| shape(zone, 4000, 50_000, 20, 10);
     let cluster = TestCluster::eager().pool("a", pool("a")).pool("b", pool("b"));
     let planned = pods.plan(&cluster);
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
     for &(node, count) in &planned.growth.placement.placed[0] {
-        let crate::snapshot::Place::Planned(pool) = planned.world.place_of(node) else { panic!("{node}") };
+        let crate::snapshot::Place::Planned(pool) = planned.snapshot.place_of(node) else { panic!("{node}") };
         by_pool[pool] += count;
     }
     assert!(by_pool[0].abs_diff(by_pool[1]) <= 1, "as even as the spread asks: {by_pool:?}");
@@ -148,7 +151,7 @@ fn like_pools_share_and_the_smallest_grows_first() {
     };
     let mut pods = Pods::new();
     // Two nodes are on their way; seven more are needed.
-    pods.pending(kind(4000, 100), 9);
+    pods.pending(class(4000, 100), 9);
     let plan = |max_of_b, change| pods.plan(&cluster(max_of_b, change)).growth;
     let growth = plan(10, json!({}));
     assert_eq!(growth.added, [1, 3, 3], "three each in the end");
@@ -176,7 +179,7 @@ fn each_expander_chooses_by_its_own_measure() {
             .pool("b", pool(2100, 9))
             .pool("c", pool(40_000, 1));
         let mut pods = Pods::new();
-        pods.pending(kind(1000, 4000), 4);
+        pods.pending(class(1000, 4000), 4);
         let planned = pods.plan(&cluster);
         assert_eq!((planned.growth.added.as_slice(), planned.left()), (&grown[..], 0), "{expander}");
     }
@@ -191,7 +194,7 @@ fn random_draws_by_the_seed_and_nothing_else() {
             .pool("b", shape("z", 2000, 16_000, 10, 3));
         cluster.observed.seed = seed;
         let mut pods = Pods::new();
-        pods.pending(kind(1000, 4000), 1);
+        pods.pending(class(1000, 4000), 1);
         pods.plan(&cluster).growth.added
     };
     let all: std::collections::BTreeSet<_> = (0..32).map(chosen).collect();
@@ -217,7 +220,7 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
             .pool("a", merged(shape("a", 1000, 16_000, 10, 3), first))
             .pool("b", merged(shape("b", 1000, 16_000, 10, 3), with));
         let mut pods = Pods::new();
-        pods.pending(PodClass { preferred: preferred.clone(), ..kind(500, 4000) }, 1);
+        pods.pending(PodClass { preferred: preferred.clone(), ..class(500, 4000) }, 1);
         assert_eq!(pods.plan(&cluster).growth.added, [0, 1], "alike: {alike}");
     }
 }
@@ -226,7 +229,7 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
 fn a_ceiling_leaves_pods_out() {
     let cluster = TestCluster::eager().pool("a", shape("a", 1000, 5000, 10, 8));
     let mut pods = Pods::new();
-    pods.pending(kind(1000, 100), 10);
+    pods.pending(class(1000, 100), 10);
     let mut pools =
         pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default());
     pools[0].ceiling = Some(3);
@@ -235,9 +238,9 @@ fn a_ceiling_leaves_pods_out() {
     assert_eq!((growth.added[0], growth.limited[0]), (3, true));
     assert_eq!(planned.left(), 7);
     let asked = crate::decision::rejections::RejectionInput {
-        world: &planned.world,
+        snapshot: &planned.snapshot,
         pools: &planned.pools,
-        kinds: &pods.demand.kinds,
+        classes: &pods.demand.classes,
         names: &ResourceNames::default(),
     };
     assert_eq!(asked.rejections(0)[0].1.reason(), "ScaleUpLimit");
@@ -249,7 +252,7 @@ fn nodes_that_are_there_are_filled_before_those_on_their_way_and_those_before_ne
         .pool("a", merged(shape("a", 4000, 16_000, 10, 9), json!({ "spec": { "replicas": 2 } })))
         .node("a", "n1", json!({ "metadata": { "labels": { ZONE: "a" } } }));
     let mut pods = Pods::new();
-    pods.pending(kind(2000, 1), 6);
+    pods.pending(class(2000, 1), 6);
     let planned = pods.plan(&cluster);
     assert_eq!((planned.by_tier(), planned.added()), ([2, 2, 2], 1));
 }
@@ -289,11 +292,11 @@ fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
     let cluster =
         TestCluster::eager().pool("a", pool("b", 3, 0)).pool("b", pool("b", 5, 1)).pool("c", pool("c", 4, 0));
     let mut pods = Pods::new();
-    let zone = pods.tally(ZONE);
-    let spread = |itself| vec![TopologySpread { tally: zone, max_skew: 1, min_domains: 1, itself }];
-    let near = Some(PodAffinity { tallies: vec![zone], itself: true });
-    pods.pending(PodClass { near, spreads: spread(true), raises: vec![zone], ..kind(1, 0) }, 4);
-    pods.pending(PodClass { spreads: spread(false), ..kind(4, 2) }, 1);
+    let zone = pods.topology_count(ZONE);
+    let spread = |itself| vec![TopologySpread { topology_count: zone, max_skew: 1, min_domains: 1, itself }];
+    let near = Some(PodAffinity { topology_counts: vec![zone], itself: true });
+    pods.pending(PodClass { near, spreads: spread(true), raises: vec![zone], ..class(1, 0) }, 4);
+    pods.pending(PodClass { spreads: spread(false), ..class(4, 2) }, 1);
     let planned = pods.plan(&cluster);
     assert_eq!((planned.growth.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));
 }

@@ -1,4 +1,4 @@
-//! What holds for the growth of every cluster: each place is one that the naive world allows at that moment, no bound is
+//! What holds for the growth of every cluster: each place is one that the naive cluster allows at that moment, no bound is
 //! broken, nobody is left out whom a pool with room would take, and the same input gives the same plan.
 
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::pools::Pool;
 use crate::requirements::node_profile::NodeProfile;
 use crate::snapshot::Place;
 use crate::snapshot::naive::{Naive, NaiveNode};
-use crate::snapshot::tests::{ZONE, amounts, classes, kind, replay, tallies};
+use crate::snapshot::tests::{ZONE, amounts, class, constraint_sets, replay, topology_counts};
 
 fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
     let zone = || prop::sample::select(vec!["a", "b", "c"]);
@@ -33,7 +33,7 @@ fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
             }
             let mut placed = Vec::new();
             for (at, (zone, size, pods)) in nodes.into_iter().enumerate() {
-                placed.extend(pods.into_iter().map(|kind| (kind, at)));
+                placed.extend(pods.into_iter().map(|class| (class, at)));
                 cluster = cluster.node(
                     "none",
                     &format!("n{at}"),
@@ -48,11 +48,17 @@ fn cluster() -> impl Strategy<Value = (Cluster, Vec<(usize, usize)>)> {
 }
 
 fn demand() -> impl Strategy<Value = Demand> {
-    (prop::collection::vec(kind(), 5), prop::collection::vec((0_usize..5, 1_usize..7), 1..6)).prop_map(
-        |(kinds, groups)| {
-            let group = |(kind, count)| PendingGroup { kind, priority: 0, pods: vec![0; count] };
+    (prop::collection::vec(class(), 5), prop::collection::vec((0_usize..5, 1_usize..7), 1..6)).prop_map(
+        |(classes, groups)| {
+            let group = |(class, count)| PendingGroup { class, priority: 0, pods: vec![0; count] };
             let groups = groups.into_iter().map(group).collect();
-            Demand { classes: classes(), tallies: tallies(), kinds, groups, ..Demand::default() }
+            Demand {
+                constraint_sets: constraint_sets(),
+                topology_counts: topology_counts(),
+                classes,
+                groups,
+                ..Demand::default()
+            }
         },
     )
 }
@@ -71,7 +77,7 @@ fn naive_node(profile: &NodeProfile, pool: Option<&Pool>, size: i64) -> NaiveNod
     }
 }
 
-/// The naive world before anything is placed, and what new nodes are like.
+/// The naive cluster before anything is placed, and what new nodes are like.
 fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
     let of_pool = |pool: &Pool| naive_node(&pool.template.as_ref().unwrap().profile, Some(pool), 0);
     let templates: Vec<_> = planned.pools.iter().map(of_pool).collect();
@@ -83,14 +89,14 @@ fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<N
     let upcoming =
         upcoming.flat_map(|(pool, template)| std::iter::repeat_n(template.clone(), pool.missing()));
     let mut nodes: Vec<_> = existing.chain(upcoming).collect();
-    for &(kind, node) in demand.placed.iter().flatten() {
-        nodes[node].pods.push(kind);
+    for &(class, node) in demand.placed.iter().flatten() {
+        nodes[node].pods.push(class);
     }
-    let Demand { classes, kinds, tallies, .. } = demand.clone();
-    (Naive { classes, kinds, tallies, nodes }, templates)
+    let Demand { constraint_sets, classes, topology_counts, .. } = demand.clone();
+    (Naive { constraint_sets, classes, topology_counts, nodes }, templates)
 }
 
-/// A plan, and the naive world after it.
+/// A plan, and the naive cluster after it.
 struct Replayed {
     pods: Pods,
     planned: Planned,
@@ -99,7 +105,7 @@ struct Replayed {
     templates: Vec<NaiveNode>,
 }
 
-/// Plans, and does the same in the naive world, which must allow each step.
+/// Plans, and does the same in the naive cluster, which must allow each step.
 fn replayed(
     cluster: &Cluster,
     placed: Vec<(usize, usize)>,
@@ -108,7 +114,7 @@ fn replayed(
     let pods = Pods { demand: Demand { placed: placed.into_iter().map(Some).collect(), ..demand } };
     let planned = pods.plan(cluster);
     let (mut naive, templates) = naive(cluster, &pods.demand, &planned);
-    replay(&planned.world, &mut naive, &templates)?;
+    replay(&planned.snapshot, &mut naive, &templates)?;
     Ok(Replayed { pods, planned, naive, templates })
 }
 
@@ -127,10 +133,10 @@ proptest! {
         let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
         prop_assert_eq!(planned.by_tier().iter().sum::<usize>() + planned.left(), asked);
         let mut nodes = vec![0; planned.pools.len()];
-        for node in (0..planned.world.nodes()).filter(|&node| !planned.world.is_gone(node)) {
-            if let Place::Planned(pool) = planned.world.place_of(node) {
+        for node in (0..planned.snapshot.nodes()).filter(|&node| !planned.snapshot.is_gone(node)) {
+            if let Place::Planned(pool) = planned.snapshot.place_of(node) {
                 nodes[pool] += 1;
-                prop_assert!(!planned.world.pods_on(node).is_empty(), "a node for nobody");
+                prop_assert!(!planned.snapshot.pods_on(node).is_empty(), "a node for nobody");
             }
         }
         prop_assert_eq!(&nodes, &planned.growth.added);
@@ -158,19 +164,19 @@ proptest! {
         let all = pods.plan_on(&cluster, pools.clone());
         let some = pods.plan_among(&cluster, pools, waiting);
         let upcoming = |planned: &Planned| {
-            let nodes = 0..planned.world.nodes();
-            nodes.filter(|&node| matches!(planned.world.place_of(node), Place::Upcoming(_))).count()
+            let nodes = 0..planned.snapshot.nodes();
+            nodes.filter(|&node| matches!(planned.snapshot.place_of(node), Place::Upcoming(_))).count()
         };
         prop_assert!(upcoming(&some) <= some.pools.len() * (waiting + 1));
         let places = |planned: &Planned| {
             let placed = planned.growth.placement.placed.iter();
-            let of_kind = |nodes: &Vec<(usize, usize)>| {
+            let of_class = |nodes: &Vec<(usize, usize)>| {
                 let mut places: Vec<_> =
-                    nodes.iter().map(|&(node, pods)| (planned.world.place_of(node), pods)).collect();
+                    nodes.iter().map(|&(node, pods)| (planned.snapshot.place_of(node), pods)).collect();
                 places.sort_unstable();
                 places
             };
-            placed.map(of_kind).collect::<Vec<_>>()
+            placed.map(of_class).collect::<Vec<_>>()
         };
         prop_assert_eq!(places(&some), places(&all));
         prop_assert_eq!(some.growth.placement.left, all.growth.placement.left);
@@ -184,18 +190,18 @@ proptest! {
         demand in demand(),
     ) {
         let Replayed { pods, planned, mut naive, templates } = replayed(&cluster, placed, demand)?;
-        let kinds = pods.ordered_kinds(&cluster, &planned);
-        for (&kind, &left) in kinds.iter().zip(&planned.growth.placement.left) {
+        let classes = pods.ordered_classes(&cluster, &planned);
+        for (&class, &left) in classes.iter().zip(&planned.growth.placement.left) {
             if left == 0 {
                 continue;
             }
             for (pool, template) in templates.iter().enumerate() {
                 naive.nodes.push(template.clone());
-                let takes = naive.allows(kind, naive.nodes.len() - 1);
+                let takes = naive.allows(class, naive.nodes.len() - 1);
                 naive.nodes.pop();
                 let full = planned.growth.added[pool] >= planned.pools[pool].room();
-                prop_assert!(!takes || full, "pool {} has room for kind {}", pool, kind);
-                prop_assert!(!takes || planned.growth.limited[pool], "pool {} is limited by kind {}", pool, kind);
+                prop_assert!(!takes || full, "pool {} has room for class {}", pool, class);
+                prop_assert!(!takes || planned.growth.limited[pool], "pool {} is limited by class {}", pool, class);
             }
         }
     }

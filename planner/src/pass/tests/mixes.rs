@@ -1,4 +1,4 @@
-//! Hand-made pods for tests of the engine: kinds and tallies without objects, and the two peers' benchmark mixes.
+//! Hand-made pods for tests of the engine: classes and topology counts without objects, and the two peers' benchmark mixes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -48,45 +48,45 @@ pub(super) struct Pods {
 
 impl Pods {
     pub(super) fn new() -> Self {
-        Self { demand: Demand { classes: vec![Constraints::default()], ..Demand::default() } }
+        Self { demand: Demand { constraint_sets: vec![Constraints::default()], ..Demand::default() } }
     }
 
-    /// A tally of pods that some affinity asks about.
-    pub(super) fn tally(&mut self, key: &str) -> TopologyCountId {
-        self.demand.tallies.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
-        self.demand.tallies.len() - 1
+    /// A topology count of pods that some affinity asks about.
+    pub(super) fn topology_count(&mut self, key: &str) -> TopologyCountId {
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
+        self.demand.topology_counts.len() - 1
     }
 
-    /// A tally of pods that some spread asks about.
-    pub(super) fn spread_tally(&mut self, key: &str) -> TopologyCountId {
+    /// A topology count of pods that some spread asks about.
+    pub(super) fn spread_count(&mut self, key: &str) -> TopologyCountId {
         let nodes = CountedNodes::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
-        self.demand.tallies.push(TopologyCount { key: key.to_owned(), nodes });
-        self.demand.tallies.len() - 1
+        self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes });
+        self.demand.topology_counts.len() - 1
     }
 
     /// A group of pending pods.
-    pub(super) fn pending(&mut self, kind: PodClass, count: usize) -> PodClassId {
-        self.demand.kinds.push(kind);
-        let kind = self.demand.kinds.len() - 1;
+    pub(super) fn pending(&mut self, class: PodClass, count: usize) -> PodClassId {
+        self.demand.classes.push(class);
+        let class = self.demand.classes.len() - 1;
         let first = self.demand.groups.iter().map(|group| group.pods.len()).sum();
-        self.demand.groups.push(PendingGroup { kind, priority: 0, pods: (first..first + count).collect() });
-        kind
+        self.demand.groups.push(PendingGroup { class, priority: 0, pods: (first..first + count).collect() });
+        class
     }
 
-    /// The kind of each ask of a plan.
-    pub(super) fn ordered_kinds(
+    /// The class of each ask of a plan.
+    pub(super) fn ordered_classes(
         &self,
         cluster: &fixtures::TestCluster,
         planned: &Planned,
     ) -> Vec<PodClassId> {
         let demand = self.ordered(&cluster.observed, &planned.pools);
-        demand.groups.iter().map(|group| group.kind).collect()
+        demand.groups.iter().map(|group| group.class).collect()
     }
 
     fn ordered(&self, observed: &Observed, pools: &[Pool]) -> Demand {
         let mut demand = self.demand.clone();
         let reference = largest(pools, &observed.nodes, &mut ResourceNames::default());
-        order::order(&mut demand.groups, &demand.kinds, &demand.tallies, &reference);
+        order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         demand
     }
 
@@ -122,13 +122,17 @@ impl Pods {
             daemons: &daemons,
             waiting,
         };
-        let mut world = capacity::world(source, &pools, &mut names, &mut warnings);
+        let mut snapshot = capacity::snapshot(source, &pools, &mut names, &mut warnings);
         let asks: Vec<_> =
-            demand.groups.iter().map(|g| PendingPods { kind: g.kind, count: g.pods.len() }).collect();
-        let pass =
-            scale_up::ScaleUpInput { pools: &pools, kinds: &demand.kinds, asks: &asks, seed: observed.seed };
-        let growth = scale_up::scale_up(&pass, &mut world);
-        Planned { growth, world, pools }
+            demand.groups.iter().map(|g| PendingPods { class: g.class, count: g.pods.len() }).collect();
+        let pass = scale_up::ScaleUpInput {
+            pools: &pools,
+            classes: &demand.classes,
+            asks: &asks,
+            seed: observed.seed,
+        };
+        let growth = scale_up::scale_up(&pass, &mut snapshot);
+        Planned { growth, snapshot, pools }
     }
 }
 
@@ -136,7 +140,7 @@ impl Pods {
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) growth: ScaleUp,
-    pub(super) world: ClusterSnapshot,
+    pub(super) snapshot: ClusterSnapshot,
     pub(super) pools: Vec<Pool>,
 }
 
@@ -155,7 +159,7 @@ impl Planned {
     pub(super) fn by_tier(&self) -> [usize; 3] {
         let mut tiers = [0; 3];
         for &(node, count) in self.growth.placement.placed.iter().flatten() {
-            let tier = match self.world.place_of(node) {
+            let tier = match self.snapshot.place_of(node) {
                 Place::Node(_) => 0,
                 Place::Upcoming(_) => 1,
                 Place::Planned(_) => 2,
@@ -179,10 +183,10 @@ pub(super) fn estimator_mix() -> (fixtures::TestCluster, Pods) {
 pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::TestCluster, Pods) {
     const MIB: i64 = 1 << 20;
     let mut pods = Pods::new();
-    let by_zone: Vec<_> = (0..7).map(|_| pods.spread_tally(ZONE)).collect();
-    let by_host: Vec<_> = (0..7).map(|_| pods.spread_tally(HOSTNAME_LABEL)).collect();
-    let near: Vec<_> = (0..7).map(|_| pods.tally(ZONE)).collect();
-    let apart = pods.tally(HOSTNAME_LABEL);
+    let by_zone: Vec<_> = (0..7).map(|_| pods.spread_count(ZONE)).collect();
+    let by_host: Vec<_> = (0..7).map(|_| pods.spread_count(HOSTNAME_LABEL)).collect();
+    let near: Vec<_> = (0..7).map(|_| pods.topology_count(ZONE)).collect();
+    let apart = pods.topology_count(HOSTNAME_LABEL);
     let mut random = 42_u64;
     let mut draw = |below: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -201,21 +205,26 @@ pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::Te
         *counts.entry((Reverse((cpu, memory)), sort, own, selected)).or_insert(0_usize) += 1;
     }
     for ((Reverse((cpu, memory)), sort, own, selected), count) in counts {
-        let mut kind = PodClass { request: amounts(cpu, memory), ..PodClass::default() };
-        let spread = |tally| TopologySpread { tally, max_skew: 1, min_domains: 1, itself: own == selected };
+        let mut class = PodClass { request: amounts(cpu, memory), ..PodClass::default() };
+        let spread = |topology_count| TopologySpread {
+            topology_count,
+            max_skew: 1,
+            min_domains: 1,
+            itself: own == selected,
+        };
         match sort {
-            1 => kind.spreads = vec![spread(by_zone[selected])],
-            2 => kind.spreads = vec![spread(by_host[selected])],
-            3 => kind.near = Some(PodAffinity { tallies: vec![near[own]], itself: true }),
-            4 => kind.apart = vec![apart],
+            1 => class.spreads = vec![spread(by_zone[selected])],
+            2 => class.spreads = vec![spread(by_host[selected])],
+            3 => class.near = Some(PodAffinity { topology_counts: vec![near[own]], itself: true }),
+            4 => class.apart = vec![apart],
             _ => {}
         }
-        kind.raises = match sort {
+        class.raises = match sort {
             3 => vec![near[own]],
             4 => vec![apart],
             _ => vec![by_zone[own], by_host[own]],
         };
-        pods.pending(kind, count);
+        pods.pending(class, count);
     }
     let mut cluster = fixtures::TestCluster::eager();
     for zone in 0..zones {

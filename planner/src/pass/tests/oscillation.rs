@@ -9,7 +9,7 @@ use k8s_openapi::jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::properties::{carry_out, world};
+use super::properties::{carry_out, cluster};
 use crate::fixtures::{Read, TestCluster};
 use crate::{Observed, ScalingPlan, plan};
 
@@ -82,7 +82,7 @@ proptest! {
 
     #[test]
     fn a_pool_goes_one_way_only_while_the_input_is_constant(
-        observed in world().prop_map(like_new),
+        observed in cluster().prop_map(like_new),
         steps in prop::collection::vec(0_i64..900, 1..12),
     ) {
         let mut observed = observed;
@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn every_cluster_comes_to_rest_and_stays_at_rest_however_much_time_passes(
-        observed in world(),
+        observed in cluster(),
         steps in prop::collection::vec(0_i64..900, 40),
     ) {
         let mut observed = observed;

@@ -49,7 +49,7 @@ fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
 #[test]
 fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them() {
     // A label tells the pools apart: like ones would be balanced.
-    let world = |max_of_a: i32, max_of_b: i32| {
+    let cluster = |max_of_a: i32, max_of_b: i32| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": max_of_a } }))
             .node("a", "n1", none())
@@ -58,10 +58,10 @@ fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them()
             .pending("p", 1, "1", &none())
             .plan()
     };
-    let plan = world(1, 5);
+    let plan = cluster(1, 5);
     assert_eq!((plan.desired("a"), plan.desired("b")), (1, 1));
     assert!(plan.pool("a").limited && !plan.pool("b").limited);
-    let plan = world(5, 0);
+    let plan = cluster(5, 0);
     assert_eq!((plan.desired("a"), plan.desired("b")), (2, 0));
     assert!(
         !plan.pool("a").limited && !plan.pool("b").limited,
@@ -73,8 +73,8 @@ fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them()
 fn the_pool_with_the_least_waste_grows() {
     let large =
         json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "16", "memory": "64Gi" } } } } });
-    let world = TestCluster::eager().pool("a-large", large).pool("b-small", none());
-    assert_eq!(world.pending("p", 3, "1", &none()).plan().desired("b-small"), 1);
+    let cluster = TestCluster::eager().pool("a-large", large).pool("b-small", none());
+    assert_eq!(cluster.pending("p", 3, "1", &none()).plan().desired("b-small"), 1);
 }
 
 #[test]
@@ -214,16 +214,16 @@ fn victims_of_the_decision_in_force_are_no_capacity_and_do_not_go_twice() {
         json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "scaleDown": {
             "targetReplicas": target, "decisionID": "x", "nodes": ["n1"] } } } })
     };
-    let world = |target| {
+    let cluster = |target| {
         TestCluster::eager()
             .pool("a", deciding(target))
             .node("a", "n1", none())
             .node("a", "n2", none())
             .running("r", "n2", "4", none())
     };
-    let plan = world(1).pending("p", 1, "1", &none()).plan();
+    let plan = cluster(1).pending("p", 1, "1", &none()).plan();
     assert_eq!((plan.verdict("n1"), plan.desired("a")), ("CurrentlyBeingDeleted", 2));
-    let plan = world(5).pending("p", 1, "1", &none()).plan();
+    let plan = cluster(5).pending("p", 1, "1", &none()).plan();
     assert_eq!(plan.fates(), ["fits n1"], "a plan for another count is not in force");
 }
 
@@ -266,19 +266,19 @@ fn nodes_that_pending_pods_are_planned_onto_stay() {
 #[test]
 fn a_node_goes_when_it_has_been_unneeded_for_long_enough() {
     let since = |time: Value| json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "unneededNodes": [{ "name": "n1", "sinceTime": time }] } } });
-    let world = |pool: Value| {
+    let cluster = |pool: Value| {
         TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 600, "delayAfterAddSeconds": 0 } }))
             .pool("a", pool)
             .node("a", "n1", none())
             .plan()
     };
-    let plan = world(since(json!("2026-01-01T11:50:00Z")));
+    let plan = cluster(since(json!("2026-01-01T11:50:00Z")));
     assert_eq!((plan.desired("a"), plan.verdict("n1")), (0, "Unneeded"));
-    let plan = world(since(json!("2026-01-01T11:50:01Z")));
+    let plan = cluster(since(json!("2026-01-01T11:50:01Z")));
     assert_eq!((plan.desired("a"), plan.verdict("n1")), (1, "NotUnneededLongEnough"));
     assert_eq!(plan.next, Some("2026-01-01T12:00:01Z".parse().unwrap()));
-    let plan = world(json!({ "spec": { "replicas": 1 } }));
+    let plan = cluster(json!({ "spec": { "replicas": 1 } }));
     assert_eq!(plan.desired("a"), 1, "without a record a node is unneeded since now");
     assert_eq!(plan.pool("a").unneeded[0].name, "n1");
     assert_eq!(plan.next, Some("2026-01-01T12:10:00Z".parse().unwrap()));
@@ -286,7 +286,7 @@ fn a_node_goes_when_it_has_been_unneeded_for_long_enough() {
 
 #[test]
 fn nothing_goes_for_a_while_after_the_pool_grew() {
-    let world = |last: Value, created: &str| {
+    let cluster = |last: Value, created: &str| {
         TestCluster::new()
             .autoscaler("x", json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 600 } }))
             .pool("a", json!({ "spec": { "replicas": 1 }, "status": { "autoscaling": { "lastScaleUpTime": last } } }))
@@ -294,11 +294,11 @@ fn nothing_goes_for_a_while_after_the_pool_grew() {
             .plan()
             .desired("a")
     };
-    assert_eq!(world(json!("2026-01-01T11:50:01Z"), "2026-01-01T10:00:00Z"), 1);
-    assert_eq!(world(json!("2026-01-01T11:50:00Z"), "2026-01-01T10:00:00Z"), 0);
-    assert_eq!(world(NONE, "2026-01-01T11:55:00Z"), 1, "the youngest node counts");
+    assert_eq!(cluster(json!("2026-01-01T11:50:01Z"), "2026-01-01T10:00:00Z"), 1);
+    assert_eq!(cluster(json!("2026-01-01T11:50:00Z"), "2026-01-01T10:00:00Z"), 0);
+    assert_eq!(cluster(NONE, "2026-01-01T11:55:00Z"), 1, "the youngest node counts");
     assert_eq!(
-        world(json!("2026-01-01T10:00:00Z"), "2026-01-01T11:55:00Z"),
+        cluster(json!("2026-01-01T10:00:00Z"), "2026-01-01T11:55:00Z"),
         1,
         "also when an earlier growth is recorded"
     );
@@ -347,20 +347,20 @@ fn max_nodes_counts_over_all_pools_of_an_autoscaler_and_the_longest_unneeded_go_
 #[test]
 fn max_nodes_counts_nodes_that_are_still_on_their_way_out() {
     let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:59:00Z" } });
-    let world = |max_nodes: i32, leaving: Option<Value>| {
+    let cluster = |max_nodes: i32, leaving: Option<Value>| {
         let rules = json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } });
         let pools = |replicas: i32| json!({ "spec": { "replicas": replicas } });
-        let world = TestCluster::new().autoscaler("x", rules).pool("a", pools(0)).pool("b", pools(2));
-        let world = world.node("b", "n2", none()).node("b", "n3", none());
+        let cluster = TestCluster::new().autoscaler("x", rules).pool("a", pools(0)).pool("b", pools(2));
+        let cluster = cluster.node("b", "n2", none()).node("b", "n3", none());
         match leaving {
-            Some(leaving) => world.node("a", "n1", leaving).plan(),
-            None => world.plan(),
+            Some(leaving) => cluster.node("a", "n1", leaving).plan(),
+            None => cluster.plan(),
         }
     };
-    let plan = world(1, Some(going.clone()));
+    let plan = cluster(1, Some(going.clone()));
     assert_eq!((plan.desired("b"), plan.verdict("n2")), (2, "NodeGroupMaxDeletionCountReached"));
-    assert_eq!(world(2, Some(going)).desired("b"), 1);
-    assert_eq!(world(1, None).desired("b"), 1, "nothing else goes");
+    assert_eq!(cluster(2, Some(going)).desired("b"), 1);
+    assert_eq!(cluster(1, None).desired("b"), 1, "nothing else goes");
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn nodes_that_a_bound_brings_are_capacity_in_the_same_pass() {
 
 #[test]
 fn pools_that_nobody_plans_keep_their_replicas_and_their_nodes_are_capacity() {
-    for (what, world, reason) in [
+    for (what, cluster, reason) in [
         ("nobody", TestCluster::new(), "NotSelected"),
         ("off", TestCluster::new().autoscaler("x", json!({ "mode": "Off" })), "AutoscalerOff"),
         (
@@ -411,7 +411,7 @@ fn pools_that_nobody_plans_keep_their_replicas_and_their_nodes_are_capacity() {
             "AmbiguousSelector",
         ),
     ] {
-        let plan = world
+        let plan = cluster
             .pool("a", json!({ "spec": { "replicas": 2, "maxReplicas": 5 } }))
             .node("a", "n1", none())
             .pending("p", 9, "1", &none())
@@ -446,23 +446,23 @@ fn paused_pools_and_those_being_deleted_are_left_alone_and_their_missing_nodes_d
 
 #[test]
 fn recommendations_are_planned_only_where_they_are_asked_for() {
-    let mut world = TestCluster::new()
+    let mut cluster = TestCluster::new()
         .autoscaler("x", json!({ "mode": "Recommend" }))
         .pool("a", none())
         .pending("p", 1, "1", &none());
-    assert_eq!(world.plan().desired("a"), 1);
-    world.observed.terms.recommendations = crate::Recommendations::Exclude;
-    let plan = world.plan();
+    assert_eq!(cluster.plan().desired("a"), 1);
+    cluster.observed.terms.recommendations = crate::Recommendations::Exclude;
+    let plan = cluster.plan();
     assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (0, "RecommendOnly"));
 }
 
 #[test]
 fn a_decision_names_no_more_victims_than_a_status_can_hold() {
-    let mut world = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 5 } }));
+    let mut cluster = TestCluster::eager().pool("a", json!({ "spec": { "replicas": 5 } }));
     for n in 0..5 {
-        world = world.node("a", &format!("n{n}"), none());
+        cluster = cluster.node("a", &format!("n{n}"), none());
     }
-    let decision = world.plan().pool("a").clone();
+    let decision = cluster.plan().pool("a").clone();
     assert_eq!((decision.desired, decision.victims.len()), (0, 5));
     let limited = decision.clone().limited_to(2);
     assert_eq!((limited.desired, limited.victims.len()), (3, 2));
@@ -474,13 +474,13 @@ fn in_a_cluster_pods_are_never_planned_onto_nodes_that_are_only_recommended() {
     let labelled = |mode: &str| json!({ "metadata": { "labels": { "mode": mode } } });
     let selecting =
         |mode: &str| json!({ "mode": mode, "nodePoolSelector": { "matchLabels": { "mode": mode } } });
-    let world = TestCluster::new()
+    let cluster = TestCluster::new()
         .autoscaler("x", selecting("Recommend"))
         .autoscaler("y", selecting("Auto"))
         .pool("a-recommended", labelled("Recommend"))
         .pool("b-real", labelled("Auto"))
         .pending("p", 1, "1", &none());
-    let plan = crate::plan_for_cluster(&world.observed);
+    let plan = crate::plan_for_cluster(&cluster.observed);
     assert_eq!(plan.fates(), ["grows ns/b-real"]);
     assert_eq!((plan.desired("a-recommended"), plan.desired("b-real")), (1, 1));
     assert!(!plan.pool("a-recommended").acts && plan.pool("b-real").acts);
@@ -504,7 +504,7 @@ fn a_node_does_not_inherit_what_was_remembered_of_another_of_its_name() {
 fn a_bound_that_cut_nothing_does_not_limit_a_pool() {
     let small =
         json!({ "spec": { "template": { "spec": { "capacity": { "cpu": "2", "memory": "16Gi" } } } } });
-    let world = |max_of_b: i32| {
+    let cluster = |max_of_b: i32| {
         TestCluster::eager()
             .pool("a", small.clone())
             .pool("b", json!({ "spec": { "maxReplicas": max_of_b } }))
@@ -512,10 +512,10 @@ fn a_bound_that_cut_nothing_does_not_limit_a_pool() {
             .pending("small", 1, "2", &none())
             .plan()
     };
-    let plan = world(1);
+    let plan = cluster(1);
     assert_eq!(plan.fates(), ["grows ns/b", "grows ns/a"]);
     assert!(!plan.pool("a").limited && !plan.pool("b").limited, "another pool had the better offer anyway");
-    let plan = world(0);
+    let plan = cluster(0);
     assert!(plan.pool("b").limited && !plan.pool("a").limited);
 }
 
@@ -538,23 +538,23 @@ fn a_pool_whose_offer_was_cut_is_not_limited_when_it_would_not_have_got_the_pods
 #[test]
 fn pods_that_should_have_ended_long_ago_do_not_keep_a_node_and_the_moment_is_waited_for() {
     let deleted = |time: &str| json!({ "metadata": { "deletionTimestamp": time }, "spec": { "terminationGracePeriodSeconds": 60 } });
-    let world = |time: &str| {
+    let cluster = |time: &str| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1 } }))
             .node("a", "n1", none())
             .running("d", "n1", "500m", deleted("2026-01-01T11:58:40Z"))
             .running("e", "n1", "500m", deleted(time))
     };
-    let plan = world("2026-01-01T11:58:29Z").plan();
+    let plan = cluster("2026-01-01T11:58:29Z").plan();
     assert_eq!((plan.verdict("n1"), plan.desired("a")), ("BlockedByPod", 1), "one of them is still young");
     assert_eq!(plan.next, Some("2026-01-01T12:00:10.001Z".parse().unwrap()));
-    let plan = world("2026-01-01T11:59:00Z").plan();
+    let plan = cluster("2026-01-01T11:59:00Z").plan();
     assert_eq!(plan.next, Some("2026-01-01T12:00:30.001Z".parse().unwrap()), "the last of them counts");
-    let plan = world("2026-01-01T11:59:00Z").running("r", "n1", "500m", none()).plan();
+    let plan = cluster("2026-01-01T11:59:00Z").running("r", "n1", "500m", none()).plan();
     assert_eq!(plan.next, None, "another pod keeps the node");
-    let mut world = world("2026-01-01T11:59:00Z");
-    world.observed.now = "2026-01-01T12:00:30.001Z".parse().unwrap();
-    let plan = world.plan();
+    let mut cluster = cluster("2026-01-01T11:59:00Z");
+    cluster.observed.now = "2026-01-01T12:00:30.001Z".parse().unwrap();
+    let plan = cluster.plan();
     assert_eq!((plan.verdict("n1"), plan.desired("a"), plan.next), ("Unneeded", 0, None));
 }
 
@@ -592,7 +592,7 @@ fn what_a_pool_is_busy_with_says_nothing_against_its_nodes() {
 
 #[test]
 fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_them() {
-    let world = |running: &str, max: i32| {
+    let cluster = |running: &str, max: i32| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": null, "maxReplicas": max } }))
             .node("a", "n1", none())
@@ -603,17 +603,17 @@ fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_t
             .plan()
     };
     // Both are kept, also where one would be enough: the NodePool operator fills in just that number.
-    let plan = world("1", 2);
+    let plan = cluster("1", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["fits n1".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").changes_replicas());
     assert_eq!(plan.pool("a").message, "spec.replicas is not set, which stands for 2 nodes");
     // No node has a place, and the bound allows no third.
-    let plan = world("3", 2);
+    let plan = cluster("3", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && plan.pool("a").limited);
     assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("NotUnderutilized", "NotUnderutilized"));
     // No node has a place, and a third may come.
-    let plan = world("3", 3);
+    let plan = cluster("3", 3);
     assert_eq!((plan.desired("a"), plan.fates()), (3, vec!["grows ns/a".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").limited);
 }
@@ -624,7 +624,7 @@ fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
         json!({ "spec": { "replicas": 2 }, "status": { "conditions": [{ "type": "ProvisioningHealthy", "status": "False",
             "reason": "QuotaExceeded", "message": "quota is 1", "lastTransitionTime": since }] } })
     };
-    let world = |a: Value| {
+    let cluster = |a: Value| {
         TestCluster::eager().pool("a", a).node("a", "n1", none()).running("r", "n1", "4", none()).pending(
             "p",
             1,
@@ -632,11 +632,11 @@ fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
             &none(),
         )
     };
-    let alone = world(failing("2026-01-01T11:59:00Z")).plan();
+    let alone = cluster(failing("2026-01-01T11:59:00Z")).plan();
     assert_eq!(alone.fates(), ["no InBackoff"]);
     assert_eq!(alone.desired("a"), 2, "what was asked for stays asked for");
-    let both = world(failing("2026-01-01T11:59:00Z")).pool("b", none()).plan();
+    let both = cluster(failing("2026-01-01T11:59:00Z")).pool("b", none()).plan();
     assert_eq!((both.fates(), both.desired("b")), (vec!["grows ns/b".to_owned()], 1));
-    let recovered = world(json!({ "spec": { "replicas": 2 } })).pool("b", none()).plan();
+    let recovered = cluster(json!({ "spec": { "replicas": 2 } })).pool("b", none()).plan();
     assert_eq!((recovered.fates(), recovered.desired("b")), (vec!["fits upcoming ns/a".to_owned()], 0));
 }

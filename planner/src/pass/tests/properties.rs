@@ -10,7 +10,7 @@ use crate::fixtures::{Read, TestCluster};
 use crate::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
 
 /// A small cluster with everything in it that a plan depends on.
-pub(super) fn world() -> impl Strategy<Value = Observed> {
+pub(super) fn cluster() -> impl Strategy<Value = Observed> {
     let pool =
         (prop::option::weighted(0.9, 0_i32..6), 0_i32..4, 0_i32..4, prop::option::of(Just("gpu")), 1_i32..9);
     let node = (0_usize..3, any::<bool>(), any::<bool>(), 0_i64..7200);
@@ -25,22 +25,22 @@ pub(super) fn world() -> impl Strategy<Value = Observed> {
         prop::option::of(1_i32..3),
     )
         .prop_map(|(pools, nodes, running, pending, unneeded, max_nodes)| {
-            let mut world = TestCluster::new().autoscaler(
+            let mut cluster = TestCluster::new().autoscaler(
                 "x",
                 json!({ "scaleDown": { "unneededSeconds": unneeded * 600, "delayAfterAddSeconds": 0, "maxNodes": max_nodes } }),
             );
             for (at, (replicas, min, extra, taint, cpu)) in pools.into_iter().enumerate() {
                 let taints: Vec<Value> = taint.iter().map(|t| json!({ "key": t, "effect": "NoSchedule" })).collect();
-                world = world.pool(
+                cluster = cluster.pool(
                     &format!("pool{at}"),
                     json!({ "spec": { "replicas": replicas, "minReplicas": min, "maxReplicas": min + extra, "template": { "spec": {
                         "taints": taints, "capacity": { "cpu": cpu.to_string() } } } } }),
                 );
             }
             for (at, (pool, ready, cordoned, age)) in nodes.into_iter().enumerate() {
-                let created = world.observed.now - SignedDuration::from_secs(age);
+                let created = cluster.observed.now - SignedDuration::from_secs(age);
                 let ready = if ready { "True" } else { "False" };
-                world = world.node(
+                cluster = cluster.node(
                     &format!("pool{pool}"),
                     &format!("n{at}"),
                     json!({ "metadata": { "creationTimestamp": created.to_string() }, "spec": { "unschedulable": cordoned },
@@ -49,14 +49,14 @@ pub(super) fn world() -> impl Strategy<Value = Observed> {
             }
             for (at, (node, cpu, finished)) in running.into_iter().enumerate() {
                 let phase = if finished { "Succeeded" } else { "Running" };
-                world = world.running(&format!("r{at}"), &format!("n{node}"), &cpu.to_string(), json!({ "status": { "phase": phase } }));
+                cluster = cluster.running(&format!("r{at}"), &format!("n{node}"), &cpu.to_string(), json!({ "status": { "phase": phase } }));
             }
             for (at, (count, cpu, tolerates, priority)) in pending.into_iter().enumerate() {
                 let tolerations: Vec<Value> = tolerates.iter().map(|t| json!({ "key": t, "operator": "Exists" })).collect();
                 let change = json!({ "spec": { "priority": priority, "tolerations": tolerations } });
-                world = world.pending(&format!("p{at}"), count, &format!("{}m", cpu * 500), &change);
+                cluster = cluster.pending(&format!("p{at}"), count, &format!("{}m", cpu * 500), &change);
             }
-            world.observed
+            cluster.observed
         })
 }
 
@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn desired_replicas_are_within_the_bounds(observed in world()) {
+    fn desired_replicas_are_within_the_bounds(observed in cluster()) {
         for decision in plan(&observed).pools {
             let spec = &decision.object.spec;
             prop_assert!((spec.min_replicas..=spec.max_replicas).contains(&decision.desired), "{decision:?}");
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn victims_are_exactly_the_nodes_between_what_is_and_what_should_be(observed in world()) {
+    fn victims_are_exactly_the_nodes_between_what_is_and_what_should_be(observed in cluster()) {
         for decision in plan(&observed).pools {
             let removed = decision.current.saturating_sub(decision.desired);
             if decision.object.spec.replicas == Some(decision.object.spec.effective_replicas()) {
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn victims_are_empty_nodes_of_the_pool_that_no_pending_pod_is_planned_onto(observed in world()) {
+    fn victims_are_empty_nodes_of_the_pool_that_no_pending_pod_is_planned_onto(observed in cluster()) {
         let plan = plan(&observed);
         let used: Vec<_> = plan.pods.iter().filter_map(|pod| match &pod.fate {
             SchedulingResult::Fits { node, .. } => Some(node.clone()),
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn pods_planned_onto_a_node_fit_it_together(observed in world()) {
+    fn pods_planned_onto_a_node_fit_it_together(observed in cluster()) {
         let plan = plan(&observed);
         let cpu = |name: &str| {
             let pod = observed.pods.iter().find(|p| p.key().1 == name).unwrap();
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn new_nodes_hold_the_pods_they_are_for_and_come_only_to_pools_of_which_no_node_goes(observed in world()) {
+    fn new_nodes_hold_the_pods_they_are_for_and_come_only_to_pools_of_which_no_node_goes(observed in cluster()) {
         for decision in plan(&observed).pools {
             let name = decision.object.metadata.name.as_deref().unwrap();
             let staying = observed.nodes.iter().filter(|n| crate::input::nodes::pool_of(n).unwrap().1 == name).count();
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn verdicts_on_nodes_agree_with_the_decisions_about_their_pools(observed in world()) {
+    fn verdicts_on_nodes_agree_with_the_decisions_about_their_pools(observed in cluster()) {
         let plan = plan(&observed);
         let going: Vec<_> = plan.pools.iter().flat_map(|d| d.victims.iter().chain(&d.leaving)).collect();
         for node in &plan.nodes {
@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bound_limits_a_pool_only_when_it_leaves_a_pod_out_or_the_pool_would_grow_further_without_it(observed in world()) {
+    fn a_bound_limits_a_pool_only_when_it_leaves_a_pod_out_or_the_pool_would_grow_further_without_it(observed in cluster()) {
         let bounded = plan(&observed);
         for (at, decision) in bounded.pools.iter().enumerate().filter(|(_, d)| d.limited) {
             // Without the bound another pool may have the better offer, and take that pod too.
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_objects_does_not_matter(observed in world(), seed in any::<u64>()) {
+    fn the_order_of_the_objects_does_not_matter(observed in cluster(), seed in any::<u64>()) {
         let mut shuffled = observed.clone();
         shuffle(&mut shuffled.pods, seed);
         shuffle(&mut shuffled.nodes, seed);
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn plans_that_are_carried_out_settle(observed in world()) {
+    fn plans_that_are_carried_out_settle(observed in cluster()) {
         let mut observed = observed;
         let mut last = plan(&observed);
         // Two passes for each node that is down for good: it goes, then another comes in its stead.
@@ -237,13 +237,13 @@ fn keeps_nodes(plan: &ScalingPlan) -> bool {
     plan.pools.iter().any(|decision| decision.message.contains("kept for pending pods"))
 }
 
-/// Does what the operators would do: replicas are set, victims and other surplus nodes go, missing nodes come and are
+/// Does what the operators would do: replicas are set, victims and other excess nodes go, missing nodes come and are
 /// Ready. Pods stay pending.
 pub(super) fn carry_out(plan: &ScalingPlan, observed: &mut Observed) {
-    let mut world = TestCluster { observed: observed.clone() };
-    world.observed.pools.clear();
+    let mut cluster = TestCluster { observed: observed.clone() };
+    cluster.observed.pools.clear();
     let victims: Vec<_> = plan.pools.iter().flat_map(|d| d.victims.clone()).collect();
-    world.observed.nodes.retain(|n| !victims.contains(n.metadata.name.as_ref().unwrap()));
+    cluster.observed.nodes.retain(|n| !victims.contains(n.metadata.name.as_ref().unwrap()));
     for decision in &plan.pools {
         let mut pool = (*decision.object).clone();
         pool.spec.replicas = Some(decision.desired);
@@ -255,8 +255,8 @@ pub(super) fn carry_out(plan: &ScalingPlan, observed: &mut Observed) {
         let is_member = |n: &std::sync::Arc<k8s_openapi::api::core::v1::Node>| {
             crate::input::nodes::pool_of(n).unwrap().1 == name
         };
-        let mut members = world.observed.nodes.iter().filter(|n| is_member(n)).count();
-        world.observed.nodes.retain(|n| {
+        let mut members = cluster.observed.nodes.iter().filter(|n| is_member(n)).count();
+        cluster.observed.nodes.retain(|n| {
             !is_member(n) || members <= wanted || {
                 members -= 1;
                 false
@@ -265,13 +265,13 @@ pub(super) fn carry_out(plan: &ScalingPlan, observed: &mut Observed) {
         for at in members..wanted {
             let change = json!({ "spec": { "taints": taints }, "status": { "allocatable": capacity } });
             let taken =
-                |name: &String| world.observed.nodes.iter().any(|n| n.metadata.name.as_ref() == Some(name));
+                |name: &String| cluster.observed.nodes.iter().any(|n| n.metadata.name.as_ref() == Some(name));
             let free = (at..1000).map(|at| format!("z{name}-{at}")).find(|name| !taken(name)).unwrap();
-            world = world.node(&name, &free, change);
+            cluster = cluster.node(&name, &free, change);
         }
-        world.observed.pools.push(std::sync::Arc::new(pool));
+        cluster.observed.pools.push(std::sync::Arc::new(pool));
     }
-    *observed = world.observed;
+    *observed = cluster.observed;
 }
 
 /// A shuffle without a dependency: sorts by a hash of seed and position.

@@ -18,13 +18,13 @@ fn decided(replicas: i32, target: i32, named: &[&str]) -> Value {
 #[test]
 fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     // Two of four nodes are named for the two that are set; nothing needs the third either.
-    let world = || {
+    let cluster = || {
         let pool = decided(2, 2, &["n1", "n2"]);
-        let world =
+        let cluster =
             TestCluster::eager().pool("a", pool).node("a", "n1", json!({})).node("a", "n2", json!({}));
-        world.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
+        cluster.node("a", "n3", json!({})).node("a", "n4", json!({})).running("r", "n4", "4", owned())
     };
-    let plan = world().plan();
+    let plan = cluster().plan();
     let decision = plan.pool("a");
     assert_eq!(
         (decision.desired, &decision.victims, &decision.condemned),
@@ -37,18 +37,18 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     );
 
     // A pod that comes in between makes the pool grow, and the same two are still the ones that go.
-    let plan = world().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({})).plan();
+    let plan = cluster().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({})).plan();
     let decision = plan.pool("a");
     assert_eq!((decision.desired, decision.victims.len()), (3, 0));
     assert_eq!(decision.condemned, vec!["n1".to_owned(), "n2".to_owned()]);
-    assert!(world().observed.nodes.iter().all(|node| !nodes::is_leaving(node)));
+    assert!(cluster().observed.nodes.iter().all(|node| !nodes::is_leaving(node)));
 }
 
 #[test]
 fn a_budget_that_a_node_on_its_way_out_will_use_is_used() {
-    let world = |leaving: Value| {
+    let cluster = |leaving: Value| {
         let keeps = json!({ "metadata": { "annotations": { "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true" } } });
-        let mut world = TestCluster::eager()
+        let mut cluster = TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 2 } }))
             .node("a", "n1", leaving)
             .node("a", "n2", json!({}))
@@ -57,19 +57,19 @@ fn a_budget_that_a_node_on_its_way_out_will_use_is_used() {
             .running("y", "n2", "100m", owned());
         let budget = json!({ "metadata": { "name": "b", "namespace": "apps" }, "spec": { "selector": {} },
             "status": { "disruptionsAllowed": 1, "currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2 } });
-        world.observed.budgets.push(std::sync::Arc::new(serde_json::from_value(budget).unwrap()));
-        world.plan()
+        cluster.observed.budgets.push(std::sync::Arc::new(serde_json::from_value(budget).unwrap()));
+        cluster.plan()
     };
     let drained =
         json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:59:00Z" } } });
-    assert_eq!(world(drained).verdict("n2"), "BlockedByPod");
+    assert_eq!(cluster(drained).verdict("n2"), "BlockedByPod");
     let elsewhere = json!({ "metadata": { "labels": { "tandem.dev/nodepool": "none" } } });
-    assert_eq!(world(elsewhere).verdict("n2"), "Unneeded");
+    assert_eq!(cluster(elsewhere).verdict("n2"), "Unneeded");
 }
 
 #[test]
 fn a_pool_loses_no_node_while_others_of_it_are_on_their_way() {
-    let world = |replicas: i32| {
+    let cluster = |replicas: i32| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": replicas } }))
             .node("a", "n1", json!({}))
@@ -77,13 +77,13 @@ fn a_pool_loses_no_node_while_others_of_it_are_on_their_way() {
             .running("r", "n2", "4", owned())
             .plan()
     };
-    assert_eq!((world(2).verdict("n1"), world(2).desired("a")), ("Unneeded", 1));
-    assert_eq!((world(3).verdict("n1"), world(3).desired("a")), ("ScaleUpInProgress", 3));
+    assert_eq!((cluster(2).verdict("n1"), cluster(2).desired("a")), ("Unneeded", 1));
+    assert_eq!((cluster(3).verdict("n1"), cluster(3).desired("a")), ("ScaleUpInProgress", 3));
 }
 
 #[test]
 fn a_pod_that_runs_moves_only_to_nodes_that_are_up() {
-    let world = |change: Value, replicas: i32| {
+    let cluster = |change: Value, replicas: i32| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1 } }))
             .pool("b", json!({ "spec": { "replicas": replicas } }))
@@ -96,8 +96,8 @@ fn a_pod_that_runs_moves_only_to_nodes_that_are_up() {
     let starting =
         merged(young, json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }));
     let keeps = json!({ "metadata": { "annotations": { "karpenter.sh/do-not-disrupt": "true" } } });
-    assert_eq!(world(merged(keeps.clone(), json!({})), 1).verdict("n1"), "Unneeded");
-    assert_eq!(world(merged(keeps.clone(), starting), 1).verdict("n1"), "NoPlaceToMovePods");
+    assert_eq!(cluster(merged(keeps.clone(), json!({})), 1).verdict("n1"), "Unneeded");
+    assert_eq!(cluster(merged(keeps.clone(), starting), 1).verdict("n1"), "NoPlaceToMovePods");
     let full = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 1 } }))
         .pool("b", json!({ "spec": { "replicas": 2 } }))
@@ -135,20 +135,20 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
             "spec": { "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
                 { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": [name] }] }] } } } } })
     };
-    let world = TestCluster::eager()
+    let cluster = TestCluster::eager()
         .pool("a", json!({ "spec": { "replicas": 2 } }))
         .node("a", "n1", json!({}))
         .node("a", "n2", json!({}))
         .running("d1", "n1", "100m", of_node("n1"))
         .running("d2", "n2", "100m", of_node("n2"));
-    let pods = world.observed.pods.clone();
-    let all_nodes = world.observed.nodes.clone();
+    let pods = cluster.observed.pods.clone();
+    let all_nodes = cluster.observed.nodes.clone();
     let mut memo = crate::demand::RequirementsCache::default();
     let mut names = crate::resources::ResourceNames::default();
     let reference = crate::resources::Amounts::default();
     let workload =
-        crate::demand::Demand::of(&world.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
-    assert_eq!((workload.kinds.len(), workload.classes.len()), (1, 1));
+        crate::demand::Demand::of(&cluster.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
+    assert_eq!((workload.classes.len(), workload.constraint_sets.len()), (1, 1));
 }
 
 #[test]
@@ -161,10 +161,11 @@ fn a_number_of_nodes_beyond_the_schema_is_cut() {
 
 #[test]
 fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
-    let world = |schedules: Value| {
+    let cluster = |schedules: Value| {
         let rules = json!({ "schedules": schedules });
-        let world = TestCluster::new().autoscaler("x", rules).pool("a", json!({ "spec": { "replicas": 0 } }));
-        world.pending("p", 2, "4", &json!({})).plan()
+        let cluster =
+            TestCluster::new().autoscaler("x", rules).pool("a", json!({ "spec": { "replicas": 0 } }));
+        cluster.pending("p", 2, "4", &json!({})).plan()
     };
     let message = |plan: &crate::ScalingPlan| {
         let reasons = plan.pods.iter().find_map(|pod| match &pod.fate {
@@ -175,8 +176,8 @@ fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
     };
     let night =
         json!([{ "name": "night", "schedule": "0 0 * * *", "durationSeconds": 86400, "maxReplicas": 1 }]);
-    let plan = world(night);
+    let plan = cluster(night);
     assert_eq!((plan.desired("a"), plan.fates()[1].as_str()), (1, "no MaxReplicasReached"));
     assert_eq!(message(&plan), "the pool would need more than 1 nodes, the bound that schedule night sets");
-    assert_eq!(message(&world(json!([]))), "", "without it both find a place");
+    assert_eq!(message(&cluster(json!([]))), "", "without it both find a place");
 }

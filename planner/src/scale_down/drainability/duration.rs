@@ -44,10 +44,10 @@ fn part(text: &str) -> Option<(i128, &str)> {
     }
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
-    let (_, unit) = UNITS.into_iter().find(|(unit, _)| *unit == name)?;
+    let (_, pod_group) = UNITS.into_iter().find(|(pod_group, _)| *pod_group == name)?;
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let mut nanos = whole.checked_mul(unit)?;
-    let mut place = unit;
+    let mut nanos = whole.checked_mul(pod_group)?;
+    let mut place = pod_group;
     for digit in fraction.bytes() {
         // Digits below a nanosecond are cut off.
         place /= 10;
