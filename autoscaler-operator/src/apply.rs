@@ -6,20 +6,17 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use planner::{Observed, PoolDecision, ScalingPlan};
-use shared_crds::{NodePool, v1alpha1::ScaleDownPlan};
-use shared_runtime::{
-    error::chain,
-    write::{ReplicasDecision, WriteError, Written},
-};
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::ScaleDownPlan;
+use shared_runtime::error::chain;
+use shared_runtime::write::{ReplicasDecision, WriteError, Written};
 use tracing::info;
 
-use crate::{
-    context::Context,
-    error::Error,
-    outcome::Outcome,
-    status::pool_status,
-    write_backoff::{Refusal, Waiting, Write},
-};
+use crate::context::Context;
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::status::pool_status;
+use crate::write_backoff::{Refusal, Waiting, Write};
 
 /// Pools that are written at the same time.
 const PARALLEL_WRITES: usize = 8;

@@ -2,39 +2,31 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::{
-    api::{
-        apps::v1::DaemonSet,
-        core::v1::{Namespace, Node},
-        policy::v1::PodDisruptionBudget,
-        storage::v1::StorageClass,
-    },
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Store;
 use planner::Planner;
 use planner::input::claim_info::ClaimInfo;
 use planner::input::pod_info::PodInfo;
 use planner::input::volume_info::VolumeInfo;
 use shared_crds::{NodePool, NodePoolAutoscaler};
-use shared_runtime::{
-    bootstrap::Operator,
-    clock::Clock,
-    error::{Categorised as _, chain},
-    events::Recorder,
-    freshness::Floors,
-    metrics::MetricsError,
-    write::Door,
-};
+use shared_runtime::bootstrap::Operator;
+use shared_runtime::clock::Clock;
+use shared_runtime::error::{Categorised as _, chain};
+use shared_runtime::events::Recorder;
+use shared_runtime::freshness::Floors;
+use shared_runtime::metrics::MetricsError;
+use shared_runtime::write::Door;
 use tracing::warn;
 
-use crate::{
-    error::Error,
-    metrics::AutoscalerMetrics,
-    status::{Told, Unreported},
-    watched::Cached,
-    write_backoff::{Refusal, Write, WriteBackoff},
-};
+use crate::error::Error;
+use crate::metrics::AutoscalerMetrics;
+use crate::status::{Told, Unreported};
+use crate::watched::Cached;
+use crate::write_backoff::{Refusal, Write, WriteBackoff};
 
 /// The key that the controller loop is given: there is one, because every pass is about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,8 @@
 //! What can go wrong in a pass, and the short name under which metrics count it.
 
-use shared_runtime::{error::Categorised, metrics::MetricsError, write::WriteError};
+use shared_runtime::error::Categorised;
+use shared_runtime::metrics::MetricsError;
+use shared_runtime::write::WriteError;
 
 /// A pass failed. A conflict is not an error; see `shared_runtime::controller::Step`.
 #[derive(Debug, thiserror::Error)]

@@ -21,33 +21,31 @@ mod triggers;
 mod watched;
 pub mod write_backoff;
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use futures::{
-    Stream, StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, runtime::watcher};
+use kube::Api;
+use kube::runtime::watcher;
 use planner::input::claim_info::ClaimInfo;
 use planner::input::transform;
 use planner::input::volume_info::VolumeInfo;
-use shared_crds::{NodePool, NodePoolAutoscaler, names, ownership::Owner};
-use shared_runtime::{
-    bootstrap::{self, Operator, OperatorSpec},
-    cli::CommonArgs,
-    clock::Clock,
-    controller,
-};
+use shared_crds::ownership::Owner;
+use shared_crds::{NodePool, NodePoolAutoscaler, names};
+use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
+use shared_runtime::cli::CommonArgs;
+use shared_runtime::clock::Clock;
+use shared_runtime::controller;
 
-use crate::{
-    context::{Caches, Cluster, Context},
-    error::Error,
-    explain::{ExplainArgs, ExplainError},
-    simulate::{SimulateArgs, SimulateError},
-    watched::Cached,
-};
+use crate::context::{Caches, Cluster, Context};
+use crate::error::Error;
+use crate::explain::{ExplainArgs, ExplainError};
+use crate::simulate::{SimulateArgs, SimulateError};
+use crate::watched::Cached;
 
 /// A burst of pods becomes one pass.
 const DEBOUNCE: Duration = Duration::from_millis(100);

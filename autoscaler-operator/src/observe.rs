@@ -3,7 +3,8 @@
 use planner::Observed;
 use shared_runtime::freshness::Freshness;
 
-use crate::{context::Context, watched};
+use crate::context::Context;
+use crate::watched;
 
 /// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
 /// do again what has just been done.

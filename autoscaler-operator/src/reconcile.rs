@@ -1,19 +1,20 @@
 //! One pass over the cluster: observe, plan, apply, report.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use planner::Observed;
 use shared_runtime::controller::Step;
 use tracing::instrument;
 
-use crate::{
-    apply::apply, context::Context, error::Error, observe::observe, outcome::Outcome, report::report,
-    write_backoff::Waiting,
-};
+use crate::apply::apply;
+use crate::context::Context;
+use crate::error::Error;
+use crate::observe::observe;
+use crate::outcome::Outcome;
+use crate::report::report;
+use crate::write_backoff::Waiting;
 
 /// Brings every pool to the number of nodes it should have, and says why.
 #[instrument(skip_all)]

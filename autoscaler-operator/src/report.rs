@@ -6,21 +6,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
-use shared_runtime::{
-    error::chain,
-    write::{OwnedStatus, WriteError, Written},
-};
+use shared_runtime::error::chain;
+use shared_runtime::write::{OwnedStatus, WriteError, Written};
 
-use crate::{
-    context::Context,
-    error::Error,
-    outcome::Outcome,
-    status::{
-        autoscaler_status, events,
-        pool_status::{self, Scaled, Standing},
-    },
-    write_backoff::{Refusal, Waiting, Write},
-};
+use crate::context::Context;
+use crate::error::Error;
+use crate::outcome::Outcome;
+use crate::status::pool_status::{self, Scaled, Standing};
+use crate::status::{autoscaler_status, events};
+use crate::write_backoff::{Refusal, Waiting, Write};
 
 /// Statuses that are written at the same time.
 const PARALLEL_WRITES: usize = 8;

@@ -39,7 +39,8 @@ where
 mod tests {
     use std::sync::Arc;
 
-    use futures::{executor::block_on, stream};
+    use futures::executor::block_on;
+    use futures::stream;
     use k8s_openapi::api::apps::v1::DaemonSet;
     use shared_runtime::reflect::Unreadable;
 

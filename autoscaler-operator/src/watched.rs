@@ -1,12 +1,11 @@
 //! The planner's own types as caches keep them: found by the keys of the objects that they were made from.
 
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
-use kube::{
-    Resource,
-    runtime::reflector::{Lookup, Store},
-};
+use kube::Resource;
+use kube::runtime::reflector::{Lookup, Store};
 use planner::input::claim_info::ClaimInfo;
 use planner::input::pod_info::PodInfo;
 use planner::input::volume_info::VolumeInfo;

@@ -4,10 +4,8 @@
 //! Pure: time (since any fixed origin) and randomness are arguments. A record ends when the write succeeds, or when its
 //! time comes and nothing is to be written any more.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use planner::{PoolDecision, ScalingPlan};

@@ -3,10 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const GUIDE: &str = "docs/guides/explain.md";
 const PROGRAM: &str = "$ autoscaler-operator ";

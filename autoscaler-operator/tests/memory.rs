@@ -3,10 +3,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{
-    io::{Read as _, Write as _},
-    process::{Command, Stdio},
-};
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 

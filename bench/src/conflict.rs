@@ -9,13 +9,12 @@ use e2e::cluster::{Cluster, Options};
 use e2e::control_plane::go::tell;
 
 use crate::client_go::ClientGo;
-use crate::counter;
 use crate::load::{Amount, Load, starts};
-use crate::plot;
 use crate::policy::Policy;
 use crate::row::{Row, table};
 use crate::session::{Report, Session};
 use crate::tandem::Writers;
+use crate::{counter, plot};
 
 /// Rest before each burst, so that watches have brought the last one's end.
 const GAP_MS: f64 = 10.0;

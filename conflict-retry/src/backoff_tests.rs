@@ -1,7 +1,8 @@
 //! Go's own vectors, and bounds that hold for any backoff.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);

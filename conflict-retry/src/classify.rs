@@ -3,9 +3,8 @@
 //! Pure: it reads a `kube::Error` and answers; it decides no retry beyond [`Class::cause`].
 
 use std::error::Error as StdError;
-use std::fmt;
-use std::io;
 use std::time::Duration;
+use std::{fmt, io};
 
 use kube::core::Status;
 use kube::core::response::reason;

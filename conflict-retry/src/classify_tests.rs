@@ -1,7 +1,8 @@
 //! Answers as a real API server (v1.36) gives them, and client-go's own vectors.
 
-use super::*;
 use serde_json::{Value, json};
+
+use super::*;
 
 fn status(value: Value) -> Status {
     serde_json::from_value(value).unwrap()

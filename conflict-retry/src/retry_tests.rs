@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::future::{pending, ready};
 use std::num::NonZeroU32;
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::backoff::Backoff;
-use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Fault {

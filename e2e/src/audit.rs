@@ -302,8 +302,9 @@ struct ResponseStatus {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use std::io::Write as _;
+
+    use super::*;
 
     /// A write that succeeded, as the API server would have logged it.
     pub(crate) struct Wrote<'a> {

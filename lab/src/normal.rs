@@ -115,9 +115,10 @@ fn uids_in(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::event::version;
-    use std::time::Duration;
 
     fn event(what: What) -> Event {
         Event { at: Duration::ZERO, live: false, what }

@@ -221,8 +221,9 @@ fn base(method: &http::Method, body: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn uri(text: &str) -> Uri {
         text.parse().unwrap()

@@ -4,22 +4,23 @@
 //! The order: hold the pool; take nodes out of the count; only if all of that worked, bring nodes back and make new
 //! ones. A pass that dies half-way therefore leaves too few nodes, never too many.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use shared_crds::{NodePool, conditions::Reason};
+use shared_crds::NodePool;
+use shared_crds::conditions::Reason;
 use shared_runtime::write::{Created, Written};
 
-use crate::{
-    context::Context,
-    error::{Error, NEW_NODE},
-    node_step::{carry_out, written},
-    observe::Seen,
-    plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches, supply::Trouble},
-    provider::Order,
-};
+use crate::context::Context;
+use crate::error::{Error, NEW_NODE};
+use crate::node_step::{carry_out, written};
+use crate::observe::Seen;
+use crate::plan::supply::Trouble;
+use crate::plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches};
+use crate::provider::Order;
 
 /// After so long no further write begins. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop has to be done within the Pod's grace period.
@@ -227,18 +228,15 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
 
 #[cfg(test)]
 mod tests {
-    use kube::{Client, client::Body};
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::json;
     use shared_crds::names;
 
     use super::*;
-    use crate::{
-        plan::{
-            self,
-            testing::{at, draining, key, node, observed, pool},
-        },
-        testing::{Bench, failure},
-    };
+    use crate::plan;
+    use crate::plan::testing::{at, draining, key, node, observed, pool};
+    use crate::testing::{Bench, failure};
 
     #[tokio::test]
     async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {

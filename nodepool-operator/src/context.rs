@@ -2,26 +2,27 @@
 //!
 //! It also remembers which pools this process has visited. It decides nothing.
 
-use std::{
-    collections::HashSet,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, runtime::reflector::Store};
+use kube::Client;
+use kube::runtime::reflector::Store;
 use shared_crds::NodePool;
-use shared_runtime::{
-    bootstrap::Operator, clock::Clock, events::Recorder, freshness::Floors, metrics::MetricsError,
-    reflect::UnreadableObjects, write::Door,
-};
+use shared_runtime::bootstrap::Operator;
+use shared_runtime::clock::Clock;
+use shared_runtime::events::Recorder;
+use shared_runtime::freshness::Floors;
+use shared_runtime::metrics::MetricsError;
+use shared_runtime::reflect::UnreadableObjects;
+use shared_runtime::write::Door;
 
-use crate::{
-    drains::Drains,
-    metrics::NodePoolMetrics,
-    plan::PoolKey,
-    provider::{procurement::Procurement, simulated::Simulated},
-    tracker::Tracker,
-};
+use crate::drains::Drains;
+use crate::metrics::NodePoolMetrics;
+use crate::plan::PoolKey;
+use crate::provider::procurement::Procurement;
+use crate::provider::simulated::Simulated;
+use crate::tracker::Tracker;
 
 /// What a reconcile needs from outside.
 pub struct Context {
@@ -80,8 +81,11 @@ impl Context {
     #[cfg(test)]
     pub(crate) fn for_test(client: Client, clock: Clock) -> Self {
         use kube::runtime::reflector::store;
-        use shared_crds::{names::NODEPOOL_OPERATOR, ownership::Owner};
-        use shared_runtime::{fence::Fence, metrics::Metrics, write::WriteStrategy};
+        use shared_crds::names::NODEPOOL_OPERATOR;
+        use shared_crds::ownership::Owner;
+        use shared_runtime::fence::Fence;
+        use shared_runtime::metrics::Metrics;
+        use shared_runtime::write::WriteStrategy;
 
         let fence = Fence::unguarded(clock.clone());
         let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();

@@ -3,11 +3,9 @@
 //! A pass inside the interval works with what the last one saw and was told, so that it comes to the same result without
 //! a request. It is a memory and decides nothing; a restart forgets it, which costs one more request per pod.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use shared_runtime::clock::Clock;
@@ -143,7 +141,8 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::plan::{PodName, testing::pod};
+    use crate::plan::PodName;
+    use crate::plan::testing::pod;
 
     #[test]
     fn a_list_serves_the_passes_of_a_second_unless_the_node_is_closed_anew() {

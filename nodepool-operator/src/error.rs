@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use shared_crds::conditions::Reason;
-use shared_runtime::{
-    error::{Categorised, chain, client_category},
-    metrics::MetricsError,
-    write::WriteError,
-};
+use shared_runtime::error::{Categorised, chain, client_category};
+use shared_runtime::metrics::MetricsError;
+use shared_runtime::write::WriteError;
 
 use crate::plan::{Rejected, RejectedWrite};
 

@@ -21,19 +21,22 @@ mod testing;
 pub mod tracker;
 pub mod triggers;
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, runtime::watcher};
-use shared_crds::{names, ownership::Owner};
-use shared_runtime::{
-    bootstrap::{self, Operator, OperatorSpec},
-    cli::CommonArgs,
-    controller,
-};
+use kube::Api;
+use kube::runtime::watcher;
+use shared_crds::names;
+use shared_crds::ownership::Owner;
+use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
+use shared_runtime::cli::CommonArgs;
+use shared_runtime::controller;
 
-use crate::{context::Context, error::Error};
+use crate::context::Context;
+use crate::error::Error;
 
 /// A burst of node events becomes one pass.
 const DEBOUNCE: Duration = Duration::from_millis(50);

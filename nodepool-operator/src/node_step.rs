@@ -5,17 +5,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::Value;
-use shared_runtime::{
-    error::chain,
-    write::{Deleted, Evicted, WriteError, Written},
-};
+use shared_runtime::error::chain;
+use shared_runtime::write::{Deleted, Evicted, WriteError, Written};
 
-use crate::{
-    context::Context,
-    drains::{Answer, Way},
-    error::Error,
-    plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches},
-};
+use crate::context::Context;
+use crate::drains::{Answer, Way};
+use crate::error::Error;
+use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
 
 /// Carries `step` out. A node may have many pods: what has not begun when the clock's monotonic time reaches `deadline` is
 /// left for the next pass.
@@ -197,10 +193,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{
-        plan::testing::{annotate, draining, node, pod},
-        testing::{Bench, failure, success},
-    };
+    use crate::plan::testing::{annotate, draining, node, pod};
+    use crate::testing::{Bench, failure, success};
 
     /// A pass in which nothing runs out of time.
     const ENDLESS: Duration = Duration::MAX;

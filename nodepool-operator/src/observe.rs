@@ -4,36 +4,28 @@
 //! on the first visit in the life of this process (another one, killed or deposed, may have written just before), while
 //! the cache is behind our own writes, and before a pool is let go.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::Future,
-    sync::Arc,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{
-    Api,
-    api::ListParams,
-    core::{ApiResource, DynamicObject},
-    runtime::reflector::ObjectRef,
-};
+use kube::Api;
+use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicObject};
+use kube::runtime::reflector::ObjectRef;
 use shared_crds::{NodePool, names};
-use shared_runtime::{
-    error::{Categorised as _, chain},
-    freshness::Freshness,
-    list::{self, Listed},
-    reflect::Unreadable,
-};
+use shared_runtime::error::{Categorised as _, chain};
+use shared_runtime::freshness::Freshness;
+use shared_runtime::list::{self, Listed};
+use shared_runtime::reflect::Unreadable;
 use tracing::warn;
 
-use crate::{
-    context::Context,
-    error::Error,
-    plan::{self, Observed, PodsNeeded, PoolKey, slots},
-    provider::Refusal,
-};
+use crate::context::Context;
+use crate::error::Error;
+use crate::plan::{self, Observed, PodsNeeded, PoolKey, slots};
+use crate::provider::Refusal;
 
 /// How long a live read may take. The client has no limit of its own, and a connection that died silently would hold
 /// the pool forever.

@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::{
-    plan::testing::{draining, key, node, pod, pool},
-    reconcile::reconcile,
-    testing::{Bench, failure, success},
-};
+use crate::plan::testing::{draining, key, node, pod, pool};
+use crate::reconcile::reconcile;
+use crate::testing::{Bench, failure, success};
 
 /// A server with these nodes, whose pods are `pods(node)`, or an error.
 fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> Bench {

@@ -1,18 +1,17 @@
 //! One pass over one pool: observe, plan, apply, report.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_runtime::controller::Step;
 
-use crate::{
-    apply::{Outcome, apply},
-    context::Context,
-    error::Error,
-    observe::{observe, unreadable},
-    plan::{self, Extent, PoolKey},
-    report::{self, report},
-};
+use crate::apply::{Outcome, apply};
+use crate::context::Context;
+use crate::error::Error;
+use crate::observe::{observe, unreadable};
+use crate::plan::{self, Extent, PoolKey};
+use crate::report::{self, report};
 
 /// When the pool is visited again because pods could not be listed. That is no failure of the pool: the rest of it goes on
 /// at its own pace.
@@ -61,10 +60,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        plan::testing::{key, node, pool},
-        testing::{Bench, failure},
-    };
+    use crate::plan::testing::{key, node, pool};
+    use crate::testing::{Bench, failure};
 
     #[tokio::test]
     async fn a_status_that_cannot_be_written_is_an_error_also_beside_a_conflict() {

@@ -4,26 +4,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
 use serde_json::json;
 use shared_crds::NodePool;
-use shared_runtime::{
-    controller::Step,
-    events::EventKind,
-    reflect::Unreadable,
-    write::{OwnedStatus, Written},
-};
+use shared_runtime::controller::Step;
+use shared_runtime::events::EventKind;
+use shared_runtime::reflect::Unreadable;
+use shared_runtime::write::{OwnedStatus, Written};
 use tracing::info;
 
-use crate::{
-    apply::Outcome,
-    context::Context,
-    error::Error,
-    node_step::written,
-    observe::{Seen, raw_pool},
-    plan::{
-        Applied, Facts, Plan,
-        events::{Kind, notes},
-        status, unreadable,
-    },
-};
+use crate::apply::Outcome;
+use crate::context::Context;
+use crate::error::Error;
+use crate::node_step::written;
+use crate::observe::{Seen, raw_pool};
+use crate::plan::events::{Kind, notes};
+use crate::plan::{Applied, Facts, Plan, status, unreadable};
 
 /// Whether the status was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

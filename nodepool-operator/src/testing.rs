@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Client,
-    client::Body,
-    runtime::{reflector::store, watcher},
-};
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::reflector::store;
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_runtime::clock::{Clock, FakeClock};

@@ -3,24 +3,18 @@
 //! It is a memory and decides nothing: the plan reads it beside the wall clock ([`ObservedTime`]). A restart forgets it,
 //! so what needs time then takes that long once more.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::SignedDuration,
-};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::SignedDuration;
 use shared_crds::names;
 use shared_runtime::clock::Clock;
 
-use crate::plan::{
-    PoolKey,
-    membership::is_ready,
-    observed_time::{NodeTime, ObservedTime},
-};
+use crate::plan::PoolKey;
+use crate::plan::membership::is_ready;
+use crate::plan::observed_time::{NodeTime, ObservedTime};
 
 /// What was seen, pool by pool. A node at rest, which is marked as Ready and does not drain, takes no room.
 pub struct Tracker {
@@ -154,7 +148,8 @@ fn passed(since: Duration, now: Duration) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
     use crate::plan::testing::{at, draining, key, node, pod, set_ready, starting};

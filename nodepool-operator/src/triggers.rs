@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Node;
-use shared_crds::{
-    NodePool,
-    ownership::{Owner, conditions},
-    v1alpha1::{AutoscalingStatus, NodePoolStatus},
-};
-use shared_runtime::{changes::material, reflect::Change};
+use shared_crds::NodePool;
+use shared_crds::ownership::{Owner, conditions};
+use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
+use shared_runtime::changes::material;
+use shared_runtime::reflect::Change;
 
 use crate::plan::PoolKey;
 
@@ -104,7 +103,8 @@ mod tests {
 
     use futures::FutureExt as _;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-    use shared_crds::{names, v1alpha1::ScaleDownPlan};
+    use shared_crds::names;
+    use shared_crds::v1alpha1::ScaleDownPlan;
     use shared_runtime::reflect::Unreadable;
 
     use super::*;

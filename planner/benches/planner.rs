@@ -1,7 +1,9 @@
 //! The planner on small sizes of every mix: `cargo bench -p planner --bench planner`. For looking at a change
 //! while one works; the sizes that promises speak of, memory and the peers' figures are `cargo xtask bench planner`.
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use planner::input::pod_info::PodInfo;

@@ -3,43 +3,38 @@
 //!
 //! What the work is comes from the operator as one async function.
 
-use std::{future::Future, process::ExitCode, sync::Arc, time::Duration};
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::Stream;
-use kube::{
-    Api, Client, Resource,
-    core::NamespaceResourceScope,
-    runtime::{
-        reflector::{Lookup, Store},
-        watcher,
-    },
-};
+use kube::core::NamespaceResourceScope;
+use kube::runtime::reflector::{Lookup, Store};
+use kube::runtime::watcher;
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use shared_crds::ownership::Owner;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{
-    admin::{self, AdminError},
-    cli::CommonArgs,
-    client::{self, ClientError},
-    clock::Clock,
-    controller, crds,
-    error::chain,
-    events::Recorder,
-    fence::Fence,
-    freshness::Floors,
-    gate,
-    leader::{self, Elector, Ended, InvalidTiming, LeaseConfig},
-    liveness::Liveness,
-    metrics::{Metrics, MetricsError},
-    readiness::Readiness,
-    reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching},
-    shutdown,
-    telemetry::{self, TelemetryError},
-    write::{Door, NotAnOperator},
-};
+use crate::admin::{self, AdminError};
+use crate::cli::CommonArgs;
+use crate::client::{self, ClientError};
+use crate::clock::Clock;
+use crate::error::chain;
+use crate::events::Recorder;
+use crate::fence::Fence;
+use crate::freshness::Floors;
+use crate::leader::{self, Elector, Ended, InvalidTiming, LeaseConfig};
+use crate::liveness::Liveness;
+use crate::metrics::{Metrics, MetricsError};
+use crate::readiness::Readiness;
+use crate::reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching};
+use crate::telemetry::{self, TelemetryError};
+use crate::write::{Door, NotAnOperator};
+use crate::{controller, crds, gate, shutdown};
 
 /// How long the work may take to end when it is told to. The controller loop's own deadline is shorter.
 const WORK_DEADLINE: Duration = Duration::from_secs(25);

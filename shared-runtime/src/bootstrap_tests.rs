@@ -1,10 +1,7 @@
-use crate::{
-    leader::DEFAULT_TIMING,
-    testing::server,
-    write::{WriteStrategy, unobserved},
-};
-
 use super::*;
+use crate::leader::DEFAULT_TIMING;
+use crate::testing::server;
+use crate::write::{WriteStrategy, unobserved};
 
 /// The work of an operator that does not end by itself.
 async fn work(stop: CancellationToken) -> Result<(), Error> {

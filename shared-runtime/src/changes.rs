@@ -1,10 +1,12 @@
 //! Leaves out changes that concern nobody: what a watch brings is any movement of an object, and most of it is other
 //! people's.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures::{Stream, StreamExt as _};
-use kube::{Resource, runtime::reflector::ObjectRef};
+use kube::Resource;
+use kube::runtime::reflector::ObjectRef;
 
 use crate::reflect::Change;
 

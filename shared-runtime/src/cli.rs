@@ -4,14 +4,14 @@
 //! Flags are parsed and checked here; what they do is elsewhere.
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are help texts, which show no backticks")]
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
-use crate::{
-    leader::{InvalidTiming, Timing},
-    write::WriteStrategy,
-};
+use crate::leader::{InvalidTiming, Timing};
+use crate::write::WriteStrategy;
 
 /// What both operators take.
 #[derive(Args, Clone, Debug)]

@@ -3,28 +3,23 @@
 //!
 //! Nothing is read from or written to the cluster here.
 
-use std::{
-    path::{Path, PathBuf},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{HeaderValue, Method, Request, Response, Uri, header::USER_AGENT};
-use kube::{
-    Client, Config,
-    client::{Body, ClientBuilder},
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
-};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Method, Request, Response, Uri};
+use kube::client::{Body, ClientBuilder};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
 use tower::{BoxError, Layer, Service};
 use tracing::info;
 
-use crate::{
-    cli::ClientArgs,
-    clock::Clock,
-    metrics::Metrics,
-    proxy::{self, InvalidProxy},
-};
+use crate::cli::ClientArgs;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::proxy::{self, InvalidProxy};
 
 /// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): whoever has not answered by then
 /// never will. Writes have a tighter bound of their own. A watch has its answer as soon as it is opened.

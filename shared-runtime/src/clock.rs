@@ -1,10 +1,8 @@
 //! The only place that reads clocks. Everything else takes a [`Clock`] or, where it is pure, the time itself.
 #![expect(clippy::disallowed_methods, reason = "this is the module that may read clocks")]
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;

@@ -4,24 +4,25 @@
 //! event brings it forward), and the Autoscaler reconciles the whole cluster under one key. Which key runs when is
 //! decided by the state machine in `queue`; this file feeds it events and time, spawns, counts and stops.
 
-use std::{collections::HashMap, fmt::Debug, future::Future, hash::Hash, pin::pin, time::Duration};
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::pin;
+use std::time::Duration;
 
-use futures::{
-    FutureExt as _, Stream, StreamExt as _, future,
-    stream::{self, BoxStream},
-};
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, Stream, StreamExt as _, future};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, error, info_span, warn};
 
+use crate::clock::Clock;
+use crate::error::{Categorised, chain};
+use crate::liveness::Pulse;
+use crate::metrics::{Metrics, ReconcileResult};
 pub use crate::queue::{Backoff, CONFLICT_BACKOFF};
-use crate::{
-    clock::Clock,
-    error::{Categorised, chain},
-    liveness::Pulse,
-    metrics::{Metrics, ReconcileResult},
-    queue::{Next, Outcome, Queue},
-};
+use crate::queue::{Next, Outcome, Queue};
 
 /// What a reconcile that did not fail wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

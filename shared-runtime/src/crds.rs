@@ -9,11 +9,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::{Api, Client};
 use tracing::{debug, info, warn};
 
-use crate::{
-    error::{chain, client_category},
-    metrics::Metrics,
-    readiness::{Gate, Readiness},
-};
+use crate::error::{chain, client_category};
+use crate::metrics::Metrics;
+use crate::readiness::{Gate, Readiness};
 
 /// Between two looks: from soon, for definitions that are being installed, to a pace that burdens nobody.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

@@ -3,28 +3,21 @@
 //! When an event is worth publishing (on a change or a refusal, never on a visit) is the caller's to know; whatever a
 //! person must act on is in the object's status too.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{
-    Client,
-    runtime::events::{Event, EventType, Recorder as KubeRecorder, Reporter},
-};
-use tokio::{sync::mpsc, task::JoinHandle};
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder as KubeRecorder, Reporter};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
-use crate::{
-    error::{chain, client_category},
-    fence::Fence,
-    metrics::Metrics,
-};
+use crate::error::{chain, client_category};
+use crate::fence::Fence;
+use crate::metrics::Metrics;
 
 /// Events that wait to be published; beyond it they are dropped. A burst of a few hundred new nodes fits.
 const QUEUE: usize = 1024;

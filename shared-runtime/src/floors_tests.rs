@@ -3,7 +3,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::ObjectMeta;
 
 use super::*;
-use crate::{clock::FakeClock, metrics::Metrics};
+use crate::clock::FakeClock;
+use crate::metrics::Metrics;
 
 fn floors() -> (Floors, FakeClock, Metrics) {
     let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);

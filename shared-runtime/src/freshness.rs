@@ -4,19 +4,16 @@
 //! What is remembered per kind is [`conflict_retry::freshness`]'s business. This file keeps one of its floors per cached
 //! kind, so that the write door can tell them by type.
 
-use std::{
-    any::TypeId,
-    collections::HashMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conflict_retry::Observer;
 pub use conflict_retry::freshness::{ChangeKind, Freshness, Pending};
-use conflict_retry::{
-    Observer,
-    freshness::{Deleting, Floors as OfKind},
-};
-use kube::{Resource, runtime::watcher};
+use conflict_retry::freshness::{Deleting, Floors as OfKind};
+use kube::Resource;
+use kube::runtime::watcher;
 use tracing::warn;
 
 use crate::clock::Clock;

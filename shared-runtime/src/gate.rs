@@ -2,7 +2,9 @@
 
 use futures::{Stream, stream};
 
-use crate::{fence::Fence, readiness::Readiness, watch::Caches};
+use crate::fence::Fence;
+use crate::readiness::Readiness;
+use crate::watch::Caches;
 
 /// Whether the caches may be decided from, now and whenever that changes.
 ///
@@ -60,7 +62,8 @@ impl Opening {
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, time::Duration};
+    use std::pin::pin;
+    use std::time::Duration;
 
     use futures::{StreamExt as _, poll};
     use jiff::Timestamp;

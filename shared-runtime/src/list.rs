@@ -1,6 +1,7 @@
 //! A live list, for decisions that no cache is good enough for. Each object is read for itself, as a cache does it.
 
-use kube::{Api, Resource, api::ListParams};
+use kube::api::ListParams;
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::watch::{self, Decoded, Unreadable};

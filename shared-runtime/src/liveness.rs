@@ -3,11 +3,9 @@
 //!
 //! It says nothing of the cluster. An API server that is away makes an operator unready, and no restart brings it back.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::clock::Clock;
 

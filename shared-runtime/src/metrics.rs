@@ -4,11 +4,13 @@
 //! Labels carry kinds, verbs, categories and outcomes, never the name of an object: a cluster has as many of those as it
 //! likes. What an operator counts beyond this it registers with [`Metrics::register`].
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
+use prometheus::core::Collector;
 use prometheus::{
     Encoder as _, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder, core::Collector,
+    Registry, TextEncoder,
 };
 
 /// A metric could not be made or registered; the name is taken or malformed.

@@ -8,11 +8,9 @@
 //! larger cap; the floor is the earliest that an event may bring it back, and grows to the smaller one. So whoever mends
 //! the cause of a failure does not wait for the whole backoff, and a stream of events cannot make a hot loop of it.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    hash::Hash,
-    time::Duration,
-};
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
 
 /// Time since the loop began.
 type Time = Duration;

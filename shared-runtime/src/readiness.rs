@@ -3,10 +3,8 @@
 //!
 //! A gate says nothing about leadership: a standby replica is ready.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 

@@ -4,33 +4,28 @@
 //! happened while the watch was away, the changes of a list only once the store holds all of them, objects that cannot be
 //! read, the read-your-writes feed, and counters. It decides nothing from an object.
 
-use std::{fmt::Debug, sync::Arc};
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use futures::Stream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
-use kube::{
-    Api, Resource, ResourceExt as _,
-    runtime::{
-        reflector::{self, Lookup, ObjectRef, Store, store::Writer},
-        watcher::{self, Event},
-    },
-};
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{self, Lookup, ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tracing::{info, warn};
 
-use crate::{
-    error::chain,
-    freshness::{Feed, Floors},
-    liveness::Liveness,
-    metrics::Metrics,
-    readiness::Readiness,
-    watch::{self, Failure, Sink},
-};
-pub use crate::{
-    unreadable::UnreadableObjects,
-    watch::{Caches, Decoded, Unreadable},
-};
+use crate::error::chain;
+use crate::freshness::{Feed, Floors};
+use crate::liveness::Liveness;
+use crate::metrics::Metrics;
+use crate::readiness::Readiness;
+pub use crate::unreadable::UnreadableObjects;
+use crate::watch;
+pub use crate::watch::{Caches, Decoded, Unreadable};
+use crate::watch::{Failure, Sink};
 
 /// What a reflector reports to.
 #[derive(Clone, Debug)]

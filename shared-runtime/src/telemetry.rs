@@ -3,22 +3,27 @@
 //!
 //! What is worth a log line or a span is decided where it happens.
 
-use std::{env, io::IsTerminal as _, sync::Arc, time::Duration};
+use std::env;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Request, Response};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_http::{Bytes, HttpClient, HttpError, hyper::HyperClient};
+use opentelemetry_http::hyper::HyperClient;
+use opentelemetry_http::{Bytes, HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig as _};
-use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::runtime::Handle;
 use tracing::{info, warn};
-use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, filter::LevelFilter, layer::SubscriberExt as _,
-    util::SubscriberInitExt as _,
-};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
 use crate::cli::{LogFormat, TelemetryArgs};
 

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
-use kube::{Client, client::Body};
+use kube::Client;
+use kube::client::Body;
 use serde_json::{Value, json};
 
 /// One request, as the server saw it.

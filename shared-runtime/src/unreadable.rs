@@ -1,10 +1,8 @@
 //! The objects that this version cannot read, of every kind that is cached: left out, but not forgotten. An operator that
 //! finds no pool of a name must be able to tell one that is gone from one that it does not understand.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::runtime::reflector::Lookup;
 use tracing::warn;

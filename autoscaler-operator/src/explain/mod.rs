@@ -19,9 +19,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use self::picture::Picture;
-use crate::simulate::{
-    self, EditError, Said, SourceError, edits::EditArgs, input::Input, source::SourceArgs,
-};
+use crate::simulate::edits::EditArgs;
+use crate::simulate::input::Input;
+use crate::simulate::source::SourceArgs;
+use crate::simulate::{self, EditError, Said, SourceError};
 
 /// What `explain` takes.
 #[derive(Args, Clone, Debug)]

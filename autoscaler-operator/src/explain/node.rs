@@ -6,14 +6,10 @@ use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
 use shared_crds::v1alpha1::UnneededNode;
 
-use super::{
-    ExplainError, advice,
-    picture::{Picture, fate, find, id, joined},
-};
-use crate::simulate::{
-    edits::keep_without,
-    output::{aligned, yes_or_no},
-};
+use super::picture::{Picture, fate, find, id, joined};
+use super::{ExplainError, advice};
+use crate::simulate::edits::keep_without;
+use crate::simulate::output::{aligned, yes_or_no};
 
 /// What `explain node -o json` prints.
 #[derive(Debug, Serialize)]

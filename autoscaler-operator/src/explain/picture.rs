@@ -3,7 +3,8 @@
 
 use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan, plan_for_cluster};
-use shared_crds::{NodePoolAutoscaler, v1alpha1::AutoscalerMode};
+use shared_crds::NodePoolAutoscaler;
+use shared_crds::v1alpha1::AutoscalerMode;
 
 use super::ExplainError;
 use crate::simulate::nearest;

@@ -6,14 +6,10 @@ use planner::input::observed::key;
 use planner::{Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 
-use super::{
-    ExplainError,
-    picture::{Picture, fate, find, id, joined},
-};
-use crate::simulate::{
-    output::aligned,
-    standing::{Standing, standing},
-};
+use super::ExplainError;
+use super::picture::{Picture, fate, find, id, joined};
+use crate::simulate::output::aligned;
+use crate::simulate::standing::{Standing, standing};
 
 /// Pools that are asked one after another whether they could take a pod as well.
 const MOST_ALTERNATIVES: usize = 16;

@@ -8,14 +8,10 @@ use planner::{ScalingPlan, SchedulingResult};
 use serde::Serialize;
 use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus, Decision, Recommendation, ScaleEvent};
 
-use super::{
-    ExplainError, node,
-    picture::{Picture, find, id, joined},
-};
-use crate::simulate::{
-    named,
-    output::{aligned, yes_or_no},
-};
+use super::picture::{Picture, find, id, joined};
+use super::{ExplainError, node};
+use crate::simulate::named;
+use crate::simulate::output::{aligned, yes_or_no};
 
 /// Nodes, and entries of the history, that the text shows.
 const MOST_SHOWN: usize = 20;

@@ -1,18 +1,19 @@
 //! The objects of a live cluster, listed once, page by page. Nothing is watched and nothing is written.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams, core::NamespaceResourceScope};
+use kube::api::ListParams;
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt as _};
 use planner::input::transform;
 use serde::de::DeserializeOwned;
 use shared_crds::names;
-use shared_runtime::{
-    cli::ClientArgs,
-    client::{self, ClientError},
-    clock::Clock,
-    error::{chain, client_category},
-    metrics::{Metrics, MetricsError},
-};
+use shared_runtime::cli::ClientArgs;
+use shared_runtime::client::{self, ClientError};
+use shared_runtime::clock::Clock;
+use shared_runtime::error::{chain, client_category};
+use shared_runtime::metrics::{Metrics, MetricsError};
 
 use super::input::{Objects, Set, put};
 use crate::UNFINISHED;

@@ -1,9 +1,7 @@
 //! Listing against a pretended API server: pages, missing rights, missing definitions.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use kube::client::Body;

@@ -29,7 +29,9 @@ pub use source::SourceError;
 
 use planner::{Observed, plan};
 
-use self::{edits::EditArgs, input::Input, source::SourceArgs};
+use self::edits::EditArgs;
+use self::input::Input;
+use self::source::SourceArgs;
 
 /// Objects that a message names before it only counts.
 const MOST_NAMED: usize = 10;

@@ -1,7 +1,8 @@
 //! Priorities of pods that admission has not seen: what the API server's Priority plugin would have written into
 //! `spec.priority`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use planner::input::observed::key;

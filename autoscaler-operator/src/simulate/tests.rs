@@ -3,7 +3,9 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Format, edits::EditArgs, input::Objects};
+use super::Format;
+use super::edits::EditArgs;
+use super::input::Objects;
 
 const CLUSTER: &str = r"
 apiVersion: tandem.dev/v1alpha1

@@ -1,14 +1,13 @@
 //! What has to be said about pods that are planned otherwise than somebody may expect.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use planner::decision::unplanned;
 use planner::input::pod_info::PodInfo;
 
-use super::{
-    named,
-    standing::{Standing, standing},
-};
+use super::named;
+use super::standing::{Standing, standing};
 
 /// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
 /// node and are not planned.

@@ -8,11 +8,9 @@ use planner::limits::schedules::Schedules;
 use planner::numbers::replicas;
 use planner::reasons::PoolReason;
 use planner::{PoolDecision, ScalingPlan, SchedulingResult};
-use shared_crds::{
-    NodePoolAutoscaler,
-    conditions::{self, ConditionType, Reason, Statement},
-    v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary},
-};
+use shared_crds::NodePoolAutoscaler;
+use shared_crds::conditions::{self, ConditionType, Reason, Statement};
+use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};
 
 use crate::outcome::Outcome;
 

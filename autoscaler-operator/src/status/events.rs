@@ -8,10 +8,8 @@ use planner::limits::contested::ContestResponse;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_runtime::events::{EventKind, Recorder};
 
-use crate::{
-    outcome::Outcome,
-    status::pod_events::{Saying, Told},
-};
+use crate::outcome::Outcome;
+use crate::status::pod_events::{Saying, Told};
 
 /// A pool grows.
 const SCALED_UP_GROUP: EventKind = EventKind::normal("ScaledUpGroup", "ScaleUp");

@@ -7,4 +7,5 @@ pub mod pod_events;
 pub mod pool_status;
 mod unreported;
 
-pub use self::{pod_events::Told, unreported::Unreported};
+pub use self::pod_events::Told;
+pub use self::unreported::Unreported;

@@ -1,15 +1,11 @@
 //! What pods are told: that a pool grows for them, or why none does. Each is told on a change only, and only so many in a
 //! minute; where more have no place, the autoscalers are told how many, once.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
 
-use k8s_openapi::{
-    api::core::v1::{ObjectReference, Pod},
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Resource as _;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;

@@ -3,21 +3,16 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use planner::limits::contested::{Contest, ContestResponse};
 use planner::reasons::PoolReason;
 use planner::{MAX_NAMED_NODES, PoolDecision};
-use shared_crds::{
-    NodePool,
-    conditions::{self, ConditionType, Reason, Statement},
-    ownership::{self, Owner},
-    v1alpha1::{
-        AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, ScaleDownPlan, ScaleEvent,
-        UnneededNode,
-    },
+use shared_crds::NodePool;
+use shared_crds::conditions::{self, ConditionType, Reason, Statement};
+use shared_crds::ownership::{self, Owner};
+use shared_crds::v1alpha1::{
+    AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, ScaleDownPlan, ScaleEvent, UnneededNode,
 };
 use shared_runtime::write::OwnedStatus;
 

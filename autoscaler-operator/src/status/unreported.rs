@@ -1,12 +1,11 @@
 //! What was written to pools and no status says yet.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use planner::PoolDecision;
-use shared_crds::{NodePool, v1alpha1::AutoscalingStatus};
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_runtime::write::{WriteError, Written};
 
 use super::pool_status::{Scaled, Standing};

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use shared_crds::v1alpha1::{Expander, ScaleDownSpec};
 
-use crate::{
-    Keep, Mix,
-    objects::{self, Size, labels},
-};
+use crate::objects::{self, Size, labels};
+use crate::{Keep, Mix};
 
 /// Pods of the estimator's case that ask for 50m, and those that ask for 95m.
 const SMALL: (usize, Size) = (50_000, Size { cpu: 50, memory: 100 });

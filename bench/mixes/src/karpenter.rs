@@ -8,13 +8,11 @@
 
 use shared_crds::v1alpha1::Expander;
 
-use crate::{
-    Keep, Mix,
-    objects::{
-        self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
-    },
-    random::Random,
+use crate::objects::{
+    self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
 };
+use crate::random::Random;
+use crate::{Keep, Mix};
 
 const CORES: [u64; 8] = [2, 4, 8, 16, 32, 48, 64, 96];
 const CPU: [u64; 5] = [100, 250, 500, 1000, 1500];

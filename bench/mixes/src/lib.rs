@@ -12,10 +12,8 @@ mod replan;
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 pub use cluster_autoscaler::{estimator, estimator_nodes, run_once_down, run_once_up};

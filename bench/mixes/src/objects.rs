@@ -1,27 +1,22 @@
 //! The objects that the mixes are made of, with the fields that the operator's caches keep.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{
-        Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity, PodAffinityTerm,
-        PodAntiAffinity, PodCondition, PodSpec, PodStatus, ResourceRequirements, Toleration,
-        TopologySpreadConstraint,
-    },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
-    },
-    jiff::{SignedDuration, Timestamp},
+use k8s_openapi::api::core::v1::{
+    Affinity, Container, Node, NodeCondition, NodeSpec, NodeStatus, Pod, PodAffinity, PodAffinityTerm,
+    PodAntiAffinity, PodCondition, PodSpec, PodStatus, ResourceRequirements, Toleration,
+    TopologySpreadConstraint,
 };
-use shared_crds::{
-    NodePool, NodePoolAutoscaler,
-    names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL},
-    v1alpha1::{
-        Expander, NodePoolAutoscalerSpec, NodePoolSpec, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec,
-        ProviderSpec, ScaleDownSpec, SimulatedProvider,
-    },
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
+use shared_crds::v1alpha1::{
+    Expander, NodePoolAutoscalerSpec, NodePoolSpec, NodeTemplate, NodeTemplateMetadata, NodeTemplateSpec,
+    ProviderSpec, ScaleDownSpec, SimulatedProvider,
 };
+use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use crate::Mix;
 

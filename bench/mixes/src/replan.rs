@@ -5,12 +5,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use shared_crds::v1alpha1::Expander;
 
-use crate::{
-    Keep, Mix,
-    objects::{
-        self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
-    },
+use crate::objects::{
+    self, AFFINITY_LABEL, ANTI_AFFINITY_LABEL, HOST_KEY, MIB, SPREAD_LABEL, Size, ZONE_KEY, ZONES, labels,
 };
+use crate::{Keep, Mix};
 
 /// Nodes of 4 cores and 16 GiB.
 const NODE: Size = Size { cpu: 4000, memory: 16_384 * MIB };

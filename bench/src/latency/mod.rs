@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use deal::Deal;
 use e2e::cluster::{Cluster, Options};
 use e2e::control_plane::go::tell;
 use e2e::operators::{Operator, OperatorProcess};
@@ -21,13 +22,12 @@ use e2e::tandem::{Operators, Release};
 use e2e::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use row::{Memory, Row};
+use sample::{Sample, Sampler};
 
 use crate::memory::{self, Field};
 use crate::numbers::rounded;
 use crate::page;
-use deal::Deal;
-use row::{Memory, Row};
-use sample::{Sample, Sampler};
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals every 10 s
 /// come late, nodes are called lost, and both operators work on that.

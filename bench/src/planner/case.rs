@@ -1,6 +1,8 @@
 //! The rows: which mixes, in which sizes.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use planner::Observed;

@@ -1,14 +1,11 @@
 //! The scaling curves as a self-contained SVG, all axes logarithmic: pods a second on Karpenter's mix beside Karpenter,
 //! the time of a pass on every mix, and how long one new pod waits for its decision.
 
-use super::{
-    case::{Case, Mix},
-    growth,
-    growth::Growth,
-    measure::Measured,
-    published::{HERE, PUBLISHED},
-    row::pods_per_second,
-};
+use super::case::{Case, Mix};
+use super::growth::{self, Growth};
+use super::measure::Measured;
+use super::published::{HERE, PUBLISHED};
+use super::row::pods_per_second;
 use crate::plot::{self, Axis};
 
 /// Size of a panel's plotting area, and the room to its left and around it, in pixels.

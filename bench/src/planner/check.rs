@@ -9,11 +9,9 @@ use planner::{Observed, ScalingPlan, SchedulingResult};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict, ZONE_KEY};
 use shared_crds::quantity::Exact;
 
-use super::{
-    case::{Case, Mix},
-    measure::Counts,
-    witness,
-};
+use super::case::{Case, Mix};
+use super::measure::Counts;
+use super::witness;
 
 /// Up to this many pods of Karpenter's mix are placed again one by one: that takes pods × nodes.
 const WITNESSED: usize = 10_000;

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    case::{Case, Mix},
-    measure::Measured,
-};
+use super::case::{Case, Mix};
+use super::measure::Measured;
 
 /// How far the exponent over all sizes of a mix may be above that of n log n. Two cores that do other things too do not
 /// measure more finely; a cost that is quadratic in anything is above it by half at least.

@@ -1,23 +1,17 @@
 //! Measures one row, in this process: how long passes take, what memory they need, and whether the plan is right.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use planner;
 use planner::{Observed, Planner, ScalingPlan, SchedulingResult};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    case::{self, Case, Mix, Work},
-    check,
-};
-use crate::{
-    memory::{self, Field},
-    numbers::percentile,
-};
+use super::case::{self, Case, Mix, Work};
+use super::check;
+use crate::memory::{self, Field};
+use crate::numbers::percentile;
 
 /// Passes of a row: the p99 of fewer than a hundred is the longest of them.
 const PASSES: usize = 200;

@@ -13,15 +13,12 @@ mod published;
 mod row;
 mod witness;
 
-use std::{
-    io::Read as _,
-    path::PathBuf,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-
 use case::Case;
 use measure::Measured;
 

@@ -2,12 +2,10 @@
 
 use serde::Serialize;
 
-use super::{
-    case::{Case, Mix},
-    growth::{self, Growth},
-    measure::Measured,
-    published::{PUBLISHED, Published},
-};
+use super::case::{Case, Mix};
+use super::growth::{self, Growth};
+use super::measure::Measured;
+use super::published::{PUBLISHED, Published};
 use crate::numbers::{figure, rounded, thousands, whole};
 
 /// One measured row. The peers' figures are not among them.

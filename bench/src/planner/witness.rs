@@ -4,7 +4,8 @@
 //! node. It is greedy, so it tries a few orders, and takes the plan's word for the zone of pods that want to be near their
 //! like. What it places can be placed; what it does not place might be placed by a cleverer one.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use planner::input::pod_info::PodInfo;
 use planner::{Observed, ScalingPlan, SchedulingResult};

@@ -1,9 +1,8 @@
 //! What can happen next, and what it does.
 
-use crate::server::{Change, Endpoint, ListTest, Manager, Operation, Reason, Request, Set, Status, Test};
-
 use super::state::{ADRIFT, Decision, Phase, SLOTS, Sent, State, Writer};
 use super::{Flaw, Operators};
+use crate::server::{Change, Endpoint, ListTest, Manager, Operation, Reason, Request, Set, Status, Test};
 
 /// The fewest and the most nodes that anybody wants.
 const COUNTS: std::ops::RangeInclusive<i32> = 1..=3;

@@ -16,9 +16,10 @@ pub use flaw::Flaw;
 pub use state::{Faults, Outcome, Phase, Put, State, WRITERS, Writer};
 pub use step::Step;
 
-use crate::server::Unconditional;
 use state::LAG;
 use stateright::{Model, Property};
+
+use crate::server::Unconditional;
 
 /// Several writers and what may befall them.
 #[derive(Clone, Copy, Debug)]

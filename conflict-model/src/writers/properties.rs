@@ -3,10 +3,9 @@
 
 use stateright::{Model as _, Property};
 
-use crate::server::{Conflict, Reason};
-
 use super::Writers;
 use super::state::{Outcome, Phase, Put, State, Writer};
+use crate::server::{Conflict, Reason};
 
 /// Every property. `always` must have no counterexample; each `sometimes` has an example where the faults allow it.
 pub(super) fn all() -> Vec<Property<Writers>> {

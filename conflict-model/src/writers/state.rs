@@ -1,8 +1,7 @@
 //! Everything that the checker has to tell apart, and what it keeps beside it to judge by.
 
-use crate::server::{Body, Meta, Object, Request, Server, Spec, TOKENS, Uid, Version};
-
 use super::Writers;
+use crate::server::{Body, Meta, Object, Request, Server, Spec, TOKENS, Uid, Version};
 
 /// The most writers there can be: each has a token of its own.
 pub const WRITERS: usize = TOKENS;

@@ -1,9 +1,8 @@
 //! What can happen next, and what it does.
 
-use crate::server::{Change, Conflict, Endpoint, Object, Reason, Request};
-
 use super::state::{Outcome, Phase, Put, State, body};
 use super::{Flaw, Writers};
+use crate::server::{Change, Conflict, Endpoint, Object, Reason, Request};
 
 /// One thing that happens. A number is a writer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

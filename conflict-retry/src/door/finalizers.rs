@@ -61,9 +61,10 @@ fn patch<'a>(finalizers: impl Iterator<Item = &'a str>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
     use super::*;
     use crate::door::tests::{Reply, body, conflict, map, maps, ok, options, verbs};
-    use k8s_openapi::api::core::v1::ConfigMap;
 
     fn held(version: &str, finalizers: &[&str]) -> Value {
         let mut map = map(version, "x");

@@ -118,9 +118,10 @@ fn is_noop_merge(target: &Value, patch: &Value, is_whole: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use k8s_openapi::api::core::v1::{ConfigMap, Pod};
     use serde_json::json;
+
+    use super::*;
 
     fn map(value: Value) -> ConfigMap {
         serde_json::from_value(value).unwrap()

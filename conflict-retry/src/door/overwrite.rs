@@ -42,8 +42,9 @@ fn find(path: &mut String, seen: &Value, wanted: &Value, seen_now: &Value, wante
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     fn decided(seen: Value, wanted: Value) -> Decided {
         Decided { seen, wanted }

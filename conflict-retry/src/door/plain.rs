@@ -11,10 +11,10 @@ use kube::api::DeleteParams;
 use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
-use super::cycle::Move;
+use super::cycle::{self, Move};
 use super::target::Target;
 use super::track::{Failed, Track};
-use super::{Writable, cycle, wire};
+use super::{Writable, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;

@@ -1,5 +1,9 @@
 //! What a write passes on its way, each protection against the scripted server.
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
 use super::*;
 use crate::freshness::Source;
@@ -9,8 +13,6 @@ use crate::protect::{
     BreakerSettings, BreakerState, BudgetLimits, CircuitBreaker, Held, KeyQueue, Protection, Rate,
     RateLimiter, RetryBudget,
 };
-use std::time::Duration;
-use tokio::time::Instant;
 
 fn protected(protection: Protection) -> WriteOptions {
     options().with_protection(protection)

@@ -1,7 +1,8 @@
 //! The state machine: what opens it, who probes, and which answers count.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const S: Duration = Duration::from_secs(1);
 

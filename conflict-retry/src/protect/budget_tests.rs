@@ -1,8 +1,10 @@
 //! The bound holds at every grant, in any interleaving, and nothing that ends is still counted.
 
-use super::*;
-use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use proptest::prelude::*;
+
+use super::*;
 
 #[test]
 fn a_fifth_is_allowed_but_always_three() {

@@ -1,8 +1,9 @@
 //! The handle: permits give themselves back, listeners hear each change once, and tasks get one probe between them.
 
-use super::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+
+use super::*;
 
 const S: Duration = Duration::from_secs(1);
 

@@ -1,7 +1,8 @@
 //! Never more than burst and rate allow, first come first served, and a cancelled waiter costs nobody anything.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 const NS: Duration = Duration::from_nanos(1);

@@ -1,11 +1,13 @@
 //! One holder per key, first come first served, and no key outlives its last member.
 
-use super::*;
-use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+
+use super::*;
 
 type Waiting = Pin<Box<dyn Future<Output = Turn<u8>>>>;
 

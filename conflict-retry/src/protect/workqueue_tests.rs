@@ -1,7 +1,8 @@
 //! Go's own vectors (`default_rate_limiters_test.go`, client-go 0.37.2), exactly.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

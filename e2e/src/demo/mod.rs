@@ -8,12 +8,12 @@ mod story;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
+use screen::Screen;
+use stage::Stage;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::ObjectKey;
 use crate::ledger::Ledger;
-use screen::Screen;
-use stage::Stage;
 
 /// What the demo should show, and where.
 #[derive(Clone, Debug)]

@@ -13,7 +13,6 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::ListParams;
-
 use tokio::sync::OnceCell;
 
 use crate::cluster::{Cluster, Options};

@@ -15,8 +15,8 @@ use e2e::{objects, tandem};
 use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{WatchStreamExt as _, reflector, watcher};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::timeline::cost;
 use crate::timeline::line::{Base, Left, Level, Request};
 use crate::timeline::model::{Drawn, Model, Object, Outcome, Shown, Writer};
-use crate::timeline::names;
 use crate::timeline::read::Log;
 use crate::timeline::spans::GAP;
+use crate::timeline::{cost, names};
 
 impl Outcome {
     fn of(request: &Request) -> Self {

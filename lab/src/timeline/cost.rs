@@ -124,12 +124,13 @@ fn winner(refused: &Request, requests: &[Request], history: &Versions) -> Option
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::timeline::line::tests::line;
     use crate::timeline::model::Model;
     use crate::timeline::read::Log;
     use crate::timeline::select::Selection;
-    use serde_json::{Value, json};
 
     fn model(lines: &[Value]) -> Model {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -90,9 +90,10 @@ fn is_gone(verb: &str, line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::timeline::line::tests::line;
-    use serde_json::json;
 
     fn count(lines: &[Value]) -> Counts {
         let mut counts = Counts::default();

@@ -307,8 +307,9 @@ fn program(agent: &str) -> &str {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// A line as the API server writes it, at level `RequestResponse`; `with` is laid over it.
     pub(in crate::timeline) fn line(at: i64, user: &str, verb: &str, code: u16, with: Value) -> Value {

@@ -18,11 +18,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
-
-use crate::theatre::AuditLogs;
 use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
+
+use crate::theatre::AuditLogs;
 
 /// `cargo lab timeline`.
 #[derive(clap::Args, Debug)]

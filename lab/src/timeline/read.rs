@@ -193,9 +193,10 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::timeline::line::tests::line;
-    use serde_json::json;
 
     fn selection(object: &str) -> Selection {
         Selection { objects: vec![object.parse().unwrap()], ..Selection::default() }

@@ -1,11 +1,11 @@
 //! What is said of a pool's count and its bounds.
 
-use shared_crds::{
-    NodePool,
-    conditions::{ConditionType, Reason, Statement},
-};
+use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason, Statement};
 
-use super::{facts::Facts, numbers::nodes, unreadable};
+use super::facts::Facts;
+use super::numbers::nodes;
+use super::unreadable;
 
 /// Whether the count is within the bounds, and what the pool runs.
 pub(super) fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {

@@ -1,8 +1,10 @@
 //! The planner's output, as data.
 
-use k8s_openapi::{api::core::v1::Node, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 
-use super::{NodeStep, PoolStep, facts::Facts};
+use super::facts::Facts;
+use super::{NodeStep, PoolStep};
 
 /// What should happen.
 #[derive(Clone, Debug)]

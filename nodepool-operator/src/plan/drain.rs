@@ -2,17 +2,12 @@
 //!
 //! Each step is decided from the Node and its pods as they are, so that a drain goes on after a restart where it was.
 
-use k8s_openapi::{
-    api::core::v1::{Pod, Toleration},
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::{Pod, Toleration};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{
-    Fate, PodName,
-    membership::Leaving,
-    observed_time::{ObservedTime, due},
-    pods,
-};
+use super::membership::Leaving;
+use super::observed_time::{ObservedTime, due};
+use super::{Fate, PodName, pods};
 
 /// No node goes sooner after it was closed. The scheduler binds pods in the background, so one that it placed just before
 /// it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its taint for the same
@@ -103,10 +98,8 @@ fn is_given_up(pod: &Pod, now: Timestamp, time: &ObservedTime) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::{
-        api::core::v1::{PodSpec, PodStatus},
-        apimachinery::pkg::apis::meta::v1::Time,
-    };
+    use k8s_openapi::api::core::v1::{PodSpec, PodStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
     use crate::plan::testing::{at, pod, pod_of};

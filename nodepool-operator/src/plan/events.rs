@@ -1,11 +1,10 @@
 //! The events of a pass: one line for each kind of thing that changed, none for what stays as it was.
 
-use shared_crds::{
-    NodePool,
-    conditions::{ConditionType, Reason},
-};
+use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason};
 
-use super::{Applied, Rejected, supply::Trouble};
+use super::supply::Trouble;
+use super::{Applied, Rejected};
 
 /// What an event is about. The shell knows how each is spelled on the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

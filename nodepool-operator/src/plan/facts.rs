@@ -2,13 +2,11 @@
 
 use shared_crds::NodePool;
 
-use super::{
-    Applied, Fate, NodeStep, Observed, PodName,
-    membership::{Member, Readiness},
-    numbers::number,
-    supply::Trouble,
-    template::{Blueprint, Invalid},
-};
+use super::membership::{Member, Readiness};
+use super::numbers::number;
+use super::supply::Trouble;
+use super::template::{Blueprint, Invalid};
+use super::{Applied, Fate, NodeStep, Observed, PodName};
 
 /// What a pass found and decided, as far as the status tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

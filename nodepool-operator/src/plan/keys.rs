@@ -1,9 +1,7 @@
 //! Names with their namespaces: of pools and of pods.
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::{NodePool, names};
 
 /// The name of a pool. Nodes carry it in two labels.

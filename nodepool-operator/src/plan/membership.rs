@@ -5,16 +5,12 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition, Pod},
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::names;
 
-use super::{
-    observed_time::{NodeTime, due},
-    pods,
-};
+use super::observed_time::{NodeTime, due};
+use super::pods;
 
 /// By how much a node's clock may lag behind the API server's.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);

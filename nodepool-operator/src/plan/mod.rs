@@ -49,24 +49,23 @@ mod unread_tests;
 #[cfg(test)]
 mod world_tests;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
-pub use self::{
-    applied::{Applied, Blocked, Extent, Rejected, RejectedWrite},
-    decision::Plan,
-    facts::Facts,
-    keys::{PodName, PoolKey},
-    model::{Fate, NodeStep, Observed, PodsNeeded, PoolStep},
-    observed_time::ObservedTime,
-    supply::Supply,
-};
-use self::{facts::InFlight, membership::Member, template::Blueprint};
+pub use self::applied::{Applied, Blocked, Extent, Rejected, RejectedWrite};
+pub use self::decision::Plan;
+pub use self::facts::Facts;
+use self::facts::InFlight;
+pub use self::keys::{PodName, PoolKey};
+use self::membership::Member;
+pub use self::model::{Fate, NodeStep, Observed, PodsNeeded, PoolStep};
+pub use self::observed_time::ObservedTime;
+pub use self::supply::Supply;
+use self::template::Blueprint;
 
 /// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);

@@ -1,21 +1,15 @@
 //! The planner's input, and what can happen to a pool and its nodes, as data. Nothing is decided here.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 
-use super::{
-    keys::{PodName, PoolKey},
-    observed_time::ObservedTime,
-    supply::Supply,
-};
+use super::keys::{PodName, PoolKey};
+use super::observed_time::ObservedTime;
+use super::supply::Supply;
 
 /// Everything a decision is made from.
 #[derive(Clone, Debug)]

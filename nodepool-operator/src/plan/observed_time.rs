@@ -6,10 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// What the shell has measured, as an input of the plan.
 #[derive(Clone, Debug, Default)]

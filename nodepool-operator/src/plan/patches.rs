@@ -4,11 +4,9 @@
 //!
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 

@@ -1,21 +1,17 @@
 //! What the planner decides, case by case.
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-use shared_crds::{
-    NodePool,
-    conditions::Reason,
-    names,
-    v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan},
-};
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
+use shared_crds::{NodePool, names};
 
-use super::{
-    supply::{Machine, MachineState, Trouble},
-    testing::{
-        annotate, at, deleted, draining, fates, node, observed, pod, pool, set_ready, starting, with_fate,
-    },
-    *,
+use super::supply::{Machine, MachineState, Trouble};
+use super::testing::{
+    annotate, at, deleted, draining, fates, node, observed, pod, pool, set_ready, starting, with_fate,
 };
+use super::*;
 
 fn machine(name: &str, state: MachineState) -> Machine {
     Machine { name: name.into(), state }

@@ -7,16 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 
-use super::{
-    PoolKey, Supply,
-    membership::{Member, Readiness},
-    slots,
-    supply::{Machine, MachineState},
-    victims,
-};
+use super::membership::{Member, Readiness};
+use super::supply::{Machine, MachineState};
+use super::{PoolKey, Supply, slots, victims};
 
 /// Most nodes whose pods are listed to choose victims among them: one request each, so a large pool goes without.
 const MAX_UNDECIDED: usize = 50;

@@ -1,14 +1,10 @@
 //! Whether a node has ever started, case by case: one that has not is replaced, one that has is only reported.
 
-use k8s_openapi::{
-    api::core::v1::{Pod, PodStatus},
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{
-    testing::{at, fates, node, observed, pod, pool, set_ready, starting},
-    *,
-};
+use super::testing::{at, fates, node, observed, pod, pool, set_ready, starting};
+use super::*;
 
 #[test]
 fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_reported() {

@@ -3,19 +3,13 @@
 //! Only counts and conditions are worked out here; who may write them, and how, is the write door's business.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use shared_crds::{
-    NodePool,
-    conditions::{ConditionType, Reason, Statement, set},
-    names,
-    v1alpha1::{NodePoolStatus, NodesSummary},
-};
+use shared_crds::conditions::{ConditionType, Reason, Statement, set};
+use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
+use shared_crds::{NodePool, names};
 
-use super::{
-    Applied, Blocked, Facts, Rejected, RejectedWrite, clamped,
-    numbers::{nodes, number},
-    supply::Trouble,
-    unreadable,
-};
+use super::numbers::{nodes, number};
+use super::supply::Trouble;
+use super::{Applied, Blocked, Facts, Rejected, RejectedWrite, clamped, unreadable};
 
 /// The counts, for everyone who reads the status. `observedGeneration` and the conditions depend on the object they
 /// are written to, and have functions of their own.

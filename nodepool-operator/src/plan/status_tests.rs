@@ -1,22 +1,16 @@
 //! What the status and the events say, case by case.
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
-};
-use shared_crds::{
-    NodePool,
-    conditions::{ConditionType, Reason},
-    ownership::{Owner, conditions},
-    v1alpha1::NodePoolStatus,
-};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason};
+use shared_crds::ownership::{Owner, conditions};
+use shared_crds::v1alpha1::NodePoolStatus;
 
-use super::{
-    events::{Kind, notes},
-    supply::{Machine, MachineState, Trouble},
-    testing::{annotate, at, deleted, draining, node, observed, pool, set_ready, starting},
-    *,
-};
+use super::events::{Kind, notes};
+use super::supply::{Machine, MachineState, Trouble};
+use super::testing::{annotate, at, deleted, draining, node, observed, pool, set_ready, starting};
+use super::*;
 
 fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {
     let mut observed = observed(pool.clone(), nodes);

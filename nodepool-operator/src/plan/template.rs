@@ -4,15 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::{
-    api::core::v1::{Node, NodeSpec, NodeStatus, Taint},
-    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
-};
-use shared_crds::{
-    NodePool, names,
-    quantity::{Exact, InvalidQuantity},
-    v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec},
-};
+use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use shared_crds::quantity::{Exact, InvalidQuantity};
+use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, NodeTemplate, NodeTemplateSpec};
+use shared_crds::{NodePool, names};
 
 use super::{PoolKey, hash};
 

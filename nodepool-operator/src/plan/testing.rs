@@ -1,28 +1,18 @@
 //! Objects for the planner's tests.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Node, NodeCondition, NodeStatus, Pod},
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::{ObjectMeta, OwnerReference, Time},
-    },
-    jiff::{SignedDuration, Timestamp},
-};
-use shared_crds::{
-    NodePool, names,
-    v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider},
-};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider};
+use shared_crds::{NodePool, names};
 
-use super::{
-    Fate, Observed, Plan, PoolKey, Supply,
-    observed_time::{NodeTime, ObservedTime},
-    template::Blueprint,
-};
+use super::observed_time::{NodeTime, ObservedTime};
+use super::template::Blueprint;
+use super::{Fate, Observed, Plan, PoolKey, Supply};
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "default".into(), name: "web".into() }

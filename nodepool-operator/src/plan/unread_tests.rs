@@ -3,11 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
-use super::{
-    supply::{Machine, MachineState},
-    testing::{fates, key, node, observed, pool},
-    *,
-};
+use super::supply::{Machine, MachineState};
+use super::testing::{fates, key, node, observed, pool};
+use super::*;
 
 /// A pool of `replicas`, with these nodes that can be read and `unreadable` in its first slots.
 fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {

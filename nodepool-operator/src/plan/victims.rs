@@ -1,15 +1,14 @@
 //! Which nodes go when there are too many: first those the Autoscaler named, for this count of its own or, from this
 //! very spec, for the next; then by an order that costs the least.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
 use shared_crds::NodePool;
 
-use super::{
-    membership::{Member, Readiness},
-    pods::holds_the_node,
-};
+use super::membership::{Member, Readiness};
+use super::pods::holds_the_node;
 
 /// The nodes that the Autoscaler named, while a count that it wrote is the pool's: in its order, and only the very nodes
 /// that it meant. A slot's name may have been given to a new node since.

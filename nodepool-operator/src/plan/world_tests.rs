@@ -1,23 +1,21 @@
 //! Invariants over random histories: the plan is carried out, wholly or in part, on a small world of nodes, machines
 //! and pods, which people and crashes disturb meanwhile.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use json_patch::{Patch, PatchOperation};
-use k8s_openapi::{
-    api::core::v1::{Node, Pod},
-    apimachinery::pkg::apis::meta::v1::Time,
-    jiff::Timestamp,
-};
-use proptest::{collection::vec, prelude::*};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use proptest::collection::vec;
+use proptest::prelude::*;
 use serde_json::Value;
 use shared_crds::{NodePool, names};
 
-use super::{
-    supply::{Machine, MachineState},
-    testing::{ALWAYS, always, at, key, pod, pool, set_ready},
-    *,
-};
+use super::supply::{Machine, MachineState};
+use super::testing::{ALWAYS, always, at, key, pod, pool, set_ready};
+use super::*;
 
 /// How long a machine takes, in seconds.
 const DELAY: i64 = 3;

@@ -8,7 +8,8 @@ pub mod simulated;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
-use shared_crds::{conditions::Reason, v1alpha1::ProviderSpec};
+use shared_crds::conditions::Reason;
+use shared_crds::v1alpha1::ProviderSpec;
 
 use crate::plan::PoolKey;
 

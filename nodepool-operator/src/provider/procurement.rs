@@ -2,19 +2,15 @@
 //!
 //! All of it is memory. After a restart the operator finds its nodes in the cluster and asks anew for the rest.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
 use super::{Order, Progress, Provider, Refusal};
-use crate::plan::{
-    PoolKey, Supply,
-    supply::{Machine, MachineState, Trouble},
-};
+use crate::plan::supply::{Machine, MachineState, Trouble};
+use crate::plan::{PoolKey, Supply};
 
 /// The wait after the first failure; it doubles with every further one.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(5);
@@ -162,10 +158,8 @@ mod tests {
     use shared_crds::v1alpha1::{ProviderSpec, SimulatedProvider};
 
     use super::*;
-    use crate::{
-        plan::testing::{at, key},
-        provider::simulated::Simulated,
-    };
+    use crate::plan::testing::{at, key};
+    use crate::provider::simulated::Simulated;
 
     fn desk() -> Procurement {
         Procurement::new(Box::new(Simulated::default()))

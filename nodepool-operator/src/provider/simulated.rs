@@ -3,12 +3,11 @@
 //! What a request comes to is a function of the pool, the name and the number of the attempt, so a test that fails
 //! fails again. Requests live in memory; after a restart they are simply made anew.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::SimulatedProvider;
 

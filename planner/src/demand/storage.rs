@@ -10,8 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::PersistentVolumeClaimSpec;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::volumes;
-use super::volumes::VolumeTerms;
+use super::volumes::{self, VolumeTerms};
 use crate::input::claim_info::{ClaimInfo, DEFAULT_CLASS};
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;

@@ -5,8 +5,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::pod_info::Labels;
-use crate::requirements::constraints;
-use crate::requirements::constraints::NodeTerm;
+use crate::requirements::constraints::{self, NodeTerm};
 
 /// A persistent volume: where it can be used, and by which claim.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -21,7 +21,7 @@ use crate::input::observed::{Observed, PlanOptions, Recommendations, ScheduledBo
 use crate::input::pod_info::PodInfo;
 use crate::limits::behavior::BehaviorStage;
 use crate::limits::schedules;
-use crate::pools::Pool;
+use crate::pools::{self, Pool};
 use crate::reasons::PoolReason;
 use crate::requirements::pod_class::PodClassId;
 use crate::resources::{Amounts, ResourceNames};
@@ -29,12 +29,11 @@ use crate::scale_down::budgets::Budgets;
 use crate::scale_down::excess_nodes::ExcessNodes;
 use crate::scale_down::removal_simulation::RemovalSimulation;
 use crate::scale_down::reserve::ReserveInput;
-use crate::scale_down::{ScaleDownInput, blocking_pods, candidates};
+use crate::scale_down::{self, ScaleDownInput, blocking_pods, candidates};
 use crate::scale_up::placement::PendingPods;
-use crate::scale_up::{ScaleUp, expander};
-use crate::snapshot::capacity::SnapshotInput;
-use crate::snapshot::{ClusterSnapshot, Place, capacity};
-use crate::{pools, scale_down, scale_up};
+use crate::scale_up::{self, ScaleUp, expander};
+use crate::snapshot::capacity::{self, SnapshotInput};
+use crate::snapshot::{ClusterSnapshot, Place};
 
 /// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;

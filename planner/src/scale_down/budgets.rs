@@ -10,8 +10,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 
 use crate::input::observed::key;
 use crate::input::pod_info::PodInfo;
-use crate::input::pods;
-use crate::input::selection;
+use crate::input::{pods, selection};
 use crate::numbers;
 
 /// Index of a budget in [`Budgets`].

@@ -11,13 +11,11 @@ use super::{RemovalVerdict, ScaleDown, ScaleDownInput, moving, pod_name, timing}
 use crate::demand::Demand;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
-use crate::pools;
-use crate::pools::Pool;
+use crate::pools::{self, Pool};
 use crate::reasons::NodeReason;
 use crate::resources::{Amounts, Basic, ResourceNames};
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
-use crate::scale_down::drainability;
-use crate::scale_down::drainability::{Blocker, BlockingPodReason};
+use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 
 /// A node against whose going nothing speaks yet.
 #[derive(Clone, Debug)]

@@ -9,8 +9,7 @@ use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{
     CountedNodes, HostPort, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
 };
-use crate::requirements::predicates;
-use crate::requirements::predicates::{node_affinity, selector, taints};
+use crate::requirements::predicates::{self, node_affinity, selector, taints};
 use crate::resources::Amounts;
 
 #[derive(Clone, Debug)]

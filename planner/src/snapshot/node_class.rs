@@ -7,8 +7,7 @@ use super::rules::{CountedBy, PlacementRules};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
-use crate::requirements::predicates;
-use crate::requirements::predicates::{node_affinity, selector, taints};
+use crate::requirements::predicates::{self, node_affinity, selector, taints};
 
 /// One node class.
 #[derive(Clone, Debug)]

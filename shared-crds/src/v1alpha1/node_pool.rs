@@ -7,7 +7,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{status::NodePoolStatus, template::NodeTemplate};
+use super::status::NodePoolStatus;
+use super::template::NodeTemplate;
 
 /// spec is what the user wants: how many nodes, of what kind, from where.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,9 @@
 //! The API conventions, asserted over the generated schemas. A rule that cannot hold has a waiver with its reason.
 
-use crate::walk;
 use serde_json::Value;
 use shared_crds::conditions::ConditionType;
+
+use crate::walk;
 
 const KINDS: [&str; 2] = ["nodepools", "nodepoolautoscalers"];
 

@@ -1,10 +1,9 @@
 //! Every leaf of `NodePool` has exactly one owner, and every row of the contract speaks of a field that exists.
 
+use shared_crds::conditions::ConditionType;
+use shared_crds::ownership::{self, Endpoint, NODE_POOL};
+
 use crate::walk;
-use shared_crds::{
-    conditions::ConditionType,
-    ownership::{self, Endpoint, NODE_POOL},
-};
 
 /// Owned entry by entry, by condition type; `ConditionType::owner_on_node_pool` is total because it is a match.
 const CONDITIONS: &str = "status.conditions";

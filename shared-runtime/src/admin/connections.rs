@@ -4,18 +4,16 @@
 //! When there are as many as may be, the oldest makes room for the newest. A limit that made the newest wait would let
 //! anyone who holds that many connections open keep the probes out, and with them have the pod restarted.
 
-use std::{collections::VecDeque, pin::pin, time::Duration};
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::{AbortHandle, JoinSet},
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 

@@ -1,7 +1,5 @@
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use http::Method;
 use kube::Client;
@@ -10,10 +8,8 @@ use shared_crds::ownership::Owner;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{
-    testing::{failure, server},
-    write::WriteStrategy,
-};
+use crate::testing::{failure, server};
+use crate::write::WriteStrategy;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -6,10 +6,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::coordination::v1::{Lease, LeaseSpec},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
-};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::ObjectMeta;
 
 /// How long a lease lasts, how long its holder tries to renew it, and how often anybody looks.

@@ -16,13 +16,11 @@ use tracing::{debug, info, warn};
 
 pub use self::lease::{InvalidTiming, Timing};
 use self::lease::{JITTER_FACTOR, Verdict, Watcher};
-use crate::{
-    clock::Clock,
-    error::{Categorised, chain},
-    fence::Fence,
-    metrics::Metrics,
-    write::{Created, Door, WriteError, Written},
-};
+use crate::clock::Clock;
+use crate::error::{Categorised, chain};
+use crate::fence::Fence;
+use crate::metrics::Metrics;
+use crate::write::{Created, Door, WriteError, Written};
 
 /// Which lease, and as whom.
 #[derive(Clone, Debug)]

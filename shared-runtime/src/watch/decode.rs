@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 
 use kube::runtime::reflector::{Lookup, ObjectRef};
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// An object, or who it is and why it cannot be read.
@@ -131,7 +132,8 @@ struct Placement {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
+    use k8s_openapi::api::apps::v1::DaemonSet;
+    use k8s_openapi::api::core::v1::Pod;
     use kube::core::WatchEvent;
     use serde_json::json;
 

@@ -1,17 +1,23 @@
 //! The loop behind a cache: list, watch, watch again, and list anew when there is no other way.
 
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
+use std::time::Duration;
 
 use conflict_retry::freshness::Version;
 use futures::StreamExt as _;
-use kube::{Resource, core::WatchEvent};
+use kube::Resource;
+use kube::core::WatchEvent;
 use serde::de::DeserializeOwned;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::{
-    Failure, Sink, WATCH_SECONDS, caches::Questions, decode::Decoded, health::Health, requests::Requests,
-};
-use crate::{controller::Backoff, error::chain};
+use super::caches::Questions;
+use super::decode::Decoded;
+use super::health::Health;
+use super::requests::Requests;
+use super::{Failure, Sink, WATCH_SECONDS};
+use crate::controller::Backoff;
+use crate::error::chain;
 
 /// A watch that is to bring a bookmark soon: the API server sends one two seconds before the end.
 const BOOKMARK_SECONDS: u32 = 3;

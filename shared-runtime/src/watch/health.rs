@@ -1,14 +1,13 @@
 //! Whether a cache is current: the API server was heard of a short while ago. The gate follows.
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{
-    liveness::{Liveness, Pulse},
-    metrics::Metrics,
-    readiness::Gate,
-};
+use crate::liveness::{Liveness, Pulse};
+use crate::metrics::Metrics;
+use crate::readiness::Gate;
 
 /// How long a cache counts as current after its watch was lost. A watch that is opened again brings what was missed, and an
 /// API server that is replaced by another does not leave its clients alone for longer.
@@ -92,7 +91,8 @@ impl Drop for Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::Clock, readiness::Readiness};
+    use crate::clock::Clock;
+    use crate::readiness::Readiness;
 
     fn health() -> (Health, Readiness, Metrics) {
         let (readiness, metrics) = (Readiness::default(), Metrics::new("test", "0").unwrap());

@@ -20,26 +20,27 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::Stream;
-use kube::{Api, Resource, core::Status, runtime::watcher::Config};
+use kube::core::Status;
+use kube::runtime::watcher::Config;
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use self::caches::Caches;
+pub use self::decode::{Decoded, Unreadable};
+use self::follow::Follower;
+use self::health::Health;
+use self::requests::Requests;
 pub(crate) use self::requests::list;
-pub use self::{
-    caches::Caches,
-    decode::{Decoded, Unreadable},
-};
-use self::{follow::Follower, health::Health, requests::Requests};
-use crate::{
-    error::{client_category, status_category},
-    liveness::Liveness,
-    metrics::Metrics,
-    readiness::Gate,
-};
+use crate::error::{client_category, status_category};
+use crate::liveness::Liveness;
+use crate::metrics::Metrics;
+use crate::readiness::Gate;
 
 /// How long one watch lasts before it is opened anew from where it ended. The longer, the later a dead one is noticed; the
 /// shorter, the more requests a cluster has that does nothing (ten kinds: two in three seconds).

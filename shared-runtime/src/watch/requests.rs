@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use conflict_retry::freshness::Version;
 use futures::{Stream, StreamExt as _};
-use kube::{
-    Api, Client, Resource,
-    api::{ListParams, WatchParams},
-    core::{Request, WatchEvent},
-    runtime::watcher::Config,
-};
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, IgnoredAny},
-};
+use kube::api::{ListParams, WatchParams};
+use kube::core::{Request, WatchEvent};
+use kube::runtime::watcher::Config;
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
-use super::{Failure, decode::Decoded};
+use super::Failure;
+use super::decode::Decoded;
 
 /// Objects of a page of a list. client-go has 500; a page is decoded as a whole, with the managed fields that are dropped
 /// afterwards, which is some 60 KB for a pod: 500 were half of an operator's memory for as long as it ran.

@@ -1,19 +1,19 @@
 //! The loop against a server that answers from a script, on paused time. What a real API server does is in `e2e`.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, client::Body};
+use kube::Client;
+use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
-use crate::{clock::Clock, readiness::Readiness};
+use crate::clock::Clock;
+use crate::readiness::Readiness;
 
 /// What the server does with one request.
 enum Answer {

@@ -1,17 +1,16 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, client::Body};
+use kube::Api;
+use kube::client::Body;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
 use super::*;
-use crate::{
-    clock::Clock,
-    fence::Fenced,
-    freshness::Freshness,
-    metrics::Metrics,
-    testing::{Asked, Log, failure, lines, server},
-};
+use crate::clock::Clock;
+use crate::fence::Fenced;
+use crate::freshness::Freshness;
+use crate::metrics::Metrics;
+use crate::testing::{Asked, Log, failure, lines, server};
 
 const STATUS: &str = "/apis/tandem.dev/v1alpha1/namespaces/ns/nodepools/p/status";
 

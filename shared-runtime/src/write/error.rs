@@ -3,7 +3,8 @@
 use conflict_retry::Class;
 
 use super::owned::NotOwned;
-use crate::{error::Categorised, fence::Fenced};
+use crate::error::Categorised;
+use crate::fence::Fenced;
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]

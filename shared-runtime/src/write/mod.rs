@@ -15,26 +15,25 @@ mod status;
 mod strategy;
 mod unreadable;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
-use conflict_retry::{
-    Observer, RetryPolicy, WriteOptions,
-    observe::Silent,
-    protect::{KeyQueue, Protection, RetryBudget},
-};
+use conflict_retry::observe::Silent;
+use conflict_retry::protect::{KeyQueue, Protection, RetryBudget};
+use conflict_retry::{Observer, RetryPolicy, WriteOptions};
 use kube::Client;
 use shared_crds::ownership::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    error::WriteError,
-    outcome::{Created, Deleted, Evicted, Written},
-    owned::{NotOwned, OwnedStatus},
-    replicas::ReplicasDecision,
-    strategy::WriteStrategy,
-};
-use crate::{clock::Clock, fence::Fence, freshness::Floors};
+pub use self::error::WriteError;
+pub use self::outcome::{Created, Deleted, Evicted, Written};
+pub use self::owned::{NotOwned, OwnedStatus};
+pub use self::replicas::ReplicasDecision;
+pub use self::strategy::WriteStrategy;
+use crate::clock::Clock;
+use crate::fence::Fence;
+use crate::freshness::Floors;
 
 /// How long one request may take: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up what
 /// became of a write whose answer was lost. A fence that is about to close shortens it.

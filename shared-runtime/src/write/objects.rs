@@ -4,14 +4,12 @@
 use std::fmt::Debug;
 
 use conflict_retry::{DeleteOutcome, EvictOutcome, Source, Subresource, Writable};
-use k8s_openapi::{
-    api::core::v1::Pod,
-    apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions as MetaPreconditions},
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    DeleteOptions, ObjectMeta, Preconditions as MetaPreconditions,
 };
-use kube::{
-    Api, Resource,
-    api::{DeleteParams, Preconditions},
-};
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, Resource};
 use serde_json::Value;
 use tracing::instrument;
 

@@ -6,10 +6,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use shared_crds::{
-    conditions::ConditionType,
-    ownership::{self, GUARDED, GuardedField, Owner},
-};
+use shared_crds::conditions::ConditionType;
+use shared_crds::ownership::{self, GUARDED, GuardedField, Owner};
 
 use super::guarded;
 

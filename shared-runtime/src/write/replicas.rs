@@ -4,13 +4,12 @@
 use conflict_retry::{PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
 use kube::Api;
 use serde_json::{Value, json};
-use shared_crds::{NodePool, ownership::GUARDED};
+use shared_crds::NodePool;
+use shared_crds::ownership::GUARDED;
 use tracing::instrument;
 
-use super::{
-    Door, WriteError, WriteStrategy, Written,
-    guarded::{self, Current},
-};
+use super::guarded::{self, Current};
+use super::{Door, WriteError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
 /// What was decided about a pool's replicas.

@@ -3,18 +3,15 @@
 //! The object is never decoded: it is read and written as JSON, and of its status only the conditions that are stated change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::{
-    Api, Resource as _,
-    core::{ApiResource, DynamicObject},
-};
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Resource as _};
 use serde_json::{Value, json};
-use shared_crds::{
-    NodePool,
-    conditions::{Statement, set},
-};
+use shared_crds::NodePool;
+use shared_crds::conditions::{Statement, set};
 use tracing::instrument;
 
-use super::{Door, OwnedStatus, WriteError, Written, owned::Contract};
+use super::owned::Contract;
+use super::{Door, OwnedStatus, WriteError, Written};
 
 impl Door {
     /// States `statements` on a pool that cannot be read. Whatever strategy there is, this is a server-side apply: the others

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use proc_macro2::{TokenStream, TokenTree};
-use syn::{
-    Item, ItemUse, UseTree,
-    visit::{self, Visit},
-};
+use syn::visit::{self, Visit};
+use syn::{Item, ItemUse, UseTree};
 
 use super::tree::{self, Module};
 

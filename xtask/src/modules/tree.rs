@@ -1,9 +1,7 @@
 //! The modules of a crate, as its files declare them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use syn::{Attribute, Item, ItemMod, Meta};

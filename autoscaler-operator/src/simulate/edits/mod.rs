@@ -7,7 +7,8 @@ mod pools;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, str::FromStr};
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 

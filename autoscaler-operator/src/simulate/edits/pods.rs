@@ -1,16 +1,17 @@
 //! Pods that somebody adds, from a Pod or from whatever makes pods. What the API server would fill in is filled in.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::core::v1::{Container, Pod, PodSpec},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
-};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use planner::Observed;
 use planner::input::pod_info::PodInfo;
 use serde_json::{Map, Value, json};
 
-use super::{EditError, nodes::make_pending};
+use super::EditError;
+use super::nodes::make_pending;
 use crate::simulate::input::{At, DEFAULT_NAMESPACE, documents, title};
 
 /// The label by which a Deployment tells its versions apart; spread constraints name it in `matchLabelKeys`.

@@ -1,10 +1,8 @@
 //! Text to documents: YAML or JSON, one or many, and the errors that say where something is wrong. Knows no kinds.
 
-use std::{
-    fs,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use serde_json::Value;
 use thiserror::Error;

@@ -4,20 +4,19 @@
 mod documents;
 mod unknown;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
-use k8s_openapi::{
-    api::{
-        apps::v1::DaemonSet,
-        core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod},
-        policy::v1::PodDisruptionBudget,
-        scheduling::v1::PriorityClass,
-        storage::v1::StorageClass,
-    },
-    jiff::Timestamp,
-};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 

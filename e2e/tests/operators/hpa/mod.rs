@@ -13,10 +13,9 @@ use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};
+use metrics::{METRIC, Metrics};
 use serde_json::json;
 use shared_crds::NodePool;
-
-use metrics::{METRIC, Metrics};
 
 /// One control plane, because what stands in for a metrics adapter is registered with it for good: no namespace goes there
 /// while none runs. Its `HorizontalPodAutoscaler` looks every second.

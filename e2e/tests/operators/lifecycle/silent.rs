@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use e2e::cluster::{Cluster, Options};
 use e2e::lifeline::Exit;
-use e2e::objects;
 use e2e::operators::{Launch, Operator, OperatorProcess};
-use e2e::places;
 use e2e::trial::{PATIENCE, Trial};
 use e2e::wait::eventually;
+use e2e::{objects, places};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -19,8 +18,9 @@ use kube::{Api, ResourceExt as _};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use shared_crds::NodePool;
 use shared_crds::names::READY_TIME_ANNOTATION;
-use shared_crds::{NodePool, v1alpha1::DrainSpec};
+use shared_crds::v1alpha1::DrainSpec;
 
 use super::{observed, scale};
 

@@ -280,8 +280,9 @@ pub(super) fn bill(events: &[Event], object: &ObjectKey) -> Bill {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// A PUT of the pool by one of Tandem's accounts, as the API server would have logged it.
     fn put(who: &str, from: u64, to: Option<u64>, second: u64) -> Event {

@@ -6,22 +6,20 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::demand::daemons::Daemons;
-use crate::demand::order;
-use crate::demand::{Demand, PendingGroup};
+use crate::demand::{Demand, PendingGroup, order};
+use crate::fixtures;
 use crate::input::observed::Observed;
 use crate::pass::largest;
-use crate::pools::Pool;
+use crate::pools::{self, Pool};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
 };
 use crate::resources::{Amounts, Basic, Resource, ResourceNames};
-use crate::scale_up::ScaleUp;
 use crate::scale_up::placement::PendingPods;
-use crate::snapshot::capacity;
-use crate::snapshot::capacity::SnapshotInput;
+use crate::scale_up::{self, ScaleUp};
+use crate::snapshot::capacity::{self, SnapshotInput};
 use crate::snapshot::{ClusterSnapshot, Place};
-use crate::{fixtures, pools, scale_up};
 
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 

@@ -3,11 +3,8 @@
 use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
-use super::{
-    Door, OwnedStatus, Planner, StatusObject, Target, WriteError, canonical,
-    guarded::{self, Current},
-    patch_of,
-};
+use super::guarded::{self, Current};
+use super::{Door, OwnedStatus, Planner, StatusObject, Target, WriteError, canonical, patch_of};
 
 /// What the guarded fields are to be, as it was decided while they were there.
 struct Taken {

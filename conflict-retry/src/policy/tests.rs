@@ -1,7 +1,8 @@
 //! Every bound ends a run, and every delay stays in its window.
 
-use super::*;
 use proptest::prelude::*;
+
+use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 

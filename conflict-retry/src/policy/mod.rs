@@ -318,5 +318,4 @@ fn unit(random: f64) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "policy_tests.rs"]
 mod tests;

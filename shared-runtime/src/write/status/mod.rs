@@ -5,20 +5,19 @@ mod anew;
 use std::fmt::Debug;
 
 use conflict_retry::{Decision, Outcome, PatchDecision, Source, Subresource, WriteOptions};
-use kube::{
-    Api, Resource,
-    core::{NamespaceResourceScope, object::HasStatus},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::core::NamespaceResourceScope;
+use kube::core::object::HasStatus;
+use kube::{Api, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use shared_crds::{NodePool, NodePoolAutoscaler, ownership::GuardedField};
+use shared_crds::ownership::GuardedField;
+use shared_crds::{NodePool, NodePoolAutoscaler};
 use tracing::{debug, instrument};
 
-use super::{
-    Door, WriteError, WriteStrategy, Written,
-    guarded::{self, Current},
-    owned::{Contract, OwnedStatus},
-};
+use super::guarded::{self, Current};
+use super::owned::{Contract, OwnedStatus};
+use super::{Door, WriteError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs to have its status written by the door.

@@ -1,7 +1,6 @@
 //! Looks at the page of `cargo lab timeline` in a real browser: it draws, its filters and keys work, it loads nothing, and
 //! nothing goes wrong on the way.
 
-#[path = "browser/devtools.rs"]
 mod devtools;
 
 use std::path::{Path, PathBuf};

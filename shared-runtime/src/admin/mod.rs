@@ -8,23 +8,21 @@ mod connections;
 
 use std::net::SocketAddr;
 
-use axum::{
-    Router,
-    extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::{IntoResponse, Response},
-    routing::get,
-};
-use tokio::{net::TcpListener, task::JoinHandle};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::connections::Limits;
-use crate::{
-    liveness::Liveness,
-    metrics::{self, Metrics},
-    readiness::Readiness,
-};
+use crate::liveness::Liveness;
+use crate::metrics::{self, Metrics};
+use crate::readiness::Readiness;
 
 /// The admin server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -107,10 +105,8 @@ async fn render(State(served): State<Served>) -> Response {
 mod tests {
     use std::time::Duration;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::clock::Clock;
