@@ -12,7 +12,9 @@ mod guide;
 mod modules;
 mod package;
 mod spdx;
+mod style;
 mod tidy;
+mod type_names;
 mod workspace;
 
 use std::ffi::OsString;

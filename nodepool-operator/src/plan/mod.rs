@@ -9,7 +9,7 @@
 //! | `sizing` | how many are missing or too many |
 //! | `victims` | which ones go |
 //! | `drain` | the next step of a node on its way out |
-//! | `slots`, `template`, `hash`, `quantity` | what a new node is called and looks like |
+//! | `slots`, `template`, `hash` | what a new node is called and looks like |
 //! | `patches` | how a decision is written so that it cannot fall on the wrong object |
 //! | `facts` | nothing: it counts what was decided and what came of it |
 //! | `status`, `clamped`, `unreadable`, `events` | what the pool's owner is told |
