@@ -12,17 +12,18 @@ use futures::StreamExt as _;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::reflector::store::{Writer, store};
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher as watch_of};
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::stage::{Actor, PATIENCE};
+use crate::context::{Actor, PATIENCE};
 
-/// Hears of each object that an event has brought, when the cache holds what the event said.
-pub type Hears<K> = Box<dyn Fn(&K) + Send>;
+/// OnChange of each object that an event has brought, when the cache holds what the event said.
+pub type OnChange<K> = Box<dyn Fn(&K) + Send>;
 
 /// An actor's cache of the stage's objects of a kind.
 pub struct Cache<K>
@@ -99,7 +100,7 @@ where
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     /// Lists and watches as `actor`; both requests have been told when this returns. `hears` is told of each event.
-    pub async fn start(actor: &Actor, hears: Hears<K>) -> Result<Self> {
+    pub async fn start(actor: &Actor, hears: OnChange<K>) -> Result<Self> {
         let (reader, writer) = store();
         let watched = Watched::new(reader, Floors::new(K::plural(&())));
         let gate = Arc::<Gate>::default();
@@ -109,7 +110,8 @@ where
         let namespace = actor.namespace().to_owned();
         let cache = Self { watched, namespace, gate, ticks, _feed: feed };
         eventually(PATIENCE, "the watch is established", async || {
-            let is_watch = |request: &crate::event::Request| request.verb == "WATCH" && request.succeeded();
+            let is_watch =
+                |request: &crate::event::RecordedRequest| request.verb == "WATCH" && request.succeeded();
             Ok(actor.requests().iter().any(is_watch).then_some(()))
         })
         .await?;
@@ -168,7 +170,7 @@ where
     writer: Writer<K>,
     watched: Watched<K>,
     gate: Arc<Gate>,
-    hears: Hears<K>,
+    hears: OnChange<K>,
     ticker: watch::Sender<u64>,
 }
 

@@ -64,7 +64,7 @@ pub const ROWS: &[(&str, &str)] = &[
 
 /// Something that is often said, and how it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim {
+pub struct CommonClaim {
     /// Its name in scenarios.
     pub id: &'static str,
     /// What is said.
@@ -74,118 +74,118 @@ pub struct Claim {
 }
 
 /// Every wrong claim, in the order of the texts that make it.
-pub const CLAIMS: &[Claim] = &[
-    Claim {
+pub const CLAIMS: &[CommonClaim] = &[
+    CommonClaim {
         id: "revision-per-item",
         said: "etcd counts revisions per item, and the resourceVersion maps to that count.",
         fact: "the revision counts the writes of the whole store; gaps between an object's versions are normal. Since Kubernetes 1.35 two versions of one resource may be compared (which is the later one); before, only for equality.",
     },
-    Claim {
+    CommonClaim {
         id: "status-conflicts",
         said: "Most conflicts come from status writes, and the status subresource avoids them.",
         fact: "which writes conflict most depends on who writes how often, and is not measured here. The subresource avoids none: an object has one version, and a PUT to either endpoint is refused after a write to either.",
     },
-    Claim {
+    CommonClaim {
         id: "retry-with-cached-get",
         said: "A retry around a Get and an Update solves it.",
         fact: "where Get reads a cache, each attempt may read the same old copy again and fail again.",
     },
-    Claim {
+    CommonClaim {
         id: "second-reconcile-by-cache",
         said: "The second reconcile happens because the cache still has the old version.",
         fact: "it happens because one's own write is an event like any other.",
     },
-    Claim {
+    CommonClaim {
         id: "no-op-moves-version",
         said: "An update that changes nothing moves the resourceVersion.",
         fact: "where the server would store what it has stored already, nothing moves and no event is sent. An equal object is a write when managedFields changes, or when the server would encode it in another way, as after a change of the storage version.",
     },
-    Claim {
+    CommonClaim {
         id: "too-many-reconciles",
         said: "Too many reconciles amplify the lag of the cache, and so the updates conflict and the loop does not end.",
         fact: "half true: the conflicts do come from copies that are behind. But the loop goes on with a cache that is never behind, because the desired state alternates. A retry hides the conflicts and keeps the loop.",
     },
-    Claim {
+    CommonClaim {
         id: "lazy-is-wasteful",
         said: "Returning the error is lazy and wasteful, retrying is better.",
         fact: "a decision made from an old object must be made again: retrying its write alone stores a stale decision, which stands until something calls the reconcile again. Returning the error took one request more here, and never stored it.",
     },
-    Claim {
+    CommonClaim {
         id: "default-retry-unlimited",
         said: "DefaultRetry starts at 10 ms, doubles up to 1,000 s and has no limit.",
         fact: "it makes five attempts, 10 ms apart, with 10 % jitter. The other numbers are the work queue's limiter.",
     },
-    Claim {
+    CommonClaim {
         id: "retry-handles-transient",
         said: "Other errors may be transient; the retry logic handles them.",
         fact: "RetryOnConflict retries conflicts and nothing else; every other error ends it at once.",
     },
-    Claim {
+    CommonClaim {
         id: "not-found-is-success",
         said: "When the object is not found, return no error.",
         fact: "that reports a write which never happened; it is an outcome of its own.",
     },
-    Claim {
+    CommonClaim {
         id: "retry-is-exponential",
         said: "RetryOnConflict implements exponential backoff.",
         fact: "only if the backoff that it is given grows. DefaultBackoff does (10, 50, 250 ms); DefaultRetry, the usual one, does not: the same 10 ms each time.",
     },
-    Claim {
+    CommonClaim {
         id: "wrap-the-reconcile",
         said: "Wrap the whole reconcile in the retry.",
         fact: "side effects are repeated, a conflict on any object repeats all, and nested retries multiply.",
     },
-    Claim {
+    CommonClaim {
         id: "breaker-on-every-error",
         said: "A circuit breaker opens on every error.",
         fact: "a conflict is the answer of a healthy server and must not open it; one probe decides, not many.",
     },
-    Claim {
+    CommonClaim {
         id: "hand-rolled-loop",
         said: "A loop by hand that sleeps after each failure is enough.",
         fact: "it sleeps once more after the last one, and does not stop sleeping when it is told to end.",
     },
-    Claim {
+    CommonClaim {
         id: "both-intentions",
         said: "With optimistic concurrency both intentions are reflected.",
         fact: "two intentions for one field cannot both hold, and a retry that assigns blindly still lets the last one win.",
     },
-    Claim {
+    CommonClaim {
         id: "status-version",
         said: "The status has its own resourceVersion.",
         fact: "there is one version per object. What is apart is generation, and who may write.",
     },
-    Claim {
+    CommonClaim {
         id: "empty-version-ignores",
         said: "An empty resourceVersion means: do not check.",
         fact: "for many built-in kinds; a PUT of a custom resource is refused with 422, its /scale takes it as unconditional.",
     },
-    Claim {
+    CommonClaim {
         id: "apply-resolves",
         said: "Server-side apply resolves conflicts better, using the resourceVersion inside.",
         fact: "its conflicts are 409s too, but over ownership: the same apply is refused until the owner gives the field up or agrees, however often it is tried. And whole objects applied take fields one never meant.",
     },
-    Claim {
+    CommonClaim {
         id: "watch-misses-nothing",
         said: "A watch that is resumed from a version misses nothing.",
         fact: "only while the server still has that version. After that it sends an ERROR event, 410 Expired, whose object is a Status and not what is watched; and what was deleted meanwhile has to be found by listing again.",
     },
-    Claim {
+    CommonClaim {
         id: "never-set-version",
         said: "Never set the resourceVersion by hand.",
         fact: "a merge patch under an optimistic lock does exactly that. The rule is: echo what was read, never invent.",
     },
-    Claim {
+    CommonClaim {
         id: "strategic-merge",
         said: "A strategic merge patch with a version does it.",
         fact: "not for custom resources: they answer 415. A merge patch does.",
     },
-    Claim {
+    CommonClaim {
         id: "exhaustion-unchecked",
         said: "A loop with ten attempts cannot lose a conflict silently.",
         fact: "it can, when it falls out of the loop after the tenth and returns as if it had written.",
     },
-    Claim {
+    CommonClaim {
         id: "always-retry",
         said: "Always retry updates.",
         fact: "fields of one's own are written by a patch or an apply, and need no retry at all.",
@@ -198,6 +198,6 @@ pub fn row(number: &str) -> Option<&'static str> {
 }
 
 /// A claim, by its name.
-pub fn claim(id: &str) -> Option<&'static Claim> {
+pub fn claim(id: &str) -> Option<&'static CommonClaim> {
     CLAIMS.iter().find(|claim| claim.id == id)
 }

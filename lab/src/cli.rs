@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Parser, Subcommand};
 use serde_json::json;
 
+use crate::cluster_pool::{ClusterPool, ClusterSource};
+use crate::context::EventSink;
 use crate::event::{Table, What};
 use crate::narrate::{Narrator, columns};
 use crate::run::{Played, play};
 use crate::scenario::Scenario;
-use crate::stage::Audience;
-use crate::theatre::{Theatre, Venue};
 use crate::{index, page, scenarios, timeline};
 
 /// How the names of namespaces begin unless said otherwise.
@@ -103,20 +103,20 @@ async fn run(mut args: Args) -> Result<bool> {
         return list(args.json).map(|()| true);
     }
     check(&args, &chosen)?;
-    let venue = args.kubeconfig.clone().map_or(Venue::Embedded, Venue::Named);
-    let theatre = Theatre::new(venue, &args.namespace);
+    let venue = args.kubeconfig.clone().map_or(ClusterSource::Embedded, ClusterSource::Named);
+    let clusters = ClusterPool::new(venue, &args.namespace);
     let mut played = Vec::new();
     let ended = tokio::select! {
-        ended = play_all(&args, &theatre, &chosen, &mut played) => ended,
+        ended = play_all(&args, &clusters, &chosen, &mut played) => ended,
         () = asked_to_stop() => Err(anyhow!(INTERRUPTED)),
     };
     let reported = match (&args.report, &ended) {
-        (Some(out), Ok(())) => write_report(&theatre, &played, out).await,
+        (Some(out), Ok(())) => write_report(&clusters, &played, out).await,
         _ => Ok(()),
     };
-    let label = theatre.label();
+    let label = clusters.label();
     let closed = tokio::select! {
-        closed = theatre.close() => closed,
+        closed = clusters.close() => closed,
         () = asked_to_stop() => Err(anyhow!("interrupted again")),
     };
     report(&args, &played)?;
@@ -171,29 +171,34 @@ fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
     Ok(())
 }
 
-async fn write_report(theatre: &Theatre, played: &[Played], out: &Path) -> Result<()> {
-    let logs = theatre.audit_logs().await?;
+async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> Result<()> {
+    let logs = clusters.audit_logs().await?;
     let names: Vec<&str> = played.iter().map(|played| played.name).collect();
     let namespaces = played.iter().map(|played| played.namespace.clone()).collect();
     timeline::report(&logs, namespaces, &format!("cargo lab {}", names.join(" ")), out)
 }
 
-async fn play_all(args: &Args, theatre: &Theatre, chosen: &[Scenario], all: &mut Vec<Played>) -> Result<()> {
-    theatre.open().await?;
+async fn play_all(
+    args: &Args,
+    clusters: &ClusterPool,
+    chosen: &[Scenario],
+    all: &mut Vec<Played>,
+) -> Result<()> {
+    clusters.open().await?;
     let narrator = Narrator::new();
     for (place, scenario) in chosen.iter().enumerate() {
-        if !theatre.can_play(scenario.needs) {
+        if !clusters.can_play(scenario.needs) {
             all.push(Played::not_played(scenario, Some("needs the embedded control plane")));
             continue;
         }
-        let audience: Audience =
+        let audience: EventSink =
             if args.json { Arc::new(|_| {}) } else { Arc::new(move |event| narrator.event(event)) };
         if args.json {
             Narrator::progress(scenario, place + 1, chosen.len());
         } else {
             narrator.begin(scenario);
         }
-        let played = play(theatre, scenario, audience).await?;
+        let played = play(clusters, scenario, audience).await?;
         if !args.json {
             narrator.end(scenario);
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Event {
+pub struct TranscriptEvent {
     /// Seconds since the scenario began.
     #[serde(serialize_with = "seconds")]
     pub at: Duration,
@@ -27,7 +27,7 @@ pub enum What {
         text: String,
     },
     /// An actor sent a request and has its answer.
-    Request(Box<Request>),
+    Request(Box<RecordedRequest>),
     /// An actor did something that is no request.
     Act {
         /// Who.
@@ -54,7 +54,7 @@ pub enum What {
 /// One request and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request {
+pub struct RecordedRequest {
     /// Who sent it.
     pub actor: String,
     /// `GET`, `LIST`, `WATCH`, `CREATE`, `PUT`, `MERGE`, `JSON`, `APPLY`, `STRATEGIC`, `DELETE`.
@@ -85,7 +85,7 @@ pub struct Request {
     pub millis: u64,
 }
 
-impl Request {
+impl RecordedRequest {
     /// Whether it was granted.
     pub const fn succeeded(&self) -> bool {
         self.code >= 200 && self.code < 300

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use crate::event::{Event, Request, Table, What};
-use crate::normal::plain;
+use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
+use crate::redact::plain;
 use crate::scenario::Scenario;
 
 /// Width of the narrator's lines.
@@ -33,7 +33,7 @@ impl Narrator {
     }
 
     /// Something happened.
-    pub fn event(self, event: &Event) {
+    pub fn event(self, event: &TranscriptEvent) {
         match &event.what {
             What::Say { text } => {
                 line("");
@@ -71,7 +71,7 @@ impl Narrator {
         }
     }
 
-    fn request(self, request: &Request) {
+    fn request(self, request: &RecordedRequest) {
         let told = request_line(request, str::to_owned, str::to_owned, false);
         let colour = match request.code {
             0 | 500.. => "31",
@@ -97,12 +97,12 @@ impl Default for Narrator {
 
 /// A request in a line, and what the server said in a second one when it refused, unless it said just that before.
 pub(crate) fn request_line(
-    request: &Request,
+    request: &RecordedRequest,
     version: impl Fn(&str) -> String,
     message: impl Fn(&str) -> String,
     is_repeated: bool,
 ) -> String {
-    let Request { actor, verb, target, from, code, reason, generation, items, .. } = request;
+    let RecordedRequest { actor, verb, target, from, code, reason, generation, items, .. } = request;
     let from = from.as_deref().map(|from| format!("from {}", version(from))).unwrap_or_default();
     let mut told = format!("{actor:<12}  {verb:<9}  {target:<28}  {from:<14}  → {code}");
     if *code == 0 {

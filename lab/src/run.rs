@@ -7,10 +7,10 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::event::{Event, What};
+use crate::cluster_pool::ClusterPool;
+use crate::context::{EventSink, ScenarioContext};
+use crate::event::{TranscriptEvent, What};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Audience, Stage};
-use crate::theatre::Theatre;
 
 /// How long a scenario may take: far longer than any does, so that one that hangs is told of.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -37,7 +37,7 @@ pub struct Played {
     /// The namespace that it was played in.
     pub namespace: String,
     /// Everything that happened.
-    pub events: Vec<Event>,
+    pub events: Vec<TranscriptEvent>,
 }
 
 impl Played {
@@ -73,15 +73,15 @@ impl Played {
 ///
 /// # Errors
 /// When it could not be begun: no cluster, no namespace.
-pub async fn play(theatre: &Theatre, scenario: &Scenario, audience: Audience) -> Result<Played> {
-    let cluster = theatre.cluster(scenario.needs).await?;
-    let namespace = theatre.namespace(&cluster, scenario.name).await?;
-    let stage = Stage::new(Arc::clone(&cluster), namespace.name().to_owned(), audience);
+pub async fn play(clusters: &ClusterPool, scenario: &Scenario, audience: EventSink) -> Result<Played> {
+    let cluster = clusters.cluster(scenario.needs).await?;
+    let namespace = clusters.namespace(&cluster, scenario.name).await?;
+    let ctx = ScenarioContext::new(Arc::clone(&cluster), namespace.name().to_owned(), audience);
     let began = Instant::now();
     let limit = if scenario.needs == Needs::Operators { OPERATORS_LIMIT } else { LIMIT };
-    let result = tokio::time::timeout(limit, (scenario.run)(&stage)).await;
+    let result = tokio::time::timeout(limit, (scenario.run)(&ctx)).await;
     let took = began.elapsed();
-    let events = stage.events();
+    let events = ctx.events();
     let mut failures: Vec<String> = events
         .iter()
         .filter_map(|event| match &event.what {
@@ -97,9 +97,9 @@ pub async fn play(theatre: &Theatre, scenario: &Scenario, audience: Audience) ->
     if !events.iter().any(|event| matches!(event.what, What::Check { .. })) {
         failures.push("it checks nothing".to_owned());
     }
-    let name = stage.namespace().to_owned();
-    drop(stage);
-    if let Err(error) = theatre.clear(&cluster, namespace).await {
+    let name = ctx.namespace().to_owned();
+    drop(ctx);
+    if let Err(error) = clusters.clear(&cluster, namespace).await {
         failures.push(format!("what it made could not be taken away: {error:#}"));
     }
     let seconds = (took.as_secs_f64() * 100.0).round() / 100.0;

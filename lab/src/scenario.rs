@@ -3,7 +3,7 @@
 use anyhow::Result;
 use futures::future::BoxFuture;
 
-use crate::stage::Stage;
+use crate::context::ScenarioContext;
 
 /// One thing to see on a real API server.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct Scenario {
 }
 
 /// How a scenario is played.
-pub type Play = for<'a> fn(&'a Stage) -> BoxFuture<'a, Result<()>>;
+pub type Play = for<'a> fn(&'a ScenarioContext) -> BoxFuture<'a, Result<()>>;
 
 /// What a scenario has to be played on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

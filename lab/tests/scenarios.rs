@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use lab::cluster_pool::{ClusterPool, ClusterSource};
 use lab::run::play;
 use lab::scenario::Scenario;
-use lab::theatre::{Theatre, Venue};
 use lab::{index, page, scenarios};
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
@@ -19,11 +19,11 @@ fn main() -> Result<ExitCode> {
     // Scenarios that count what happens would disturb each other.
     arguments.test_threads = Some(1);
     let runtime = Arc::new(Runtime::new()?);
-    let theatre = Arc::new(Theatre::new(Venue::Embedded, "tandem-lab"));
+    let clusters = Arc::new(ClusterPool::new(ClusterSource::Embedded, "tandem-lab"));
     let trials = scenarios::all().into_iter().map(|scenario| {
-        let (runtime, theatre) = (Arc::clone(&runtime), Arc::clone(&theatre));
+        let (runtime, clusters) = (Arc::clone(&runtime), Arc::clone(&clusters));
         Trial::test(scenario.name, move || {
-            runtime.block_on(check(&theatre, scenario)).map_err(|error| format!("{error:#}").into())
+            runtime.block_on(check(&clusters, scenario)).map_err(|error| format!("{error:#}").into())
         })
     });
     let index = Trial::test("the_index_page", || {
@@ -31,14 +31,14 @@ fn main() -> Result<ExitCode> {
             .map_err(|error| format!("{error:#}").into())
     });
     let conclusion = libtest_mimic::run(&arguments, trials.chain([index]).collect());
-    if let Some(theatre) = Arc::into_inner(theatre) {
-        runtime.block_on(theatre.close())?;
+    if let Some(clusters) = Arc::into_inner(clusters) {
+        runtime.block_on(clusters.close())?;
     }
     Ok(conclusion.exit_code())
 }
 
-async fn check(theatre: &Theatre, scenario: Scenario) -> Result<()> {
-    let played = play(theatre, &scenario, Arc::new(|_| {})).await?;
+async fn check(clusters: &ClusterPool, scenario: Scenario) -> Result<()> {
+    let played = play(clusters, &scenario, Arc::new(|_| {})).await?;
     played.verdict()?;
     page::compare(&scenario, &page::render(&scenario, &played.events, &played.namespace))
 }

@@ -4,10 +4,10 @@ use anyhow::{Context as _, Result, bail};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use crate::context::ScenarioContext;
 use crate::event::version;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "conflict",
@@ -16,31 +16,31 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A PUT says which version it was made from, and the server takes it only while that is the newest.\nA 409 is no fault: it says that somebody else was first, and nothing was written.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// What the API server says, with the name of the resource and of the object.
 const TEXT: &str = "Operation cannot be fulfilled on pools.lab.tandem.dev \"workers\": the object has been modified; please apply your changes to the latest version and try again";
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests that the front door is built on")]
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    stage.set(&pool("workers", 3)).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    ctx.set(&pool("workers", 3)).await?;
 
-    stage.say("Alice reads the pool. The version in the answer goes back with her change: a PUT from the newest version is taken, and moves it.");
+    ctx.say("Alice reads the pool. The version in the answer goes back with her change: a PUT from the newest version is taken, and moves it.");
     let pools = alice.api::<Pool>();
     let mut copy = pools.get("workers").await?;
     let before = copy.metadata.resource_version.clone().context("no version")?;
     copy.spec.replicas = Some(4);
     let written = pools.replace("workers", &PostParams::default(), &copy).await?;
     let after = written.metadata.resource_version.clone().context("no version")?;
-    stage.check(
+    ctx.check(
         &format!("the version moved from {} to {}", version(&before), version(&after)),
         before != after,
     );
 
-    stage.say("Now Bob changes the spec while Alice still holds what she read before.");
+    ctx.say("Now Bob changes the spec while Alice still holds what she read before.");
     let merge = Patch::Merge(json!({"spec": {"machine": "large"}}));
     bob.api::<Pool>().patch("workers", &PatchParams::default(), &merge).await?;
     let mut old = written;
@@ -48,23 +48,23 @@ async fn run(stage: &Stage) -> Result<()> {
     let Err(kube::Error::Api(status)) = pools.replace("workers", &PostParams::default(), &old).await else {
         bail!("the PUT of an old copy was taken");
     };
-    stage.check_eq(
+    ctx.check_eq(
         "the answer is 409 with reason Conflict",
         &(status.code, status.reason.as_str()),
         &(409, "Conflict"),
     );
-    stage.check_eq("and says, word for word, what stands above", &status.message.as_str(), &TEXT);
-    let stored = stage.stored::<Pool>("workers").await?;
-    stage.check(
+    ctx.check_eq("and says, word for word, what stands above", &status.message.as_str(), &TEXT);
+    let stored = ctx.stored::<Pool>("workers").await?;
+    ctx.check(
         "nothing of Alice's second change was written, and Bob's is there",
         stored.spec.replicas == Some(4) && stored.spec.machine.as_deref() == Some("large"),
     );
 
-    stage.say("She reads again, decides again, and sends it from the newest version.");
+    ctx.say("She reads again, decides again, and sends it from the newest version.");
     let mut fresh = pools.get("workers").await?;
     fresh.spec.replicas = Some(5);
     let written = pools.replace("workers", &PostParams::default(), &fresh).await?;
-    stage.check(
+    ctx.check(
         "both changes are in the object",
         written.spec.replicas == Some(5) && written.spec.machine.as_deref() == Some("large"),
     );

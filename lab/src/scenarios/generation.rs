@@ -4,10 +4,10 @@ use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "generation",
@@ -16,7 +16,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["status-version", "no-op-moves-version"],
     lesson: "generation says that what is wanted has changed; resourceVersion says that anything has.\nCompare generation with status.observedGeneration; guard writes with resourceVersion.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// What is done, where, and whether version and generation are to move.
@@ -49,18 +49,18 @@ fn body(change: &str) -> Value {
 }
 
 #[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.set(&pool("workers", 3)).await?;
-    stage.say("One change after the other; nobody else writes.");
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.set(&pool("workers", 3)).await?;
+    ctx.say("One change after the other; nobody else writes.");
     let mut table = Table::new(&["what is written", "resourceVersion", "generation"]);
     for (change, endpoint, moves_version, moves_generation) in CHANGES {
-        let before = marks(&stage.stored("workers").await?)?;
+        let before = marks(&ctx.stored("workers").await?)?;
         send(&alice, endpoint, &body(change)).await?;
-        let after = marks(&stage.stored("workers").await?)?;
+        let after = marks(&ctx.stored("workers").await?)?;
         let moved = (before.0 != after.0, before.1 != after.1);
         table.row(&[&change, &told(moved.0), &told(moved.1)]);
-        stage.check_eq(
+        ctx.check_eq(
             &format!(
                 "{change}: the version {}, the generation {}",
                 told(moves_version),
@@ -70,17 +70,16 @@ async fn run(stage: &Stage) -> Result<()> {
             &(moves_version, moves_generation),
         );
     }
-    stage
-        .say("A deletion that a finalizer holds is a change too: it sets deletionTimestamp, and moves both.");
-    let before = marks(&stage.stored("workers").await?)?;
+    ctx.say("A deletion that a finalizer holds is a change too: it sets deletionTimestamp, and moves both.");
+    let before = marks(&ctx.stored("workers").await?)?;
     alice.api::<Pool>().delete("workers", &DeleteParams::default()).await?;
-    let after = marks(&stage.stored("workers").await?)?;
+    let after = marks(&ctx.stored("workers").await?)?;
     let moved = (before.0 != after.0, before.1 != after.1);
     table.row(&[&"deletion, held by a finalizer", &told(moved.0), &told(moved.1)]);
-    stage.check_eq("a held deletion moves version and generation", &moved, &(true, true));
-    stage.table(table);
+    ctx.check_eq("a held deletion moves version and generation", &moved, &(true, true));
+    ctx.table(table);
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    let pools = kube::Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+    let pools = kube::Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
     pools.patch("workers", &PatchParams::default(), &free).await?;
     Ok(())
 }

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::timeline::line::{Base, Left, Level, Request};
-use crate::timeline::model::{Drawn, Model, Object, Outcome, Shown, Writer};
+use crate::timeline::line::{Base, Left, Level, LoggedRequest};
+use crate::timeline::model::{Drawn, Model, Object, RequestOutcome, Shown, Writer};
 use crate::timeline::read::Log;
 use crate::timeline::spans::GAP;
 use crate::timeline::{cost, names};
 
-impl Outcome {
-    fn of(request: &Request) -> Self {
+impl RequestOutcome {
+    fn of(request: &LoggedRequest) -> Self {
         match request.code {
             409 => Self::Conflict,
             200..300 if request.is_read() => Self::Read,
@@ -69,7 +69,10 @@ impl Model {
             start,
             end,
             gap: i64::try_from(GAP.as_millis()).unwrap_or_default(),
-            unknown: shown.iter().filter(|one| one.outcome == Outcome::Granted && one.left_unknown).count(),
+            unknown: shown
+                .iter()
+                .filter(|one| one.outcome == RequestOutcome::Granted && one.left_unknown)
+                .count(),
             writers,
             objects,
             requests: shown,
@@ -94,8 +97,8 @@ impl Clock {
         micros / 1000.0
     }
 
-    fn shown(self, request: &Request, (writer, object): (usize, usize)) -> Shown {
-        let outcome = Outcome::of(request);
+    fn shown(self, request: &LoggedRequest, (writer, object): (usize, usize)) -> Shown {
+        let outcome = RequestOutcome::of(request);
         let is_write = !request.is_read();
         let version = |left: &Left| match left {
             Left::Version(version) => Some(version.clone()),
@@ -141,15 +144,15 @@ fn tally(shown: &[Shown], writers: &mut [Writer], objects: &mut [Object]) {
     for request in shown {
         if let Some(object) = objects.get_mut(request.object) {
             object.requests += 1;
-            object.conflicts += usize::from(request.outcome == Outcome::Conflict);
+            object.conflicts += usize::from(request.outcome == RequestOutcome::Conflict);
         }
         let Some(writer) = writers.get_mut(request.writer) else { continue };
         writer.requests += 1;
         match request.outcome {
-            Outcome::Granted => writer.granted += 1,
-            Outcome::Conflict => writer.conflicts += 1,
-            Outcome::Refused => writer.refused += 1,
-            Outcome::Read => writer.reads += 1,
+            RequestOutcome::Granted => writer.granted += 1,
+            RequestOutcome::Conflict => writer.conflicts += 1,
+            RequestOutcome::Refused => writer.refused += 1,
+            RequestOutcome::Read => writer.reads += 1,
         }
         // Of several refusals before one granted write, the first carries the cost of all.
         if let Some(cost) = request.cost.as_ref().filter(|cost| cost.is_first) {

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::timeline::line::{Base, Left, Request};
-use crate::timeline::model::{Cost, Outcome, Shown};
+use crate::timeline::line::{Base, Left, LoggedRequest};
+use crate::timeline::model::{Cost, RequestOutcome, Shown};
 
 /// A writer's dealings with one object.
 #[derive(Debug, Default)]
-struct Dealings {
+struct Traffic {
     reads: usize,
     /// By subresource: a granted write of the status settles no refusal of the spec.
     parts: HashMap<String, Part>,
@@ -28,8 +28,8 @@ struct Versions {
 }
 
 /// Fills in costs, winners and writes that changed nothing. Both lists are the same requests, in order of completion.
-pub(super) fn judge(requests: &[Request], shown: &mut [Shown]) {
-    let mut dealings: HashMap<(usize, usize), Dealings> = HashMap::new();
+pub(super) fn judge(requests: &[LoggedRequest], shown: &mut [Shown]) {
+    let mut dealings: HashMap<(usize, usize), Traffic> = HashMap::new();
     let mut versions: HashMap<usize, Versions> = HashMap::new();
     for (index, request) in requests.iter().enumerate() {
         let Some(of) = shown.get(index) else { continue };
@@ -54,12 +54,20 @@ pub(super) fn judge(requests: &[Request], shown: &mut [Shown]) {
         history.writes.sort_unstable();
     }
     for (index, request) in requests.iter().enumerate() {
-        let Some(of) = shown.get_mut(index).filter(|of| of.outcome == Outcome::Conflict) else { continue };
+        let Some(of) = shown.get_mut(index).filter(|of| of.outcome == RequestOutcome::Conflict) else {
+            continue;
+        };
         of.beaten_by = versions.get(&of.object).and_then(|history| winner(request, requests, history));
     }
 }
 
-fn follow(deal: &mut Dealings, request: &Request, outcome: Outcome, index: usize, shown: &mut [Shown]) {
+fn follow(
+    deal: &mut Traffic,
+    request: &LoggedRequest,
+    outcome: RequestOutcome,
+    index: usize,
+    shown: &mut [Shown],
+) {
     if request.is_read() {
         deal.reads += 1;
         return;
@@ -67,10 +75,10 @@ fn follow(deal: &mut Dealings, request: &Request, outcome: Outcome, index: usize
     let reads = deal.reads;
     let part = deal.parts.entry(request.object.subresource.clone()).or_default();
     match outcome {
-        Outcome::Granted if request.is_granted_write() => settle(part, reads, request, index, shown),
-        Outcome::Granted | Outcome::Read => {}
-        Outcome::Refused => part.refusals += 1,
-        Outcome::Conflict => {
+        RequestOutcome::Granted if request.is_granted_write() => settle(part, reads, request, index, shown),
+        RequestOutcome::Granted | RequestOutcome::Read => {}
+        RequestOutcome::Refused => part.refusals += 1,
+        RequestOutcome::Conflict => {
             part.open.push((index, reads, part.refusals));
             part.refusals += 1;
             if let Some(of) = shown.get_mut(index) {
@@ -81,7 +89,7 @@ fn follow(deal: &mut Dealings, request: &Request, outcome: Outcome, index: usize
 }
 
 /// A granted write ends the refusals that its writer could know of when it was sent.
-fn settle(part: &mut Part, reads: usize, granted: &Request, index: usize, shown: &mut [Shown]) {
+fn settle(part: &mut Part, reads: usize, granted: &LoggedRequest, index: usize, shown: &mut [Shown]) {
     let done = shown.get(index).map(|of| (of.received, of.completed));
     let Some((sent, answered)) = done else { return };
     debug_assert!(granted.is_granted_write());
@@ -100,7 +108,7 @@ fn settle(part: &mut Part, reads: usize, granted: &Request, index: usize, shown:
 }
 
 /// A version that stays tells that nothing was written. Deletes and creates always write.
-fn is_no_op(request: &Request, history: &Versions) -> bool {
+fn is_no_op(request: &LoggedRequest, history: &Versions) -> bool {
     let Left::Version(left) = &request.left else { return false };
     if !matches!(request.verb.as_str(), "update" | "patch") {
         return false;
@@ -113,7 +121,7 @@ fn is_no_op(request: &Request, history: &Versions) -> bool {
 
 /// The first write after the version that a refused request was made from: that made its copy old. Versions of one
 /// resource are decimal numbers that can be compared (KEP-5504).
-fn winner(refused: &Request, requests: &[Request], history: &Versions) -> Option<usize> {
+fn winner(refused: &LoggedRequest, requests: &[LoggedRequest], history: &Versions) -> Option<usize> {
     let (Base::Version(base), "Conflict") = (&refused.base, refused.reason.as_str()) else { return None };
     let base: u64 = base.parse().ok()?;
     let later = history.writes.partition_point(|(version, _)| *version <= base);

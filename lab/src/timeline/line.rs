@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::record::AUDIT_PREFIX;
+use crate::request_recorder::AUDIT_PREFIX;
 
 /// Subresources that are streams to a container, not requests about the object.
 const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
@@ -101,7 +101,7 @@ pub(super) enum Left {
 
 /// A request about an object that is shown.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct LoggedRequest {
     /// An actor of the lab, which puts its name into the audit id.
     pub(super) actor: Option<String>,
     pub(super) user: String,
@@ -123,7 +123,7 @@ pub(super) struct Request {
     pub(super) dry_run: bool,
 }
 
-impl Request {
+impl LoggedRequest {
     pub(super) fn is_read(&self) -> bool {
         self.verb == "get"
     }
@@ -201,7 +201,7 @@ impl Head {
     }
 
     /// The whole request, with what its `line` says of bodies. `None` when it has no times.
-    pub(super) fn request(self, line: &[u8]) -> Option<Request> {
+    pub(super) fn request(self, line: &[u8]) -> Option<LoggedRequest> {
         let (received, completed) = self.times()?;
         // A body that is not understood is a body that the log does not have.
         let bodies: Bodies = serde_json::from_slice(line).unwrap_or_default();
@@ -216,7 +216,7 @@ impl Head {
         let sent = bodies.request_object.as_ref();
         let answer = bodies.response_object.as_ref().filter(|answer| answer["kind"] != "Status");
         let has_answer = bodies.response_object.is_some();
-        Some(Request {
+        Some(LoggedRequest {
             base: base(&self.verb, self.level, sent, &object),
             left: match text(answer, "/metadata/resourceVersion") {
                 Some(version) => Left::Version(version),
@@ -339,7 +339,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::timeline) fn request(line: &Value) -> Request {
+    pub(in crate::timeline) fn request(line: &Value) -> LoggedRequest {
         let text = line.to_string();
         Head::parse(text.as_bytes()).unwrap().request(text.as_bytes()).unwrap()
     }

@@ -22,7 +22,7 @@ use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
 
-use crate::theatre::AuditLogs;
+use crate::cluster_pool::AuditLogs;
 
 /// `cargo lab timeline`.
 #[derive(clap::Args, Debug)]

@@ -63,7 +63,7 @@ pub(super) struct Object {
 pub(super) struct Shown {
     pub(super) writer: usize,
     pub(super) object: usize,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: RequestOutcome,
     pub(super) received: f64,
     pub(super) completed: f64,
     pub(super) verb: String,
@@ -108,7 +108,7 @@ pub(super) struct Shown {
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     /// A write that was granted.
     Granted,
     /// A request that was answered 409.

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use crate::timeline::model::{Model, Outcome};
+use crate::timeline::model::{Model, RequestOutcome};
 
 const TEMPLATE: &str = include_str!("assets/page.html");
 const STYLE: &str = include_str!("assets/style.css");
@@ -52,7 +52,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
 pub(super) fn summary(model: &Model) -> String {
     let count = |outcome| model.requests.iter().filter(|of| of.outcome == outcome).count();
     let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-    let conflicts = match count(Outcome::Conflict) {
+    let conflicts = match count(RequestOutcome::Conflict) {
         0 => "none of them answered 409".to_owned(),
         some => format!("{some} of them answered 409"),
     };

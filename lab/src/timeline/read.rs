@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::timeline::counts::Counts;
-use crate::timeline::line::{Head, Request};
+use crate::timeline::line::{Head, LoggedRequest};
 use crate::timeline::seen::Seen;
 use crate::timeline::select::Selection;
 use crate::timeline::spans::Spans;
@@ -21,7 +21,7 @@ pub(super) const MOST: usize = 20_000;
 /// What was read.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    pub(super) requests: Vec<Request>,
+    pub(super) requests: Vec<LoggedRequest>,
     pub(super) spans: Spans,
     pub(super) counts: Counts,
     /// Requests about the objects that came after [`MOST`].

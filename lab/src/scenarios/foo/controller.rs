@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout};
 use super::queue::Queue;
 use super::{greeting_of, version_of};
 use crate::cache::Cache;
-use crate::event::{Request, version};
+use crate::context::{Actor, PATIENCE, ScenarioContext};
+use crate::event::{RecordedRequest, version};
 use crate::pool::Foo;
-use crate::stage::{Actor, PATIENCE, Stage};
 
 /// First pause after a failed reconcile, doubled by each further one: client-go's work queue.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -39,7 +39,7 @@ pub(super) struct Tally {
 
 /// A controller of one Foo at a time.
 pub(super) struct Controller<'a> {
-    stage: &'a Stage,
+    ctx: &'a ScenarioContext,
     /// Its client.
     pub(super) actor: Actor,
     /// What it decides from.
@@ -79,13 +79,13 @@ impl Inbox {
 
 impl<'a> Controller<'a> {
     /// Lists and watches. Nothing is reconciled before it is told what to care for.
-    pub(super) async fn start(stage: &'a Stage) -> Result<Self> {
-        let actor = stage.actor("controller").await?;
+    pub(super) async fn start(ctx: &'a ScenarioContext) -> Result<Self> {
+        let actor = ctx.actor("controller").await?;
         let inbox = Arc::new(Inbox::default());
         let feed = Arc::clone(&inbox);
         let cache = Cache::start(&actor, Box::new(move |object| feed.hears(object))).await?;
         let limiter = ItemExponentialFailure::new(FIRST_PAUSE, LONGEST_PAUSE);
-        Ok(Self { stage, actor, cache, inbox, limiter, reconciles: 0, failed: 0 })
+        Ok(Self { ctx, actor, cache, inbox, limiter, reconciles: 0, failed: 0 })
     }
 
     /// From now on it cares for this Foo, which is yet to be made, and for no other.
@@ -112,7 +112,7 @@ impl<'a> Controller<'a> {
     pub(super) fn tally(&self) -> Tally {
         let target = format!("foos/{}", self.name());
         let requests = self.actor.requests();
-        let count = |is: fn(&Request) -> bool| {
+        let count = |is: fn(&RecordedRequest) -> bool| {
             requests.iter().filter(|request| request.target == target && is(request)).count()
         };
         Tally {
@@ -132,7 +132,7 @@ impl<'a> Controller<'a> {
 
     /// What the server holds, asked backstage.
     pub(super) async fn stored(&self) -> Result<Foo> {
-        self.stage.stored(&self.name()).await
+        self.ctx.stored(&self.name()).await
     }
 
     /// Whether the queue is empty.
@@ -165,7 +165,7 @@ impl<'a> Controller<'a> {
             self.reconciles,
             version(&version_of(&copy)?)
         );
-        self.stage.act(self.actor.name(), &text);
+        self.ctx.act(self.actor.name(), &text);
         Ok(copy)
     }
 
@@ -182,7 +182,7 @@ impl<'a> Controller<'a> {
                     "returns the error; the queue tries again in {} ms, or at an event",
                     pause.as_millis()
                 );
-                self.stage.act(self.actor.name(), &text);
+                self.ctx.act(self.actor.name(), &text);
             }
             Err(error) => bail!(error),
         }

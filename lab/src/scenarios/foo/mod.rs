@@ -15,9 +15,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use self::controller::Controller;
+use crate::context::Actor;
 use crate::pool::{Foo, FooSpec};
 use crate::scenario::Scenario;
-use crate::stage::Actor;
 
 /// In the order of the article.
 pub(super) fn all() -> Vec<Scenario> {

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::controller::{Controller, Tally};
 use super::{create, label, put, version_of};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-no-op",
@@ -17,51 +17,51 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["no-op-moves-version"],
     lesson: "A reconcile is called because of an event, and there is an event because a write changed something.\nIt says that something is different, not what and how often: look at the object, do not count calls.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.say("A controller lists and watches Foos. Each event puts the object's name into its work queue, where a name has one slot.");
-    let mut controller = Controller::start(stage).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.say("A controller lists and watches Foos. Each event puts the object's name into its work queue, where a name has one slot.");
+    let mut controller = Controller::start(ctx).await?;
     controller.care_for("hello");
     let mut tally = controller.tally();
 
-    stage.say("Alice makes a Foo. The reconcile looks at it and does nothing.");
+    ctx.say("Alice makes a Foo. The reconcile looks at it and does nothing.");
     let mut copy = create(&alice, "hello").await?;
     let made = settle(&mut controller, &mut tally).await?;
-    stage.check_eq("one event, one reconcile, and the queue is empty", &made.counts(), &(1, 1));
+    ctx.check_eq("one event, one reconcile, and the queue is empty", &made.counts(), &(1, 1));
 
-    stage.say("She sends the same object again. The server answers 200 and writes nothing.");
+    ctx.say("She sends the same object again. The server answers 200 and writes nothing.");
     let before = version_of(&copy)?;
     copy = put(&alice, &copy).await?;
-    stage.check_eq("the version stays", &version_of(&copy)?, &before);
+    ctx.check_eq("the version stays", &version_of(&copy)?, &before);
     let same = settle(&mut controller, &mut tally).await?;
-    stage.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
+    ctx.check_eq("no event, no reconcile", &same.counts(), &(0, 0));
 
-    stage.say("She changes it three times before the controller has time for it.");
+    ctx.say("She changes it three times before the controller has time for it.");
     for step in ["one", "two", "three"] {
         label(&alice, "hello", json!(step)).await?;
     }
     let changed = settle(&mut controller, &mut tally).await?;
-    stage.check_eq("three events, one reconcile", &changed.counts(), &(3, 1));
-    stage.check_eq(
+    ctx.check_eq("three events, one reconcile", &changed.counts(), &(3, 1));
+    ctx.check_eq(
         "the one reconcile saw the last of the three changes",
         &changed.saw.as_deref(),
         &Some("three"),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "a controller that takes each call for a change has counted 2, and there were 4",
         &(tally.reconciles, tally.events),
         &(2, 4),
     );
-    stage.check_eq("it has sent nothing but a list and a watch", &controller.actor.requests().len(), &2);
+    ctx.check_eq("it has sent nothing but a list and a watch", &controller.actor.requests().len(), &2);
 
     let mut table = Table::new(&["what Alice does", "events", "reconciles"]);
     table.row(&[&"creates it", &made.events, &made.reconciles]);
     table.row(&[&"puts it as it is", &same.events, &same.reconciles]);
     table.row(&[&"changes it three times", &changed.events, &changed.reconciles]);
-    stage.table(table);
+    ctx.table(table);
     Ok(())
 }
 

@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::controller::{Controller, Tally};
 use super::{create, put, say_hello, saying, version_of};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::{Table, version};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-one-update",
@@ -15,26 +15,26 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["second-reconcile-by-cache", "no-op-moves-version"],
     lesson: "One's own write is an event like any other, so each write costs a second reconcile.\nIt ends there because the second finds nothing to change: compare before you write, and it costs no request.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.say("A controller lists and watches Foos. An event puts the object into its work queue; a reconcile decides from the cache, which the same events feed.");
-    let mut controller = Controller::start(stage).await?;
-    let always = puts_always(stage, &alice, &mut controller).await?;
-    let compared = compares_first(stage, &alice, &mut controller).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.say("A controller lists and watches Foos. An event puts the object into its work queue; a reconcile decides from the cache, which the same events feed.");
+    let mut controller = Controller::start(ctx).await?;
+    let always = puts_always(ctx, &alice, &mut controller).await?;
+    let compared = compares_first(ctx, &alice, &mut controller).await?;
 
     let mut table = Table::new(&["reconcile that", "reconciles", "PUTs", "events"]);
     table.row(&[&"always puts", &always.reconciles, &always.puts, &always.events]);
     table.row(&[&"compares first", &compared.reconciles, &compared.puts, &compared.events]);
-    stage.table(table);
+    ctx.table(table);
     Ok(())
 }
 
 /// The naive half. The watch is held back around the first reconcile, so that the cache is certain to be old.
-async fn puts_always(stage: &Stage, alice: &Actor, controller: &mut Controller<'_>) -> Result<Tally> {
-    stage.say("Its first reconcile function sets the greeting to “Hello” and puts the object, each time. Alice makes a Foo for it. The events of the watch are held back until the first reconcile is over.");
+async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<Tally> {
+    ctx.say("Its first reconcile function sets the greeting to “Hello” and puts the object, each time. Alice makes a Foo for it. The events of the watch are held back until the first reconcile is over.");
     controller.care_for("always");
     create(alice, "always").await?;
     controller.catch_up().await?;
@@ -44,17 +44,17 @@ async fn puts_always(stage: &Stage, alice: &Actor, controller: &mut Controller<'
     controller.ended(Ok(()))?;
     let cached = version_of(&controller.cache.copy("always")?)?;
     let (before, after) = (version_of(&first)?, version_of(&written)?);
-    stage.check_eq(
+    ctx.check_eq(
         &format!("the cache has the old version {}, the server {}", version(&before), version(&after)),
         &(cached == before, cached == after),
         &(true, false),
     );
-    stage.check("and that calls no second reconcile: the queue is empty", controller.is_idle());
+    ctx.check("and that calls no second reconcile: the queue is empty", controller.is_idle());
 
-    stage.say("Now the event of the controller's own write is let through.");
+    ctx.say("Now the event of the controller's own write is let through.");
     drop(shut);
     let second = controller.turn().await?;
-    stage.check_eq(
+    ctx.check_eq(
         &format!("it calls the second reconcile, in which the cache has the new version {}", version(&after)),
         &second.as_ref().map(version_of).transpose()?,
         &Some(after.clone()),
@@ -62,15 +62,19 @@ async fn puts_always(stage: &Stage, alice: &Actor, controller: &mut Controller<'
     if let Some(second) = second {
         let again = put(&controller.actor, &saying(&second, "Hello")).await?;
         controller.ended(Ok(()))?;
-        stage.check_eq("the second PUT changes nothing: the version stays", &version_of(&again)?, &after);
+        ctx.check_eq("the second PUT changes nothing: the version stays", &version_of(&again)?, &after);
     }
-    stage.check("so there is no event and no third reconcile", controller.turn().await?.is_none());
+    ctx.check("so there is no event and no third reconcile", controller.turn().await?.is_none());
     Ok(controller.tally())
 }
 
 /// The right half.
-async fn compares_first(stage: &Stage, alice: &Actor, controller: &mut Controller<'_>) -> Result<Tally> {
-    stage.say(
+async fn compares_first(
+    ctx: &ScenarioContext,
+    alice: &Actor,
+    controller: &mut Controller<'_>,
+) -> Result<Tally> {
+    ctx.say(
         "Its second reconcile function uses `update`, which compares before it sends. Nothing is held back.",
     );
     controller.care_for("compared");
@@ -82,12 +86,12 @@ async fn compares_first(stage: &Stage, alice: &Actor, controller: &mut Controlle
         outcomes.push(outcome);
         controller.ended(Ok(()))?;
     }
-    stage.check_eq(
+    ctx.check_eq(
         "the first reconcile writes, the second finds nothing to write, there is no third",
         &outcomes,
         &vec!["written", "unchanged"],
     );
     let tally = controller.tally();
-    stage.check_eq("it has sent one PUT", &tally.puts, &1);
+    ctx.check_eq("it has sent one PUT", &tally.puts, &1);
     Ok(tally)
 }

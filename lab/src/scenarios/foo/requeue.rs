@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::controller::{Controller, Tally};
 use super::{create, greeting_of, label, put, saying};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Foo, Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "requeue",
@@ -19,15 +19,15 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Return the conflict: the work queue requeues the object and repeats the whole reconcile, which is right whenever the decision needs more than this object. Do not count on the event of the write that won: a predicate may drop it.\nRetried by `update`, a conflict repeats one decision: enough where that is made from this object alone.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
-    stage.say("A controller greets by the name in a label. Each reconcile reads a pool first, which stands for all the rest that a reconcile looks at.");
-    let controller = Controller::start(stage).await?;
-    stage.set(&pool("workers", 3)).await?;
-    let mut play = Play { stage, alice, bob, controller };
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
+    ctx.say("A controller greets by the name in a label. Each reconcile reads a pool first, which stands for all the rest that a reconcile looks at.");
+    let controller = Controller::start(ctx).await?;
+    ctx.set(&pool("workers", 3)).await?;
+    let mut play = Play { ctx, alice, bob, controller };
     let mut table = Table::new(&["the conflict is", "reconciles", "pool read", "PUTs", "409s"]);
 
     let (tally, reads) = play.returned().await?;
@@ -37,13 +37,13 @@ async fn run(stage: &Stage) -> Result<()> {
     let (tally, reads) = play.retried().await?;
     row(&mut table, "retried by update", &tally, reads);
 
-    stage.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
+    ctx.say("Now the controller drops every event that leaves the generation as it was, as controller-runtime's GenerationChangedPredicate does. A label is metadata and moves no generation.");
     play.controller.compare_generations();
     let (tally, reads) = play.forgotten().await?;
     row(&mut table, "neither, with a generation predicate", &tally, reads);
     let (tally, reads) = play.returned_under_a_filter().await?;
     row(&mut table, "returned, with a generation predicate", &tally, reads);
-    stage.table(table);
+    ctx.table(table);
     Ok(())
 }
 
@@ -52,7 +52,7 @@ fn row(table: &mut Table, what: &str, tally: &Tally, reads: usize) {
 }
 
 struct Play<'a> {
-    stage: &'a Stage,
+    ctx: &'a ScenarioContext,
     alice: Actor,
     bob: Actor,
     controller: Controller<'a>,
@@ -98,12 +98,12 @@ impl Play<'_> {
             self.controller.ended(result)?;
         }
         let stored = self.controller.stored().await?;
-        self.stage.check_eq("Bob is greeted, and the queue is empty", &greeting_of(&stored), &"Hello, Bob");
+        self.ctx.check_eq("Bob is greeted, and the queue is empty", &greeting_of(&stored), &"Hello, Bob");
         Ok(())
     }
 
     async fn returned(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
+        self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("returned").await?;
         while self.controller.tally().reconciles < 3 && !self.controller.is_idle() {
@@ -112,64 +112,64 @@ impl Play<'_> {
             self.controller.ended(result)?;
         }
         let tally = self.controller.tally();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "three reconciles, three conflicts: the queue does not know that the cache is old",
             &(tally.reconciles, tally.conflicts),
             &(3, 3),
         );
-        self.stage.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
-        self.stage.say("Now the watch brings what Bob did.");
+        self.ctx.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
+        self.ctx.say("Now the watch brings what Bob did.");
         drop(shut);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
     async fn dropped(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
+        self.ctx.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("dropped").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
-        self.stage.check("the PUT met a conflict", result.is_err());
+        self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
-        self.stage.check("the queue is empty", self.controller.is_idle());
+        self.ctx.check("the queue is empty", self.controller.is_idle());
         drop(shut);
         self.controller.catch_up().await?;
-        self.stage.check("with Bob's event the queue has it again", !self.controller.is_idle());
+        self.ctx.check("with Bob's event the queue has it again", !self.controller.is_idle());
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
     /// What becomes of a conflict that is dropped where the event of the write that won is dropped too.
     async fn forgotten(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("The conflict is neither returned nor retried, as before.");
+        self.ctx.say("The conflict is neither returned nor retried, as before.");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("forgotten").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
-        self.stage.check("the PUT met a conflict", result.is_err());
+        self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
         drop(shut);
         self.controller.catch_up().await?;
         let cached = self.controller.cache.copy("forgotten")?;
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "Bob's event has come, and the cache has his name",
             &cached.labels().get("name").map(String::as_str),
             &Some("Bob"),
         );
-        self.stage.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
+        self.ctx.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
         let stored = self.controller.stored().await?;
-        self.stage.check_eq("the write is forgotten: nobody is greeted", &greeting_of(&stored), &"");
+        self.ctx.check_eq("the write is forgotten: nobody is greeted", &greeting_of(&stored), &"");
         Ok((self.controller.tally(), self.reads(before)))
     }
 
     async fn returned_under_a_filter(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("The same filter, and the conflict is returned: the queue needs no event.");
+        self.ctx.say("The same filter, and the conflict is returned: the queue needs no event.");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("filtered").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
-        self.stage.check("the PUT met a conflict", result.is_err());
+        self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(result)?;
         drop(shut);
         self.settle().await?;
@@ -177,7 +177,7 @@ impl Play<'_> {
     }
 
     async fn retried(&mut self) -> Result<(Tally, usize)> {
-        self.stage.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
+        self.ctx.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
         let before = self.controller.actor.requests().len();
         let shut = self.begin("retried").await?;
         let copy = self.controller.next().await?;
@@ -188,16 +188,16 @@ impl Play<'_> {
             object.spec.greeting = greeting(object);
             Decision::Write
         });
-        self.stage.check_eq("it is written", &outcome.await?.label(), &"written");
+        self.ctx.check_eq("it is written", &outcome.await?.label(), &"written");
         let tally = self.controller.tally();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "with one conflict, in one reconcile",
             &(tally.conflicts, tally.reconciles),
             &(1, 1),
         );
         self.controller.ended(Ok(()))?;
-        self.stage.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
-        self.stage.say("The events come later, and find nothing to do.");
+        self.ctx.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
+        self.ctx.say("The events come later, and find nothing to do.");
         drop(shut);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))

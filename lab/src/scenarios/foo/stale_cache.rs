@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::{create, label, put, saying, version_of};
 use crate::cache::Cache;
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::{Table, version};
 use crate::pool::Foo;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "stale-cache",
@@ -23,19 +23,19 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["retry-with-cached-get"],
     lesson: "After a conflict read from the server, or wait for the watch to bring the version that won; never take the same copy again.\nRemember your own writes, and do not decide from a copy that is older than they are.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How long a copy is waited for that cannot come.
 const SHORT: Duration = Duration::from_millis(50);
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (bob, controller) = (stage.actor("bob").await?, stage.actor("controller").await?);
-    stage.say("A controller has a cache of Foos, fed by a watch. Bob makes a Foo, and the cache has it. From then on the events of the watch are held back, and Bob changes the Foo.");
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (bob, controller) = (ctx.actor("bob").await?, ctx.actor("controller").await?);
+    ctx.say("A controller has a cache of Foos, fed by a watch. Bob makes a Foo, and the cache has it. From then on the events of the watch are held back, and Bob changes the Foo.");
     let cache = Cache::<Foo>::start(&controller, Box::new(|_| {})).await?;
     let made = create(&bob, "hello").await?;
     cache.holds("hello", &version_of(&made)?).await?;
-    let play = Play { stage, bob, controller, cache };
+    let play = Play { ctx, bob, controller, cache };
     let shut = play.cache.shut();
     label(&play.bob, "hello", json!("bob")).await?;
     play.compare().await?;
@@ -45,11 +45,11 @@ async fn run(stage: &Stage) -> Result<()> {
     play.own_write_is_known(&written).await?;
     let newest = play.pass_the_cache_by().await?;
 
-    stage.say("Now the events are let through.");
+    ctx.say("Now the events are let through.");
     drop(shut);
     let fresh = play.cache.watched().fresh(&play.cache.reference("hello"), PATIENCE).await?;
     let fresh = fresh.context("the cache has lost it")?;
-    stage.check_eq(
+    ctx.check_eq(
         "the cache has the controller's own last write, and is trusted again",
         &version_of(&fresh)?,
         &newest,
@@ -59,7 +59,7 @@ async fn run(stage: &Stage) -> Result<()> {
 }
 
 struct Play<'a> {
-    stage: &'a Stage,
+    ctx: &'a ScenarioContext,
     bob: Actor,
     controller: Actor,
     cache: Cache<Foo>,
@@ -69,11 +69,11 @@ impl Play<'_> {
     /// What the cache has, beside what the server has.
     async fn compare(&self) -> Result<()> {
         let cached = version_of(&self.cache.copy("hello")?)?;
-        let stored = version_of(&self.stage.stored("hello").await?)?;
+        let stored = version_of(&self.ctx.stored("hello").await?)?;
         let mut table = Table::new(&["where", "version"]);
         table.row(&[&"in the cache", &version(&cached)]).row(&[&"on the server", &version(&stored)]);
-        self.stage.table(table);
-        self.stage.check("the cached version is older", Version::parse(&cached) < Version::parse(&stored));
+        self.ctx.table(table);
+        self.ctx.check("the cached version is older", Version::parse(&cached) < Version::parse(&stored));
         Ok(())
     }
 
@@ -87,12 +87,12 @@ impl Play<'_> {
     }
 
     async fn retry_from_the_cache(&self) -> Result<()> {
-        self.stage.say("The usual retry (client-go's DefaultRetry: five attempts, 10 ms apart) with a read from the cache in each attempt, as a cached client's Get does it:");
+        self.ctx.say("The usual retry (client-go's DefaultRetry: five attempts, 10 ms apart) with a read from the cache in each attempt, as a cached client's Get does it:");
         let Err(RetryError::Exhausted { attempts, .. }) = self.cached_retry("from the cache").await else {
             bail!("a PUT from an old copy was taken");
         };
         let conflicts = self.controller.counts().conflicts;
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "five attempts, five times the same old copy, five conflicts",
             &(attempts, conflicts),
             &(5, 5),
@@ -101,12 +101,12 @@ impl Play<'_> {
     }
 
     async fn retry_live(&self) -> Result<Foo> {
-        self.stage.say("`update` may begin with the same copy; after a conflict it reads from the server.");
+        self.ctx.say("`update` may begin with the same copy; after a conflict it reads from the server.");
         let copy = Source::Copy(self.cache.copy("hello")?);
         let before = self.controller.counts();
         let written = self.update(copy, "after a live read").await?;
         let after = self.controller.counts();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "the second attempt succeeds",
             &(after.conflicts - before.conflicts, after.written - before.written),
             &(1, 1),
@@ -115,30 +115,30 @@ impl Play<'_> {
     }
 
     async fn own_write_is_known(&self, written: &Foo) -> Result<()> {
-        self.stage.say("The cache is older than the controller's own write now. Told of that write, `Watched` does not hand the copy out.");
+        self.ctx.say("The cache is older than the controller's own write now. Told of that write, `Watched` does not hand the copy out.");
         self.compare().await?;
         let reference = self.cache.reference("hello");
         let before = self.cache.watched().fresh(&reference, SHORT).await;
-        self.stage.check(
+        self.ctx.check(
             "as long as it does not know of the write, it takes the old copy for a fresh one",
             before.is_ok_and(|copy| copy.is_some()),
         );
         self.cache.watched().floors().wrote(written, ChangeKind::Updated);
         let after = self.cache.watched().fresh(&reference, SHORT).await;
-        self.stage
+        self.ctx
             .check("told of it, it answers `Stale` for as long as the events are held back", after.is_err());
         Ok(())
     }
 
     async fn pass_the_cache_by(&self) -> Result<String> {
-        self.stage.say(
+        self.ctx.say(
             "`update` with `Source::Watched` begins with a live read instead of the copy it knows to be old.",
         );
         let before = self.controller.counts();
         let object = self.cache.object("hello");
         let written = self.update(object.source(), "past the cache").await?;
         let after = self.controller.counts();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "one read, one PUT, no conflict",
             &(after.requests - before.requests, after.conflicts - before.conflicts),
             &(2, 0),
@@ -148,28 +148,28 @@ impl Play<'_> {
 
     /// The same loop with a cache that is not behind.
     async fn control(&self, newest: &str) -> Result<()> {
-        self.stage.say("For comparison, the first retry once more, with nothing held back: it was not the loop that failed, but the copy. Its four pauses make 40 ms; a watch that takes longer leaves it where it was above.");
+        self.ctx.say("For comparison, the first retry once more, with nothing held back: it was not the loop that failed, but the copy. Its four pauses make 40 ms; a watch that takes longer leaves it where it was above.");
         let before = self.controller.counts();
         let written = self.cached_retry("from the cache").await?;
         let after = self.controller.counts();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "the first attempt succeeds, from the cache",
             &(after.requests - before.requests, after.conflicts - before.conflicts),
             &(1, 0),
         );
-        self.stage.check("and moves the version", version_of(&written)? != newest);
+        self.ctx.check("and moves the version", version_of(&written)? != newest);
         self.cache.holds("hello", &version_of(&written)?).await
     }
 
     async fn somebody_elses_write(&self) -> Result<()> {
-        self.stage.say("Somebody else's write is in nobody's memory. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
+        self.ctx.say("Somebody else's write is in nobody's memory. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
         let _shut = self.cache.shut();
         label(&self.bob, "hello", json!("bob-again")).await?;
         let before = self.controller.counts();
         let object = self.cache.object("hello");
         self.update(object.source(), "after Bob").await?;
         let after = self.controller.counts();
-        self.stage.check_eq(
+        self.ctx.check_eq(
             "a conflict, a read, a PUT: the old copy is not tried twice",
             &(after.requests - before.requests, after.conflicts - before.conflicts),
             &(3, 1),

@@ -8,10 +8,10 @@ use kube::ResourceExt as _;
 
 use super::controller::{Controller, Tally};
 use super::{create, greeting_of, put, say_hello, saying, version_of};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::Foo;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foo-two-updates",
@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["too-many-reconciles"],
     lesson: "There are two faults: a desired state that alternates makes the endless loop, a stale copy makes the conflicts.\nA retry hides the second and keeps the first; one goal, and one write when it is not met, ends both.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How many reconciles are looked at one by one.
@@ -28,60 +28,58 @@ const LOOKED_AT: usize = 4;
 /// How many there are when nobody slows them down.
 const AT_SPEED: usize = 20;
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.say("In every reconcile a controller wants its Foo to say “Hello” and then “World”. To look at it closely, each reconcile here waits until the watch has brought everything that was written: the cache is never behind, unless the text says so.");
-    let mut controller = Controller::start(stage).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.say("In every reconcile a controller wants its Foo to say “Hello” and then “World”. To look at it closely, each reconcile here waits until the watch has brought everything that was written: the cache is never behind, unless the text says so.");
+    let mut controller = Controller::start(ctx).await?;
     let mut table = Table::new(&["each reconcile has", "reconciles", "failed", "PUTs", "409s", "then"]);
 
-    stage.say(
-        "First without any mistake about versions: the second PUT is made from the answer to the first.",
-    );
+    ctx.say("First without any mistake about versions: the second PUT is made from the answer to the first.");
     controller.care_for("alternating");
     create(&alice, "alternating").await?;
     let seen = look_at(&mut controller, Way::FromTheAnswer).await?;
     seen.told(&mut table, "two goals, from the answer");
-    stage.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
-    stage.check("no reconcile began with an old copy", !seen.was_behind);
-    goes_on(stage, &seen);
-    stage.say("So a stale cache does not cause the loop, which goes on with a cache that is never behind. Does it cause the conflicts? That half of the claim holds:");
-    behind(stage, &alice, &mut controller, &mut table).await?;
+    ctx.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
+    ctx.check("no reconcile began with an old copy", !seen.was_behind);
+    goes_on(ctx, &seen);
+    ctx.say("So a stale cache does not cause the loop, which goes on with a cache that is never behind. Does it cause the conflicts? That half of the claim holds:");
+    behind(ctx, &alice, &mut controller, &mut table).await?;
 
-    stage.say("An old copy needs no cache that lags. Now both PUTs are made from the copy that the reconcile began with, and the cache is never behind again. The first PUT makes that copy an old one, unless it changes nothing.");
+    ctx.say("An old copy needs no cache that lags. Now both PUTs are made from the copy that the reconcile began with, and the cache is never behind again. The first PUT makes that copy an old one, unless it changes nothing.");
     controller.care_for("one-copy");
     create(&alice, "one-copy").await?;
     let seen = look_at(&mut controller, Way::FromOneCopy).await?;
     seen.told(&mut table, "two goals, from one copy");
-    stage.check_eq(
+    ctx.check_eq(
         "every second reconcile fails: the controller is in conflict with itself",
         &seen.tally.failed,
         &(LOOKED_AT / 2),
     );
-    stage.check("no reconcile began with an old copy", !seen.was_behind);
-    goes_on(stage, &seen);
-    at_speed(stage, &alice, &mut controller).await?;
+    ctx.check("no reconcile began with an old copy", !seen.was_behind);
+    goes_on(ctx, &seen);
+    at_speed(ctx, &alice, &mut controller).await?;
 
-    stage.say("With a retry around each update (`retry_on_conflict` with client-go's DefaultBackoff) that reads again after a conflict, nothing fails any more.");
+    ctx.say("With a retry around each update (`retry_on_conflict` with client-go's DefaultBackoff) that reads again after a conflict, nothing fails any more.");
     controller.care_for("retried");
     create(&alice, "retried").await?;
     let seen = look_at(&mut controller, Way::WithRetry).await?;
     seen.told(&mut table, "two goals, with a retry");
-    stage.check_eq("no reconcile failed", &seen.tally.failed, &0);
-    stage.check_eq("each met a conflict, which the retry hides", &seen.tally.conflicts, &LOOKED_AT);
-    goes_on(stage, &seen);
+    ctx.check_eq("no reconcile failed", &seen.tally.failed, &0);
+    ctx.check_eq("each met a conflict, which the retry hides", &seen.tally.conflicts, &LOOKED_AT);
+    goes_on(ctx, &seen);
 
-    stage.say("At last one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
+    ctx.say("At last one goal: the Foo says “Hello”, and `update` writes that where it is not so.");
     controller.care_for("idempotent");
     create(&alice, "idempotent").await?;
     let seen = look_at(&mut controller, Way::OneGoal).await?;
     seen.told(&mut table, "one goal, written if not met");
-    stage.check_eq(
+    ctx.check_eq(
         "two reconciles and one PUT, of which none fails",
         &(seen.tally.reconciles, seen.tally.puts, seen.tally.conflicts),
         &(2, 1, 0),
     );
-    stage.check("then the queue is empty", !seen.goes_on);
-    stage.table(table);
+    ctx.check("then the queue is empty", !seen.goes_on);
+    ctx.table(table);
     Ok(())
 }
 
@@ -104,9 +102,9 @@ impl Seen {
     }
 }
 
-fn goes_on(stage: &Stage, seen: &Seen) {
+fn goes_on(ctx: &ScenarioContext, seen: &Seen) {
     let last = seen.said.len().saturating_sub(1);
-    stage.check(
+    ctx.check(
         &format!("after {LOOKED_AT} reconciles the queue has it again, and it says what it said two reconciles before"),
         seen.goes_on && seen.tally.reconciles == LOOKED_AT && seen.said[last] == seen.said[last.saturating_sub(2)],
     );
@@ -128,29 +126,29 @@ async fn look_at(controller: &mut Controller<'_>, way: Way) -> Result<Seen> {
 
 /// The same code with a cache that is one event behind.
 async fn behind(
-    stage: &Stage,
+    ctx: &ScenarioContext,
     alice: &Actor,
     controller: &mut Controller<'_>,
     table: &mut Table,
 ) -> Result<()> {
-    stage.say("The same code, but the events of the watch are held back. After the first reconcile one of them is let through, that of its first PUT; that of its second is still on its way when the next reconcile begins.");
+    ctx.say("The same code, but the events of the watch are held back. After the first reconcile one of them is let through, that of its first PUT; that of its second is still on its way when the next reconcile begins.");
     controller.care_for("behind");
     create(alice, "behind").await?;
     controller.catch_up().await?;
     let shut = controller.cache.shut();
     let copy = controller.next().await?;
     let result = Way::FromTheAnswer.reconcile(controller, &copy).await?;
-    stage.check("the first reconcile meets no conflict", result.is_ok());
+    ctx.check("the first reconcile meets no conflict", result.is_ok());
     controller.ended(result)?;
     shut.let_through(1);
     let copy = controller.next().await?;
     let stored = controller.stored().await?;
-    stage.check(
+    ctx.check(
         "the second begins with a copy that is older than what the server has",
         Version::parse(&version_of(&copy)?) < Version::parse(&version_of(&stored)?),
     );
     let result = Way::FromTheAnswer.reconcile(controller, &copy).await?;
-    stage.check("and meets a conflict at its first PUT", result.is_err());
+    ctx.check("and meets a conflict at its first PUT", result.is_err());
     controller.ended(result)?;
     drop(shut);
     let mut reconciles = 0;
@@ -164,7 +162,7 @@ async fn behind(
     let seen =
         Seen { tally: controller.tally(), was_behind: true, goes_on: !controller.is_idle(), said: vec![] };
     seen.told(table, "two goals, from a cache behind");
-    stage.check_eq(
+    ctx.check_eq(
         "when nothing is held back any more, no further conflict comes, and the loop goes on",
         &(seen.tally.reconciles, seen.tally.conflicts, seen.goes_on),
         &(LOOKED_AT, 1, true),
@@ -173,27 +171,26 @@ async fn behind(
 }
 
 /// The same without waiting for the watch.
-async fn at_speed(stage: &Stage, alice: &Actor, controller: &mut Controller<'_>) -> Result<()> {
+async fn at_speed(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<()> {
     controller.care_for("at-speed");
     let what = format!(
         "At full speed, where nothing waits for the watch, {AT_SPEED} reconciles follow each other. How many conflicts they meet is shown in a terminal; nothing here makes it certain."
     );
-    stage
-        .racing(&what, async {
-            create(alice, "at-speed").await?;
-            for _ in 0..AT_SPEED {
-                let copy = controller.next().await?;
-                let result = Way::FromOneCopy.reconcile(controller, &copy).await?;
-                controller.ended(result)?;
-            }
-            controller.catch_up().await
-        })
-        .await?;
+    ctx.racing(&what, async {
+        create(alice, "at-speed").await?;
+        for _ in 0..AT_SPEED {
+            let copy = controller.next().await?;
+            let result = Way::FromOneCopy.reconcile(controller, &copy).await?;
+            controller.ended(result)?;
+        }
+        controller.catch_up().await
+    })
+    .await?;
     let tally = controller.tally();
     let mut table = Table::new(&["reconciles", "failed", "PUTs", "409s"]);
     table.row(&[&tally.reconciles, &tally.failed, &tally.puts, &tally.conflicts]);
-    stage.live_table(table);
-    stage.check(
+    ctx.live_table(table);
+    ctx.check(
         &format!("after {AT_SPEED} reconciles it is not done either"),
         tally.reconciles == AT_SPEED && !controller.is_idle(),
     );

@@ -6,9 +6,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::owners::{apply_spec, owners, owns, spec_body, table};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply",
@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["apply-resolves"],
     lesson: "Apply the fields that are yours, all of them and nothing else: no read, no version, no conflict.\nA 409 of an apply names the owner. The same apply succeeds when the owner gives the field up or agrees, and no retry makes that sooner: ask whose field it is, and force only what is yours.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How often Carol insists.
@@ -26,26 +26,26 @@ const ATTEMPTS: usize = 5;
 const ROUNDS: i32 = 3;
 const POOL: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    let carol = stage.actor("carol").await?;
-    apart(stage, &alice, &bob).await?;
-    disputed(stage, &carol).await?;
-    ended(stage, &alice, &bob, &carol).await?;
-    taken(stage, &bob, &carol).await?;
-    given_up(stage, &bob, &carol).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    let carol = ctx.actor("carol").await?;
+    apart(ctx, &alice, &bob).await?;
+    disputed(ctx, &carol).await?;
+    ended(ctx, &alice, &bob, &carol).await?;
+    taken(ctx, &bob, &carol).await?;
+    given_up(ctx, &bob, &carol).await
 }
 
-async fn apart(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say(
+async fn apart(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say(
         "Alice applies the machine type, Bob the count. Neither reads first, and neither sends a version.",
     );
     met(apply_spec(alice, POOL, &json!({"machine": "small"}), false).await?)?;
     met(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await?)?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.table(table(&pool.metadata));
-    stage.check(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check(
         "managedFields gives each the field that it applied",
         owns(&pool.metadata, "alice", "spec.machine") && owns(&pool.metadata, "bob", "spec.replicas"),
     );
@@ -66,28 +66,28 @@ async fn apart(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
         };
         tokio::try_join!(notes, counts).map(drop)
     };
-    stage.racing("Both write at the same time, three times each.", rounds()).await?;
-    let pool = stage.stored::<Pool>(POOL).await?;
+    ctx.racing("Both write at the same time, three times each.", rounds()).await?;
+    let pool = ctx.stored::<Pool>(POOL).await?;
     let (alice, bob) = (alice.counts(), bob.counts());
-    stage.check_eq(
+    ctx.check_eq(
         "with the two before, that is 8 applies: all were granted, and none met a 409",
         &(alice.written + bob.written, alice.conflicts + bob.conflicts, alice.requests + bob.requests),
         &(8, 0, 8),
     );
-    stage.check(
+    ctx.check(
         "and the last word of each is in the object",
         pool.spec.note.as_deref() == Some("3") && pool.spec.replicas == Some(3),
     );
     Ok(())
 }
 
-async fn disputed(stage: &Stage, carol: &Actor) -> Result<()> {
-    stage.say(
+async fn disputed(ctx: &ScenarioContext, carol: &Actor) -> Result<()> {
+    ctx.say(
         "Carol applies another count, and takes the 409 for one that a retry resolves: she tries five times at once.",
     );
     let errors = insist(carol).await?;
-    stage.check_eq("five attempts, five 409s", &errors.len(), &ATTEMPTS);
-    stage.check(
+    ctx.check_eq("five attempts, five 409s", &errors.len(), &ATTEMPTS);
+    ctx.check(
         "the usual test for a conflict says yes to each of them",
         !errors.is_empty() && errors.iter().all(is_conflict),
     );
@@ -96,25 +96,21 @@ async fn disputed(stage: &Stage, carol: &Actor) -> Result<()> {
         bail!("the error is no field manager's conflict: {class:?}");
     };
     let named: Vec<_> = conflicts.iter().map(|c| (c.manager.as_str(), c.field.as_str())).collect();
-    stage.check_eq(
+    ctx.check_eq(
         "but its cause is FieldManagerConflict, and names the owner, bob, and the field, .spec.replicas",
         &named,
         &vec![("bob", ".spec.replicas")],
     );
 
-    stage.say("conflict_retry::apply tells this 409 from the others, and sends one request:");
+    ctx.say("conflict_retry::apply tells this 409 from the others, and sends one request:");
     let before = carol.counts().requests;
     let Err(error @ WriteError::FieldManager { .. }) =
         apply_spec(carol, POOL, &json!({"replicas": 9}), false).await
     else {
         bail!("the apply of somebody else's field was not refused as such");
     };
-    stage.quote(&error.to_string());
-    stage.check_eq(
-        "one request, and an error that says whose it is",
-        &(carol.counts().requests - before),
-        &1,
-    );
+    ctx.quote(&error.to_string());
+    ctx.check_eq("one request, and an error that says whose it is", &(carol.counts().requests - before), &1);
     Ok(())
 }
 
@@ -133,33 +129,33 @@ async fn insist(carol: &Actor) -> Result<Vec<kube::Error>> {
 }
 
 /// What ends a dispute: not time, not another version, but the owner.
-async fn ended(stage: &Stage, alice: &Actor, bob: &Actor, carol: &Actor) -> Result<()> {
+async fn ended(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, carol: &Actor) -> Result<()> {
     const POOL: &str = "builders";
-    stage.say("Five tries at once prove little. What does the answer depend on? A second pool, owned alike; Carol applies her count to it three times, each time the same body: at once, after a write that moves the version, and after Bob has left the count out of his apply.");
+    ctx.say("Five tries at once prove little. What does the answer depend on? A second pool, owned alike; Carol applies her count to it three times, each time the same body: at once, after a write that moves the version, and after Bob has left the count out of his apply.");
     met(apply_spec(alice, POOL, &json!({"machine": "small"}), false).await?)?;
     let owned = met(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await?)?;
     let hers = json!({"replicas": 9});
     let at_once = owner_in_the_way(apply_spec(carol, POOL, &hers, false).await)?;
     let newer = met(apply_spec(alice, POOL, &json!({"machine": "large"}), false).await?)?;
     let later = owner_in_the_way(apply_spec(carol, POOL, &hers, false).await)?;
-    stage.check(
+    ctx.check(
         "in between the version has moved",
         newer.metadata.resource_version != owned.metadata.resource_version,
     );
     let bobs = || Some("bob".to_owned());
-    stage.check_eq(
+    ctx.check_eq(
         "and both were refused for the same reason: bob owns it",
         &(at_once, later),
         &(bobs(), bobs()),
     );
     met(apply_spec(bob, POOL, &Value::Null, false).await?)?;
     let given_up = apply_spec(carol, POOL, &hers, false).await;
-    stage.check(
+    ctx.check(
         "the same body is granted when Bob has given the field up: the answer depends on who owns it",
         given_up.as_ref().is_ok_and(|outcome| matches!(outcome, Outcome::Written(_))),
     );
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.check(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.check(
         "and the count is hers",
         pool.spec.replicas == Some(9) && owns(&pool.metadata, "carol", "spec.replicas"),
     );
@@ -174,49 +170,49 @@ fn owner_in_the_way(answer: Result<Outcome<Pool>, WriteError>) -> Result<Option<
     }
 }
 
-async fn taken(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
-    stage.say("Back to the first pool, where Bob still owns the count. With force Carol takes the field: its value and its ownership.");
+async fn taken(ctx: &ScenarioContext, bob: &Actor, carol: &Actor) -> Result<()> {
+    ctx.say("Back to the first pool, where Bob still owns the count. With force Carol takes the field: its value and its ownership.");
     met(apply_spec(carol, POOL, &json!({"replicas": 9}), true).await?)?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.table(table(&pool.metadata));
-    stage.check(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check(
         "the count is hers, and Bob owns nothing any more",
         pool.spec.replicas == Some(9)
             && owns(&pool.metadata, "carol", "spec.replicas")
             && !owners(&pool.metadata).contains_key("bob"),
     );
-    stage.say("Bob is not told. He finds out when he applies again what he has applied all along: now it is he who meets the 409.");
+    ctx.say("Bob is not told. He finds out when he applies again what he has applied all along: now it is he who meets the 409.");
     let owner = owner_in_the_way(apply_spec(bob, POOL, &json!({"replicas": 3}), false).await)?;
-    stage.check_eq("the loser's own apply is refused, and names carol", &owner.as_deref(), &Some("carol"));
+    ctx.check_eq("the loser's own apply is refused, and names carol", &owner.as_deref(), &Some("carol"));
     Ok(())
 }
 
-async fn given_up(stage: &Stage, bob: &Actor, carol: &Actor) -> Result<()> {
-    stage.say("Two may own one field as long as they agree. Bob applies Carol's count, then she leaves the field out of her apply.");
+async fn given_up(ctx: &ScenarioContext, bob: &Actor, carol: &Actor) -> Result<()> {
+    ctx.say("Two may own one field as long as they agree. Bob applies Carol's count, then she leaves the field out of her apply.");
     met(apply_spec(bob, POOL, &json!({"replicas": 9}), false).await?)?;
-    let shared = stage.stored::<Pool>(POOL).await?;
-    stage.check(
+    let shared = ctx.stored::<Pool>(POOL).await?;
+    ctx.check(
         "the same value is no dispute: both own the count",
         owns(&shared.metadata, "bob", "spec.replicas") && owns(&shared.metadata, "carol", "spec.replicas"),
     );
     met(apply_spec(carol, POOL, &Value::Null, false).await?)?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.check(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.check(
         "what she leaves out she gives up; it stays, because Bob still owns it",
         pool.spec.replicas == Some(9)
             && owns(&pool.metadata, "bob", "spec.replicas")
             && !owners(&pool.metadata).contains_key("carol"),
     );
-    stage.say("Then Bob leaves it out too, and he was its last owner.");
+    ctx.say("Then Bob leaves it out too, and he was its last owner.");
     met(apply_spec(bob, POOL, &Value::Null, false).await?)?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.table(table(&pool.metadata));
-    stage.check_eq(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check_eq(
         "the last owner who leaves a field out removes it from the object",
         &pool.spec.replicas,
         &None,
     );
-    stage.check_eq("what Alice owns is untouched", &pool.spec.machine.as_deref(), &Some("small"));
+    ctx.check_eq("what Alice owns is untouched", &pool.spec.machine.as_deref(), &Some("small"));
     Ok(())
 }
 

@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::owners::{apply_spec, owns, spec_body, table};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "apply-whole",
@@ -18,7 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["apply-resolves"],
     lesson: "Whatever stands in an apply is claimed, a copied value and a default as much as a decision.\nBuild the body from the fields that are yours; never from the object that was read, nor from a type full of defaults.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// A spec as a type without optional fields has it: what nobody set is zero, or empty, and is sent.
@@ -29,36 +29,36 @@ struct Defaults {
     note: String,
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    let dave = stage.actor("dave").await?;
-    stage.say("Three pools alike: Alice owns the machine type, Bob the count. In each of them Dave wants to leave a note, and nothing else.");
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    let dave = ctx.actor("dave").await?;
+    ctx.say("Three pools alike: Alice owns the machine type, Bob the count. In each of them Dave wants to leave a note, and nothing else.");
     for name in ["copied", "defaulted", "meant"] {
         owned(&alice, name, &json!({"machine": "small"})).await?;
         owned(&bob, name, &json!({"replicas": 3})).await?;
     }
-    copied(stage, &bob, &dave).await?;
-    defaulted(stage, &dave).await?;
-    meant(stage, &bob, &dave).await
+    copied(ctx, &bob, &dave).await?;
+    defaulted(ctx, &dave).await?;
+    meant(ctx, &bob, &dave).await
 }
 
-async fn copied(stage: &Stage, bob: &Actor, dave: &Actor) -> Result<()> {
-    stage.say("He reads the pool, sets the note in what he read, and applies that.");
+async fn copied(ctx: &ScenarioContext, bob: &Actor, dave: &Actor) -> Result<()> {
+    ctx.say("He reads the pool, sets the note in what he read, and applies that.");
     apply_copy(dave).await?;
-    let pool = stage.stored::<Pool>("copied").await?;
-    stage.table(table(&pool.metadata));
-    stage.check(
+    let pool = ctx.stored::<Pool>("copied").await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check(
         "no conflict, because he changed nobody's value; but now he owns the count and the machine type too",
         owns(&pool.metadata, "dave", "spec.replicas") && owns(&pool.metadata, "dave", "spec.machine"),
     );
-    stage.say("Bob, whose count it is, changes it:");
+    ctx.say("Bob, whose count it is, changes it:");
     let answer = apply_spec(bob, "copied", &json!({"replicas": 4}), false).await;
     let owner = match answer {
         Err(WriteError::FieldManager { conflicts, .. }) => conflicts.first().map(|c| c.manager.clone()),
         _ => None,
     };
-    stage.check_eq(
+    ctx.check_eq(
         "Bob's change of his own field is refused in favour of dave, who wanted a note",
         &owner.as_deref(),
         &Some("dave"),
@@ -80,8 +80,8 @@ async fn apply_copy(dave: &Actor) -> Result<()> {
     Ok(())
 }
 
-async fn defaulted(stage: &Stage, dave: &Actor) -> Result<()> {
-    stage.say("In the second pool he fills in a type of his own: a note, and for the rest its defaults, 0 and \"\".");
+async fn defaulted(ctx: &ScenarioContext, dave: &Actor) -> Result<()> {
+    ctx.say("In the second pool he fills in a type of his own: a note, and for the rest its defaults, 0 and \"\".");
     let Err(error @ kube::Error::Api(_)) = apply_defaults(dave, false).await else {
         bail!("the apply of defaults was not refused");
     };
@@ -90,15 +90,15 @@ async fn defaulted(stage: &Stage, dave: &Actor) -> Result<()> {
     };
     let mut named: Vec<_> = conflicts.iter().map(|c| (c.manager.as_str(), c.field.as_str())).collect();
     named.sort_unstable();
-    stage.check_eq(
+    ctx.check_eq(
         "both owners are named, for fields of which he said nothing",
         &named,
         &vec![("alice", ".spec.machine"), ("bob", ".spec.replicas")],
     );
-    stage.say("The message is about conflicts, so he adds force.");
+    ctx.say("The message is about conflicts, so he adds force.");
     apply_defaults(dave, true).await?;
-    let pool = stage.stored::<Pool>("defaulted").await?;
-    stage.check_eq(
+    let pool = ctx.stored::<Pool>("defaulted").await?;
+    ctx.check_eq(
         "there is a note now; the pool is scaled to 0, and its machine type is empty",
         &(pool.spec.note.as_deref(), pool.spec.replicas, pool.spec.machine.as_deref()),
         &(Some("from dave"), Some(0), Some("")),
@@ -117,13 +117,13 @@ async fn apply_defaults(dave: &Actor, force: bool) -> Result<Pool, kube::Error> 
     dave.api::<Pool>().patch("defaulted", &params, &body).await
 }
 
-async fn meant(stage: &Stage, bob: &Actor, dave: &Actor) -> Result<()> {
-    stage.say("In the third he applies what he means, and Bob changes his count after that.");
+async fn meant(ctx: &ScenarioContext, bob: &Actor, dave: &Actor) -> Result<()> {
+    ctx.say("In the third he applies what he means, and Bob changes his count after that.");
     owned(dave, "meant", &json!({"note": "from dave"})).await?;
     owned(bob, "meant", &json!({"replicas": 4})).await?;
-    let pool = stage.stored::<Pool>("meant").await?;
-    stage.table(table(&pool.metadata));
-    stage.check_eq(
+    let pool = ctx.stored::<Pool>("meant").await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check_eq(
         "the note, the machine type and the new count stand side by side",
         &(pool.spec.note.as_deref(), pool.spec.machine.as_deref(), pool.spec.replicas),
         &(Some("from dave"), Some("small"), Some(4)),

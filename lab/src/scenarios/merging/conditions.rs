@@ -7,9 +7,9 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::owners::{MAKER, apply_status, owns, table};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, condition, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "conditions",
@@ -18,39 +18,39 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Declare conditions as a map keyed by type, and let each controller apply its own types under its own name.\nOnly apply looks at that: a merge patch replaces any list as a whole.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const POOL: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let provisioner = stage.actor("provisioner").await?;
-    let scaler = stage.actor("scaler").await?;
-    stage.set(&pool(POOL, 3)).await?;
-    atomic(stage, &provisioner, &scaler).await?;
-    map(stage, &provisioner, &scaler).await?;
-    merged(stage, &scaler).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let provisioner = ctx.actor("provisioner").await?;
+    let scaler = ctx.actor("scaler").await?;
+    ctx.set(&pool(POOL, 3)).await?;
+    atomic(ctx, &provisioner, &scaler).await?;
+    map(ctx, &provisioner, &scaler).await?;
+    merged(ctx, &scaler).await
 }
 
-async fn atomic(stage: &Stage, provisioner: &Actor, scaler: &Actor) -> Result<()> {
-    stage.say("First status.atomicConditions, a list without keys. The provisioner says Ready, the scaler says ScalingActive, each under its own name.");
+async fn atomic(ctx: &ScenarioContext, provisioner: &Actor, scaler: &Actor) -> Result<()> {
+    ctx.say("First status.atomicConditions, a list without keys. The provisioner says Ready, the scaler says ScalingActive, each under its own name.");
     met(apply_status(provisioner, POOL, &list("atomicConditions", "Ready")?, false).await?)?;
     let refused = apply_status(scaler, POOL, &list("atomicConditions", "ScalingActive")?, false).await;
     let field = match refused {
         Err(WriteError::FieldManager { conflicts, .. }) => conflicts.first().map(|c| c.field.clone()),
         _ => None,
     };
-    stage.check_eq(
+    ctx.check_eq(
         "the second is refused: the dispute is over the list, though nobody touches the other's entry",
         &field.as_deref(),
         &Some(".status.atomicConditions"),
     );
-    stage.say("Force makes the 409 go away, and the other's condition with it; when the provisioner reports again, it does the same.");
+    ctx.say("Force makes the 409 go away, and the other's condition with it; when the provisioner reports again, it does the same.");
     met(apply_status(scaler, POOL, &list("atomicConditions", "ScalingActive")?, true).await?)?;
-    let first = types(&stage.stored::<Pool>(POOL).await?, |pool| &pool.atomic_conditions);
+    let first = types(&ctx.stored::<Pool>(POOL).await?, |pool| &pool.atomic_conditions);
     met(apply_status(provisioner, POOL, &list("atomicConditions", "Ready")?, true).await?)?;
-    let second = types(&stage.stored::<Pool>(POOL).await?, |pool| &pool.atomic_conditions);
-    stage.check_eq(
+    let second = types(&ctx.stored::<Pool>(POOL).await?, |pool| &pool.atomic_conditions);
+    ctx.check_eq(
         "after each write there is one condition, the writer's",
         &(first, second),
         &(vec!["ScalingActive".to_owned()], vec!["Ready".to_owned()]),
@@ -58,36 +58,36 @@ async fn atomic(stage: &Stage, provisioner: &Actor, scaler: &Actor) -> Result<()
     Ok(())
 }
 
-async fn map(stage: &Stage, provisioner: &Actor, scaler: &Actor) -> Result<()> {
-    stage.say("The same two with status.conditions, whose schema says: a map, keyed by type. Nobody forces anything.");
+async fn map(ctx: &ScenarioContext, provisioner: &Actor, scaler: &Actor) -> Result<()> {
+    ctx.say("The same two with status.conditions, whose schema says: a map, keyed by type. Nobody forces anything.");
     met(apply_status(provisioner, POOL, &list("conditions", "Ready")?, false).await?)?;
     met(apply_status(scaler, POOL, &list("conditions", "ScalingActive")?, false).await?)?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.table(table(&pool.metadata));
-    stage.check_eq("both are there", &types(&pool, |status| &status.conditions), &both());
-    stage.check(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.table(table(&pool.metadata));
+    ctx.check_eq("both are there", &types(&pool, |status| &status.conditions), &both());
+    ctx.check(
         "and each belongs to the one who wrote it",
         owns(&pool.metadata, "provisioner", "status.conditions[type=Ready]")
             && owns(&pool.metadata, "scaler", "status.conditions[type=ScalingActive]"),
     );
-    stage.say(MAKER);
-    stage.say("A controller that leaves its condition out of an apply removes it, and no other.");
+    ctx.say(MAKER);
+    ctx.say("A controller that leaves its condition out of an apply removes it, and no other.");
     met(apply_status(scaler, POOL, &json!({}), false).await?)?;
-    let left = types(&stage.stored::<Pool>(POOL).await?, |status| &status.conditions);
-    stage.check_eq("the provisioner's is left", &left, &vec!["Ready".to_owned()]);
+    let left = types(&ctx.stored::<Pool>(POOL).await?, |status| &status.conditions);
+    ctx.check_eq("the provisioner's is left", &left, &vec!["Ready".to_owned()]);
     met(apply_status(scaler, POOL, &list("conditions", "ScalingActive")?, false).await?)?;
-    let again = types(&stage.stored::<Pool>(POOL).await?, |status| &status.conditions);
-    stage.check_eq("applied again, they are two again", &again, &both());
+    let again = types(&ctx.stored::<Pool>(POOL).await?, |status| &status.conditions);
+    ctx.check_eq("applied again, they are two again", &again, &both());
     Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the naive half: a merge patch without a version")]
-async fn merged(stage: &Stage, scaler: &Actor) -> Result<()> {
-    stage.say("The schema helps only those who apply. The scaler sends the same body as a merge patch.");
+async fn merged(ctx: &ScenarioContext, scaler: &Actor) -> Result<()> {
+    ctx.say("The schema helps only those who apply. The scaler sends the same body as a merge patch.");
     let patch = Patch::Merge(json!({"status": list("conditions", "ScalingActive")?}));
     scaler.api::<Pool>().patch_status(POOL, &PatchParams::default(), &patch).await?;
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.check_eq(
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.check_eq(
         "the patch was granted, the list is replaced, and the provisioner's condition is lost without a word",
         &types(&pool, |status| &status.conditions),
         &vec!["ScalingActive".to_owned()],

@@ -8,9 +8,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::owners::{apply_spec, owns, spec_table};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "helm-upgrade",
@@ -19,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A chart leaves out what somebody else is to write: then an upgrade neither fails over it nor resets it.\nLeave it out when the other owns it already; a field that its last owner leaves out is removed.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const CHART: &str = "apiVersion: v2\nname: workers\nversion: 1.0.0\n";
@@ -33,40 +33,40 @@ spec:
 const REPLICAS: &str = "  replicas: {{ .Values.replicas }}\n";
 const VALUES: &str = "machine: small\nreplicas: 3\n";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let scaler = stage.actor("autoscaler").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let scaler = ctx.actor("autoscaler").await?;
     let charts = Charts::new()?;
-    refused(stage, &charts, &scaler).await?;
-    forced(stage, &charts).await?;
-    client_side(stage, &charts, &scaler).await?;
-    left_out(stage, &charts, &scaler).await?;
-    last_owner(stage, &charts, &scaler).await
+    refused(ctx, &charts, &scaler).await?;
+    forced(ctx, &charts).await?;
+    client_side(ctx, &charts, &scaler).await?;
+    left_out(ctx, &charts, &scaler).await?;
+    last_owner(ctx, &charts, &scaler).await
 }
 
-async fn refused(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> {
-    stage.say("A chart of one pool, with replicas: 3. Helm 4 installs it by server-side apply, and an autoscaler goes to 5 through /scale.");
-    charts.helm(stage, "install", "workers", "chart", &[]).await?;
+async fn refused(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Result<()> {
+    ctx.say("A chart of one pool, with replicas: 3. Helm 4 installs it by server-side apply, and an autoscaler goes to 5 through /scale.");
+    charts.helm(ctx, "install", "workers", "chart", &[]).await?;
     scale(scaler, "workers", 5).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.table(spec_table(&pool.metadata));
-    stage.check(
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.table(spec_table(&pool.metadata));
+    ctx.check(
         "whoever changes a field owns it: the count is the autoscaler's",
         owns(&pool.metadata, "autoscaler", "spec.replicas") && !owns(&pool.metadata, "helm", "spec.replicas"),
     );
-    stage.say("The next release changes the machine type and nothing else.");
-    let Err(error) = charts.helm(stage, "upgrade", "workers", "chart", &["--set", "machine=large"]).await
+    ctx.say("The next release changes the machine type and nothing else.");
+    let Err(error) = charts.helm(ctx, "upgrade", "workers", "chart", &["--set", "machine=large"]).await
     else {
         bail!("the upgrade took the autoscaler's field");
     };
     let error = format!("{error:#}");
     let told = error.lines().last().unwrap_or_default();
-    stage.quote(told);
-    stage.check(
+    ctx.quote(told);
+    ctx.check(
         "the upgrade fails, over a count that nobody changed in the chart",
         told.contains("conflict with \"autoscaler\"") && told.contains(".spec.replicas"),
     );
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.check_eq(
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.check_eq(
         "the count stands, and the machine type is not changed either",
         &(pool.spec.replicas, pool.spec.machine.as_deref()),
         &(Some(5), Some("small")),
@@ -74,13 +74,13 @@ async fn refused(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> {
     Ok(())
 }
 
-async fn forced(stage: &Stage, charts: &Charts) -> Result<()> {
-    stage.say("What the error suggests to many: force.");
+async fn forced(ctx: &ScenarioContext, charts: &Charts) -> Result<()> {
+    ctx.say("What the error suggests to many: force.");
     let force = ["--set", "machine=large", "--force-conflicts"];
-    charts.helm(stage, "upgrade", "workers", "chart", &force).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.table(spec_table(&pool.metadata));
-    stage.check_eq(
+    charts.helm(ctx, "upgrade", "workers", "chart", &force).await?;
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.table(spec_table(&pool.metadata));
+    ctx.check_eq(
         "granted; and the pool is back at the chart's 3, whatever the load is",
         &(pool.spec.replicas, pool.spec.machine.as_deref()),
         &(Some(3), Some("large")),
@@ -88,39 +88,39 @@ async fn forced(stage: &Stage, charts: &Charts) -> Result<()> {
     Ok(())
 }
 
-async fn client_side(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> {
-    stage.say("The autoscaler goes to 5 again. --server-side=false is how Helm 3 does it: of a custom resource it patches what differs between the last release and this one.");
+async fn client_side(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Result<()> {
+    ctx.say("The autoscaler goes to 5 again. --server-side=false is how Helm 3 does it: of a custom resource it patches what differs between the last release and this one.");
     scale(scaler, "workers", 5).await?;
     let old_way = ["--set", "machine=medium", "--server-side=false"];
-    charts.helm(stage, "upgrade", "workers", "chart", &old_way).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.check_eq("the count is the same in both releases, so it stays", &pool.spec.replicas, &Some(5));
-    stage.say("Until somebody changes the chart's number, which has had no effect so far:");
+    charts.helm(ctx, "upgrade", "workers", "chart", &old_way).await?;
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.check_eq("the count is the same in both releases, so it stays", &pool.spec.replicas, &Some(5));
+    ctx.say("Until somebody changes the chart's number, which has had no effect so far:");
     let new_number = ["--set", "machine=medium,replicas=4", "--server-side=false"];
-    charts.helm(stage, "upgrade", "workers", "chart", &new_number).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.check_eq("then it is written over the autoscaler's, without a word", &pool.spec.replicas, &Some(4));
+    charts.helm(ctx, "upgrade", "workers", "chart", &new_number).await?;
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.check_eq("then it is written over the autoscaler's, without a word", &pool.spec.replicas, &Some(4));
     Ok(())
 }
 
-async fn left_out(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> {
-    stage.say(
+async fn left_out(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Result<()> {
+    ctx.say(
         "The cure: a chart without replicas. The autoscaler has gone to 6, so that the field is its own.",
     );
     scale(scaler, "workers", 6).await?;
     let large = ["--set", "machine=large", "--server-side=true"];
-    charts.helm(stage, "upgrade", "workers", "chart-without-replicas", &large).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.table(spec_table(&pool.metadata));
-    stage.check_eq(
+    charts.helm(ctx, "upgrade", "workers", "chart-without-replicas", &large).await?;
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.table(spec_table(&pool.metadata));
+    ctx.check_eq(
         "the upgrade is granted without force, and the count stands",
         &(pool.spec.replicas, pool.spec.machine.as_deref()),
         &(Some(6), Some("large")),
     );
     scale(scaler, "workers", 7).await?;
-    charts.helm(stage, "upgrade", "workers", "chart-without-replicas", &["--set", "machine=small"]).await?;
-    let pool = stage.stored::<Pool>("workers").await?;
-    stage.check_eq(
+    charts.helm(ctx, "upgrade", "workers", "chart-without-replicas", &["--set", "machine=small"]).await?;
+    let pool = ctx.stored::<Pool>("workers").await?;
+    ctx.check_eq(
         "and so it goes with every release after it",
         &(pool.spec.replicas, pool.spec.machine.as_deref()),
         &(Some(7), Some("small")),
@@ -128,20 +128,20 @@ async fn left_out(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> 
     Ok(())
 }
 
-async fn last_owner(stage: &Stage, charts: &Charts, scaler: &Actor) -> Result<()> {
-    stage.say("Two more releases, installed with replicas: 3, that nobody has scaled yet. For the second one the autoscaler applies the 3 as well before the chart leaves it out.");
+async fn last_owner(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Result<()> {
+    ctx.say("Two more releases, installed with replicas: 3, that nobody has scaled yet. For the second one the autoscaler applies the 3 as well before the chart leaves it out.");
     for name in ["idle", "handed-over"] {
-        charts.helm(stage, "install", name, "chart", &[]).await?;
+        charts.helm(ctx, "install", name, "chart", &[]).await?;
     }
     let shared = apply_spec(scaler, "handed-over", &json!({"replicas": 3}), false).await?;
     shared.met().context("the count was not applied")?;
     for name in ["idle", "handed-over"] {
-        charts.helm(stage, "upgrade", name, "chart-without-replicas", &[]).await?;
+        charts.helm(ctx, "upgrade", name, "chart-without-replicas", &[]).await?;
     }
-    let idle = stage.stored::<Pool>("idle").await?.spec.replicas;
-    let handed_over = stage.stored::<Pool>("handed-over").await?.spec.replicas;
-    stage.check_eq("Helm was the only owner of the first one's count: it is removed", &idle, &None);
-    stage.check_eq("the second one's stays, with its other owner", &handed_over, &Some(3));
+    let idle = ctx.stored::<Pool>("idle").await?.spec.replicas;
+    let handed_over = ctx.stored::<Pool>("handed-over").await?.spec.replicas;
+    ctx.check_eq("Helm was the only owner of the first one's count: it is removed", &idle, &None);
+    ctx.check_eq("the second one's stays, with its other owner", &handed_over, &Some(3));
     Ok(())
 }
 
@@ -163,14 +163,21 @@ impl Charts {
     }
 
     /// Runs Helm, and tells of it without what differs from machine to machine.
-    async fn helm(&self, stage: &Stage, verb: &str, release: &str, chart: &str, more: &[&str]) -> Result<()> {
+    async fn helm(
+        &self,
+        ctx: &ScenarioContext,
+        verb: &str,
+        release: &str,
+        chart: &str,
+        more: &[&str],
+    ) -> Result<()> {
         let shown = format!("./{chart}");
         let command = [&[verb, release, &shown], more].concat();
-        stage.act("helm", &command.join(" "));
+        ctx.act("helm", &command.join(" "));
         let path = self.path(chart);
         let path = path.to_str().context("the temporary directory has no readable name")?;
-        let args = [&[verb, release, path, "--namespace", stage.namespace()], more].concat();
-        stage.cluster.helm(&args).await.map(drop)
+        let args = [&[verb, release, path, "--namespace", ctx.namespace()], more].concat();
+        ctx.cluster.helm(&args).await.map(drop)
     }
 }
 

@@ -6,9 +6,9 @@ use conflict_retry::{Outcome, WriteError, WriteOptions};
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
+use crate::context::Actor;
 use crate::event::Table;
 use crate::pool::Pool;
-use crate::stage::Actor;
 
 /// Why a table has a manager that is nobody on the page.
 pub(super) const MAKER: &str = "The manager “unknown” is who made the pool: a client that names no field manager goes by its user agent, and this one sends none either.";

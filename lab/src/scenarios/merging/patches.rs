@@ -9,10 +9,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::guards;
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "patches",
@@ -21,40 +21,36 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["never-set-version"],
     lesson: "Guard what the decision was made from: one value by a test of it, the spec by generation, everything by the version.\nEcho the version that was read, never one of your own; a failed test is a 422, which means the same as a 409.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const POOL: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    stage.set(&pool(POOL, 3)).await?;
-    blind(stage, &alice, &bob).await?;
-    tested(stage, &alice, &bob).await?;
-    generation(stage, &alice, &bob).await?;
-    versioned(stage, &alice, &bob).await?;
-    invented(stage).await?;
-    matrix(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    ctx.set(&pool(POOL, 3)).await?;
+    blind(ctx, &alice, &bob).await?;
+    tested(ctx, &alice, &bob).await?;
+    generation(ctx, &alice, &bob).await?;
+    versioned(ctx, &alice, &bob).await?;
+    invented(ctx).await?;
+    matrix(ctx).await
 }
 
-async fn blind(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("Alice reads 3 and decides: two more. Bob, who needs fewer, sets 2 in the meantime. Her JSON Patch says nothing of what she read.");
+async fn blind(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("Alice reads 3 and decides: two more. Bob, who needs fewer, sets 2 in the meantime. Her JSON Patch says nothing of what she read.");
     alice.api::<Pool>().get(POOL).await?;
     let bobs = merge(bob, &json!({"spec": {"replicas": 2}})).await?.spec.replicas;
     let granted = json_patch(alice, &json!([{"op": "replace", "path": "/spec/replicas", "value": 5}])).await;
-    stage.check("an unguarded patch is granted", granted.is_ok());
-    let stored = stage.stored::<Pool>(POOL).await?.spec.replicas;
-    stage.check_eq(
-        "and Bob's 2, granted before, is lost without a word",
-        &(bobs, stored),
-        &(Some(2), Some(5)),
-    );
+    ctx.check("an unguarded patch is granted", granted.is_ok());
+    let stored = ctx.stored::<Pool>(POOL).await?.spec.replicas;
+    ctx.check_eq("and Bob's 2, granted before, is lost without a word", &(bobs, stored), &(Some(2), Some(5)));
     Ok(())
 }
 
-async fn tested(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("Again, from 5 to 7, and now the patch tests the value that she decided from. Bob sets 4 before it arrives.");
+async fn tested(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("Again, from 5 to 7, and now the patch tests the value that she decided from. Bob sets 4 before it arrives.");
     let operations = json!([
         {"op": "test", "path": "/spec/replicas", "value": 5},
         {"op": "replace", "path": "/spec/replicas", "value": 7},
@@ -63,12 +59,12 @@ async fn tested(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
     let Err(error) = json_patch(alice, &operations).await else {
         bail!("the patch was granted though its test fails");
     };
-    stage.check(
+    ctx.check(
         "it is refused with 422 Invalid, for which the usual test for a conflict says no",
         matches!(&error, kube::Error::Api(status) if status.code == 422 && status.reason == "Invalid")
             && !is_conflict(&error),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "conflict_retry tells it from an invalid object: a test failed",
         &Class::of(Verb::JsonPatch, &error),
         &Class::TestFailed,
@@ -76,23 +72,23 @@ async fn tested(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
     let options = WriteOptions::new("alice");
     let pools = alice.api::<Pool>();
     let outcome = conflict_retry::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
-    stage.check("and its json_patch answers Conflict", matches!(outcome, Outcome::Conflict(_)));
-    let stored = stage.stored::<Pool>(POOL).await?;
-    stage.check_eq("Bob's 4 stands", &stored.spec.replicas, &Some(4));
+    ctx.check("and its json_patch answers Conflict", matches!(outcome, Outcome::Conflict(_)));
+    let stored = ctx.stored::<Pool>(POOL).await?;
+    ctx.check_eq("Bob's 4 stands", &stored.spec.replicas, &Some(4));
 
-    stage.say("A controller reports to the status, which moves the version. Alice's next decision, from 4 to 6, tests the value again.");
+    ctx.say("A controller reports to the status, which moves the version. Alice's next decision, from 4 to 6, tests the value again.");
     report(bob, 1).await?;
     let operations = json!([
         {"op": "test", "path": "/spec/replicas", "value": 4},
         {"op": "replace", "path": "/spec/replicas", "value": 6},
     ]);
     let outcome = conflict_retry::json_patch(&pools, POOL, Subresource::Main, &options, &operations).await?;
-    stage.check("the status is none of the test's business: written", matches!(outcome, Outcome::Written(_)));
+    ctx.check("the status is none of the test's business: written", matches!(outcome, Outcome::Written(_)));
     Ok(())
 }
 
-async fn generation(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("Where a decision was made from all of the spec, the test can name the generation: every change of the spec moves it, no report to the status does.");
+async fn generation(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("Where a decision was made from all of the spec, the test can name the generation: every change of the spec moves it, no report to the status does.");
     let read = alice.api::<Pool>().get(POOL).await?;
     let seen = read.metadata.generation.context("no generation")?;
     let operations = |replicas: i32, generation: i64| {
@@ -103,11 +99,11 @@ async fn generation(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
     };
     report(bob, 2).await?;
     let churned = json_patch(alice, &operations(7, seen)).await;
-    stage.check("after a report it is granted", churned.is_ok());
+    ctx.check("after a report it is granted", churned.is_ok());
     let seen = churned?.metadata.generation.context("no generation")?;
     merge(bob, &json!({"spec": {"machine": "large"}})).await?;
     let moved = json_patch(alice, &operations(8, seen)).await;
-    stage.check_eq(
+    ctx.check_eq(
         "after a change of another field of the spec it is refused",
         &moved.err().map(|error| Class::of(Verb::JsonPatch, &error)),
         &Some(Class::TestFailed),
@@ -115,21 +111,21 @@ async fn generation(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
     Ok(())
 }
 
-async fn versioned(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("A merge patch is guarded by the version, when it carries one. Alice reads, Bob writes, and she sends the same change without it and with it.");
+async fn versioned(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("A merge patch is guarded by the version, when it carries one. Alice reads, Bob writes, and she sends the same change without it and with it.");
     let read = alice.api::<Pool>().get(POOL).await?;
     let seen = read.metadata.resource_version.clone().context("no version")?;
     report(bob, 3).await?;
     let guarded = json!({"metadata": {"resourceVersion": seen}, "spec": {"replicas": 9}});
     let refused = merge(alice, &guarded).await;
-    stage.check(
+    ctx.check(
         "with the version that she read, which is old by now: 409, even though only the status was written",
         refused.as_ref().is_err_and(is_conflict),
     );
     let granted = merge(alice, &json!({"spec": {"replicas": 9}})).await;
-    stage.check("without it: granted, as it always is", granted.is_ok());
+    ctx.check("without it: granted, as it always is", granted.is_ok());
 
-    stage.say("conflict_retry::merge_patch reads, carries the version, and decides again after a 409. She wants one more than are ready, and gives it the copy from before Bob's report, which says 2.");
+    ctx.say("conflict_retry::merge_patch reads, carries the version, and decides again after a 409. She wants one more than are ready, and gives it the copy from before Bob's report, which says 2.");
     let before = alice.counts();
     let options = WriteOptions::new("alice");
     let pools = alice.api::<Pool>();
@@ -141,7 +137,7 @@ async fn versioned(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
         })
         .await?;
     let after = alice.counts();
-    stage.check_eq(
+    ctx.check_eq(
         "one 409, one read, one write, decided from the newest report: 3 are ready, so 4",
         &(
             after.conflicts - before.conflicts,
@@ -155,11 +151,11 @@ async fn versioned(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
 
 /// Backstage, because a version that never was has no name on the page.
 #[expect(clippy::disallowed_methods, reason = "each kind of patch is shown bare, by itself")]
-async fn invented(stage: &Stage) -> Result<()> {
-    stage.say(
+async fn invented(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say(
         "So the version in a body is set by hand, and has to be. What must not be done is to make one up.",
     );
-    let pools = Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
     let stored = pools.get(POOL).await?.metadata.resource_version.context("no version")?;
     let next = stored.parse::<u128>().context("the version is no number")? + 1;
     let versions = [
@@ -175,15 +171,15 @@ async fn invented(stage: &Stage) -> Result<()> {
         table.row(&[&told, &answer]);
         answers.push(answer);
     }
-    stage.table(table);
-    stage.check_eq("none of these is taken", &answers, &vec![409, 409, 500, 422]);
+    ctx.table(table);
+    ctx.check_eq("none of these is taken", &answers, &vec![409, 409, 500, 422]);
     Ok(())
 }
 
 /// Each guard against each kind of write in between, on pools of their own, backstage.
-async fn matrix(stage: &Stage) -> Result<()> {
-    stage.say("Every guard against every write that may come in between; each time from 3 to 5, on a pool of its own.");
-    let pools = Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+async fn matrix(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("Every guard against every write that may come in between; each time from 3 to 5, on a pool of its own.");
+    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
     let mut table = Table::new(&["guard", "nothing", "a report", "the machine type", "the count"]);
     let mut found = Vec::new();
     for guard in &guards::ALL {
@@ -195,9 +191,9 @@ async fn matrix(stage: &Stage) -> Result<()> {
         table.row(&[&[&guard.name as &dyn Display], &cells[..]].concat());
         found.push(answers);
     }
-    stage.table(table);
+    ctx.table(table);
     for (guard, answers) in guards::ALL.iter().zip(found) {
-        stage.check_eq(&format!("{}: {}", guard.name, guard.claim), &answers, &guard.wanted.to_vec());
+        ctx.check_eq(&format!("{}: {}", guard.name, guard.claim), &answers, &guard.wanted.to_vec());
     }
     Ok(())
 }

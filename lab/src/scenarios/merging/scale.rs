@@ -7,9 +7,9 @@ use kube::core::subresource::Scale;
 use serde_json::{Value, json};
 
 use super::owners::apply_status;
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale",
@@ -18,79 +18,79 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["empty-version-ignores"],
     lesson: "A version guards the whole object: every report to the status refuses the PUT of a count.\nA test of the count is refused only when the count has changed, which is when the decision has to be made again.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const POOL: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    stage.set(&pool(POOL, 3)).await?;
-    put(stage, &alice, &bob).await?;
-    tested(stage, &alice, &bob).await?;
-    through_the_door(stage, &alice, &bob).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    ctx.set(&pool(POOL, 3)).await?;
+    put(ctx, &alice, &bob).await?;
+    tested(ctx, &alice, &bob).await?;
+    through_the_door(ctx, &alice, &bob).await
 }
 
-async fn put(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("Alice reads the count through /scale. A controller reports to the status; the count is what it was. She PUTs hers with the version that she read.");
+async fn put(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("Alice reads the count through /scale. A controller reports to the status; the count is what it was. She PUTs hers with the version that she read.");
     let seen = alice.api::<Pool>().get_scale(POOL).await?;
     report(bob, 1).await?;
     let answer = replace(alice, seen.metadata.resource_version.as_deref(), 5).await;
-    stage.check("the PUT is refused with 409, over a report", answer.is_err_and(|error| is_conflict(&error)));
+    ctx.check("the PUT is refused with 409, over a report", answer.is_err_and(|error| is_conflict(&error)));
 
-    stage.say("So she leaves the version out. Before that Bob sets 7, of which she knows nothing.");
+    ctx.say("So she leaves the version out. Before that Bob sets 7, of which she knows nothing.");
     let bobs = scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 7}}))).await?;
     let bobs = bobs.spec.and_then(|spec| spec.replicas);
     let answer = replace(alice, None, 5).await;
-    stage.check("a PUT to /scale without a version is granted", answer.is_ok());
-    stage.check_eq(
+    ctx.check("a PUT to /scale without a version is granted", answer.is_ok());
+    ctx.check_eq(
         "and Bob's 7, granted before, is lost without a word",
-        &(bobs, count(stage).await?),
+        &(bobs, count(ctx).await?),
         &(Some(7), Some(5)),
     );
     Ok(())
 }
 
-async fn tested(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("A JSON Patch that tests the count. Once more a report comes in between:");
+async fn tested(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("A JSON Patch that tests the count. Once more a report comes in between:");
     report(bob, 2).await?;
     let answer = scale_patch(alice, &from_to(5, 6)?).await;
-    stage.check("granted: the test looks at the count, which is what she decided from", answer.is_ok());
-    stage.say("And now another count:");
+    ctx.check("granted: the test looks at the count, which is what she decided from", answer.is_ok());
+    ctx.say("And now another count:");
     scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 8}}))).await?;
     let answer = scale_patch(alice, &from_to(6, 7)?).await;
-    stage.check_eq(
+    ctx.check_eq(
         "refused with 422: the test failed",
         &answer.err().map(|error| Class::of(Verb::JsonPatch, &error)),
         &Some(Class::TestFailed),
     );
-    stage.check_eq("Bob's 8 stands", &count(stage).await?, &Some(8));
+    ctx.check_eq("Bob's 8 stands", &count(ctx).await?, &Some(8));
     Ok(())
 }
 
-async fn through_the_door(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    stage.say("conflict_retry::scale does that by itself. Alice wants at least 9, and decides from what her cache says, 8; a report has come since.");
-    let copy = stage.stored::<Pool>(POOL).await?;
+async fn through_the_door(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    ctx.say("conflict_retry::scale does that by itself. Alice wants at least 9, and decides from what her cache says, 8; a report has come since.");
+    let copy = ctx.stored::<Pool>(POOL).await?;
     report(bob, 3).await?;
     let before = alice.counts();
     let outcome = at_least(alice, 9, ScaleView::of(&copy, copy.spec.replicas, None)).await?;
     let after = alice.counts();
-    stage.check("written", matches!(outcome, Outcome::Written(_)));
-    stage.check_eq(
+    ctx.check("written", matches!(outcome, Outcome::Written(_)));
+    ctx.check_eq(
         "with one request, and no conflict",
         &(after.requests - before.requests, after.conflicts - before.conflicts),
         &(1, 0),
     );
-    stage.say("Then she wants at least 10, from 9, when Bob has set 12 already:");
-    let copy = stage.stored::<Pool>(POOL).await?;
+    ctx.say("Then she wants at least 10, from 9, when Bob has set 12 already:");
+    let copy = ctx.stored::<Pool>(POOL).await?;
     scale_patch(bob, &Patch::Merge(json!({"spec": {"replicas": 12}}))).await?;
     let outcome = at_least(alice, 10, ScaleView::of(&copy, copy.spec.replicas, None)).await?;
-    stage.check(
+    ctx.check(
         "the test fails, she is asked again with the count that is there, and has nothing to do",
         matches!(&outcome, Outcome::Unchanged(view) if view.replicas == Some(12)),
     );
-    stage.check_eq("nothing was written over", &count(stage).await?, &Some(12));
+    ctx.check_eq("nothing was written over", &count(ctx).await?, &Some(12));
     Ok(())
 }
 
@@ -132,6 +132,6 @@ async fn report(actor: &Actor, ready: i32) -> Result<()> {
     Ok(())
 }
 
-async fn count(stage: &Stage) -> Result<Option<i32>> {
-    Ok(stage.stored::<Pool>(POOL).await?.spec.replicas)
+async fn count(ctx: &ScenarioContext) -> Result<Option<i32>> {
+    Ok(ctx.stored::<Pool>(POOL).await?.spec.replicas)
 }

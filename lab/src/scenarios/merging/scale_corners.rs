@@ -7,9 +7,9 @@ use kube::core::subresource::Scale;
 use serde_json::{Value, json};
 
 use super::guards::code;
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, PoolSpec, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "scale-corners",
@@ -18,78 +18,78 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A test for a count of zero is a test for an empty spec, and one for an unset count names the smallest integer.\nconflict_retry::scale knows both.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    zero(stage, &alice).await?;
-    unset(stage, &alice).await?;
-    apply(stage, &alice).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    zero(ctx, &alice).await?;
+    unset(ctx, &alice).await?;
+    apply(ctx, &alice).await
 }
 
-async fn zero(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.set(&pool("zero", 0)).await?;
-    stage.say("A pool with replicas: 0. The answer of /scale has a spec, and nothing in it.");
+async fn zero(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.set(&pool("zero", 0)).await?;
+    ctx.say("A pool with replicas: 0. The answer of /scale has a spec, and nothing in it.");
     let scale = alice.api::<Pool>().get_scale("zero").await?;
     let spec = serde_json::to_string(&scale.spec)?;
-    stage.quote(&format!("\"spec\":{spec}"));
-    stage.check_eq("the zero is left out", &scale.spec.and_then(|spec| spec.replicas), &None);
-    stage.say("A JSON Patch sees the same: a test for 0 finds nothing to compare with, one for an empty spec holds.");
+    ctx.quote(&format!("\"spec\":{spec}"));
+    ctx.check_eq("the zero is left out", &scale.spec.and_then(|spec| spec.replicas), &None);
+    ctx.say("A JSON Patch sees the same: a test for 0 finds nothing to compare with, one for an empty spec holds.");
     let answer = code(guarded(alice, "zero", &json!({"path": "/spec/replicas", "value": 0})).await)?;
-    stage.check_eq("test /spec/replicas = 0: 422, though the count is 0", &answer, &422);
+    ctx.check_eq("test /spec/replicas = 0: 422, though the count is 0", &answer, &422);
     let answer = code(guarded(alice, "zero", &json!({"path": "/spec", "value": {}})).await)?;
-    stage.check_eq("test /spec = {}: granted", &answer, &200);
-    stage.set(&pool("zero-too", 0)).await?;
-    stage.say("conflict_retry::scale, from 0 to 2:");
+    ctx.check_eq("test /spec = {}: granted", &answer, &200);
+    ctx.set(&pool("zero-too", 0)).await?;
+    ctx.say("conflict_retry::scale, from 0 to 2:");
     let outcome = to(alice, "zero-too", 2).await?;
-    stage.check(
+    ctx.check(
         "written, by the test that holds",
         matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)),
     );
     Ok(())
 }
 
-async fn unset(stage: &Stage, alice: &Actor) -> Result<()> {
+async fn unset(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     for name in ["unset", "unset-too"] {
-        stage.set(&Pool::new(name, PoolSpec::default())).await?;
+        ctx.set(&Pool::new(name, PoolSpec::default())).await?;
     }
-    stage.say("A pool that does not say how many.");
+    ctx.say("A pool that does not say how many.");
     let Err(kube::Error::Api(status)) = alice.api::<Pool>().get_scale("unset").await else {
         bail!("/scale answered for an unset count");
     };
-    stage.check_eq("GET answers 500", &status.code, &500);
+    ctx.check_eq("GET answers 500", &status.code, &500);
     let answer = code(guarded(alice, "unset", &json!({"path": "/spec/replicas", "value": i32::MIN})).await)?;
-    stage.check_eq(
+    ctx.check_eq(
         "a patch sees the smallest 32-bit integer in its place, and a test for that holds",
         &answer,
         &200,
     );
-    stage.say("conflict_retry::scale, from unset to 2. It asks for the object's identity when /scale fails, and for the count once more.");
+    ctx.say("conflict_retry::scale, from unset to 2. It asks for the object's identity when /scale fails, and for the count once more.");
     let outcome = to(alice, "unset-too", 2).await?;
-    stage.check("written", matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)));
+    ctx.check("written", matches!(&outcome, Outcome::Written(view) if view.replicas == Some(2)));
     Ok(())
 }
 
-async fn apply(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.set(&pool("applied", 3)).await?;
-    stage.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there. The first answer calls the owner “unknown”: that is who made the pool, a client that names no field manager and sends no user agent, whose name it would go by.");
+async fn apply(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.set(&pool("applied", 3)).await?;
+    ctx.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there. The first answer calls the owner “unknown”: that is who made the pool, a client that names no field manager and sends no user agent, whose name it would go by.");
     let other = code(applied(alice, "applied", 5, false).await)?;
-    stage.check_eq(
+    ctx.check_eq(
         "another count is refused, 409, because somebody else set the one that is there",
         &other,
         &409,
     );
     let forced = code(applied(alice, "applied", 5, true).await)?;
-    stage.check_eq(
+    ctx.check_eq(
         "with force it is 500: the server fails to take the field from its owner through /scale",
         &forced,
         &500,
     );
     let same = code(applied(alice, "applied", 3, false).await)?;
-    stage.check_eq("only an apply that changes nothing is granted", &same, &200);
-    let count = stage.stored::<Pool>("applied").await?.spec.replicas;
-    stage.check_eq("the count is what it was", &count, &Some(3));
+    ctx.check_eq("only an apply that changes nothing is granted", &same, &200);
+    let count = ctx.stored::<Pool>("applied").await?.spec.replicas;
+    ctx.check_eq("the count is what it was", &count, &Some(3));
     Ok(())
 }
 

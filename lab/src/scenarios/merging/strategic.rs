@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::context::{Actor, ScenarioContext};
 use crate::event::version;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategic-merge",
@@ -18,36 +18,36 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["strategic-merge"],
     lesson: "For a custom resource, a merge patch that carries the version does what the strategic one is recommended for.\nOn a built-in kind both honour the version alike.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const NAME: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let bob = stage.actor("bob").await?;
-    custom(stage, &alice, &bob).await?;
-    built_in(stage, &alice, &bob).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let bob = ctx.actor("bob").await?;
+    custom(ctx, &alice, &bob).await?;
+    built_in(ctx, &alice, &bob).await
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the naive half: a strategic merge patch as the tutorials have it"
 )]
-async fn custom(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
-    let seen = stage.set(&pool(NAME, 3)).await?;
-    stage.say("Alice sends a strategic merge patch with the version she read to a pool, which is a custom resource.");
+async fn custom(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+    let seen = ctx.set(&pool(NAME, 3)).await?;
+    ctx.say("Alice sends a strategic merge patch with the version she read to a pool, which is a custom resource.");
     let body = with_version(seen.metadata.resource_version.as_deref(), json!({"spec": {"replicas": 5}}))?;
     let answer = alice.api::<Pool>().patch(NAME, &PatchParams::default(), &Patch::Strategic(body)).await;
     let Err(kube::Error::Api(status)) = answer else {
         bail!("a strategic merge patch of a custom resource was taken");
     };
-    stage.check_eq(
+    ctx.check_eq(
         "the answer is 415 UnsupportedMediaType",
         &(status.code, status.reason.as_str()),
         &(415, "UnsupportedMediaType"),
     );
-    stage.say("conflict_retry::merge_patch sends a merge patch with the version. Alice wants 5, or 2 if they are large. Bob has made them large meanwhile, and she has an old copy.");
+    ctx.say("conflict_retry::merge_patch sends a merge patch with the version. Alice wants 5, or 2 if they are large. Bob has made them large meanwhile, and she has an old copy.");
     let merge = Patch::Merge(json!({"spec": {"machine": "large"}}));
     bob.api::<Pool>().patch(NAME, &PatchParams::default(), &merge).await?;
     let options = WriteOptions::new("alice");
@@ -60,7 +60,7 @@ async fn custom(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
         })
         .await?;
     let pool = outcome.met().context("it was not written")?;
-    stage.check_eq(
+    ctx.check_eq(
         "its version is checked, and she decides again from the newest pool",
         &(alice.counts().conflicts, pool.spec.replicas, pool.spec.machine.as_deref()),
         &(1, Some(2), Some("large")),
@@ -69,25 +69,25 @@ async fn custom(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "each kind of patch is shown bare, by itself")]
-async fn built_in(stage: &Stage, alice: &Actor, bob: &Actor) -> Result<()> {
+async fn built_in(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
     let map: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": NAME}, "data": {"colour": "red"}}))?;
-    stage.set(&map).await?;
-    stage.say("A ConfigMap takes it. Bob writes between Alice's two patches, which carry the same version.");
+    ctx.set(&map).await?;
+    ctx.say("A ConfigMap takes it. Bob writes between Alice's two patches, which carry the same version.");
     let maps = alice.api::<ConfigMap>();
     let seen = maps.get(NAME).await?.metadata.resource_version.context("no version")?;
     let patch = |key: &str| -> Result<Patch<Value>> {
         Ok(Patch::Strategic(with_version(Some(&seen), json!({"data": {key: "blue"}}))?))
     };
     let fresh = maps.patch(NAME, &PatchParams::default(), &patch("colour")?).await;
-    stage.check(&format!("from {}, the newest: granted", version(&seen)), fresh.is_ok());
+    ctx.check(&format!("from {}, the newest: granted", version(&seen)), fresh.is_ok());
     let other = Patch::Strategic(json!({"data": {"size": "small"}}));
     bob.api::<ConfigMap>().patch(NAME, &PatchParams::default(), &other).await?;
     let Err(kube::Error::Api(status)) = maps.patch(NAME, &PatchParams::default(), &patch("shape")?).await
     else {
         bail!("a stale strategic merge patch was taken");
     };
-    stage.check_eq(
+    ctx.check_eq(
         "from the same version, now old: 409",
         &(status.code, status.reason.as_str()),
         &(409, "Conflict"),

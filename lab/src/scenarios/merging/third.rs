@@ -8,9 +8,9 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::owners::{MAKER, apply_status, owners, owns, table};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, PoolStatus, condition, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const UNOWNED: Scenario = Scenario {
     name: "third-controller-unowned",
@@ -19,7 +19,7 @@ pub(super) const UNOWNED: Scenario = Scenario {
     refutes: &[],
     lesson: "A version check only makes the third controller read again; what it then writes is still the whole status.\nIt takes the others' fields as it goes, so that their next apply is refused too.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(unowned(stage)),
+    run: |ctx| Box::pin(unowned(ctx)),
 };
 
 pub(super) const OWNED: Scenario = Scenario {
@@ -29,7 +29,7 @@ pub(super) const OWNED: Scenario = Scenario {
     refutes: &[],
     lesson: "One field manager for each controller, one owner for each field and each condition type, and only apply.\nThen managedFields is the contract, and the server refuses what breaks it.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(owned(stage)),
+    run: |ctx| Box::pin(owned(ctx)),
 };
 
 /// The pool that controllers share.
@@ -38,20 +38,20 @@ pub(super) const POOL: &str = "workers";
 const ROUNDS: i32 = 2;
 
 /// The two that are there: who writes which fields.
-pub(super) async fn two(stage: &Stage) -> Result<(Actor, Actor)> {
-    let provisioner = stage.actor("provisioner").await?;
-    let scaler = stage.actor("scaler").await?;
-    stage.set(&pool(POOL, 3)).await?;
-    stage.say("Two controllers share the status of a pool. The provisioner owns the counts and Ready, the scaler owns ScalingActive; each applies its own.");
+pub(super) async fn two(ctx: &ScenarioContext) -> Result<(Actor, Actor)> {
+    let provisioner = ctx.actor("provisioner").await?;
+    let scaler = ctx.actor("scaler").await?;
+    ctx.set(&pool(POOL, 3)).await?;
+    ctx.say("Two controllers share the status of a pool. The provisioner owns the counts and Ready, the scaler owns ScalingActive; each applies its own.");
     report(&provisioner, &provisioned(1)?).await?;
     report(&scaler, &list("ScalingActive")?).await?;
     Ok((provisioner, scaler))
 }
 
-async fn unowned(stage: &Stage) -> Result<()> {
-    let (provisioner, _scaler) = two(stage).await?;
-    let third = stage.actor("budget").await?;
-    stage.say("A third one is to say what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
+async fn unowned(ctx: &ScenarioContext) -> Result<()> {
+    let (provisioner, _scaler) = two(ctx).await?;
+    let third = ctx.actor("budget").await?;
+    ctx.say("A third one is to say what the pool costs. It copies the status, sets its message and its list of conditions in the copy, and PUTs that. In the meantime the provisioner reports two nodes more.");
     let mut copy = third.api::<Pool>().get(POOL).await?;
     report(&provisioner, &provisioned(3)?).await?;
     let status = copy.status.get_or_insert_default();
@@ -59,30 +59,30 @@ async fn unowned(stage: &Stage) -> Result<()> {
     // It knows of no other conditions than its own.
     status.conditions = vec![condition("WithinBudget", "True", "Shown")?];
     let refused = put(&third, copy.clone()).await;
-    stage.check("the first PUT is refused, as it should be", refused.is_err_and(|error| is_conflict(&error)));
-    stage.say("So it is wrapped in a retry: read again, put in the status that was computed, PUT.");
+    ctx.check("the first PUT is refused, as it should be", refused.is_err_and(|error| is_conflict(&error)));
+    ctx.say("So it is wrapped in a retry: read again, put in the status that was computed, PUT.");
     let mut fresh = third.api::<Pool>().get(POOL).await?;
     let before = fresh.status.as_ref().and_then(|status| status.ready);
     fresh.status.clone_from(&copy.status);
     let written = put(&third, fresh).await;
-    stage.check("the second is granted", written.is_ok());
-    let pool = stage.stored::<Pool>(POOL).await?;
-    stage.check_eq(
+    ctx.check("the second is granted", written.is_ok());
+    let pool = ctx.stored::<Pool>(POOL).await?;
+    ctx.check_eq(
         "the provisioner's count was 3 ready, and is the old one again: 1",
         &(before, pool.status.as_ref().and_then(|status| status.ready)),
         &(Some(3), Some(1)),
     );
-    stage.check_eq("and both other conditions are gone", &types(&pool), &vec!["WithinBudget".to_owned()]);
-    stage.table(table(&pool.metadata));
-    stage.say(MAKER);
-    stage.say("The provisioner notices at its next report, four nodes, without force:");
+    ctx.check_eq("and both other conditions are gone", &types(&pool), &vec!["WithinBudget".to_owned()]);
+    ctx.table(table(&pool.metadata));
+    ctx.say(MAKER);
+    ctx.say("The provisioner notices at its next report, four nodes, without force:");
     let named = match apply_status(&provisioner, POOL, &provisioned(4)?, false).await {
         Err(WriteError::FieldManager { conflicts, .. }) => {
             conflicts.first().map(|c| (c.manager.clone(), c.field.clone()))
         }
         _ => None,
     };
-    stage.check_eq(
+    ctx.check_eq(
         "it is refused: its own count belongs to budget now",
         &named,
         &Some(("budget".to_owned(), ".status.ready".to_owned())),
@@ -96,10 +96,10 @@ async fn put(third: &Actor, pool: Pool) -> Result<Pool, kube::Error> {
     third.api::<Pool>().replace_status(POOL, &params, &pool).await
 }
 
-async fn owned(stage: &Stage) -> Result<()> {
-    let (provisioner, scaler) = two(stage).await?;
-    let third = stage.actor("budget").await?;
-    stage.say("The third one gets a field manager of its own, budget, and what nobody owns yet: the message, and the condition WithinBudget. It reads nothing.");
+async fn owned(ctx: &ScenarioContext) -> Result<()> {
+    let (provisioner, scaler) = two(ctx).await?;
+    let third = ctx.actor("budget").await?;
+    ctx.say("The third one gets a field manager of its own, budget, and what nobody owns yet: the message, and the condition WithinBudget. It reads nothing.");
     report(&third, &priced(0)?).await?;
     let rounds = async || -> Result<()> {
         for round in 1..=ROUNDS {
@@ -113,12 +113,12 @@ async fn owned(stage: &Stage) -> Result<()> {
         }
         Ok(())
     };
-    stage.racing("All three report at the same time, twice.", rounds()).await?;
-    let pool = stage.stored::<Pool>(POOL).await?;
+    ctx.racing("All three report at the same time, twice.", rounds()).await?;
+    let pool = ctx.stored::<Pool>(POOL).await?;
     let conflicts: usize = [&provisioner, &scaler, &third].iter().map(|actor| actor.counts().conflicts).sum();
-    stage.check_eq("nobody met a conflict", &conflicts, &0);
+    ctx.check_eq("nobody met a conflict", &conflicts, &0);
     let status = pool.status.clone().unwrap_or_default();
-    stage.check_eq(
+    ctx.check_eq(
         "the last word of each is there: 3 ready, 2 a day, three conditions",
         &(status.ready, status.message.as_deref(), types(&pool).len()),
         &(Some(3), Some("2 a day"), 3),
@@ -127,30 +127,30 @@ async fn owned(stage: &Stage) -> Result<()> {
     if let Some(entries) = &mut status_only.managed_fields {
         entries.retain(|entry| entry.subresource.as_deref() == Some("status"));
     }
-    stage.table(table(&status_only));
+    ctx.table(table(&status_only));
     let mut owned_by = BTreeMap::<String, usize>::new();
     for field in owners(&status_only).into_values().flatten() {
         *owned_by.entry(field).or_default() += 1;
     }
-    stage.check("managedFields: every field of the status has one owner", owned_by.values().all(|n| *n == 1));
-    stage.check(
+    ctx.check("managedFields: every field of the status has one owner", owned_by.values().all(|n| *n == 1));
+    ctx.check(
         "the new condition is budget's",
         owns(&pool.metadata, "budget", "status.conditions[type=WithinBudget]"),
     );
-    collision(stage, &third).await
+    collision(ctx, &third).await
 }
 
-async fn collision(stage: &Stage, third: &Actor) -> Result<()> {
-    stage.say("Had it chosen a condition type that is taken, it would have been told as soon as the two say different things:");
+async fn collision(ctx: &ScenarioContext, third: &Actor) -> Result<()> {
+    ctx.say("Had it chosen a condition type that is taken, it would have been told as soon as the two say different things:");
     let mut body = list("Ready")?;
     body["conditions"][0]["status"] = json!("False");
     let Err(error @ WriteError::FieldManager { .. }) = apply_status(third, POOL, &body, false).await else {
         anyhow::bail!("a condition that is somebody else's was taken");
     };
-    stage.quote(&error.to_string());
-    let pool = stage.stored::<Pool>(POOL).await?;
+    ctx.quote(&error.to_string());
+    let pool = ctx.stored::<Pool>(POOL).await?;
     let ready = pool.status.iter().flat_map(|status: &PoolStatus| &status.conditions);
-    stage.check(
+    ctx.check(
         "and the provisioner's Ready is what it was",
         ready.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
     );

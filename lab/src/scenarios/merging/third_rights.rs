@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::owners::apply_status;
 use super::third::{POOL, priced, provisioned, report};
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{GROUP, Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-rights",
@@ -27,60 +27,60 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Grant a reporter its endpoint and nothing else: what it may not send, no bug in it can write.\nRBAC knows endpoints, not fields: within the status, only apply under a name of one's own keeps the owners apart.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 const FINALIZER: &str = "lab.tandem.dev/budget";
 /// What each of the two tries.
 const TRIED: [&str; 3] = ["its condition, to /status", "the count in the spec", "a finalizer"];
 
-async fn run(stage: &Stage) -> Result<()> {
-    let provisioner = stage.actor("provisioner").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let provisioner = ctx.actor("provisioner").await?;
     for name in [POOL, "open"] {
-        stage.set(&pool(name, 3)).await?;
+        ctx.set(&pool(name, 3)).await?;
     }
-    stage.say("Two service accounts. The Role of careless allows every verb for pools and pools/status. That of budget allows get for pools, and patch for pools/status.");
+    ctx.say("Two service accounts. The Role of careless allows every verb for pools and pools/status. That of budget allows get for pools, and patch for pools/status.");
     let all = json!([{"apiGroups": [GROUP], "resources": ["pools", "pools/status"], "verbs": ["*"]}]);
     let few = json!([
         {"apiGroups": [GROUP], "resources": ["pools"], "verbs": ["get"]},
         {"apiGroups": [GROUP], "resources": ["pools/status"], "verbs": ["patch"]},
     ]);
-    let careless = account(stage, "careless", &all).await?;
-    let budget = account(stage, "budget", &few).await?;
-    stage.say("Careless reports its condition, sets the count and adds a finalizer, all three of which its code might do by mistake.");
-    let open = tries(stage, &careless, "open").await?;
-    stage.say("Budget does the same to another pool.");
-    let kept = tries(stage, &budget, POOL).await?;
-    stage.say("The answers, side by side:");
+    let careless = account(ctx, "careless", &all).await?;
+    let budget = account(ctx, "budget", &few).await?;
+    ctx.say("Careless reports its condition, sets the count and adds a finalizer, all three of which its code might do by mistake.");
+    let open = tries(ctx, &careless, "open").await?;
+    ctx.say("Budget does the same to another pool.");
+    let kept = tries(ctx, &budget, POOL).await?;
+    ctx.say("The answers, side by side:");
     let mut table = Table::new(&["what is written", "Role of everything", "Role for pools/status"]);
     for ((what, open), kept) in TRIED.iter().zip(&open).zip(&kept) {
         table.row(&[what, open, kept]);
     }
-    stage.table(table);
-    stage.check_eq("with the Role of everything, everything is granted", &open, &[200, 200, 200]);
-    stage.check_eq(
+    ctx.table(table);
+    ctx.check_eq("with the Role of everything, everything is granted", &open, &[200, 200, 200]);
+    ctx.check_eq(
         "with the Role for the status the report is granted, and the rest is refused: 403",
         &kept,
         &[200, 403, 403],
     );
-    let (open, kept) = (stage.stored::<Pool>("open").await?, stage.stored::<Pool>(POOL).await?);
-    stage.check_eq(
+    let (open, kept) = (ctx.stored::<Pool>("open").await?, ctx.stored::<Pool>(POOL).await?);
+    ctx.check_eq(
         "careless has scaled its pool to 9 and holds its deletion; budget's is as it was made",
         &(held(&open), held(&kept)),
         &((Some(9), 1), (Some(3), 0)),
     );
-    around(stage, &budget).await?;
-    within(stage, &provisioner, &budget).await
+    around(ctx, &budget).await?;
+    within(ctx, &provisioner, &budget).await
 }
 
 /// The codes of the answers, in the order of [`TRIED`].
-async fn tries(stage: &Stage, actor: &Actor, name: &str) -> Result<[u16; 3]> {
+async fn tries(ctx: &ScenarioContext, actor: &Actor, name: &str) -> Result<[u16; 3]> {
     let (pools, options) = (actor.api::<Pool>(), WriteOptions::new("budget"));
     let reported = code(&apply_status(actor, name, &priced(1)?, false).await, actor)?;
-    let newest = Source::Copy(stage.stored::<Pool>(name).await?);
+    let newest = Source::Copy(ctx.stored::<Pool>(name).await?);
     let nine = |_: &Pool| Some(json!({"spec": {"replicas": 9}}));
     let scaled = code(&merge_patch(&pools, name, Subresource::Main, &options, newest, nine).await, actor)?;
-    let newest = Source::Copy(stage.stored::<Pool>(name).await?);
+    let newest = Source::Copy(ctx.stored::<Pool>(name).await?);
     let held = code(&add_finalizer(&pools, name, &options, newest, FINALIZER).await, actor)?;
     Ok([reported, scaled, held])
 }
@@ -93,36 +93,36 @@ fn code<T>(ended: &Result<T, WriteError>, actor: &Actor) -> Result<u16> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of what is out of reach")]
-async fn around(stage: &Stage, budget: &Actor) -> Result<()> {
-    stage.say("There is no way around through /status: budget sends the count and the finalizer there.");
+async fn around(ctx: &ScenarioContext, budget: &Actor) -> Result<()> {
+    ctx.say("There is no way around through /status: budget sends the count and the finalizer there.");
     let body = Patch::Merge(json!({"metadata": {"finalizers": [FINALIZER]}, "spec": {"replicas": 9}}));
     let params = PatchParams { field_manager: Some("budget".to_owned()), ..PatchParams::default() };
     budget.api::<Pool>().patch_status(POOL, &params, &body).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "granted, and neither is written: this endpoint writes the status",
-        &held(&stage.stored::<Pool>(POOL).await?),
+        &held(&ctx.stored::<Pool>(POOL).await?),
         &(Some(3), 0),
     );
     Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of somebody else's field")]
-async fn within(stage: &Stage, provisioner: &Actor, budget: &Actor) -> Result<()> {
-    stage.say("Within the status the Role says nothing. The provisioner reports 3 ready; budget applies that there are none, under its own name and without force.");
+async fn within(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> Result<()> {
+    ctx.say("Within the status the Role says nothing. The provisioner reports 3 ready; budget applies that there are none, under its own name and without force.");
     report(provisioner, &provisioned(3)?).await?;
     let mut wrong = priced(1)?;
     wrong["ready"] = json!(0);
     let refused = apply_status(budget, POOL, &wrong, false).await;
-    stage.check(
+    ctx.check(
         "an apply is refused, and not by RBAC: the field is the provisioner's",
         matches!(&refused, Err(WriteError::FieldManager { conflicts, .. }) if conflicts.iter().any(|c| c.manager == "provisioner")),
     );
-    stage.say("The same as a merge patch:");
+    ctx.say("The same as a merge patch:");
     let body = Patch::Merge(json!({"status": {"ready": 0}}));
     let params = PatchParams { field_manager: Some("budget".to_owned()), ..PatchParams::default() };
     budget.api::<Pool>().patch_status(POOL, &params, &body).await?;
-    let ready = stage.stored::<Pool>(POOL).await?.status.and_then(|status| status.ready);
-    stage.check_eq("granted: the Role is for all of the status", &ready, &Some(0));
+    let ready = ctx.stored::<Pool>(POOL).await?.status.and_then(|status| status.ready);
+    ctx.check_eq("granted: the Role is for all of the status", &ready, &Some(0));
     Ok(())
 }
 
@@ -132,26 +132,26 @@ fn held(pool: &Pool) -> (Option<i32>, usize) {
 }
 
 /// A service account with a Role of these rules, when the API server knows of them.
-async fn account(stage: &Stage, name: &str, rules: &serde_json::Value) -> Result<Actor> {
+async fn account(ctx: &ScenarioContext, name: &str, rules: &serde_json::Value) -> Result<Actor> {
     let metadata = json!({"name": name});
-    stage.set(&serde_json::from_value::<ServiceAccount>(json!({"metadata": metadata}))?).await?;
-    stage.set(&serde_json::from_value::<Role>(json!({"metadata": metadata, "rules": rules}))?).await?;
+    ctx.set(&serde_json::from_value::<ServiceAccount>(json!({"metadata": metadata}))?).await?;
+    ctx.set(&serde_json::from_value::<Role>(json!({"metadata": metadata, "rules": rules}))?).await?;
     let binding = json!({
         "metadata": metadata,
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": stage.namespace()}],
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": ctx.namespace()}],
     });
-    stage.set(&serde_json::from_value::<RoleBinding>(binding)?).await?;
-    let file = stage.cluster.kubeconfig_for_service_account(stage.namespace(), name).await?;
+    ctx.set(&serde_json::from_value::<RoleBinding>(binding)?).await?;
+    let file = ctx.cluster.kubeconfig_for_service_account(ctx.namespace(), name).await?;
     let read = Kubeconfig::read_from(file)?;
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
     let client = Client::try_from(config.clone())?;
     eventually(PATIENCE, &format!("the Role of {name} is in force"), async || {
-        Ok(may_report(&client, stage.namespace()).await?.then_some(()))
+        Ok(may_report(&client, ctx.namespace()).await?.then_some(()))
     })
     .await?;
-    stage.actor_with(name, config)
+    ctx.actor_with(name, config)
 }
 
 /// Asks the API server as the account itself. A Role is in force as a whole or not at all.

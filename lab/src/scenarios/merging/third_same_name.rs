@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::owners::{MAKER, owns, spec_body, table};
 use super::third::{POOL, priced, provisioned, types};
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-same-name",
@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "An apply says all that its manager wants; the server cannot tell which process left a field out.\nOne field manager for each controller: then what one leaves out is no matter of the other's.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The name that both use first.
@@ -25,62 +25,62 @@ const SHARED: &str = "pool-operator";
 /// Reports of each, in turn.
 const ROUNDS: i32 = 2;
 
-async fn run(stage: &Stage) -> Result<()> {
-    let provisioner = stage.actor("provisioner").await?;
-    let budget = stage.actor("budget").await?;
-    stage.set(&pool(POOL, 3)).await?;
-    shared(stage, &provisioner, &budget).await?;
-    stage.set(&pool("named", 3)).await?;
-    named(stage, &provisioner, &budget).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let provisioner = ctx.actor("provisioner").await?;
+    let budget = ctx.actor("budget").await?;
+    ctx.set(&pool(POOL, 3)).await?;
+    shared(ctx, &provisioner, &budget).await?;
+    ctx.set(&pool("named", 3)).await?;
+    named(ctx, &provisioner, &budget).await
 }
 
-async fn shared(stage: &Stage, provisioner: &Actor, budget: &Actor) -> Result<()> {
-    stage.say("The provisioner reports how many are ready, and the condition Ready, with the field manager pool-operator. The budget controller began as a copy of its code: it reports a message and the condition WithinBudget, with the same field manager. No field is in both reports.");
+async fn shared(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> Result<()> {
+    ctx.say("The provisioner reports how many are ready, and the condition Ready, with the field manager pool-operator. The budget controller began as a copy of its code: it reports a message and the condition WithinBudget, with the same field manager. No field is in both reports.");
     report(provisioner, POOL, SHARED, &provisioned(1)?).await?;
-    let before = stage.stored::<Pool>(POOL).await?;
+    let before = ctx.stored::<Pool>(POOL).await?;
     report(budget, POOL, SHARED, &priced(1)?).await?;
-    let after = stage.stored::<Pool>(POOL).await?;
-    stage.check_eq(
+    let after = ctx.stored::<Pool>(POOL).await?;
+    ctx.check_eq(
         "before the second report: 1 ready, no message, and Ready",
         &seen(&before),
         &(Some(1), None, told(&["Ready"])),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "after it the count and Ready are gone: left out by pool-operator, who owned them",
         &seen(&after),
         &(None, Some("1 a day".to_owned()), told(&["WithinBudget"])),
     );
-    stage.table(table(&after.metadata));
-    stage.say(MAKER);
-    stage.say("The provisioner reports again, and so on, each in its turn.");
+    ctx.table(table(&after.metadata));
+    ctx.say(MAKER);
+    ctx.say("The provisioner reports again, and so on, each in its turn.");
     let mut whole = 0;
     for round in 2..=1 + ROUNDS {
         for (actor, status) in [(provisioner, provisioned(round)?), (budget, priced(round)?)] {
             report(actor, POOL, SHARED, &status).await?;
-            whole += usize::from(is_whole(&stage.stored::<Pool>(POOL).await?));
+            whole += usize::from(is_whole(&ctx.stored::<Pool>(POOL).await?));
         }
     }
-    stage.check_eq("after none of the four reports was what both had said in the pool", &whole, &0);
+    ctx.check_eq("after none of the four reports was what both had said in the pool", &whole, &0);
     let conflicts = provisioner.counts().conflicts + budget.counts().conflicts;
-    stage.check_eq("and none of the six met a 409: one owner has no dispute", &conflicts, &0);
+    ctx.check_eq("and none of the six met a 409: one owner has no dispute", &conflicts, &0);
     Ok(())
 }
 
-async fn named(stage: &Stage, provisioner: &Actor, budget: &Actor) -> Result<()> {
-    stage.say("The same reports on another pool, each under its controller's own name.");
+async fn named(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> Result<()> {
+    ctx.say("The same reports on another pool, each under its controller's own name.");
     report(provisioner, "named", "provisioner", &provisioned(1)?).await?;
     let mut whole = 0;
     for round in 1..=ROUNDS {
         for (actor, status) in [(budget, priced(round)?), (provisioner, provisioned(1 + round)?)] {
             report(actor, "named", actor.name(), &status).await?;
-            whole += usize::from(is_whole(&stage.stored::<Pool>("named").await?));
+            whole += usize::from(is_whole(&ctx.stored::<Pool>("named").await?));
         }
     }
-    let pool = stage.stored::<Pool>("named").await?;
-    stage.say("Who owns what in this pool:");
-    stage.table(table(&pool.metadata));
-    stage.check_eq("from the second report on, each of the four left the other's in place", &whole, &4);
-    stage.check(
+    let pool = ctx.stored::<Pool>("named").await?;
+    ctx.say("Who owns what in this pool:");
+    ctx.table(table(&pool.metadata));
+    ctx.check_eq("from the second report on, each of the four left the other's in place", &whole, &4);
+    ctx.check(
         "each owns its condition",
         owns(&pool.metadata, "provisioner", "status.conditions[type=Ready]")
             && owns(&pool.metadata, "budget", "status.conditions[type=WithinBudget]"),

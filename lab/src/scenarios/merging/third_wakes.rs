@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::owners::{apply_spec, apply_status};
 use super::third::{POOL, priced, two};
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "third-controller-wakes",
@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what somebody wrote over in the status is then never put right.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Reports of the third controller, each with another price.
@@ -44,13 +44,13 @@ struct Watcher {
 impl Watcher {
     /// Watches from `pool` on.
     async fn start(
-        stage: &Stage,
+        ctx: &ScenarioContext,
         name: &str,
         compares: &'static str,
         same: Same,
         pool: &Pool,
     ) -> Result<Self> {
-        let actor = stage.actor(name).await?;
+        let actor = ctx.actor(name).await?;
         // Bookmarks would come or not, as time has it.
         let params = WatchParams { bookmarks: false, ..WatchParams::default() };
         let events = actor.api::<Pool>().watch(&params, version(pool)?).await?.boxed();
@@ -77,51 +77,51 @@ impl Watcher {
     }
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    two(stage).await?;
-    let budget = stage.actor("budget").await?;
-    let alice = stage.actor("alice").await?;
-    stage.say("Three versions of the provisioner watch the pool from here. The hasty one makes a pass for every event. The blind one compares the generation. The careful one compares what a pass reads: generation, deletion, finalizers, and its own count and condition. A pass begins with a GET.");
-    let begin = stage.stored::<Pool>(POOL).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    two(ctx).await?;
+    let budget = ctx.actor("budget").await?;
+    let alice = ctx.actor("alice").await?;
+    ctx.say("Three versions of the provisioner watch the pool from here. The hasty one makes a pass for every event. The blind one compares the generation. The careful one compares what a pass reads: generation, deletion, finalizers, and its own count and condition. A pass begins with a GET.");
+    let begin = ctx.stored::<Pool>(POOL).await?;
     let mut watchers = vec![
-        Watcher::start(stage, "hasty", "nothing", |_, _| false, &begin).await?,
-        Watcher::start(stage, "blind", "the generation", same_generation, &begin).await?,
-        Watcher::start(stage, "careful", "what a pass reads", same_read, &begin).await?,
+        Watcher::start(ctx, "hasty", "nothing", |_, _| false, &begin).await?,
+        Watcher::start(ctx, "blind", "the generation", same_generation, &begin).await?,
+        Watcher::start(ctx, "careful", "what a pass reads", same_read, &begin).await?,
     ];
-    stage.say("A third controller, budget, reports a price, three times another one.");
+    ctx.say("A third controller, budget, reports a price, three times another one.");
     for price in 1..=REPORTS {
         apply_status(&budget, POOL, &priced(price)?, false).await?.met().context("no report")?;
     }
-    phase(stage, &mut watchers).await?;
-    stage.say("It reports the last price once more.");
-    let before = stage.stored::<Pool>(POOL).await?;
+    phase(ctx, &mut watchers).await?;
+    ctx.say("It reports the last price once more.");
+    let before = ctx.stored::<Pool>(POOL).await?;
     apply_status(&budget, POOL, &priced(REPORTS)?, false).await?.met().context("no report")?;
-    let after = stage.stored::<Pool>(POOL).await?;
-    stage.check_eq(
+    let after = ctx.stored::<Pool>(POOL).await?;
+    ctx.check_eq(
         "the version has not moved, so nobody is told: only a change is an event",
         &version(&after)?,
         &version(&before)?,
     );
-    stage.say("Alice leaves a note in the spec.");
+    ctx.say("Alice leaves a note in the spec.");
     apply_spec(&alice, POOL, &json!({"note": "more to come"}), false).await?.met().context("no note")?;
-    phase(stage, &mut watchers).await?;
-    stage.say("Then she writes over the provisioner's count of ready nodes.");
+    phase(ctx, &mut watchers).await?;
+    ctx.say("Then she writes over the provisioner's count of ready nodes.");
     write_over(&alice).await?;
-    phase(stage, &mut watchers).await?;
-    concluded(stage, &watchers);
+    phase(ctx, &mut watchers).await?;
+    concluded(ctx, &watchers);
     Ok(())
 }
 
 /// What has happened since the last phase, through the eyes of each in turn.
-async fn phase(stage: &Stage, watchers: &mut [Watcher]) -> Result<()> {
-    let now = stage.stored::<Pool>(POOL).await?;
+async fn phase(ctx: &ScenarioContext, watchers: &mut [Watcher]) -> Result<()> {
+    let now = ctx.stored::<Pool>(POOL).await?;
     for watcher in watchers {
         watcher.take(&now).await?;
     }
     Ok(())
 }
 
-fn concluded(stage: &Stage, watchers: &[Watcher]) {
+fn concluded(ctx: &ScenarioContext, watchers: &[Watcher]) {
     let columns =
         ["who", "compares", "3 reports of budget", "a change of the spec", "its count written over"];
     let mut table = Table::new(&columns);
@@ -132,24 +132,24 @@ fn concluded(stage: &Stage, watchers: &[Watcher]) {
         };
         table.row(&[&watcher.actor.name(), &watcher.compares, &told(0), &told(1), &told(2)]);
     }
-    stage.say("Events → passes of each:");
-    stage.table(table);
+    ctx.say("Events → passes of each:");
+    ctx.table(table);
     let counted: Vec<_> = watchers.iter().map(|watcher| watcher.counted.as_slice()).collect();
     let events = |counted: &&[(usize, usize)]| counted.iter().map(|(events, _)| *events).collect::<Vec<_>>();
-    stage.check(
+    ctx.check(
         "each report is an event for every watcher",
         counted.iter().map(events).all(|events| events == [3, 1, 1]),
     );
     let passes = |place: usize| -> Vec<usize> {
         counted.get(place).into_iter().copied().flatten().map(|(_, passes)| *passes).collect()
     };
-    stage.check_eq("the hasty one makes a pass for each of them", &passes(0), &vec![3, 1, 1]);
-    stage.check_eq(
+    ctx.check_eq("the hasty one makes a pass for each of them", &passes(0), &vec![3, 1, 1]);
+    ctx.check_eq(
         "the blind one makes none for the reports, and none for its own count either",
         &passes(1),
         &vec![0, 1, 0],
     );
-    stage.check_eq(
+    ctx.check_eq(
         "the careful one makes none for the reports, and misses nothing of its own",
         &passes(2),
         &vec![0, 1, 1],

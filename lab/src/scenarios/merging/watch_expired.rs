@@ -13,11 +13,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::owners::apply_spec;
-use super::watching::{self, Brought, Watcher};
+use super::watching;
+use super::watching::{Brought, Watcher};
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::version;
 use crate::pool::{Foo, Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-expired",
@@ -26,55 +27,55 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["watch-misses-nothing"],
     lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nWhoever goes on from now instead never hears of what was deleted in between.",
     needs: Needs::Embedded,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let carol = stage.actor("carol").await?;
-    let bob = stage.actor("bob").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let carol = ctx.actor("carol").await?;
+    let bob = ctx.actor("bob").await?;
     for name in ["first", "second"] {
-        stage.set(&pool(name, 1)).await?;
+        ctx.set(&pool(name, 1)).await?;
     }
-    let (mut relisting, mut naive) = watching::two(stage, alice, carol).await?;
+    let (mut relisting, mut naive) = watching::two(ctx, alice, carol).await?;
     {
         let mut events = (relisting.watch(&relisting.version).await?, naive.watch(&naive.version).await?);
         note(&bob, "first", "seen by both").await?;
-        relisting.take(stage, &mut events.0, 1).await?;
-        naive.take(stage, &mut events.1, 1).await?;
+        relisting.take(ctx, &mut events.0, 1).await?;
+        naive.take(ctx, &mut events.1, 1).await?;
     }
-    away(stage, &bob, &relisting.version).await?;
-    refused(stage, &mut relisting).await?;
-    trusting(stage, &relisting.version).await?;
-    from_now(stage, &mut naive).await?;
-    relisted(stage, &mut relisting, &bob).await
+    away(ctx, &bob, &relisting.version).await?;
+    refused(ctx, &mut relisting).await?;
+    trusting(ctx, &relisting.version).await?;
+    from_now(ctx, &mut naive).await?;
+    relisted(ctx, &mut relisting, &bob).await
 }
 
 /// What happens while both are away: changes, and everything older is forgotten, by etcd and by the API server.
-async fn away(stage: &Stage, bob: &Actor, seen: &str) -> Result<()> {
-    stage.say("Both connections break. While nobody watches, Bob deletes a pool and makes another.");
+async fn away(ctx: &ScenarioContext, bob: &Actor, seen: &str) -> Result<()> {
+    ctx.say("Both connections break. While nobody watches, Bob deletes a pool and makes another.");
     let options = WriteOptions::new("bob");
     let pools = bob.api::<Pool>();
     let _deleted = conflict_retry::delete(&pools, "second", &options, &DeleteParams::default()).await?;
     let third = conflict_retry::create(&pools, &options, &pool("third", 1)).await?;
     let newest = third.metadata.resource_version.context("no version")?;
-    stage.say("The API server has etcd forget old versions every five minutes, and itself keeps the latest changes of each kind in memory. Here both forget at once: etcd is told to compact, and the API server is started again.");
-    compact(stage, &newest).await?;
-    stage.act("etcd", &format!("forgets everything before {}", version(&newest)));
-    stage.cluster.restart_api_server().await?;
-    watched_again::<Pool>(stage).await?;
-    watched_again::<Foo>(stage).await?;
-    stage.act("API server", "starts with an empty memory");
+    ctx.say("The API server has etcd forget old versions every five minutes, and itself keeps the latest changes of each kind in memory. Here both forget at once: etcd is told to compact, and the API server is started again.");
+    compact(ctx, &newest).await?;
+    ctx.act("etcd", &format!("forgets everything before {}", version(&newest)));
+    ctx.cluster.restart_api_server().await?;
+    watched_again::<Pool>(ctx).await?;
+    watched_again::<Foo>(ctx).await?;
+    ctx.act("API server", "starts with an empty memory");
     ensure!(seen != newest, "nothing was written while they were away");
     Ok(())
 }
 
 /// The API server fills its memory anew for each kind, and takes no watch of it before.
-async fn watched_again<K>(stage: &Stage) -> Result<()>
+async fn watched_again<K>(ctx: &ScenarioContext) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    let api = Api::<K>::namespaced(stage.backstage().await?, stage.namespace());
+    let api = Api::<K>::namespaced(ctx.backstage().await?, ctx.namespace());
     eventually(PATIENCE, "watches are taken again", async || {
         Ok(Some(api.watch(&WatchParams::default().timeout(1), "0").await.map(drop)?))
     })
@@ -82,8 +83,8 @@ where
 }
 
 /// What etcd does by itself every five minutes, at the API server's request.
-async fn compact(stage: &Stage, revision: &str) -> Result<()> {
-    let address = stage.cluster.etcd().context("no etcd to speak with")?;
+async fn compact(ctx: &ScenarioContext, revision: &str) -> Result<()> {
+    let address = ctx.cluster.etcd().context("no etcd to speak with")?;
     let etcd = Client::try_from(Config::new(address.parse().context("no address")?))?;
     let body = serde_json::to_vec(&json!({"revision": revision, "physical": true}))?;
     let request = http::Request::post("/v3/kv/compaction").body(body)?;
@@ -91,19 +92,19 @@ async fn compact(stage: &Stage, revision: &str) -> Result<()> {
     Ok(())
 }
 
-async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
+async fn refused(ctx: &ScenarioContext, relisting: &mut Watcher) -> Result<()> {
     let from = relisting.version.clone();
-    stage.say(&format!("Alice resumes the watch from {}, the last version she saw.", version(&from)));
+    ctx.say(&format!("Alice resumes the watch from {}, the last version she saw.", version(&from)));
     let mut events = relisting.watch(&from).await?;
-    let Brought::Refused(status) = relisting.next(stage, &mut events).await? else {
+    let Brought::Refused(status) = relisting.next(ctx, &mut events).await? else {
         bail!("the watch went on from a version that is gone");
     };
-    stage.live_quote(&status.message);
+    ctx.live_quote(&status.message);
     // The rest of the message is the oldest version that it has, which depends on what else was written.
     let message = status.message.replace(&from, &version(&from));
     let message = message.split(" (").next().unwrap_or_default();
-    stage.act("alice", &format!("ERROR      {} {}: {message}", status.code, status.reason));
-    stage.check_eq(
+    ctx.act("alice", &format!("ERROR      {} {}: {message}", status.code, status.reason));
+    ctx.check_eq(
         "the request itself is answered 200; the 410 comes as an event in the stream",
         &(status.code, status.reason.as_str()),
         &(410, "Expired"),
@@ -113,33 +114,33 @@ async fn refused(stage: &Stage, relisting: &mut Watcher) -> Result<()> {
         version_match: Some(VersionMatch::Exact),
         ..ListParams::default()
     };
-    stage.say("A list of that very version is answered 410 itself.");
+    ctx.say("A list of that very version is answered 410 itself.");
     let Err(error) = relisting.pools().list(&exact).await else {
         bail!("a version that is gone was listed");
     };
-    stage.check_eq("conflict_retry calls it gone", &Class::of(Verb::Get, &error), &Class::Gone);
+    ctx.check_eq("conflict_retry calls it gone", &Class::of(Verb::Get, &error), &Class::Gone);
     Ok(())
 }
 
 /// A loop that does not look at what an event is.
-async fn trusting(stage: &Stage, from: &str) -> Result<()> {
-    stage.say("Dave resumes from there too. His loop takes the object of every event for a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics where it is something else.");
-    let dave = stage.actor("dave").await?;
+async fn trusting(ctx: &ScenarioContext, from: &str) -> Result<()> {
+    ctx.say("Dave resumes from there too. His loop takes the object of every event for a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics where it is something else.");
+    let dave = ctx.actor("dave").await?;
     let params = WatchParams { bookmarks: false, ..WatchParams::default() };
-    let request = Request::new(Pool::url_path(&(), Some(stage.namespace()))).watch(&params, from)?;
+    let request = Request::new(Pool::url_path(&(), Some(ctx.namespace()))).watch(&params, from)?;
     let mut lines = dave.request_stream(request).await?.lines();
     let line = tokio::time::timeout(PATIENCE, lines.next()).await.context("no event came")?;
     let event: Value = serde_json::from_str(&line.context("the watch ended")??)?;
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (type_, kind) = (text("/type"), text("/object/kind"));
-    stage.act("dave", &format!("{type_:<9}  an object of kind {kind}"));
+    ctx.act("dave", &format!("{type_:<9}  an object of kind {kind}"));
     let Err(died) = tokio::spawn(async move { taken_for_a_pool(&event) }).await else {
         bail!("a {kind} was taken for a pool");
     };
     let is_panic = died.is_panic();
     let why = died.try_into_panic().ok().and_then(|panic| panic.downcast::<String>().ok());
-    stage.act("dave", &format!("panics: {}", why.unwrap_or_default()));
-    stage.check(
+    ctx.act("dave", &format!("panics: {}", why.unwrap_or_default()));
+    ctx.check(
         "the 410 has ended his program: the object of an ERROR event is a Status",
         is_panic && (type_.as_str(), kind.as_str()) == ("ERROR", "Status"),
     );
@@ -154,17 +155,13 @@ fn taken_for_a_pool(event: &Value) -> Pool {
     }
 }
 
-async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
-    stage.say("Carol takes the other way: she forgets the version, and watches on from now.");
+async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
+    ctx.say("Carol takes the other way: she forgets the version, and watches on from now.");
     let mut events = naive.watch("").await?;
-    let mut seen = naive.take(stage, &mut events, 2).await?;
+    let mut seen = naive.take(ctx, &mut events, 2).await?;
     seen.sort();
-    stage.check_eq(
-        "she is told what exists",
-        &seen,
-        &vec!["ADDED first".to_owned(), "ADDED third".to_owned()],
-    );
-    stage.check_eq(
+    ctx.check_eq("she is told what exists", &seen, &vec!["ADDED first".to_owned(), "ADDED third".to_owned()]);
+    ctx.check_eq(
         "the second pool is gone, nobody will ever tell her so, and her cache keeps it",
         &naive.names(),
         &vec!["first", "second", "third"],
@@ -172,17 +169,17 @@ async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
     Ok(())
 }
 
-async fn relisted(stage: &Stage, relisting: &mut Watcher, bob: &Actor) -> Result<()> {
+async fn relisted(ctx: &ScenarioContext, relisting: &mut Watcher, bob: &Actor) -> Result<()> {
     let what =
         "Alice lists again and compares: what she had and the list lacks was deleted while she was away.";
-    let gone = stage.racing(what, relisting.relist()).await?;
-    stage.check_eq("the deletion is found", &gone, &vec!["second".to_owned()]);
-    stage.check_eq("her cache is what the server has", &relisting.names(), &vec!["first", "third"]);
-    stage.say("From the version of the list she watches on.");
+    let gone = ctx.racing(what, relisting.relist()).await?;
+    ctx.check_eq("the deletion is found", &gone, &vec!["second".to_owned()]);
+    ctx.check_eq("her cache is what the server has", &relisting.names(), &vec!["first", "third"]);
+    ctx.say("From the version of the list she watches on.");
     let mut events = relisting.watch(&relisting.version).await?;
     note(bob, "third", "changed").await?;
-    let seen = relisting.take(stage, &mut events, 1).await?;
-    stage.check_eq("and is told of the next change", &seen, &vec!["MODIFIED third".to_owned()]);
+    let seen = relisting.take(ctx, &mut events, 1).await?;
+    ctx.check_eq("and is told of the next change", &seen, &vec!["MODIFIED third".to_owned()]);
     Ok(())
 }
 

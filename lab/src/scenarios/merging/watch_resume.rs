@@ -8,11 +8,12 @@ use kube::api::{DeleteParams, WatchEvent, WatchParams};
 use serde_json::json;
 
 use super::owners::apply_spec;
-use super::watching::{self, Watcher};
+use super::watching;
+use super::watching::Watcher;
+use crate::context::{Actor, ScenarioContext};
 use crate::event::version;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "watch-resume",
@@ -21,7 +22,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Keep the version of the last event, bookmarks included, and resume the watch from there after a disconnect; be ready for 410 when the server has it no more (watch-expired).\nA watch without a version tells what exists, never what was deleted: a cache fed by it keeps ghosts.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Watches of a few seconds until a bookmark has come.
@@ -29,28 +30,33 @@ const WATCHES: u32 = 12;
 /// Seconds of each.
 const WATCH_SECONDS: u32 = 4;
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    let carol = stage.actor("carol").await?;
-    let bob = stage.actor("bob").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    let carol = ctx.actor("carol").await?;
+    let bob = ctx.actor("bob").await?;
     for name in ["first", "second"] {
-        stage.set(&pool(name, 1)).await?;
+        ctx.set(&pool(name, 1)).await?;
     }
-    let (mut resuming, mut naive) = connected(stage, alice, carol, &bob).await?;
-    away(stage, &bob).await?;
-    resumed(stage, &mut resuming).await?;
-    from_now(stage, &mut naive).await?;
-    bookmarks(stage, &resuming, &bob).await
+    let (mut resuming, mut naive) = connected(ctx, alice, carol, &bob).await?;
+    away(ctx, &bob).await?;
+    resumed(ctx, &mut resuming).await?;
+    from_now(ctx, &mut naive).await?;
+    bookmarks(ctx, &resuming, &bob).await
 }
 
 /// Two who list and watch alike.
-async fn connected(stage: &Stage, alice: Actor, carol: Actor, bob: &Actor) -> Result<(Watcher, Watcher)> {
-    let (mut resuming, mut naive) = watching::two(stage, alice, carol).await?;
+async fn connected(
+    ctx: &ScenarioContext,
+    alice: Actor,
+    carol: Actor,
+    bob: &Actor,
+) -> Result<(Watcher, Watcher)> {
+    let (mut resuming, mut naive) = watching::two(ctx, alice, carol).await?;
     let mut events = (resuming.watch(&resuming.version).await?, naive.watch(&naive.version).await?);
     note(bob, "first", "seen by both").await?;
-    let seen = resuming.take(stage, &mut events.0, 1).await?;
-    let also = naive.take(stage, &mut events.1, 1).await?;
-    stage.check_eq(
+    let seen = resuming.take(ctx, &mut events.0, 1).await?;
+    let also = naive.take(ctx, &mut events.1, 1).await?;
+    ctx.check_eq(
         "each is told of it",
         &(seen, also),
         &(told(&["MODIFIED first"]), told(&["MODIFIED first"])),
@@ -58,8 +64,8 @@ async fn connected(stage: &Stage, alice: Actor, carol: Actor, bob: &Actor) -> Re
     Ok((resuming, naive))
 }
 
-async fn away(stage: &Stage, bob: &Actor) -> Result<()> {
-    stage.say("Both connections break. Before anybody is back, Bob changes one pool, deletes another and makes a third.");
+async fn away(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
+    ctx.say("Both connections break. Before anybody is back, Bob changes one pool, deletes another and makes a third.");
     note(bob, "first", "changed").await?;
     let options = WriteOptions::new("bob");
     let _deleted =
@@ -68,32 +74,31 @@ async fn away(stage: &Stage, bob: &Actor) -> Result<()> {
     Ok(())
 }
 
-async fn resumed(stage: &Stage, resuming: &mut Watcher) -> Result<()> {
+async fn resumed(ctx: &ScenarioContext, resuming: &mut Watcher) -> Result<()> {
     let from = resuming.version.clone();
-    stage
-        .say(&format!("Alice watches again from {}, the version of the last event she saw.", version(&from)));
+    ctx.say(&format!("Alice watches again from {}, the version of the last event she saw.", version(&from)));
     let mut events = resuming.watch(&from).await?;
-    let seen = resuming.take(stage, &mut events, 3).await?;
-    stage.check_eq(
+    let seen = resuming.take(ctx, &mut events, 3).await?;
+    ctx.check_eq(
         "everything that happened meanwhile arrives, in its order, the deletion included",
         &seen,
         &told(&["MODIFIED first", "DELETED second", "ADDED third"]),
     );
-    stage.check_eq("her cache is what the server has", &resuming.names(), &vec!["first", "third"]);
+    ctx.check_eq("her cache is what the server has", &resuming.names(), &vec!["first", "third"]);
     Ok(())
 }
 
-async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
-    stage.say("Carol watches again without a version. The server begins with what there is now.");
+async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
+    ctx.say("Carol watches again without a version. The server begins with what there is now.");
     let mut events = naive.watch("").await?;
-    let mut seen = naive.take(stage, &mut events, 2).await?;
+    let mut seen = naive.take(ctx, &mut events, 2).await?;
     seen.sort();
-    stage.check_eq(
+    ctx.check_eq(
         "she is told what exists, and of no deletion",
         &seen,
         &told(&["ADDED first", "ADDED third"]),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "her cache keeps a ghost: the second pool, which nobody has any more",
         &naive.names(),
         &vec!["first", "second", "third"],
@@ -102,20 +107,20 @@ async fn from_now(stage: &Stage, naive: &mut Watcher) -> Result<()> {
 }
 
 /// A quiet watch, while the store moves on.
-async fn bookmarks(stage: &Stage, resuming: &Watcher, bob: &Actor) -> Result<()> {
-    stage.say("A watch of a pool that nobody writes stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
+async fn bookmarks(ctx: &ScenarioContext, resuming: &Watcher, bob: &Actor) -> Result<()> {
+    ctx.say("A watch of a pool that nobody writes stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
     let from = resuming.version.clone();
     let what = format!(
         "Alice watches the first pool only, from {}, with allowWatchBookmarks; Bob writes another one meanwhile.",
         version(&from)
     );
-    let (written, marked) = stage.racing(&what, bookmark(resuming, bob, &from)).await?;
+    let (written, marked) = ctx.racing(&what, bookmark(resuming, bob, &from)).await?;
     let order = |text: &str| Version::parse(text).context("a version that cannot be compared");
-    stage.check(
+    ctx.check(
         "she was sent no change, but a bookmark whose version is not older than Bob's write",
         order(&marked)? >= order(&written)?,
     );
-    stage.check(
+    ctx.check(
         "so the next watch begins there, and not where this one began",
         order(&marked)? > order(&from)?,
     );

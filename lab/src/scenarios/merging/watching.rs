@@ -8,9 +8,9 @@ use futures::stream::BoxStream;
 use kube::api::{WatchEvent, WatchParams};
 use kube::core::Status;
 
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::version;
 use crate::pool::Pool;
-use crate::stage::{Actor, PATIENCE, Stage};
 
 /// Somebody who watches pools and keeps what it has seen.
 pub(super) struct Watcher {
@@ -57,7 +57,7 @@ impl Watcher {
     }
 
     /// Takes the next event into the cache, and tells of it.
-    pub(super) async fn next(&mut self, stage: &Stage, events: &mut Events) -> Result<Brought> {
+    pub(super) async fn next(&mut self, ctx: &ScenarioContext, events: &mut Events) -> Result<Brought> {
         let next = tokio::time::timeout(PATIENCE, events.next()).await.context("no event came")?;
         let (told, pool, exists) = match next.context("the watch ended")?? {
             WatchEvent::Added(pool) => ("ADDED", pool, true),
@@ -68,7 +68,7 @@ impl Watcher {
         };
         let name = name(&pool);
         self.version = pool.metadata.resource_version.clone().context("no version")?;
-        stage.act(self.actor.name(), &format!("{told:<9}  {name:<28}  at {}", version(&self.version)));
+        ctx.act(self.actor.name(), &format!("{told:<9}  {name:<28}  at {}", version(&self.version)));
         if exists {
             self.cache.insert(name.clone());
         } else {
@@ -80,13 +80,13 @@ impl Watcher {
     /// Takes as many events, and says what they were.
     pub(super) async fn take(
         &mut self,
-        stage: &Stage,
+        ctx: &ScenarioContext,
         events: &mut Events,
         count: usize,
     ) -> Result<Vec<String>> {
         let mut told = Vec::new();
         while told.len() < count {
-            match self.next(stage, events).await? {
+            match self.next(ctx, events).await? {
                 Brought::Change(change) => told.push(change),
                 Brought::Refused(status) => bail!("the watch ended with {}: {}", status.code, status.message),
             }
@@ -107,9 +107,9 @@ impl Watcher {
 
 /// Two who begin alike. A list has the version of the whole store, which others move too, so that the page does not show
 /// it.
-pub(super) async fn two(stage: &Stage, one: Actor, other: Actor) -> Result<(Watcher, Watcher)> {
+pub(super) async fn two(ctx: &ScenarioContext, one: Actor, other: Actor) -> Result<(Watcher, Watcher)> {
     let lists = async { tokio::try_join!(Watcher::list(one), Watcher::list(other)) };
-    stage.racing("Alice and Carol each list the pools, and watch from the version of the list.", lists).await
+    ctx.racing("Alice and Carol each list the pools, and watch from the version of the list.", lists).await
 }
 
 fn name(pool: &Pool) -> String {

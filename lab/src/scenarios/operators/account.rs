@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use e2e::audit::{Event, ObjectKey};
-use e2e::history::{self, Effect};
+use e2e::history;
+use e2e::history::Effect;
 use serde_json::Value;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 
+use crate::context::ScenarioContext;
 use crate::event::Table;
-use crate::stage::Stage;
 
 /// Why a guarded write meets no 409.
 pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the status with force, and names no version. A 409 of a stale version needs a version, and a 409 of an apply is about ownership, which force settles for the writer; that is right here, because the contract gives it these fields. What can be refused is the JSON Patch of the replicas, which tests what it was decided from: with 422, when that has changed since.";
@@ -82,12 +83,15 @@ pub(super) fn form(event: &Event) -> &'static str {
 
 /// Whether none of these changes by the operators could meet a 409, whoever else writes: each is a forced apply that names no
 /// version, or a JSON Patch that tests what it was decided from. Says live in which forms they came.
-pub(super) fn cannot_conflict<'a>(stage: &Stage, events: impl IntoIterator<Item = &'a Event>) -> bool {
+pub(super) fn cannot_conflict<'a>(
+    ctx: &ScenarioContext,
+    events: impl IntoIterator<Item = &'a Event>,
+) -> bool {
     let changes = events.into_iter().filter(|event| {
         operator(event).is_some() && event.is_write() && !matches!(event.verb.as_str(), "create" | "delete")
     });
     let forms: BTreeSet<&str> = changes.map(form).collect();
-    stage.live_quote(&forms.iter().copied().collect::<Vec<_>>().join("\n"));
+    ctx.live_quote(&forms.iter().copied().collect::<Vec<_>>().join("\n"));
     let guarded = ["JSON Patch that tests the old value", "JSON Patch at a generation"];
     forms.contains(REPORT) && forms.iter().all(|form| *form == REPORT || guarded.contains(form))
 }

@@ -17,8 +17,8 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use super::account;
 use super::tandem::Tandem;
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "contested",
@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["both-intentions"],
     lesson: "One field with two writers has the value of whoever wrote last, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
     needs: Needs::Operators,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Seconds for which nothing may need a node until it goes.
@@ -35,23 +35,23 @@ const IDLE_SECONDS: i32 = 1;
 /// More than that.
 const LONGER_THAN_IDLE: Duration = Duration::from_millis(1500);
 
-async fn run(stage: &Stage) -> Result<()> {
-    let tandem = Tandem::begin(stage, "guarded").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let tandem = Tandem::begin(ctx, "guarded").await?;
     let played = play(&tandem).await;
     tandem.end(played).await
 }
 
 async fn play(tandem: &Tandem<'_>) -> Result<()> {
-    let stage = tandem.stage;
-    let alice = stage.actor("alice").await?;
-    stage.say("4 pods of 2 cpus need 2 nodes of 4. The Autoscaler, in mode Auto, keeps the pool at 2, and takes a node away that nothing has needed for a second.");
+    let ctx = tandem.ctx;
+    let alice = ctx.actor("alice").await?;
+    ctx.say("4 pods of 2 cpus need 2 nodes of 4. The Autoscaler, in mode Auto, keeps the pool at 2, and takes a node away that nothing has needed for a second.");
     let mut pool = objects::pool("workers", 0, 10);
     pool.spec.replicas = Some(2);
-    stage.set(&pool).await?;
-    stage.set(&objects::deployment("web", "workers", 4, "2")).await?;
+    ctx.set(&pool).await?;
+    ctx.set(&objects::deployment("web", "workers", 4, "2")).await?;
     tandem.pods_run(4).await?;
-    stage.set(&objects::autoscaler("all", IDLE_SECONDS)).await?;
-    condition(stage, "ValidPoolFound").await?;
+    ctx.set(&objects::autoscaler("all", IDLE_SECONDS)).await?;
+    condition(ctx, "ValidPoolFound").await?;
     kept(tandem, &alice).await?;
     overwritten(tandem).await?;
     own_field(tandem, &alice).await?;
@@ -61,136 +61,130 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
 
 /// The Autoscaler sees that the number is not its own, says so, and leaves it for a while; or does not, if so told.
 async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
-    let stage = tandem.stage;
-    stage.say("Alice wants 5, and says so with kubectl.");
+    let ctx = tandem.ctx;
+    ctx.say("Alice wants 5, and says so with kubectl.");
     let before = scale_writes(tandem).await?;
     scale(tandem, &["--replicas=5"]).await?;
     tandem.settles("workers", 5).await?;
-    let pool = contested(stage).await?;
-    stage.check_eq(
+    let pool = contested(ctx).await?;
+    ctx.check_eq(
         "the pool stays at 5, and the Autoscaler says that kubectl set it",
         &pool.spec.replicas,
         &Some(5),
     );
-    stage.say("Three nodes are idle for longer than the second that they are given. Somebody raises the upper bound three times, each time later than that, and the Autoscaler decides anew each time.");
-    decided_anew(stage, "ValidPoolFound").await?;
+    ctx.say("Three nodes are idle for longer than the second that they are given. Somebody raises the upper bound three times, each time later than that, and the Autoscaler decides anew each time.");
+    decided_anew(ctx, "ValidPoolFound").await?;
     let after = scale_writes(tandem).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "all that time the audit log has no write of it to the count: her number is kept",
         &after,
         &before,
     );
-    let pool = contested(stage).await?;
-    stage.check_eq(
+    let pool = contested(ctx).await?;
+    ctx.check_eq(
         "the condition ReplicasContested says for how long: 600 seconds from when the Autoscaler saw her number",
         &seconds_between(&said(&pool, "ReplicasContested")),
         &Some(600),
     );
-    stage.say("The lab does not wait for the ten minutes to pass.");
-    stage.say("That is onContested: Yield, the default. An autoscaler with onContested: Reclaim writes its own number over hers, and says so.");
-    stage
-        .racing("The NodePoolAutoscaler is set to Reclaim.", set(alice, json!({"onContested": "Reclaim"})))
+    ctx.say("The lab does not wait for the ten minutes to pass.");
+    ctx.say("That is onContested: Yield, the default. An autoscaler with onContested: Reclaim writes its own number over hers, and says so.");
+    ctx.racing("The NodePoolAutoscaler is set to Reclaim.", set(alice, json!({"onContested": "Reclaim"})))
         .await
 }
 
 /// The last write wins, whatever guards it.
 async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let pool = tandem.settles("workers", 2).await?;
-    stage.check_eq("a moment later the pool is at 2 again", &pool.spec.replicas, &Some(2));
-    stage.check_eq(
+    ctx.check_eq("a moment later the pool is at 2 again", &pool.spec.replicas, &Some(2));
+    ctx.check_eq(
         "the server's book of field managers says by whom: by the Autoscaler",
         &last_writer(&pool)?.as_deref(),
         &Some(AUTOSCALER_OPERATOR),
     );
 
-    stage.say("kubectl can guard the write by the number that she expects. That keeps her from writing over what she has not seen:");
+    ctx.say("kubectl can guard the write by the number that she expects. That keeps her from writing over what she has not seen:");
     let said = scale(tandem, &["--current-replicas=3", "--replicas=5"]).await;
     let said = said.map_or_else(|error| format!("{error:#}"), |()| "scaled".to_owned());
-    stage.check(
+    ctx.check(
         "a guard that does not hold ends it: “Expected replicas to be 3, was 2”",
         said.contains("Expected replicas to be 3, was 2"),
     );
-    stage.say("It does not keep others from writing over hers:");
+    ctx.say("It does not keep others from writing over hers:");
     scale(tandem, &["--current-replicas=2", "--replicas=5"]).await?;
     let pool = tandem.settles("workers", 2).await?;
-    stage.check_eq("the pool is at 2 again", &pool.spec.replicas, &Some(2));
+    ctx.check_eq("the pool is at 2 again", &pool.spec.replicas, &Some(2));
     let key = tandem.key("workers");
     let events = tandem.events("workers").await?;
     let bill = account::bill(&events, &key);
-    stage.check_eq("no write of an operator met a 409", &bill.conflicts, &0);
+    ctx.check_eq("no write of an operator met a 409", &bill.conflicts, &0);
     let of_pool = events.iter().filter(|event| event.object.as_ref() == Some(&key));
-    stage.check(
+    ctx.check(
         "none could: each is a forced apply without a version, or a JSON Patch that tests what it was decided from (422)",
-        account::cannot_conflict(stage, of_pool),
+        account::cannot_conflict(ctx, of_pool),
     );
-    stage.live_table(account::timeline(&events, &key));
+    ctx.live_table(account::timeline(&events, &key));
     Ok(())
 }
 
 /// What is wanted, said in a field that only people write.
 async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let what = "The lower bound is Alice's alone, and no operator writes it. She wants 5 nodes at least, whatever the load.";
-    stage.racing(what, lower_bound(alice, 5)).await?;
+    ctx.racing(what, lower_bound(alice, 5)).await?;
     let pool = tandem.settles("workers", 5).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "now the Autoscaler itself sets 5",
         &(pool.spec.replicas, last_writer(&pool)?.as_deref()),
         &(Some(5), Some(AUTOSCALER_OPERATOR)),
     );
     let before = scale_writes(tandem).await?;
-    reported(stage, |own| own.unneeded_nodes.len() == 3).await?;
-    stage.say("It reports that 3 nodes are idle. Somebody raises the upper bound three times, each time after more than the second that idle nodes are given, and the Autoscaler decides anew each time.");
-    let pool = decided_anew(stage, "ValidPoolFound").await?;
-    stage.check_eq("the pool is still at 5", &pool.spec.replicas, &Some(5));
+    reported(ctx, |own| own.unneeded_nodes.len() == 3).await?;
+    ctx.say("It reports that 3 nodes are idle. Somebody raises the upper bound three times, each time after more than the second that idle nodes are given, and the Autoscaler decides anew each time.");
+    let pool = decided_anew(ctx, "ValidPoolFound").await?;
+    ctx.check_eq("the pool is still at 5", &pool.spec.replicas, &Some(5));
     let after = scale_writes(tandem).await?;
-    stage.check_eq("and the audit log has no further write of it to the count", &after, &before);
+    ctx.check_eq("and the audit log has no further write of it to the count", &after, &before);
     Ok(())
 }
 
 /// The field, taken over.
 async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let what = "Or she takes the number over: in mode Recommend the Autoscaler says what it would do, and does not do it. She sets the mode, gives up the lower bound, and scales.";
-    stage
-        .racing(what, async {
-            recommend(alice).await?;
-            condition(stage, "RecommendOnly").await?;
-            lower_bound(alice, 0).await
-        })
-        .await?;
+    ctx.racing(what, async {
+        recommend(alice).await?;
+        condition(ctx, "RecommendOnly").await?;
+        lower_bound(alice, 0).await
+    })
+    .await?;
     let before = scale_writes(tandem).await?;
     scale(tandem, &["--replicas=6"]).await?;
     tandem.settles("workers", 6).await?;
-    stage.say("The upper bound is raised three times more.");
-    decided_anew(stage, "RecommendOnly").await?;
-    let pool = reported(stage, |own| own.desired_replicas == Some(2)).await?;
-    stage.check_eq(
+    ctx.say("The upper bound is raised three times more.");
+    decided_anew(ctx, "RecommendOnly").await?;
+    let pool = reported(ctx, |own| own.desired_replicas == Some(2)).await?;
+    ctx.check_eq(
         "the Autoscaler would have 2, and the pool is still at her 6",
         &pool.spec.replicas,
         &Some(6),
     );
     let after = scale_writes(tandem).await?;
-    stage.check_eq("the audit log has no write of it to the count since before hers", &after, &before);
-    stage.check_eq(
-        "the book says that the 6 is by kubectl",
-        &last_writer(&pool)?.as_deref(),
-        &Some("kubectl"),
-    );
+    ctx.check_eq("the audit log has no write of it to the count since before hers", &after, &before);
+    ctx.check_eq("the book says that the 6 is by kubectl", &last_writer(&pool)?.as_deref(), &Some("kubectl"));
     Ok(())
 }
 
 /// A gap in the server's book.
 async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
-    let stage = tandem.stage;
-    stage.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it:");
+    let ctx = tandem.ctx;
+    ctx.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it:");
     let mut pool = objects::pool("unset", 0, 3);
     pool.metadata.labels = None;
-    stage.set(&pool).await?;
+    ctx.set(&pool).await?;
     tandem.kubectl(&["scale", "npool/unset", "--replicas=1"]).await?;
-    let pool = stage.stored::<NodePool>("unset").await?;
-    stage.check_eq(
+    let pool = ctx.stored::<NodePool>("unset").await?;
+    ctx.check_eq(
         "replicas are 1 by kubectl, and managedFields names nobody for it",
         &(pool.spec.replicas, last_writer(&pool)?),
         &(Some(1), None),
@@ -200,7 +194,7 @@ async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
 
 /// kubectl scale, as a person types it.
 async fn scale(tandem: &Tandem<'_>, how: &[&str]) -> Result<()> {
-    tandem.stage.act("alice", &format!("kubectl scale nodepool/workers {}", how.join(" ")));
+    tandem.ctx.act("alice", &format!("kubectl scale nodepool/workers {}", how.join(" ")));
     let args: Vec<&str> = ["scale", "nodepool/workers"].into_iter().chain(how.iter().copied()).collect();
     tandem.kubectl(&args).await.map(drop)
 }
@@ -227,9 +221,9 @@ async fn set(alice: &Actor, spec: Value) -> Result<()> {
 }
 
 /// Waits until the Autoscaler says that kubectl has set the number.
-async fn contested(stage: &Stage) -> Result<NodePool> {
+async fn contested(ctx: &ScenarioContext) -> Result<NodePool> {
     eventually(PATIENCE, "the Autoscaler reports ReplicasContested", || async {
-        let pool = stage.stored::<NodePool>("workers").await?;
+        let pool = ctx.stored::<NodePool>("workers").await?;
         let status = pool.status.clone().unwrap_or_default();
         let found = status.conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
         let is_so = found.as_ref().is_some_and(|c| c.status == "True" && c.message.contains("kubectl"));
@@ -261,9 +255,9 @@ fn is_written<K>(outcome: &Outcome<K>) -> Result<()> {
 }
 
 /// Waits until the Autoscaler says of the pool, as it is now, that it plans it for this `reason`.
-async fn condition(stage: &Stage, reason: &str) -> Result<NodePool> {
+async fn condition(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
     eventually(PATIENCE, &format!("the Autoscaler reports {reason}"), || async {
-        let pool = stage.stored::<NodePool>("workers").await?;
+        let pool = ctx.stored::<NodePool>("workers").await?;
         let status = pool.status.clone().unwrap_or_default();
         let found = status.conditions.into_iter().find(|condition| condition.type_ == "ScalingActive");
         let is_so = found.as_ref().is_some_and(|condition| {
@@ -277,14 +271,14 @@ async fn condition(stage: &Stage, reason: &str) -> Result<NodePool> {
 /// Makes the Autoscaler decide three times more, each time later than idle nodes may stay by its `NodePoolAutoscaler`, and
 /// waits for each decision: what it was going to do has had its time.
 #[expect(clippy::disallowed_methods, reason = "a person changes a bound that nobody else writes")]
-async fn decided_anew(stage: &Stage, reason: &str) -> Result<NodePool> {
-    let pools = Api::<NodePool>::namespaced(stage.backstage().await?, stage.namespace());
-    let mut pool = condition(stage, reason).await?;
+async fn decided_anew(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
+    let pools = Api::<NodePool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let mut pool = condition(ctx, reason).await?;
     for _ in 0..3 {
         tokio::time::sleep(LONGER_THAN_IDLE).await;
         let bound = json!({"spec": {"maxReplicas": pool.spec.max_replicas + 1}});
         pools.patch("workers", &PatchParams::default(), &Patch::Merge(bound)).await?;
-        pool = condition(stage, reason).await?;
+        pool = condition(ctx, reason).await?;
     }
     Ok(pool)
 }
@@ -302,10 +296,10 @@ async fn scale_writes(tandem: &Tandem<'_>) -> Result<usize> {
 }
 
 /// Waits until the Autoscaler's own part of the status is as `wanted`.
-async fn reported(stage: &Stage, wanted: impl Fn(&AutoscalingStatus) -> bool) -> Result<NodePool> {
+async fn reported(ctx: &ScenarioContext, wanted: impl Fn(&AutoscalingStatus) -> bool) -> Result<NodePool> {
     let wanted = &wanted;
     eventually(PATIENCE, "the Autoscaler reports", || async move {
-        let pool = stage.stored::<NodePool>("workers").await?;
+        let pool = ctx.stored::<NodePool>("workers").await?;
         let own = pool.status.clone().and_then(|status| status.autoscaling);
         if own.as_ref().is_some_and(wanted) { Ok(Some(pool)) } else { bail!("{own:?}") }
     })

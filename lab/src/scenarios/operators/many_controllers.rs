@@ -17,9 +17,9 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODE_FINALIZER, NODEPOOL_OPERATOR,
 
 use super::account;
 use super::tandem::{Tandem, told};
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "many-controllers",
@@ -28,7 +28,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Hardly an object in a cluster has one writer; a node that has just come has four.\nThat needs no agreement in time, only fields: whoever sends no more than its own conflicts with nobody.",
     needs: Needs::Operators,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Who writes what when a node comes and pods move in: endpoint, writer, and what for.
@@ -52,33 +52,33 @@ const WRITERS: [(&str, &str, &str); 14] = [
 /// Who writes each single node.
 const OF_A_NODE: [&str; 4] = ["nodepool-operator", "node-controller", "ttl-controller", "kwok"];
 
-async fn run(stage: &Stage) -> Result<()> {
-    let tandem = Tandem::begin(stage, "guarded").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let tandem = Tandem::begin(ctx, "guarded").await?;
     let played = play(&tandem).await;
     tandem.end(played).await
 }
 
 async fn play(tandem: &Tandem<'_>) -> Result<()> {
-    let stage = tandem.stage;
-    let bob = stage.actor("bob").await?;
+    let ctx = tandem.ctx;
+    let bob = ctx.actor("bob").await?;
     let copy = nodes_come(tandem, &bob).await?;
     let name = copy.metadata.name.clone().context("no name")?;
-    bob_writes(stage, &bob, copy).await?;
+    bob_writes(ctx, &bob, copy).await?;
     who_writes(tandem, name).await
 }
 
 /// Load brings nodes; returns the first node as Bob's tool first saw it.
 async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
-    let stage = tandem.stage;
-    stage.say("Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
+    let ctx = tandem.ctx;
+    ctx.say("Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
     let nodes = Api::<Node>::all(bob.client());
-    let of_pool = WatchParams::default().labels(&node_selector(stage.namespace(), "workers"));
+    let of_pool = WatchParams::default().labels(&node_selector(ctx.namespace(), "workers"));
     let mut seen = nodes.watch(&of_pool, "0").await?.boxed();
 
-    stage.say("A Deployment of 4 pods needs 2 nodes. The Autoscaler says so in the pool, the NodePool operator makes them, kwok plays their kubelets, and the controllers of Kubernetes do what they do: many controllers in one program, each with an account of its own.");
-    stage.set(&objects::pool("workers", 0, 10)).await?;
-    stage.set(&objects::autoscaler("all", 600)).await?;
-    stage.set(&objects::deployment("web", "workers", 4, "2")).await?;
+    ctx.say("A Deployment of 4 pods needs 2 nodes. The Autoscaler says so in the pool, the NodePool operator makes them, kwok plays their kubelets, and the controllers of Kubernetes do what they do: many controllers in one program, each with an account of its own.");
+    ctx.set(&objects::pool("workers", 0, 10)).await?;
+    ctx.set(&objects::autoscaler("all", 600)).await?;
+    ctx.set(&objects::deployment("web", "workers", 4, "2")).await?;
     let first = async {
         while let Some(event) = seen.next().await {
             if let WatchEvent::Added(node) = event?
@@ -97,10 +97,10 @@ async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
 
 /// A write of somebody else's object from an old copy, and one of a field of one's own.
 #[expect(clippy::disallowed_methods, reason = "a tool's bare PUT of the whole object is the naive half")]
-async fn bob_writes(stage: &Stage, bob: &Actor, mut copy: Node) -> Result<()> {
+async fn bob_writes(ctx: &ScenarioContext, bob: &Actor, mut copy: Node) -> Result<()> {
     let nodes = Api::<Node>::all(bob.client());
     let name = copy.metadata.name.clone().context("no name")?;
-    stage.say("The nodes are ready, and all pods run. Bob's tool adds a label to its copy of the first node and sends the whole node back.");
+    ctx.say("The nodes are ready, and all pods run. Bob's tool adds a label to its copy of the first node and sends the whole node back.");
     copy.metadata.labels.get_or_insert_default().insert("example.com/rack".to_owned(), "r1".to_owned());
     let answer = nodes.replace(&name, &PostParams::default(), &copy).await;
     let code = match answer {
@@ -108,9 +108,9 @@ async fn bob_writes(stage: &Stage, bob: &Actor, mut copy: Node) -> Result<()> {
         Ok(_) => 200,
         Err(error) => return Err(error.into()),
     };
-    stage.check_eq("409: others have written the node since, and a PUT speaks of all of it", &code, &409);
+    ctx.check_eq("409: others have written the node since, and a PUT speaks of all of it", &code, &409);
 
-    stage.say("It sends its label and nothing else, by conflict-retry's apply.");
+    ctx.say("It sends its label and nothing else, by conflict-retry's apply.");
     let body = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"example.com/rack": "r1"}},
@@ -120,7 +120,7 @@ async fn bob_writes(stage: &Stage, bob: &Actor, mut copy: Node) -> Result<()> {
     };
     let is_labelled = node.metadata.labels.iter().flatten().any(|(key, _)| key == "example.com/rack");
     let is_held = node.metadata.finalizers.iter().flatten().any(|held| held == NODE_FINALIZER);
-    stage.check(
+    ctx.check(
         "granted at once; the operator's finalizer and the kubelet's Ready are as they were",
         is_labelled && is_held && is_ready(&node),
     );
@@ -129,10 +129,10 @@ async fn bob_writes(stage: &Stage, bob: &Actor, mut copy: Node) -> Result<()> {
 
 /// Who has written which kind, from the audit log.
 async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let (group, namespace, resource) = (String::new(), String::new(), "nodes".to_owned());
     let node = ObjectKey { group, resource, namespace, name: first };
-    stage.say("The audit log says who has written what, with its own identity, in these few seconds:");
+    ctx.say("The audit log says who has written what, with its own identity, in these few seconds:");
     let wanted: BTreeSet<(String, String)> =
         WRITERS.iter().map(|(endpoint, writer, _)| ((*endpoint).to_owned(), (*writer).to_owned())).collect();
     // Nobody waits for some of these writers, so they may come a moment later.
@@ -144,7 +144,7 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
         missing.extend(of_nodes.filter(|pair| pair.0.starts_with("nodes") && !of_node.contains(*pair)));
         if missing.is_empty() { Ok(Some(())) } else { bail!("{missing:?} are missing") }
     });
-    let all = told(stage, &all.await);
+    let all = told(ctx, &all.await);
     let events = tandem.events_so_far()?;
     let seen = writers(&events);
     let mut table = Table::new(&["through", "written by", "what for"]);
@@ -153,28 +153,28 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
             table.row(&[&endpoint, &writer, &what]);
         }
     }
-    stage.table(table);
-    stage.check("all of these write, each through the endpoint that is named", all);
+    ctx.table(table);
+    ctx.check("all of these write, each through the endpoint that is named", all);
     let first: Vec<String> = writers_of(&events, &node).into_iter().map(|(_, writer)| writer).collect();
-    stage.check(
+    ctx.check(
         "the first node by itself has the four writers of nodes that the table names, Bob apart",
         OF_A_NODE.iter().all(|name| first.iter().any(|writer| writer == name)),
     );
     let pool = writers_of(&events, &tandem.key("workers"));
     let both = [NODEPOOL_OPERATOR, AUTOSCALER_OPERATOR];
-    stage.check(
+    ctx.check(
         "both operators write the status of one pool",
         both.iter().all(|name| pool.contains(&("nodepools/status".to_owned(), (*name).to_owned()))),
     );
 
-    stage.say("Writes that were answered 409, if there were any, are listed in a terminal: how many differs from run to run.");
-    stage.live_table(refusals(&events));
+    ctx.say("Writes that were answered 409, if there were any, are listed in a terminal: how many differs from run to run.");
+    ctx.live_table(refusals(&events));
     let ours = events.iter().filter(|event| account::operator(event).is_some() && is_contested(event));
     let ours: Vec<&Event> = ours.collect();
-    stage.check_eq("Tandem's operators met none", &ours.iter().filter(|event| event.code == 409).count(), &0);
-    stage.check(
+    ctx.check_eq("Tandem's operators met none", &ours.iter().filter(|event| event.code == 409).count(), &0);
+    ctx.check(
         "because none of their changes names a version: each is a forced apply of what is theirs by contract, or a JSON Patch that tests what it was decided from (422)",
-        account::cannot_conflict(stage, ours),
+        account::cannot_conflict(ctx, ours),
     );
     Ok(())
 }

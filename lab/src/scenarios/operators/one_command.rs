@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::json;
 
+use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "one-command",
@@ -23,7 +23,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "`cargo xtask dev up` starts it and keeps it; every scenario and every test starts its own.\nThe API server is the real one; conflicts need nothing else, and controllers, scheduler and nodes are there when a story needs them.",
     needs: Needs::Operators,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// What the programs are for.
@@ -35,44 +35,44 @@ const PURPOSES: [(&str, &str); 5] = [
     ("kwok", "plays the kubelets of simulated nodes"),
 ];
 
-async fn run(stage: &Stage) -> Result<()> {
-    programs(stage)?;
-    kubectl(stage).await?;
-    pod_runs(stage).await?;
-    another(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    programs(ctx)?;
+    kubectl(ctx).await?;
+    pod_runs(ctx).await?;
+    another(ctx).await
 }
 
 /// What was started.
-fn programs(stage: &Stage) -> Result<()> {
-    stage.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one of the same programs:");
-    let mut running: Vec<String> = stage.cluster.pids().into_iter().map(|(name, _)| name).collect();
+fn programs(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one of the same programs:");
+    let mut running: Vec<String> = ctx.cluster.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
     let mut table = Table::new(&["program", "what for"]);
     for (name, purpose) in PURPOSES.iter().filter(|(name, _)| running.iter().any(|found| found == name)) {
         table.row(&[name, purpose]);
     }
-    stage.table(table);
+    ctx.table(table);
     let mut wanted: Vec<String> = PURPOSES.iter().map(|(name, _)| (*name).to_owned()).collect();
     wanted.sort();
-    stage.check_eq("these programs run, and no others", &running, &wanted);
-    stage.check("none of them has ended", stage.cluster.check_alive().is_ok());
-    let took = stage.cluster.startup().context("the cluster is not our own")?;
-    stage.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
+    ctx.check_eq("these programs run, and no others", &running, &wanted);
+    ctx.check("none of them has ended", ctx.cluster.check_alive().is_ok());
+    let took = ctx.cluster.startup().context("the cluster is not our own")?;
+    ctx.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
     Ok(())
 }
 
 /// That kubectl takes it for a cluster.
-async fn kubectl(stage: &Stage) -> Result<()> {
-    stage.say("Its kubeconfig is all that kubectl, Helm or an operator need.");
-    let ready = stage.cluster.kubectl(&["get", "--raw", "/readyz"]).await?;
-    stage.act("kubectl", &format!("get --raw /readyz → {ready}"));
+async fn kubectl(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("Its kubeconfig is all that kubectl, Helm or an operator need.");
+    let ready = ctx.cluster.kubectl(&["get", "--raw", "/readyz"]).await?;
+    ctx.act("kubectl", &format!("get --raw /readyz → {ready}"));
     let version: serde_json::Value =
-        serde_json::from_str(&stage.cluster.kubectl(&["version", "--output=json"]).await?)?;
+        serde_json::from_str(&ctx.cluster.kubectl(&["version", "--output=json"]).await?)?;
     let of = |side: &str| version[side]["gitVersion"].as_str().unwrap_or("?").to_owned();
     let (client, server) = (of("clientVersion"), of("serverVersion"));
-    stage.act("kubectl", &format!("version → client {client}, server {server}"));
-    stage.check_eq("it is ready", &ready.as_str(), &"ok");
-    stage.check_eq(
+    ctx.act("kubectl", &format!("version → client {client}, server {server}"));
+    ctx.check_eq("it is ready", &ready.as_str(), &"ok");
+    ctx.check_eq(
         "kubectl and the API server are both of the version that the lab pins",
         &(client.as_str(), server.as_str()),
         &(KUBERNETES_VERSION, KUBERNETES_VERSION),
@@ -81,18 +81,18 @@ async fn kubectl(stage: &Stage) -> Result<()> {
 }
 
 /// That Deployments come to run.
-async fn pod_runs(stage: &Stage) -> Result<()> {
-    stage.say("A node is an object that kwok plays the kubelet of. A Deployment finds its way to it as in any cluster.");
-    let (name, node) = node(stage);
-    let applied = deploy(stage, &node).await;
+async fn pod_runs(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("A node is an object that kwok plays the kubelet of. A Deployment finds its way to it as in any cluster.");
+    let (name, node) = node(ctx);
+    let applied = deploy(ctx, &node).await;
     // The node belongs to no namespace, so it is taken away by hand.
-    let removed = stage.cluster.kubectl(&["delete", "node", &name, "--ignore-not-found"]).await;
+    let removed = ctx.cluster.kubectl(&["delete", "node", &name, "--ignore-not-found"]).await;
     applied?;
     removed.map(drop)
 }
 
-fn node(stage: &Stage) -> (String, String) {
-    let name = format!("{}-node", stage.namespace());
+fn node(ctx: &ScenarioContext) -> (String, String) {
+    let name = format!("{}-node", ctx.namespace());
     let node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"pool": name}, "annotations": {"kwok.x-k8s.io/node": "fake"}},
@@ -100,17 +100,17 @@ fn node(stage: &Stage) -> (String, String) {
     (name, node.to_string())
 }
 
-async fn deploy(stage: &Stage, node: &str) -> Result<()> {
-    let client = stage.backstage().await?;
-    stage.cluster.kubectl_with_input(&["apply", "--filename", "-"], node).await?;
-    let name = format!("{}-node", stage.namespace());
+async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
+    let client = ctx.backstage().await?;
+    ctx.cluster.kubectl_with_input(&["apply", "--filename", "-"], node).await?;
+    let name = format!("{}-node", ctx.namespace());
     let nodes = Api::<Node>::all(client.clone());
     let is_up = eventually(PATIENCE, "the node is ready", || async {
         Ok(nodes.get_opt(&name).await?.filter(is_ready))
     });
     let up = is_up.await?;
-    stage.set(&e2e::objects::deployment("web", &name, 2, "1")).await?;
-    let pods = Api::<Pod>::namespaced(client, stage.namespace());
+    ctx.set(&e2e::objects::deployment("web", &name, 2, "1")).await?;
+    let pods = Api::<Pod>::namespaced(client, ctx.namespace());
     let places = eventually(PATIENCE, "two pods run", || async {
         let all = pods.list(&kube::api::ListParams::default()).await?.items;
         let on = |pod: &Pod| {
@@ -121,34 +121,31 @@ async fn deploy(stage: &Stage, node: &str) -> Result<()> {
         if places.len() == 2 { Ok(Some(places)) } else { bail!("{} of {} run", places.len(), all.len()) }
     });
     let places = places.await?;
-    stage.check(
+    ctx.check(
         "two pods of a Deployment run on it",
         places.iter().all(|place| Some(place) == up.metadata.name.as_ref()),
     );
-    stage
-        .cluster
-        .kubectl(&["delete", "deployment", "web", "--namespace", stage.namespace(), "--wait"])
-        .await?;
+    ctx.cluster.kubectl(&["delete", "deployment", "web", "--namespace", ctx.namespace(), "--wait"]).await?;
     Ok(())
 }
 
 /// A second one beside it, which goes without a trace.
-async fn another(stage: &Stage) -> Result<()> {
-    stage.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
+async fn another(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
     let second = Cluster::start(Options::api_only()).await?;
     let mut running: Vec<String> = second.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
-    stage.check_eq("two programs run", &running, &vec!["etcd".to_owned(), "kube-apiserver".to_owned()]);
+    ctx.check_eq("two programs run", &running, &vec!["etcd".to_owned(), "kube-apiserver".to_owned()]);
     let took = second.startup().context("the cluster is not our own")?;
-    stage.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
-    let here = stage.cluster.kubectl(&["get", "namespace", stage.namespace(), "--output=name"]).await;
-    let there = second.kubectl(&["get", "namespace", stage.namespace(), "--output=name"]).await;
-    stage.check(
+    ctx.live_quote(&format!("ready {:.1} s after the first program was started", took.as_secs_f64()));
+    let here = ctx.cluster.kubectl(&["get", "namespace", ctx.namespace(), "--output=name"]).await;
+    let there = second.kubectl(&["get", "namespace", ctx.namespace(), "--output=name"]).await;
+    ctx.check(
         "each has a store of its own: this scenario's namespace is in one only",
         here.is_ok() && there.is_err(),
     );
 
-    stage.say("Then the second one is told to end.");
+    ctx.say("Then the second one is told to end.");
     let (root, pids): (PathBuf, Vec<u32>) =
         (second.root().to_owned(), second.pids().into_iter().map(|(_, pid)| pid).collect());
     second.stop().await?;
@@ -156,6 +153,6 @@ async fn another(stage: &Stage) -> Result<()> {
         let left: Vec<_> = pids.iter().filter(|pid| PathBuf::from(format!("/proc/{pid}")).exists()).collect();
         if left.is_empty() && !root.exists() { Ok(Some(())) } else { bail!("{left:?}") }
     });
-    stage.check("no process and no file of it is left", is_gone.await.is_ok());
+    ctx.check("no process and no file of it is left", is_gone.await.is_ok());
     Ok(())
 }

@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use tower::service_fn;
 
 use crate::cache::Cache;
-use crate::event::{Request, Table};
+use crate::context::{Actor, ScenarioContext};
+use crate::event::{RecordedRequest, Table};
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "race",
@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Lazy throws a pass away for each 409 and sends few requests; the retry keeps the pass, and pays a read for each attempt.\nBoth are right, because both decide again from what is there: neither sends its old decision a second time.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How many nodes the pool is made with.
@@ -63,19 +63,19 @@ struct Bill {
     conflicts: usize,
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    stage.say("Two operators write one pool. The Autoscaler sets spec.replicas through /scale, as many as the load needs. The NodePool operator reports in the status how many are wanted and how many are ready. Three times a node has become ready and the load has risen, so both begin a pass, and the Autoscaler's write is first.");
-    stage.say("The lazy way: a pass decides from the operator's cache, which costs no request, and PUTs that copy with the change. At a 409 it ends, and the work queue starts it from the beginning when the cache has heard of the other write.");
-    let lazy = races(stage, Strategy::Lazy).await?;
-    stage.say("The same races with a retry: a pass reads live, decides and PUTs. At a 409 it pauses (backoff with jitter), reads again and decides again from that, by conflict-retry's update_status and scale_put.");
-    let retry = races(stage, Strategy::Retry).await?;
-    stage.say("The bill, the caches' own list and watch apart:");
-    stage.table(table(&[(Strategy::Lazy, lazy), (Strategy::Retry, retry)]));
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("Two operators write one pool. The Autoscaler sets spec.replicas through /scale, as many as the load needs. The NodePool operator reports in the status how many are wanted and how many are ready. Three times a node has become ready and the load has risen, so both begin a pass, and the Autoscaler's write is first.");
+    ctx.say("The lazy way: a pass decides from the operator's cache, which costs no request, and PUTs that copy with the change. At a 409 it ends, and the work queue starts it from the beginning when the cache has heard of the other write.");
+    let lazy = races(ctx, Strategy::Lazy).await?;
+    ctx.say("The same races with a retry: a pass reads live, decides and PUTs. At a 409 it pauses (backoff with jitter), reads again and decides again from that, by conflict-retry's update_status and scale_put.");
+    let retry = races(ctx, Strategy::Retry).await?;
+    ctx.say("The bill, the caches' own list and watch apart:");
+    ctx.table(table(&[(Strategy::Lazy, lazy), (Strategy::Retry, retry)]));
     let races = RACES.len();
-    stage.check_eq("lazy: each race threw one pass of three away", &(lazy.passes, lazy.thrown), &(9, races));
-    stage.check_eq("retry: none was thrown away", &(retry.passes, retry.thrown), &(6, 0));
-    stage.check_eq("both met the same 409s", &(lazy.conflicts, retry.conflicts), &(races, races));
-    stage.check_eq(
+    ctx.check_eq("lazy: each race threw one pass of three away", &(lazy.passes, lazy.thrown), &(9, races));
+    ctx.check_eq("retry: none was thrown away", &(retry.passes, retry.thrown), &(6, 0));
+    ctx.check_eq("both met the same 409s", &(lazy.conflicts, retry.conflicts), &(races, races));
+    ctx.check_eq(
         "both had the same writes granted, and the retry sent twice as many requests for them",
         &(lazy.granted, retry.granted, retry.requests),
         &(6, 6, 2 * lazy.requests),
@@ -101,36 +101,36 @@ fn table(bills: &[(Strategy, Bill)]) -> Table {
 }
 
 /// All races under one strategy.
-async fn races(stage: &Stage, strategy: Strategy) -> Result<Bill> {
+async fn races(ctx: &ScenarioContext, strategy: Strategy) -> Result<Bill> {
     let name = strategy.name();
-    stage.set(&pool(name, FIRST)).await?;
+    ctx.set(&pool(name, FIRST)).await?;
     let told = format!(
         "The pool `{name}` is made with {FIRST} replicas. Each operator lists and watches pools for its cache."
     );
-    let (scaler, reporter) = stage
+    let (scaler, reporter) = ctx
         .racing(&told, async {
-            let scaler = Operator::new(stage, "autoscaler", strategy).await?;
-            let reporter = Operator::new(stage, "nodepool", strategy).await?;
-            synced(stage, &scaler, &reporter).await?;
+            let scaler = Operator::new(ctx, "autoscaler", strategy).await?;
+            let reporter = Operator::new(ctx, "nodepool", strategy).await?;
+            synced(ctx, &scaler, &reporter).await?;
             anyhow::Ok((scaler, reporter))
         })
         .await?;
     let before = (scaler.actor.counts(), reporter.actor.counts());
     for (ready, load) in RACES {
-        stage.say(&format!("{ready} nodes are ready, and the load needs {load}."));
+        ctx.say(&format!("{ready} nodes are ready, and the load needs {load}."));
         race(&scaler, &reporter, ready, load).await?;
-        let stored = stage.stored::<Pool>(name).await?;
+        let stored = ctx.stored::<Pool>(name).await?;
         let status = stored.status.unwrap_or_default();
-        stage.check_eq(
+        ctx.check_eq(
             &format!("{load} are set, and the report says {load} wanted, {ready} ready"),
             &(stored.spec.replicas, status.replicas, status.ready),
             &(Some(load), Some(load), Some(ready)),
         );
-        synced(stage, &scaler, &reporter).await?;
+        synced(ctx, &scaler, &reporter).await?;
     }
     let ahead: Vec<_> = granted(&scaler).map(|put| put.from).collect();
     let refused = reporter.actor.requests().into_iter().filter(|request| request.code == 409);
-    stage.check_eq(
+    ctx.check_eq(
         "each 409 is a PUT from the very version that the Autoscaler's write had replaced",
         &refused.map(|put| put.from).collect(),
         &ahead,
@@ -148,14 +148,14 @@ async fn races(stage: &Stage, strategy: Strategy) -> Result<Bill> {
 }
 
 /// The writes of an operator that went through.
-fn granted(operator: &Operator<'_>) -> impl Iterator<Item = Request> {
+fn granted(operator: &Operator<'_>) -> impl Iterator<Item = RecordedRequest> {
     operator.actor.requests().into_iter().filter(|request| request.is_write() && request.succeeded())
 }
 
 /// Waits until both caches hold what the API server holds.
-async fn synced(stage: &Stage, scaler: &Operator<'_>, reporter: &Operator<'_>) -> Result<()> {
+async fn synced(ctx: &ScenarioContext, scaler: &Operator<'_>, reporter: &Operator<'_>) -> Result<()> {
     let name = scaler.strategy.name();
-    let version = stage.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
+    let version = ctx.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
     scaler.cache.holds(name, &version).await?;
     reporter.cache.holds(name, &version).await
 }
@@ -206,7 +206,7 @@ fn behind(gate: &Arc<Gate>, client: Client, namespace: &str) -> Client {
 
 /// One operator at its one task.
 struct Operator<'a> {
-    stage: &'a Stage,
+    ctx: &'a ScenarioContext,
     actor: Actor,
     strategy: Strategy,
     cache: Cache<Pool>,
@@ -218,15 +218,15 @@ struct Operator<'a> {
 }
 
 impl<'a> Operator<'a> {
-    async fn new(stage: &'a Stage, name: &str, strategy: Strategy) -> Result<Self> {
-        let actor = stage.actor(name).await?;
+    async fn new(ctx: &'a ScenarioContext, name: &str, strategy: Strategy) -> Result<Self> {
+        let actor = ctx.actor(name).await?;
         let cache = Cache::start(&actor, Box::new(|_| {})).await?;
         let gate = Arc::<Gate>::default();
-        let client = behind(&gate, actor.client(), stage.namespace());
-        let pools = Api::namespaced(client, stage.namespace());
+        let client = behind(&gate, actor.client(), ctx.namespace());
+        let pools = Api::namespaced(client, ctx.namespace());
         let options = WriteOptions::new(name);
         let (passes, thrown) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Ok(Self { stage, actor, strategy, cache, gate, pools, options, passes, thrown })
+        Ok(Self { ctx, actor, strategy, cache, gate, pools, options, passes, thrown })
     }
 
     /// A pass of the Autoscaler, again until one is through.
@@ -306,7 +306,7 @@ impl<'a> Operator<'a> {
                 self.thrown.fetch_add(1, Ordering::SeqCst);
                 self.act(&format!("pass {number} is thrown away, and queued again"));
                 let name = self.strategy.name();
-                let version = self.stage.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
+                let version = self.ctx.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
                 self.cache.holds(name, &version).await?;
                 Ok(false)
             }
@@ -315,7 +315,7 @@ impl<'a> Operator<'a> {
     }
 
     fn act(&self, text: &str) {
-        self.stage.act(self.actor.name(), text);
+        self.ctx.act(self.actor.name(), text);
     }
 }
 

@@ -17,11 +17,12 @@ use shared_crds::NodePool;
 use shared_crds::names::AUTOSCALER_OPERATOR;
 use tokio::time::Instant;
 
-use super::account::{self, Bill};
+use super::account;
+use super::account::Bill;
 use super::tandem::{Tandem, told};
+use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "strategies",
@@ -30,7 +31,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["always-retry"],
     lesson: "All four end in the same nodes and lose nothing; they differ in what a race costs: passes made again, reads, attempts, or nothing.\nWrite your own fields alone, guard the one value that you share, and there is nothing left to retry.",
     needs: Needs::Operators,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// What each strategy is known by: the form of its writes of status and of replicas.
@@ -60,55 +61,55 @@ struct Cost {
     falsely: usize,
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    stage.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods come, which need 4 nodes, and go again; then the nodes go. This is played four times. lazy sends the object from its cache, and at a conflict gives up and lets the whole pass run again. retry reads, changes and PUTs, again and again until it is through. patch sends what changes with the version that it saw, and reads only to try again. guarded sends its own status fields and no version, and with the replicas the number that it decided from.");
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("Two operators write one pool: the NodePool operator its status, the Autoscaler its replicas and its own part of the status. A third party writes labels, annotations and bounds of the same pool, ten times a second. 8 pods come, which need 4 nodes, and go again; then the nodes go. This is played four times. lazy sends the object from its cache, and at a conflict gives up and lets the whole pass run again. retry reads, changes and PUTs, again and again until it is through. patch sends what changes with the version that it saw, and reads only to try again. guarded sends its own status fields and no version, and with the replicas the number that it decided from.");
     let mut costs = Vec::new();
     let mut forms = Table::new(&["strategy", "status is written by", "replicas are written by"]);
     for (strategy, status, scale) in STRATEGIES {
-        let tandem = Tandem::begin(stage, strategy).await?;
+        let tandem = Tandem::begin(ctx, strategy).await?;
         let played = storm(&tandem, strategy).await;
         // The release is kept for the next strategy, which is an upgrade of it.
         let is_last = strategy == "guarded" || played.is_err();
         let (cost, seen) = if is_last { tandem.end(played).await? } else { tandem.rest(played).await? };
         forms.row(&[&strategy, &seen.0, &seen.1]);
-        stage.check_eq(
+        ctx.check_eq(
             &format!("{strategy}: the API server saw what the name says"),
             &(seen.0.as_str(), seen.1.as_str()),
             &(status, scale),
         );
         costs.push(cost);
     }
-    stage.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
-    stage.table(forms);
-    stage.live_table(price(&costs));
-    stage.say(&format!("Why does guarded meet no 409? {}", account::WHY_NO_409));
-    stage.say("What each pays for the race differs from run to run, and so does how many 409s the third party causes; in a terminal the bill is shown. What always holds:");
-    compare(stage, &costs);
+    ctx.say("Each has brought its 4 nodes and taken them away again. As the API server saw it:");
+    ctx.table(forms);
+    ctx.live_table(price(&costs));
+    ctx.say(&format!("Why does guarded meet no 409? {}", account::WHY_NO_409));
+    ctx.say("What each pays for the race differs from run to run, and so does how many 409s the third party causes; in a terminal the bill is shown. What always holds:");
+    compare(ctx, &costs);
     Ok(())
 }
 
 /// What must hold between the bills.
-fn compare(stage: &Stage, costs: &[Cost]) {
+fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
     for Cost { strategy, bill, own_conflicts, thrown, falsely, .. } in costs {
         let shared = bill.shared_writes;
         match *strategy {
             "lazy" => {
-                stage.check(
+                ctx.check(
                     "lazy: it met a 409 of its own making: a pass writes the replicas and then its report from one copy, which the first write has made old",
                     *own_conflicts > 0,
                 );
                 // Not one for each 409: a pass may write the pool twice from one copy, and be refused both times.
-                stage.check(
+                ctx.check(
                     "lazy: for that, whole passes were thrown away; the operators' own metrics count their result, conflict",
                     *thrown >= 1.0,
                 );
             }
-            "retry" => stage.check("retry: it paid a read for each of its PUTs", bill.reads >= shared),
+            "retry" => ctx.check("retry: it paid a read for each of its PUTs", bill.reads >= shared),
             "guarded" => {
-                stage.check_eq("guarded: no 409", &bill.conflicts, &0);
-                stage.check_eq("guarded: no guard failed unless the spec had changed", falsely, &0);
+                ctx.check_eq("guarded: no 409", &bill.conflicts, &0);
+                ctx.check_eq("guarded: no guard failed unless the spec had changed", falsely, &0);
             }
-            _ => stage.check("patch: it read less often than it wrote", bill.reads < shared),
+            _ => ctx.check("patch: it read less often than it wrote", bill.reads < shared),
         }
     }
 }
@@ -151,18 +152,18 @@ fn price(costs: &[Cost]) -> Table {
 
 /// Load comes and goes while everybody writes. Returns what it cost, and the forms of the writes.
 async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (String, String))> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let began = Instant::now();
-    stage.set(&objects::pool("busy", 0, 20)).await?;
-    stage.set(&objects::autoscaler("all", 1)).await?;
-    stage.set(&objects::deployment("web", "busy", 0, "2")).await?;
-    let pools = Api::<NodePool>::namespaced(stage.backstage().await?, stage.namespace());
+    ctx.set(&objects::pool("busy", 0, 20)).await?;
+    ctx.set(&objects::autoscaler("all", 1)).await?;
+    ctx.set(&objects::deployment("web", "busy", 0, "2")).await?;
+    let pools = Api::<NodePool>::namespaced(ctx.backstage().await?, ctx.namespace());
     let rival = Rival::start(pools, "busy", STORM, 20, 7);
     let mut rounds = 0;
     while rounds < ROUNDS {
         rounds += 1;
         for (pods, nodes) in [(8, 4), (0, 0)] {
-            load(stage, pods).await?;
+            load(ctx, pods).await?;
             tandem.pods_run(usize::try_from(pods)?).await?;
             tandem.settles("busy", nodes).await?;
         }
@@ -176,14 +177,14 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     let seconds = began.elapsed().as_secs_f64();
 
     let (key, events) = (tandem.key("busy"), tandem.events("busy").await?);
-    stage.check(
+    ctx.check(
         &format!("{strategy}: all that the third party was told is written is there"),
-        told(stage, &report.check_kept(&pool)),
+        told(ctx, &report.check_kept(&pool)),
     );
-    stage.check(
+    ctx.check(
         &format!("{strategy}: no write undid another one, none changed a field that is not its writer's"),
-        told(stage, &Chain::of(&events, &key).check_unbroken())
-            && told(stage, &Effects::of(&events, &key).check_owned()),
+        told(ctx, &Chain::of(&events, &key).check_unbroken())
+            && told(ctx, &Effects::of(&events, &key).check_owned()),
     );
     let (bill, own_conflicts) = (account::bill(&events, &key), account::own_conflicts(&events, &key));
     // A pass ends with `conflict` at its first 409 under `lazy` alone; the others try again within the pass.
@@ -209,8 +210,8 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     clippy::disallowed_methods,
     reason = "a person scales a Deployment, which no operator of ours writes"
 )]
-async fn load(stage: &Stage, pods: i32) -> Result<()> {
-    let deployments = Api::<Deployment>::namespaced(stage.backstage().await?, stage.namespace());
+async fn load(ctx: &ScenarioContext, pods: i32) -> Result<()> {
+    let deployments = Api::<Deployment>::namespaced(ctx.backstage().await?, ctx.namespace());
     let patch = Patch::Merge(json!({"spec": {"replicas": pods}}));
     deployments.patch_scale("web", &PatchParams::default(), &patch).await?;
     Ok(())
@@ -242,7 +243,7 @@ async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
         if thrown >= count(expected) { Ok(Some(())) } else { bail!("{thrown} of {expected}") }
     });
     if let Err(error) = counted.await {
-        tandem.stage.live_quote(&format!("{error:#}"));
+        tandem.ctx.live_quote(&format!("{error:#}"));
     }
     let thrown = ended(tandem, "conflict").await?;
     Ok((ended(tandem, "").await?, thrown))

@@ -11,12 +11,12 @@ use kube::api::ListParams;
 use shared_crds::NodePool;
 use shared_crds::names::node_selector;
 
-use crate::stage::{PATIENCE, Stage};
+use crate::context::{PATIENCE, ScenarioContext};
 
 /// Both operators at work in the stage's namespace.
 pub(super) struct Tandem<'a> {
     /// Where they work.
-    pub(super) stage: &'a Stage,
+    pub(super) ctx: &'a ScenarioContext,
     /// The processes.
     pub(super) operators: Operators,
     release: Release,
@@ -26,8 +26,8 @@ pub(super) struct Tandem<'a> {
 
 impl<'a> Tandem<'a> {
     /// Installs the chart, with `strategy` for its `writeStrategy`, and starts both operators.
-    pub(super) async fn begin(stage: &'a Stage, strategy: &str) -> Result<Self> {
-        let cluster = &stage.cluster;
+    pub(super) async fn begin(ctx: &'a ScenarioContext, strategy: &str) -> Result<Self> {
+        let cluster = &ctx.cluster;
         let audit = cluster.audit_log().context("this cluster's audit log is not ours to read")?;
         let log_start = audit.end()?;
         let values = [format!("writeStrategy={strategy}")];
@@ -37,7 +37,7 @@ impl<'a> Tandem<'a> {
             release.start(cluster).await
         };
         match starting.await {
-            Ok(operators) => Ok(Self { stage, operators, release, audit, log_start }),
+            Ok(operators) => Ok(Self { ctx, operators, release, audit, log_start }),
             Err(error) => {
                 // What matters is why it did not start.
                 release.uninstall(cluster).await.ok();
@@ -54,7 +54,7 @@ impl<'a> Tandem<'a> {
 
     /// As [`Self::rest`], and removes the release.
     pub(super) async fn end<T>(self, played: Result<T>) -> Result<T> {
-        let cluster = std::sync::Arc::clone(&self.stage.cluster);
+        let cluster = std::sync::Arc::clone(&self.ctx.cluster);
         let (played, release) = self.close(played).await;
         let removed = release.uninstall(&cluster).await;
         let played = played?;
@@ -82,15 +82,15 @@ impl<'a> Tandem<'a> {
     /// kubectl in the stage's namespace.
     pub(super) async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let all: Vec<&str> =
-            ["--namespace", self.stage.namespace()].into_iter().chain(args.iter().copied()).collect();
-        self.stage.cluster.kubectl(&all).await
+            ["--namespace", self.ctx.namespace()].into_iter().chain(args.iter().copied()).collect();
+        self.ctx.cluster.kubectl(&all).await
     }
 
     /// Waits until a pool should have `wanted` nodes, has them, all Ready, and says so in its status.
     pub(super) async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
         eventually(PATIENCE, &format!("pool {pool} has {wanted} ready nodes"), || async {
             self.operators.check_alive()?;
-            let (object, nodes) = (self.stage.stored::<NodePool>(pool).await?, self.nodes(pool).await?);
+            let (object, nodes) = (self.ctx.stored::<NodePool>(pool).await?, self.nodes(pool).await?);
             let ready = nodes.iter().filter(|node| is_ready(node)).count();
             let status = object.status.clone().unwrap_or_default();
             let told = (status.replicas, status.ready_replicas, status.observed_generation);
@@ -108,14 +108,14 @@ impl<'a> Tandem<'a> {
 
     /// A pool's nodes as they are now.
     pub(super) async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
-        let nodes = Api::<Node>::all(self.stage.backstage().await?);
-        let of_pool = ListParams::default().labels(&node_selector(self.stage.namespace(), pool));
+        let nodes = Api::<Node>::all(self.ctx.backstage().await?);
+        let of_pool = ListParams::default().labels(&node_selector(self.ctx.namespace(), pool));
         Ok(nodes.list(&of_pool).await?.items)
     }
 
     /// Waits until `wanted` pods run, and no other is there.
     pub(super) async fn pods_run(&self, wanted: usize) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(self.stage.backstage().await?, self.stage.namespace());
+        let pods = Api::<Pod>::namespaced(self.ctx.backstage().await?, self.ctx.namespace());
         eventually(PATIENCE, &format!("{wanted} pods run"), || async {
             let found = pods.list(&ListParams::default()).await?.items;
             let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
@@ -130,12 +130,12 @@ impl<'a> Tandem<'a> {
 
     /// A pool in the audit log.
     pub(super) fn key(&self, pool: &str) -> ObjectKey {
-        ObjectKey::node_pool(self.stage.namespace(), pool)
+        ObjectKey::node_pool(self.ctx.namespace(), pool)
     }
 
     /// What the API server wrote down since the beginning, up to the version that `pool` has now at least.
     pub(super) async fn events(&self, pool: &str) -> Result<Vec<Event>> {
-        let version = self.stage.stored::<NodePool>(pool).await?.metadata.resource_version;
+        let version = self.ctx.stored::<NodePool>(pool).await?.metadata.resource_version;
         let last: u64 = version.context("no version")?.parse()?;
         let key = self.key(pool);
         let what = format!("the audit log holds version {last} of {pool}");
@@ -153,9 +153,9 @@ impl<'a> Tandem<'a> {
 }
 
 /// Whether it held; says live what did not.
-pub(super) fn told(stage: &Stage, held: &Result<()>) -> bool {
+pub(super) fn told(ctx: &ScenarioContext, held: &Result<()>) -> bool {
     if let Err(error) = held {
-        stage.live_quote(&format!("{error:#}"));
+        ctx.live_quote(&format!("{error:#}"));
     }
     held.is_ok()
 }

@@ -10,13 +10,15 @@ use e2e::objects;
 use kube::api::PostParams;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
-use shared_crds::ownership::{self, Endpoint, Owner};
+use shared_crds::ownership;
+use shared_crds::ownership::{Endpoint, Owner};
 
-use super::account::{self, Managed};
+use super::account;
+use super::account::Managed;
 use super::tandem::{Tandem, told};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "two-operators",
@@ -25,41 +27,41 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps the book: managedFields says who wrote which field, and generation moves with the spec alone.",
     needs: Needs::Operators,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    let tandem = Tandem::begin(stage, "guarded").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let tandem = Tandem::begin(ctx, "guarded").await?;
     let played = play(&tandem).await;
     tandem.end(played).await
 }
 
 async fn play(tandem: &Tandem<'_>) -> Result<()> {
-    let stage = tandem.stage;
-    let alice = stage.actor("alice").await?;
+    let ctx = tandem.ctx;
+    let alice = ctx.actor("alice").await?;
     let copy = nodes_come(tandem, &alice).await?;
     person_writes(tandem, &alice, copy).await?;
     let pool = tandem.settles("workers", 3).await?;
-    whose_fields(stage, &pool)?;
+    whose_fields(ctx, &pool)?;
     what_happened(tandem, &pool).await
 }
 
 /// The pool, the autoscaler and a load; returns the pool as Alice made it.
 #[expect(clippy::disallowed_methods, reason = "a person makes an object, which nobody else does")]
 async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
-    let stage = tandem.stage;
-    stage.say("Two operators run: one makes the nodes of a NodePool, the other, the Autoscaler, decides how many. Alice makes a pool of machines with 4 cpus, at least 1 and at most 10, and begins with 1.");
+    let ctx = tandem.ctx;
+    ctx.say("Two operators run: one makes the nodes of a NodePool, the other, the Autoscaler, decides how many. Alice makes a pool of machines with 4 cpus, at least 1 and at most 10, and begins with 1.");
     let params = PostParams { field_manager: Some("alice".to_owned()), ..PostParams::default() };
     let mut pool = objects::pool("workers", 1, 10);
     pool.spec.replicas = Some(1);
     let copy = alice.api::<NodePool>().create(&params, &pool).await?;
 
-    stage.say("A NodePoolAutoscaler selects it, and a Deployment asks for 6 pods of 2 cpus: two to a node. The Autoscaler writes spec.replicas and its part of the status; the NodePool operator makes the nodes and writes its own part. Nobody else touches the pool.");
-    stage.set(&objects::autoscaler("all", 600)).await?;
-    stage.set(&objects::deployment("web", "workers", 6, "2")).await?;
+    ctx.say("A NodePoolAutoscaler selects it, and a Deployment asks for 6 pods of 2 cpus: two to a node. The Autoscaler writes spec.replicas and its part of the status; the NodePool operator makes the nodes and writes its own part. Nobody else touches the pool.");
+    ctx.set(&objects::autoscaler("all", 600)).await?;
+    ctx.set(&objects::deployment("web", "workers", 6, "2")).await?;
     tandem.pods_run(6).await?;
     let pool = tandem.settles("workers", 3).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "6 pods run on 3 ready nodes, as many as spec.replicas says",
         &(pool.spec.replicas, pool.status.and_then(|status| status.ready_replicas)),
         &(Some(3), Some(3)),
@@ -70,8 +72,8 @@ async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
 /// A person's write from an old copy, and the same from what is there.
 #[expect(clippy::disallowed_methods, reason = "a person's bare PUT is the naive half")]
 async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -> Result<()> {
-    let stage = tandem.stage;
-    stage.say("Alice still has the pool as she made it. She lowers its upper bound to 8 in that copy and sends it back.");
+    let ctx = tandem.ctx;
+    ctx.say("Alice still has the pool as she made it. She lowers its upper bound to 8 in that copy and sends it back.");
     copy.spec.max_replicas = 8;
     let params = PostParams { field_manager: Some("alice".to_owned()), ..PostParams::default() };
     let answer = alice.api::<NodePool>().replace("workers", &params, &copy).await;
@@ -80,11 +82,7 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
         Ok(_) => 200,
         Err(error) => return Err(error.into()),
     };
-    stage.check_eq(
-        "409: what the operators have written since counts, though none of it is hers",
-        &code,
-        &409,
-    );
+    ctx.check_eq("409: what the operators have written since counts, though none of it is hers", &code, &409);
 
     let options = WriteOptions::new("alice");
     let pools = alice.api::<NodePool>();
@@ -93,11 +91,11 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
         Decision::Write
     });
     let what = "She changes the bound in what is there now, by conflict-retry's update: a read, a PUT, and again from a new read if an operator comes between.";
-    let Outcome::Written(pool) = stage.racing(what, change).await? else {
+    let Outcome::Written(pool) = ctx.racing(what, change).await? else {
         anyhow::bail!("the bound was not written")
     };
     let held = pool.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER);
-    stage.check(
+    ctx.check(
         "her bound is there, and so are the Autoscaler's replicas and the NodePool operator's finalizer and status",
         pool.spec.max_replicas == 8
             && pool.spec.replicas == Some(3)
@@ -108,8 +106,8 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
 }
 
 /// The server's own book of who wrote which field, held against the contract.
-fn whose_fields(stage: &Stage, pool: &NodePool) -> Result<()> {
-    stage.say("The API server keeps a book of who wrote which field, managedFields:");
+fn whose_fields(ctx: &ScenarioContext, pool: &NodePool) -> Result<()> {
+    ctx.say("The API server keeps a book of who wrote which field, managedFields:");
     let mut table = Table::new(&["field manager", "through", "by", "fields"]);
     let book = account::managed(pool)?;
     for Managed { manager, subresource, operation, fields } in &book {
@@ -123,15 +121,15 @@ fn whose_fields(stage: &Stage, pool: &NodePool) -> Result<()> {
             }
         }
     }
-    stage.table(table);
+    ctx.table(table);
     let strays: Vec<_> = book.iter().flat_map(strays).collect();
-    stage.check_eq(
+    ctx.check_eq(
         "each field of spec and status is managed by the one that the contract names",
         &strays,
         &Vec::new(),
     );
     let has = |name: &str| book.iter().any(|entry| entry.manager == name && !entry.fields.is_empty());
-    stage.check(
+    ctx.check(
         "both operators manage fields of this one object",
         has(NODEPOOL_OPERATOR) && has(AUTOSCALER_OPERATOR),
     );
@@ -172,25 +170,25 @@ fn lines(fields: &[String]) -> Vec<String> {
 
 /// The history of the object from the audit log, and what must hold of it.
 async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
-    let stage = tandem.stage;
+    let ctx = tandem.ctx;
     let key = tandem.key("workers");
     let events = tandem.events("workers").await?;
-    stage.say("And the audit log holds every write, in its order. In a terminal the timeline is shown; it differs from run to run. What is the same in every run:");
-    stage.live_table(account::timeline(&events, &key));
+    ctx.say("And the audit log holds every write, in its order. In a terminal the timeline is shown; it differs from run to run. What is the same in every run:");
+    ctx.live_table(account::timeline(&events, &key));
     let ours: Vec<&Event> =
         events.iter().filter(|event| event.object.as_ref() == Some(&key) && event.is_write()).collect();
     let wrote =
         |name: &str| ours.iter().any(|event| account::operator(event) == Some(name) && event.succeeded());
-    stage.check("both operators wrote it", wrote(NODEPOOL_OPERATOR) && wrote(AUTOSCALER_OPERATOR));
+    ctx.check("both operators wrote it", wrote(NODEPOOL_OPERATOR) && wrote(AUTOSCALER_OPERATOR));
     let effects = Effects::of(&events, &key);
-    stage.check("no version changes a field that is not its writer's", told(stage, &effects.check_owned()));
+    ctx.check("no version changes a field that is not its writer's", told(ctx, &effects.check_owned()));
     let chain = Chain::of(&events, &key);
-    stage.check(
+    ctx.check(
         "every granted write that names a resourceVersion named the newest one: it replaced nothing that its writer had not read",
-        told(stage, &chain.check_unbroken()) && chain.checked > 0,
+        told(ctx, &chain.check_unbroken()) && chain.checked > 0,
     );
     let bill = account::bill(&events, &key);
-    stage.check_eq(
+    ctx.check_eq(
         "no write of the operators was refused, neither with 409 nor with 422",
         &(bill.conflicts, bill.invalid),
         &(0, 0),
@@ -200,17 +198,17 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         let rows = ledger.rows.iter().filter(|row| target.is_empty() || row.target == target);
         rows.map(|row| row.generation_moved).sum::<u64>()
     };
-    stage.check_eq("no write of a status moved the generation", &moved("nodepools/status"), &0);
+    ctx.check_eq("no write of a status moved the generation", &moved("nodepools/status"), &0);
     let generation = pool.metadata.generation.context("no generation")?;
-    stage.check_eq(
+    ctx.check_eq(
         "the generation is as high as the number of writes that changed the spec",
         &u64::try_from(generation)?,
         &moved(""),
     );
-    stage.say(&format!("Why do the operators meet no 409? {}", account::WHY_NO_409));
-    stage.check(
+    ctx.say(&format!("Why do the operators meet no 409? {}", account::WHY_NO_409));
+    ctx.check(
         "so it was: each of their writes is a forced apply without a version, or a JSON Patch that tests what it was decided from",
-        account::cannot_conflict(stage, ours),
+        account::cannot_conflict(ctx, ours),
     );
     Ok(())
 }

@@ -16,10 +16,10 @@ use e2e::wait::eventually;
 use super::contest::{Contest, goal};
 use super::naive_breaker::NaiveBreaker;
 use super::nobody::Line;
+use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "circuit-breaker",
@@ -28,7 +28,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["breaker-on-every-error"],
     lesson: "A conflict is the answer of a healthy server: a breaker that counts it stops writes that nothing is wrong with.\nOpen after faults in a row, then let one probe through, and let its result decide.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Failures that open both breakers.
@@ -38,18 +38,18 @@ const OPEN_FOR: Duration = Duration::from_secs(2);
 /// Open for longer than the scenario lasts, on the slowest machine.
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
-async fn run(stage: &Stage) -> Result<()> {
-    counting_conflicts(stage).await?;
-    not_counting_conflicts(stage).await?;
-    half_open(stage)?;
-    held_back(stage).await?;
-    mended(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    counting_conflicts(ctx).await?;
+    not_counting_conflicts(ctx).await?;
+    half_open(ctx)?;
+    held_back(ctx).await?;
+    mended(ctx).await
 }
 
-async fn counting_conflicts(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "busy").await?;
-    stage.set(&pool("quiet", 3)).await?;
-    stage.say("A breaker as it is often written: every error counts, five in a row open it. Alice passes it before each attempt. Bob is faster five times.");
+async fn counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "busy").await?;
+    ctx.set(&pool("quiet", 3)).await?;
+    ctx.say("A breaker as it is often written: every error counts, five in a row open it. Alice passes it before each attempt. Bob is faster five times.");
     let mut breaker = NaiveBreaker::new(FAILURES, OPEN_FOR);
     contest.interfere(FAILURES);
     for _ in 0..FAILURES {
@@ -58,38 +58,38 @@ async fn counting_conflicts(stage: &Stage) -> Result<()> {
         }
     }
     let sent = contest.alice.requests().len();
-    stage.check_eq("all five PUTs were answered: 409", &contest.alice.counts().conflicts, &5);
-    stage.say("Now she wants to write another pool, which nobody else writes.");
+    ctx.check_eq("all five PUTs were answered: 409", &contest.alice.counts().conflicts, &5);
+    ctx.say("Now she wants to write another pool, which nobody else writes.");
     let admitted = breaker.admits(Duration::ZERO);
     if admitted {
         goal(&contest.pools(), "quiet", &WriteOptions::new("alice")).await?.met();
     } else {
-        stage.act("alice", "is not let through: the circuit is open");
+        ctx.act("alice", "is not let through: the circuit is open");
     }
-    stage.check(
+    ctx.check(
         "a breaker that counts conflicts is open, though the server has answered each request",
         !admitted && contest.alice.requests().iter().all(|request| request.code != 0),
     );
-    stage.check_eq("her write is not sent", &contest.alice.requests().len(), &sent);
-    let quiet = stage.stored::<Pool>("quiet").await?;
-    stage.check(
+    ctx.check_eq("her write is not sent", &contest.alice.requests().len(), &sent);
+    let quiet = ctx.stored::<Pool>("quiet").await?;
+    ctx.check(
         "and the server would have answered: it does at the same moment",
         quiet.spec.replicas == Some(3),
     );
     Ok(())
 }
 
-async fn not_counting_conflicts(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "busier").await?;
+async fn not_counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "busier").await?;
     let breaker = CircuitBreaker::new(settings(OPEN_FOR)?);
     let quick = Backoff::new(30, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let options = options(&breaker, RetryPolicy::from_backoff(quick)?);
     contest.interfere(20);
     let told = "The breaker of `conflict_retry`, opened by five as well. Bob is faster twenty times.";
-    let answer = stage.racing(told, contest.update(&options)).await?;
-    stage.check_eq("twenty conflicts in a row were met", &contest.alice.counts().conflicts, &20);
-    stage.check_eq("the circuit is closed as before", &breaker.state(), &BreakerState::Closed);
-    stage.check("and the write is made", matches!(answer, Outcome::Written(_)));
+    let answer = ctx.racing(told, contest.update(&options)).await?;
+    ctx.check_eq("twenty conflicts in a row were met", &contest.alice.counts().conflicts, &20);
+    ctx.check_eq("the circuit is closed as before", &breaker.state(), &BreakerState::Closed);
+    ctx.check("and the write is made", matches!(answer, Outcome::Written(_)));
     Ok(())
 }
 
@@ -103,8 +103,8 @@ fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
 }
 
 /// Both breakers after their open time, on paper: time is an argument.
-fn half_open(stage: &Stage) -> Result<()> {
-    stage.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
+fn half_open(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
     let (late, mut naive, mut ours) =
         (OPEN_FOR, NaiveBreaker::new(FAILURES, OPEN_FOR), Breaker::new(settings(OPEN_FOR)?));
     for _ in 0..FAILURES {
@@ -133,13 +133,13 @@ fn half_open(stage: &Stage) -> Result<()> {
     let told = |open: Duration| format!("{} s", open.as_secs());
     table.row(&[&"as often written", &naive_probes, &naive_failures, &told(naive_open)]);
     table.row(&[&"conflict_retry", &probes, &failures, &told(open)]);
-    stage.table(table);
-    stage.check_eq(
+    ctx.table(table);
+    ctx.check_eq(
         "the one lets all ten through, and needs five more failures",
         &(naive_probes, naive_failures),
         &(10, 5),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "the other lets one through, and its failure opens the circuit for twice as long",
         &(probes, failures, open),
         &(1, 1, OPEN_FOR * 2),
@@ -158,31 +158,28 @@ fn is_given_up(answer: &Result<Outcome<Pool>, WriteError>) -> bool {
     matches!(answer, Err(WriteError::Exhausted { class: Class::Transient { .. }, .. }))
 }
 
-async fn held_back(stage: &Stage) -> Result<()> {
-    stage.set(&pool("workers", 3)).await?;
-    let line = Line::new(stage).await?;
+async fn held_back(ctx: &ScenarioContext) -> Result<()> {
+    ctx.set(&pool("workers", 3)).await?;
+    let line = Line::new(ctx).await?;
     let breaker = CircuitBreaker::new(settings(AN_HOUR)?);
     let options = options(&breaker, five_attempts());
 
-    stage.say("The line to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
+    ctx.say("The line to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
     line.breaks_for(u32::MAX);
     let answer = goal(&line.pools(), "workers", &options).await;
-    stage.check(
-        "five requests in a row have no answer: it gives up",
-        is_given_up(&answer) && line.sent() == 5,
-    );
-    stage.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
+    ctx.check("five requests in a row have no answer: it gives up", is_given_up(&answer) && line.sent() == 5);
+    ctx.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
 
-    stage.say("The next write is answered at once, by the breaker.");
+    ctx.say("The next write is answered at once, by the breaker.");
     let answer = goal(&line.pools(), "workers", &options).await;
     let is_held = matches!(answer, Err(WriteError::Held { by: Held::Circuit(_), maybe_written: false, .. }));
-    stage.check("it is held back, and nothing is sent", is_held && line.sent() == 5);
+    ctx.check("it is held back, and nothing is sent", is_held && line.sent() == 5);
     Ok(())
 }
 
-async fn mended(stage: &Stage) -> Result<()> {
-    stage.set(&pool("builders", 3)).await?;
-    let line = Line::new(stage).await?;
+async fn mended(ctx: &ScenarioContext) -> Result<()> {
+    ctx.set(&pool("builders", 3)).await?;
+    let line = Line::new(ctx).await?;
     let heard = Arc::new(Mutex::new(Vec::<Transition>::new()));
     let hearing = Arc::clone(&heard);
     let breaker = CircuitBreaker::with_listener(settings(OPEN_FOR)?, move |transition| {
@@ -191,9 +188,9 @@ async fn mended(stage: &Stage) -> Result<()> {
     let (options, pools) = (options(&breaker, five_attempts()), line.pools());
     line.breaks_for(FAILURES);
     let told = "Another pool and a breaker that stays open for two seconds: the same five requests open it, and then the line is mended.";
-    let answer = stage.racing(told, goal(&pools, "builders", &options)).await;
-    stage.check("it gives up after five requests", is_given_up(&answer) && line.sent() == 5);
-    stage.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
+    let answer = ctx.racing(told, goal(&pools, "builders", &options)).await;
+    ctx.check("it gives up after five requests", is_given_up(&answer) && line.sent() == 5);
+    ctx.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
     let outcome = eventually(PATIENCE, "the circuit closes", || async {
         match goal(&pools, "builders", &options).await {
             Err(WriteError::Held { .. }) => Ok(None),
@@ -201,10 +198,10 @@ async fn mended(stage: &Stage) -> Result<()> {
         }
     })
     .await?;
-    stage.check("the write is made", matches!(outcome, Outcome::Written(_)));
-    stage.check_eq("with two requests: the probe was the read of the write itself", &line.sent(), &7);
+    ctx.check("the write is made", matches!(outcome, Outcome::Written(_)));
+    ctx.check_eq("with two requests: the probe was the read of the write itself", &line.sent(), &7);
     let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let states: Vec<_> = heard.iter().map(|transition| transition.to.label()).collect();
-    stage.check_eq("the circuit was open, half open, closed", &states, &vec!["open", "half_open", "closed"]);
+    ctx.check_eq("the circuit was open, half open, closed", &states, &vec!["open", "half_open", "closed"]);
     Ok(())
 }

@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::service_fn;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
-use crate::stage::{Actor, Stage};
 
 /// How many replicas Alice wants; the pool is made with 3.
 pub(super) const GOAL: i32 = 5;
@@ -35,10 +35,10 @@ pub(super) struct Contest {
 
 impl Contest {
     /// Makes the pool `name`. For now, Bob stays away.
-    pub(super) async fn new(stage: &Stage, name: &'static str) -> Result<Self> {
-        stage.set(&pool(name, 3)).await?;
-        let alice = stage.actor("alice").await?;
-        let bob = stage.actor("bob").await?;
+    pub(super) async fn new(ctx: &ScenarioContext, name: &'static str) -> Result<Self> {
+        ctx.set(&pool(name, 3)).await?;
+        let alice = ctx.actor("alice").await?;
+        let bob = ctx.actor("bob").await?;
         let rival = Rival {
             pools: bob.api(),
             name,
@@ -46,8 +46,8 @@ impl Contest {
             writes: Arc::default(),
             burst: Arc::default(),
         };
-        let client = behind(&rival, alice.client(), stage.namespace());
-        Ok(Self { alice, name, namespace: stage.namespace().to_owned(), client, rival })
+        let client = behind(&rival, alice.client(), ctx.namespace());
+        Ok(Self { alice, name, namespace: ctx.namespace().to_owned(), client, rival })
     }
 
     /// Bob writes before each of Alice's next `times` PUTs to the pool.
@@ -90,8 +90,8 @@ impl Contest {
     }
 
     /// Whether the API server holds what Alice wants.
-    pub(super) async fn is_written(&self, stage: &Stage) -> Result<bool> {
-        Ok(stage.stored::<Pool>(self.name).await?.spec.replicas == Some(GOAL))
+    pub(super) async fn is_written(&self, ctx: &ScenarioContext) -> Result<bool> {
+        Ok(ctx.stored::<Pool>(self.name).await?.spec.replicas == Some(GOAL))
     }
 }
 

@@ -9,11 +9,12 @@ use conflict_retry::{Outcome, WriteOptions};
 use super::contest::Contest;
 use super::knobs::{CUSTOM, Knobs, charts};
 use super::notebook::Notebook;
-use super::race::{self, Finish, WRITERS};
+use super::race;
+use super::race::{Finish, WRITERS};
 use super::schedule::{bars, listed, pauses};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "custom-backoff",
@@ -22,28 +23,28 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter only lengthens that by chance.\nWith as many steps as writers nobody gives up: each conflict is somebody else's write.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    on_paper(stage)?;
-    charts(stage)?;
-    played(stage).await?;
-    raced(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    on_paper(ctx)?;
+    charts(ctx)?;
+    played(ctx).await?;
+    raced(ctx).await
 }
 
-fn on_paper(stage: &Stage) -> Result<()> {
-    stage.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when nothing but conflicts come, at their shortest.");
+fn on_paper(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("100 ms, factor 1.5, jitter 0.1, ten steps: the pauses when nothing but conflicts come, at their shortest.");
     let shortest = pauses(&CUSTOM.policy()?, 0.0);
     let lines: Vec<_> = shortest
         .iter()
         .zip(1..)
         .map(|(pause, attempt)| (format!("after attempt {attempt}"), *pause))
         .collect();
-    stage.quote(&bars(&lines, 40));
-    stage.check_eq("ten steps are ten attempts and nine pauses", &shortest.len(), &9);
+    ctx.quote(&bars(&lines, 40));
+    ctx.check_eq("ten steps are ten attempts and nine pauses", &shortest.len(), &9);
     let sum: Duration = shortest.iter().sum();
-    stage.check(
+    ctx.check(
         "which take 7.4 s to 8.3 s, a third of it the last one",
         sum > Duration::from_millis(7400)
             && CUSTOM.waiting()?.most < Duration::from_millis(8300)
@@ -64,18 +65,18 @@ fn sweep() -> Vec<(String, Knobs)> {
     all
 }
 
-async fn played(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "workers").await?;
-    stage.say("Against a Bob who is faster three times, as written.");
+async fn played(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "workers").await?;
+    ctx.say("Against a Bob who is faster three times, as written.");
     contest.interfere(3);
     let notebook = Arc::new(Notebook::default());
     let options = WriteOptions::new("alice").with_policy(CUSTOM.policy()?).with_observer(notebook.clone());
     let outcome = contest.update(&options).await?;
-    stage.check("the fourth attempt is written", matches!(outcome, Outcome::Written(_)));
+    ctx.check("the fourth attempt is written", matches!(outcome, Outcome::Written(_)));
     let pauses = notebook.pauses();
-    stage.live_quote(&format!("pauses: {}", listed(&pauses)));
+    ctx.live_quote(&format!("pauses: {}", listed(&pauses)));
     let ranges = [100, 150, 225].map(Duration::from_millis);
-    stage.check(
+    ctx.check(
         "the pauses that its observer was told were 100 ms to 110 ms, 150 ms to 165 ms and 225 ms to 247.5 ms",
         pauses.len() == 3
             && pauses.iter().zip(ranges).all(|(pause, least)| (least..=least * 11 / 10).contains(pause)),
@@ -86,24 +87,24 @@ async fn played(stage: &Stage) -> Result<()> {
 /// What the races are run with: a twentieth of the pauses, so that all of them take seconds.
 const FASTER: u32 = 20;
 
-async fn raced(stage: &Stage) -> Result<()> {
+async fn raced(ctx: &ScenarioContext) -> Result<()> {
     let told = "Ten writers of one pool start together, each to set a label of its own, with a twentieth of the pauses: as they are, and with each knob turned down and up, nine races. How many writers, requests and milliseconds each race had is shown live, and differs from run to run. What holds in every run is a bound: who meets a conflict meets somebody else's write, so at least as many writers succeed as there are steps, whatever the pauses.";
-    let races = stage.racing(told, races(stage)).await?;
+    let races = ctx.racing(told, races(ctx)).await?;
     let mut live = Table::new(&["", "wrote", "gave up", "requests", "of them 409", "took"]);
     let mut times = Vec::new();
     for (what, _, race) in &races {
         live.row(&live_cells(what, race).each_ref().map(|cell| cell as &dyn std::fmt::Display));
         times.push((what.clone(), race.took));
     }
-    stage.live_table(live);
-    stage.live_quote(&bars(&times, 50));
+    ctx.live_table(live);
+    ctx.live_quote(&bars(&times, 50));
     let (few, enough): (Vec<_>, Vec<_>) =
         races.into_iter().partition(|(_, knobs, _)| usize::try_from(knobs.steps).is_ok_and(|n| n < WRITERS));
-    stage.check(
+    ctx.check(
         "with five steps at least five of ten wrote: a bound, not a count",
         few.len() == 1 && few.iter().all(|(_, _, race)| race.written >= 5),
     );
-    stage.check(
+    ctx.check(
         "with ten steps or more all ten wrote, in each of the other eight races",
         enough.len() == 8 && enough.iter().all(|(_, _, race)| race.written == WRITERS),
     );
@@ -111,12 +112,12 @@ async fn raced(stage: &Stage) -> Result<()> {
 }
 
 /// One race for each setting.
-async fn races(stage: &Stage) -> Result<Vec<(String, Knobs, Finish)>> {
+async fn races(ctx: &ScenarioContext) -> Result<Vec<(String, Knobs, Finish)>> {
     let mut races = Vec::new();
     for (number, (what, knobs)) in sweep().into_iter().enumerate() {
-        stage.live_quote(&what);
+        ctx.live_quote(&what);
         let policy = knobs.faster(FASTER).policy()?;
-        let race = race::run(stage, &format!("race-{number}"), &policy).await?;
+        let race = race::run(ctx, &format!("race-{number}"), &policy).await?;
         races.push((what, knobs, race));
     }
     Ok(races)

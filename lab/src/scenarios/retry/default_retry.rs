@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::contest::Contest;
 use super::schedule::{listed, millis, pauses, shortest};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "default-retry",
@@ -23,21 +23,21 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["default-retry-unlimited", "retry-is-exponential"],
     lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff, which is DefaultBackoff's.\nAfter the last attempt the helper answers the conflict; whoever does not look at it has lost a write.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// As close to one as a random number in [0, 1) gets.
 const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
 
-async fn run(stage: &Stage) -> Result<()> {
-    constants(stage)?;
-    four_conflicts(stage).await?;
-    five_conflicts(stage).await?;
-    three_conflicts(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    constants(ctx)?;
+    four_conflicts(ctx).await?;
+    five_conflicts(ctx).await?;
+    three_conflicts(ctx).await
 }
 
-fn constants(stage: &Stage) -> Result<()> {
-    stage.say("The pauses that client-go's two backoffs make when every attempt conflicts, at their shortest; chance adds up to 10 % to each. Beside them the limiter of its work queues, whose numbers are often given for DefaultRetry: it paces how soon a failed key comes back, and has no end.");
+fn constants(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("The pauses that client-go's two backoffs make when every attempt conflicts, at their shortest; chance adds up to 10 % to each. Beside them the limiter of its work queues, whose numbers are often given for DefaultRetry: it paces how soon a failed key comes back, and has no end.");
     let mut table = Table::new(&["", "attempts", "pauses at their shortest", "sum, at most"]);
     for (name, backoff) in [("DefaultRetry", DEFAULT_RETRY), ("DefaultBackoff", DEFAULT_BACKOFF)] {
         let most: Duration = pauses(&RetryPolicy::from_backoff(backoff)?, ALMOST_ONE).iter().sum();
@@ -46,24 +46,24 @@ fn constants(stage: &Stage) -> Result<()> {
     let queue = queue_pauses(20);
     let shown = format!("{}, …, {}", listed(&queue[..4]).trim_end_matches(" ms"), millis(queue[18]));
     table.row(&[&"the work queue's limiter", &"no bound", &shown, &"no bound"]);
-    stage.table(table);
+    ctx.table(table);
     let ten = Duration::from_millis(10);
-    stage.check_eq(
+    ctx.check_eq(
         "DefaultRetry pauses 10 ms each time: its factor is 1",
         &shortest(DEFAULT_RETRY),
         &vec![ten; 4],
     );
     let most: Duration = pauses(&RetryPolicy::client_go_default_retry(), ALMOST_ONE).iter().sum();
-    stage.check(
+    ctx.check(
         "all its pauses together are at least 40 ms and at most 44 ms",
         shortest(DEFAULT_RETRY).iter().sum::<Duration>() == ten * 4 && most <= Duration::from_millis(44),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "DefaultBackoff is exponential: each pause is five times the one before",
         &shortest(DEFAULT_BACKOFF),
         &vec![ten, ten * 5, ten * 25],
     );
-    stage.check_eq(
+    ctx.check_eq(
         "1,000 s is where the work queue's limiter ends, at the 19th failure of a key",
         &queue.iter().position(|pause| *pause == Duration::from_secs(1000)),
         &Some(18),
@@ -77,54 +77,54 @@ fn queue_pauses(failures: usize) -> Vec<Duration> {
     (0..failures).map(|_| limiter.when(&"key", Duration::ZERO)).collect()
 }
 
-async fn four_conflicts(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "workers").await?;
-    stage.say("Four conflicts: Bob writes before each of Alice's first four PUTs. The fifth attempt is the last one, and is written.");
+async fn four_conflicts(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "workers").await?;
+    ctx.say("Four conflicts: Bob writes before each of Alice's first four PUTs. The fifth attempt is the last one, and is written.");
     contest.interfere(4);
     let paces = Paces::default();
     let policy = RetryPolicy::client_go_default_retry();
     let written = retry_on_conflict(&policy, || paces.around(contest.attempt())).await;
-    stage.check("the retry answers what was written", written.is_ok() && contest.is_written(stage).await?);
+    ctx.check("the retry answers what was written", written.is_ok() && contest.is_written(ctx).await?);
     let pauses = paces.pauses();
-    stage.live_quote(&format!("pauses measured: {}", listed(&pauses)));
-    stage.check(
+    ctx.live_quote(&format!("pauses measured: {}", listed(&pauses)));
+    ctx.check(
         "of its four pauses none was shorter than 10 ms",
         pauses.len() == 4 && pauses.iter().all(|pause| *pause >= Duration::from_millis(10)),
     );
     Ok(())
 }
 
-async fn five_conflicts(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "builders").await?;
-    stage.say("Five conflicts. There is no sixth attempt.");
+async fn five_conflicts(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "builders").await?;
+    ctx.say("Five conflicts. There is no sixth attempt.");
     contest.interfere(5);
     let policy = RetryPolicy::client_go_default_retry();
     let answer = retry_on_conflict(&policy, || contest.attempt()).await;
     let Err(error) = answer else { bail!("the retry answers a write") };
     let RetryError::Exhausted { attempts, .. } = &error else { bail!("the retry ended otherwise: {error}") };
-    stage.check_eq("the error says that five attempts were made", attempts, &5);
+    ctx.check_eq("the error says that five attempts were made", attempts, &5);
     let last = error.into_inner();
-    stage.check(
+    ctx.check(
         "and carries the last conflict, which is all that client-go answers",
         last.as_ref().is_some_and(is_conflict),
     );
-    stage.check("nothing of Alice's is written", !contest.is_written(stage).await?);
+    ctx.check("nothing of Alice's is written", !contest.is_written(ctx).await?);
     Ok(())
 }
 
 /// The same helper, with client-go's other backoff.
-async fn three_conflicts(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "cleaners").await?;
-    stage.say("The same helper with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
+async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "cleaners").await?;
+    ctx.say("The same helper with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
     contest.interfere(3);
     let paces = Paces::default();
     let policy = RetryPolicy::client_go_default_backoff();
     let written = retry_on_conflict(&policy, || paces.around(contest.attempt())).await;
-    stage.check("the retry answers what was written", written.is_ok() && contest.is_written(stage).await?);
+    ctx.check("the retry answers what was written", written.is_ok() && contest.is_written(ctx).await?);
     let pauses = paces.pauses();
-    stage.live_quote(&format!("pauses measured: {}", listed(&pauses)));
+    ctx.live_quote(&format!("pauses measured: {}", listed(&pauses)));
     let least = [10, 50, 250].map(Duration::from_millis);
-    stage.check(
+    ctx.check(
         "its three pauses were not shorter than 10, 50 and 250 ms: exponential backoff, where the backoff says so",
         pauses.len() == 3 && pauses.iter().zip(least).all(|(pause, least)| *pause >= least),
     );

@@ -1,7 +1,7 @@
 //! A long row of requests that are alike: its first and its last, as a table.
 
-use crate::event::{Request, Table, What, version};
-use crate::stage::Stage;
+use crate::context::ScenarioContext;
+use crate::event::{RecordedRequest, Table, What, version};
 
 /// Requests of one attempt that Bob gets ahead of: Alice's read, his write, her write.
 const EACH: usize = 3;
@@ -11,13 +11,13 @@ pub(super) struct Excerpt(usize);
 
 impl Excerpt {
     /// It begins with what comes next.
-    pub(super) fn begin(stage: &Stage) -> Self {
-        Self(stage.events().len())
+    pub(super) fn begin(ctx: &ScenarioContext) -> Self {
+        Self(ctx.events().len())
     }
 
     /// The first three attempts so far, and the last.
-    pub(super) fn show(self, stage: &Stage) {
-        let requests: Vec<Request> = stage
+    pub(super) fn show(self, ctx: &ScenarioContext) {
+        let requests: Vec<RecordedRequest> = ctx
             .events()
             .into_iter()
             .skip(self.0)
@@ -32,12 +32,12 @@ impl Excerpt {
                 table.row(&[&"…"]);
             }
         }
-        stage.table(table);
+        ctx.table(table);
     }
 }
 
-fn row(table: &mut Table, attempt: usize, request: &Request) {
-    let Request { actor, verb, target, from, code, reason, version: stored, .. } = request;
+fn row(table: &mut Table, attempt: usize, request: &RecordedRequest) {
+    let RecordedRequest { actor, verb, target, from, code, reason, version: stored, .. } = request;
     let from = from.as_deref().map(version).unwrap_or_default();
     let stored = stored.as_deref().map(version).unwrap_or_default();
     let answer = format!("{code} {reason}{stored}");

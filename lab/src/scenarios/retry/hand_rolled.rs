@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::contest::Contest;
 use super::notebook::Notebook;
 use super::schedule::{bars, listed, pauses};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hand-rolled",
@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["hand-rolled-loop"],
     lesson: "A pause belongs between two attempts: none after the last, and none once the work is told to end.\nA loop by hand that sleeps after each failure gets both wrong, and blocks its worker for 42.7 s.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How often the loop tries.
@@ -37,11 +37,11 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How much faster than written it is played.
 const FASTER: u32 = 100;
 
-async fn run(stage: &Stage) -> Result<()> {
-    let slept = on_paper(stage);
-    capped(stage)?;
-    played(stage, &slept).await?;
-    told_to_end(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let slept = on_paper(ctx);
+    capped(ctx)?;
+    played(ctx, &slept).await?;
+    told_to_end(ctx).await
 }
 
 /// The pause after attempt `attempt`, counted from 0; chance answers `random`.
@@ -50,16 +50,16 @@ fn pause(attempt: u32, random: f64) -> Duration {
     doubled.mul_f64(1.0 + 0.1 * random)
 }
 
-fn on_paper(stage: &Stage) -> Vec<Duration> {
-    stage.say("The loop as it is often written: ten attempts, after each conflict a sleep of 100 ms · 2ⁿ, at most 10 s, and up to 10 % more by chance. Its sleeps when nothing but conflicts come, without the chance:");
+fn on_paper(ctx: &ScenarioContext) -> Vec<Duration> {
+    ctx.say("The loop as it is often written: ten attempts, after each conflict a sleep of 100 ms · 2ⁿ, at most 10 s, and up to 10 % more by chance. Its sleeps when nothing but conflicts come, without the chance:");
     let slept: Vec<Duration> = (0..ATTEMPTS).map(|attempt| pause(attempt, 0.0)).collect();
     let lines: Vec<_> =
         slept.iter().zip(1..).map(|(pause, attempt)| (format!("after attempt {attempt}"), *pause)).collect();
-    stage.quote(&bars(&lines, 40));
+    ctx.quote(&bars(&lines, 40));
     let sum: Duration = slept.iter().sum();
-    stage.check_eq("together 42.7 s", &sum, &Duration::from_millis(42_700));
+    ctx.check_eq("together 42.7 s", &sum, &Duration::from_millis(42_700));
     let useful: Duration = slept.iter().take(slept.len() - 1).sum();
-    stage.check_eq(
+    ctx.check_eq(
         "of which 10 s come after the tenth attempt, for nothing",
         &sum.saturating_sub(useful),
         &Duration::from_secs(10),
@@ -67,8 +67,8 @@ fn on_paper(stage: &Stage) -> Vec<Duration> {
     slept
 }
 
-fn capped(stage: &Stage) -> Result<()> {
-    stage.say("The same numbers in client-go's `wait.Backoff` are another loop: there, reaching the cap ends the attempts. (client-go sleeps 6,400 ms more before it notices; a `RetryPolicy` does not.)");
+fn capped(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("The same numbers in client-go's `wait.Backoff` are another loop: there, reaching the cap ends the attempts. (client-go sleeps 6,400 ms more before it notices; a `RetryPolicy` does not.)");
     let capped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, LONGEST)?)?;
     let uncapped = RetryPolicy::from_backoff(Backoff::new(10, FIRST, 2.0, 0.1, Duration::ZERO)?)?;
     let mut table = Table::new(&["100 ms, doubled, ten attempts", "attempts", "pauses", "sum of the pauses"]);
@@ -78,16 +78,16 @@ fn capped(stage: &Stage) -> Result<()> {
         table.row(&[&what, &(pauses.len() + 1), &pauses.len(), &sum]);
     }
     table.row(&[&"by hand, capped at 10 s", &ATTEMPTS, &ATTEMPTS, &"42.7 s"]);
-    stage.table(table);
-    stage.check_eq("with the cap there are seven attempts, not ten", &pauses(&capped, 0.0).len(), &6);
+    ctx.table(table);
+    ctx.check_eq("with the cap there are seven attempts, not ten", &pauses(&capped, 0.0).len(), &6);
     let mut backoff = Backoff::new(10, FIRST, 2.0, 0.1, LONGEST)?;
     let seventh = (0..7).map(|_| backoff.step(|| 0.0)).last();
-    stage.check_eq(
+    ctx.check_eq(
         "after the seventh, client-go's arithmetic hands out 6.4 s of sleep and no attempt more",
         &(seventh, backoff.steps()),
         &(Some(Duration::from_millis(6400)), 0),
     );
-    stage.check_eq("without it ten, with nine pauses", &pauses(&uncapped, 0.0).len(), &9);
+    ctx.check_eq("without it ten, with nine pauses", &pauses(&uncapped, 0.0).len(), &9);
     Ok(())
 }
 
@@ -127,22 +127,22 @@ fn policy() -> Result<RetryPolicy> {
     Ok(RetryPolicy::from_backoff(Backoff::new(steps, FIRST / FASTER, 2.0, 0.1, Duration::ZERO)?)?)
 }
 
-async fn played(stage: &Stage, written: &[Duration]) -> Result<()> {
-    let contest = Contest::new(stage, "workers").await?;
+async fn played(ctx: &ScenarioContext, written: &[Duration]) -> Result<()> {
+    let contest = Contest::new(ctx, "workers").await?;
     contest.interfere(ATTEMPTS);
     let told = "The loop by hand, a hundred times as fast as written, against a Bob who writes before each of its PUTs.";
-    let log = stage.racing(told, by_hand(&contest, |_| {})).await;
-    stage.check(
+    let log = ctx.racing(told, by_hand(&contest, |_| {})).await;
+    ctx.check(
         "ten attempts, and the last conflict is the answer",
         log.answer.is_err_and(|e| is_conflict(&e)),
     );
-    stage.live_quote(&format!("sleeps measured: {}", listed(&log.slept)));
-    stage.check(
+    ctx.live_quote(&format!("sleeps measured: {}", listed(&log.slept)));
+    ctx.check(
         "it slept ten times, by the clock none of them shorter than on paper",
         log.slept.len() == written.len()
             && log.slept.iter().zip(written).all(|(slept, pause)| *slept >= *pause / FASTER),
     );
-    stage.check(
+    ctx.check(
         "the loop returns only when it has slept its longest pause after the last answer",
         log.idle >= LONGEST / FASTER,
     );
@@ -151,10 +151,10 @@ async fn played(stage: &Stage, written: &[Duration]) -> Result<()> {
     let notebook = Arc::new(Notebook::default());
     let options = WriteOptions::new("alice").with_policy(policy()?).with_observer(notebook.clone());
     let told = "`update` with ten attempts and the same first pause, against the same Bob.";
-    let answer = stage.racing(told, contest.update(&options)).await;
-    stage.check("ten attempts, and an error that says so", is_exhausted(&answer));
+    let answer = ctx.racing(told, contest.update(&options)).await;
+    ctx.check("ten attempts, and an error that says so", is_exhausted(&answer));
     let pauses: Vec<_> = notebook.notes().into_iter().filter(|note| note.class.is_some()).collect();
-    stage.check(
+    ctx.check(
         "nine conflicts were followed by a pause, the tenth was not",
         pauses.len() == 10
             && pauses.iter().take(9).all(|note| note.pause.is_some())
@@ -185,21 +185,21 @@ impl Observer for Ending {
     }
 }
 
-async fn told_to_end(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "builders").await?;
+async fn told_to_end(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "builders").await?;
     contest.interfere(ATTEMPTS);
     let token = CancellationToken::new();
     let told = "Right after its third conflict the program is told to end. The loop by hand sleeps, and tries, and sleeps.";
     let ends = |conflicts| {
         if conflicts == 3 {
-            stage.act("the program", "is told to end");
+            ctx.act("the program", "is told to end");
             token.cancel();
         }
     };
-    let log = stage.racing(told, by_hand(&contest, ends)).await;
+    let log = ctx.racing(told, by_hand(&contest, ends)).await;
     let after = contest.alice.requests().len().saturating_sub(6);
-    stage.check("it was told to end", token.is_cancelled());
-    stage.check_eq(
+    ctx.check("it was told to end", token.is_cancelled());
+    ctx.check_eq(
         "after that it slept eight times and sent 14 requests",
         &(log.slept.len().saturating_sub(2), after),
         &(8, 14),
@@ -207,7 +207,7 @@ async fn told_to_end(stage: &Stage) -> Result<()> {
 
     let before = contest.alice.requests().len();
     contest.interfere(ATTEMPTS);
-    stage.say("`update` has a token. It is cancelled at the same moment.");
+    ctx.say("`update` has a token. It is cancelled at the same moment.");
     let token = CancellationToken::new();
     let ending = Arc::new(Ending { token: token.clone(), conflicts: Mutex::default() });
     let options =
@@ -216,15 +216,11 @@ async fn told_to_end(stage: &Stage) -> Result<()> {
     let Err(WriteError::Cancelled { attempts, maybe_written, last, .. }) = answer else {
         bail!("update ended otherwise: {answer:?}");
     };
-    stage.check_eq(
-        "nothing is sent after the third conflict",
-        &(contest.alice.requests().len() - before),
-        &6,
-    );
-    stage.check(
+    ctx.check_eq("nothing is sent after the third conflict", &(contest.alice.requests().len() - before), &6);
+    ctx.check(
         "the answer is Cancelled: after three attempts, with the last conflict, and nothing is in doubt",
         attempts == 3 && last.is_some() && !maybe_written,
     );
-    stage.check("Bob still waits for the fourth PUT", contest.to_come() == ATTEMPTS - 3);
+    ctx.check("Bob still waits for the fourth PUT", contest.to_come() == ATTEMPTS - 3);
     Ok(())
 }

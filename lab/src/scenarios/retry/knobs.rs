@@ -8,7 +8,7 @@ use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
 
 use super::schedule::{millis, pauses};
-use crate::stage::Stage;
+use crate::context::ScenarioContext;
 
 /// A backoff as its user writes it.
 #[derive(Clone, Copy)]
@@ -61,60 +61,60 @@ impl Knobs {
 type Line = (String, Waiting);
 
 /// Four charts, and what they show.
-pub(super) fn charts(stage: &Stage) -> Result<()> {
-    stage.say("Each knob turned by itself, the others as above: how long a writer waits in all, before it gives up, at least. Three charts on one logarithmic scale: ten blocks more are ten times as long.");
-    steps(stage)?;
-    durations(stage)?;
-    factors(stage)?;
-    jitters(stage)
+pub(super) fn charts(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("Each knob turned by itself, the others as above: how long a writer waits in all, before it gives up, at least. Three charts on one logarithmic scale: ten blocks more are ten times as long.");
+    steps(ctx)?;
+    durations(ctx)?;
+    factors(ctx)?;
+    jitters(ctx)
 }
 
 fn lines<T: Copy>(values: &[T], told: impl Fn(T) -> String, knobs: impl Fn(T) -> Knobs) -> Result<Vec<Line>> {
     values.iter().map(|value| Ok((told(*value), knobs(*value).waiting()?))).collect()
 }
 
-fn steps(stage: &Stage) -> Result<()> {
+fn steps(ctx: &ScenarioContext) -> Result<()> {
     let all =
         lines(&[2, 5, 10, 15, 20], |steps| format!("Steps {steps}"), |steps| Knobs { steps, ..CUSTOM })?;
-    stage.quote(&logarithmic(&all));
-    stage.check(
+    ctx.quote(&logarithmic(&all));
+    ctx.check(
         "Steps: twice the steps wait more than fifty times as long, so with growth it is a time, not a number",
         all[4].1.least > all[2].1.least * 50,
     );
     Ok(())
 }
 
-fn durations(stage: &Stage) -> Result<()> {
+fn durations(ctx: &ScenarioContext) -> Result<()> {
     let of = |millis| Knobs { duration: Duration::from_millis(millis), ..CUSTOM };
     let all = lines(&[10, 50, 100, 200, 400], |millis| format!("Duration {millis} ms"), of)?;
-    stage.quote(&logarithmic(&all));
-    stage.check(
+    ctx.quote(&logarithmic(&all));
+    ctx.check(
         "Duration scales everything: a tenth of it is a tenth of the waiting",
         close(all[0].1.least * 10, all[2].1.least),
     );
     Ok(())
 }
 
-fn factors(stage: &Stage) -> Result<()> {
+fn factors(ctx: &ScenarioContext) -> Result<()> {
     let of = |factor| Knobs { factor, ..CUSTOM };
     let all = lines(&[1.0, 1.25, 1.5, 2.0, 3.0], |factor| format!("Factor {factor}"), of)?;
-    stage.quote(&logarithmic(&all));
-    stage.check_eq(
+    ctx.quote(&logarithmic(&all));
+    ctx.check_eq(
         "Factor: without growth the waiting is nine times the first pause",
         &all[0].1.least,
         &(CUSTOM.duration * 9),
     );
-    stage.check("and at 3 more than a thousand times as long", all[4].1.least > all[0].1.least * 1000);
+    ctx.check("and at 3 more than a thousand times as long", all[4].1.least > all[0].1.least * 1000);
     Ok(())
 }
 
-fn jitters(stage: &Stage) -> Result<()> {
+fn jitters(ctx: &ScenarioContext) -> Result<()> {
     let of = |jitter| Knobs { jitter, ..CUSTOM };
     let all = lines(&[0.0, 0.1, 0.5, 1.0], |jitter| format!("Jitter {jitter}"), of)?;
-    stage.say("Jitter on a linear scale: the solid bar is the least that a writer waits, the light one what chance may add.");
-    stage.quote(&ranges(&all, 40));
-    stage.check("Jitter only lengthens: the least is the same", least_is_the_same(&all));
-    stage.check(
+    ctx.say("Jitter on a linear scale: the solid bar is the least that a writer waits, the light one what chance may add.");
+    ctx.quote(&ranges(&all, 40));
+    ctx.check("Jitter only lengthens: the least is the same", least_is_the_same(&all));
+    ctx.check(
         "a jitter of 1 at most doubles the waiting, and 0 leaves nothing to chance",
         close(all[3].1.most, all[3].1.least * 2) && all[0].1.most == all[0].1.least,
     );

@@ -14,10 +14,10 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use super::contest::{Contest, goal};
 use super::logged::{Line, Log};
 use super::scrape::{Endpoint, Scrape};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "metrics",
@@ -26,17 +26,17 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A loop that succeeds at the fifth attempt looks like one that succeeds at the first, until somebody counts.\nCount requests by class, conflicts by cause, and what was given up; log attempts at debug level, not as errors.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    uncounted(stage).await?;
-    counted(stage).await?;
-    logged(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    uncounted(ctx).await?;
+    counted(ctx).await?;
+    logged(ctx).await
 }
 
-async fn uncounted(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "uncounted").await?;
+async fn uncounted(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "uncounted").await?;
     contest.interfere(3);
     let told =
         "A loop by hand that counts what its caller sees: writes and errors. Bob is faster three times.";
@@ -49,13 +49,13 @@ async fn uncounted(stage: &Stage) -> Result<()> {
             }
         }
     };
-    match stage.racing(told, by_hand).await {
+    match ctx.racing(told, by_hand).await {
         Ok(_) => writes += 1,
         Err(_) => errors += 1,
     }
-    stage.quote(&format!("writes {writes}\nerrors {errors}"));
-    stage.check_eq("eight requests, three of them refused", &sent(&contest), &(8, 3));
-    stage.check_eq("and nothing of that in the counts", &(writes, errors), &(1, 0));
+    ctx.quote(&format!("writes {writes}\nerrors {errors}"));
+    ctx.check_eq("eight requests, three of them refused", &sent(&contest), &(8, 3));
+    ctx.check_eq("and nothing of that in the counts", &(writes, errors), &(1, 0));
     Ok(())
 }
 
@@ -64,16 +64,16 @@ fn sent(contest: &Contest) -> (usize, usize) {
     (counts.requests, counts.conflicts)
 }
 
-async fn counted(stage: &Stage) -> Result<()> {
+async fn counted(ctx: &ScenarioContext) -> Result<()> {
     let registry = Registry::new();
     let metrics = Arc::new(Metrics::register(&registry, HashMap::new())?);
     let endpoint = Endpoint::serve(registry).await?;
-    let (workers, builders) = (Contest::new(stage, "workers").await?, Contest::new(stage, "builders").await?);
+    let (workers, builders) = (Contest::new(ctx, "workers").await?, Contest::new(ctx, "builders").await?);
     workers.interfere(3);
     builders.interfere(2);
-    stage.say("Alice's program serves its metrics over HTTP, on a port of its machine. It is scraped before its first write, and after its last.");
+    ctx.say("Alice's program serves its metrics over HTTP, on a port of its machine. It is scraped before its first write, and after its last.");
     let before = endpoint.get("/metrics").await?;
-    stage.check_eq("before the first write no request is counted", &requests(&before.body), &0);
+    ctx.check_eq("before the first write no request is counted", &requests(&before.body), &0);
     let options = WriteOptions::new("alice").with_observer(metrics);
     let two = std::num::NonZeroU32::MIN.saturating_add(1);
     let bounded = options.clone().with_policy(RetryPolicy::default().with_max_attempts(two));
@@ -86,39 +86,39 @@ async fn counted(stage: &Stage) -> Result<()> {
             label(&goal(&workers.pools(), "missing", &options).await),
         ]
     };
-    let ends = stage.racing(told, writes).await;
-    stage.check_eq(
+    let ends = ctx.racing(told, writes).await;
+    ctx.check_eq(
         "they end as written, exhausted, unchanged and gone",
         &ends,
         &["written", "exhausted", "unchanged", "gone"],
     );
     let sent = sent(&workers).0 + sent(&builders).0;
-    scraped(stage, &endpoint.get("/metrics").await?, sent);
+    scraped(ctx, &endpoint.get("/metrics").await?, sent);
     Ok(())
 }
 
 /// What came over the wire after `sent` requests to the API server.
-fn scraped(stage: &Stage, scrape: &Scrape, sent: usize) {
+fn scraped(ctx: &ScenarioContext, scrape: &Scrape, sent: usize) {
     let Scrape { status, format, body } = scrape;
     let (live, same): (Vec<_>, Vec<_>) =
         body.lines().filter(|line| !line.starts_with('#')).partition(|line| line.contains("_seconds"));
-    stage.say("What `GET /metrics` is answered then: status, format and series (the comments are left out; so are the times, which are shown live).");
-    stage.quote(&format!("{status}\n{format}\n\n{}", same.join("\n")));
-    stage.live_quote(&live.join("\n"));
+    ctx.say("What `GET /metrics` is answered then: status, format and series (the comments are left out; so are the times, which are shown live).");
+    ctx.quote(&format!("{status}\n{format}\n\n{}", same.join("\n")));
+    ctx.live_quote(&live.join("\n"));
     let main = "resource=\"pools\",subresource=\"\"";
     let value = |name: &str, labels: &str| value(body, &format!("conflict_retry_{name}{{{labels}}}"));
-    stage.check("it is answered, in the text format that Prometheus reads", is_exposition(status, format));
-    stage.check_eq(
+    ctx.check("it is answered, in the text format that Prometheus reads", is_exposition(status, format));
+    ctx.check_eq(
         "five conflicts",
         &value("conflicts_total", &format!("cause=\"conflict\",{main},verb=\"put\"")),
         &Some(5),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "one write was given up",
         &value("exhausted_total", &format!("{main},verb=\"put\"")),
         &Some(1),
     );
-    stage.check_eq("every request is counted once", &requests(body), &sent);
+    ctx.check_eq("every request is counted once", &requests(body), &sent);
 }
 
 fn is_exposition(status: &str, format: &str) -> bool {
@@ -141,16 +141,16 @@ fn label(answer: &Result<Outcome<Pool>, WriteError>) -> &'static str {
     answer.as_ref().map_or_else(WriteError::category, Outcome::label)
 }
 
-async fn logged(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "logged").await?;
+async fn logged(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "logged").await?;
     contest.interfere(2);
     let log = Log::default();
     let subscriber = tracing_subscriber::registry().with(log.clone());
     let options = WriteOptions::new("alice");
     let told = "Each request is one event of `tracing`, at debug level. Bob is faster twice.";
     let write = contest.update(&options).with_subscriber(subscriber);
-    let outcome = stage.racing(told, write).await?;
-    stage.check("the third attempt is written", matches!(outcome, Outcome::Written(_)));
+    let outcome = ctx.racing(told, write).await?;
+    ctx.check("the third attempt is written", matches!(outcome, Outcome::Written(_)));
     let mut table = Table::new(&["level", "attempt", "verb", "class", "delay"]);
     let mut live = String::new();
     for Line { level, fields } in log.lines() {
@@ -160,14 +160,13 @@ async fn logged(stage: &Stage) -> Result<()> {
         live.push_str(&format!("{level} attempt={} delay={}\n", field("attempt"), field("delay")));
     }
     let classes: Vec<_> = log.lines().iter().filter_map(|line| line.fields.get("class").cloned()).collect();
-    stage.table(table);
-    stage.live_quote(&live);
-    stage.check_eq(
+    ctx.table(table);
+    ctx.live_quote(&live);
+    ctx.check_eq(
         "six requests, six lines: the two conflicts are told with their attempt and the pause that follows",
         &classes,
         &["ok", "conflict", "ok", "conflict", "ok", "ok"].map(str::to_owned).to_vec(),
     );
-    stage
-        .check("none of them is a warning or an error", log.lines().iter().all(|line| line.level == "DEBUG"));
+    ctx.check("none of them is a warning or an error", log.lines().iter().all(|line| line.level == "DEBUG"));
     Ok(())
 }

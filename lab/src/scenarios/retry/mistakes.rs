@@ -10,10 +10,10 @@ use kube::api::PostParams;
 
 use super::contest::{Contest, GOAL, owner_without_uid};
 use super::excerpt::Excerpt;
+use crate::context::{RequestCounts, ScenarioContext};
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Counts, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "mistakes",
@@ -22,18 +22,18 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["exhaustion-unchecked"],
     lesson: "Read inside the loop, decide inside the loop, retry conflicts only, end, and tell when it ended without a write.\nNone of it has to be written by hand.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Where the scenario stops a loop that does not stop itself.
 const STOPPED_AFTER: u32 = 20;
 
-async fn run(stage: &Stage) -> Result<()> {
-    silent_end(stage).await?;
-    outside(stage).await?;
-    what_cannot_succeed(stage).await?;
-    error_unread(stage).await?;
-    no_end(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    silent_end(ctx).await?;
+    outside(ctx).await?;
+    what_cannot_succeed(ctx).await?;
+    error_unread(ctx).await?;
+    no_end(ctx).await
 }
 
 /// Ten attempts, then the end of the function.
@@ -48,26 +48,26 @@ async fn falls_out(contest: &Contest) -> Result<(), kube::Error> {
     Ok(())
 }
 
-async fn silent_end(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "silent").await?;
+async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "silent").await?;
     contest.interfere(10);
     let told = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
-    let excerpt = Excerpt::begin(stage);
-    let answer = stage.racing(told, falls_out(&contest)).await;
-    stage.say("The first three attempts and the last:");
-    excerpt.show(stage);
-    stage.check_eq("all ten attempts met a conflict", &contest.alice.counts(), &counts(20, 0, 10));
-    stage.check("the loop reports success", answer.is_ok());
-    stage.check("and nothing of Alice's is written", !contest.is_written(stage).await?);
+    let excerpt = Excerpt::begin(ctx);
+    let answer = ctx.racing(told, falls_out(&contest)).await;
+    ctx.say("The first three attempts and the last:");
+    excerpt.show(ctx);
+    ctx.check_eq("all ten attempts met a conflict", &contest.alice.counts(), &counts(20, 0, 10));
+    ctx.check("the loop reports success", answer.is_ok());
+    ctx.check("and nothing of Alice's is written", !contest.is_written(ctx).await?);
 
-    stage.say("`update` with a bound of two attempts, and a Bob who is faster twice: the end without a write is an error, which says so.");
+    ctx.say("`update` with a bound of two attempts, and a Bob who is faster twice: the end without a write is an error, which says so.");
     contest.interfere(2);
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::default().with_max_attempts(two()));
     let answer = contest.update(&options).await;
     let Err(WriteError::Exhausted { attempts, class, maybe_written, .. }) = answer else {
         bail!("update ended otherwise: {answer:?}");
     };
-    stage.check_eq(
+    ctx.check_eq(
         "it is exhausted after two attempts, the last of which was a conflict, and wrote nothing",
         &(attempts, class, maybe_written),
         &(2, Class::Conflict, false),
@@ -90,20 +90,20 @@ async fn sends_one_copy(contest: &Contest) -> Result<Pool, kube::Error> {
     })
 }
 
-async fn outside(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "outside").await?;
-    stage.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop retries what cannot become right: the same copy, with the same old version.");
+async fn outside(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "outside").await?;
+    ctx.say("2. Reading and changing outside the loop. Bob writes once, before the first PUT, and never again. The loop retries what cannot become right: the same copy, with the same old version.");
     contest.interfere(1);
     let answer = sends_one_copy(&contest).await;
-    stage.check(
+    ctx.check(
         "the fifth PUT meets the conflict of the first",
         answer.is_err_and(|error| is_conflict(&error)),
     );
-    stage.check("nothing of Alice's is written", !contest.is_written(stage).await?);
-    stage.say("`update` reads again after the conflict, and calls the closure with what it has read.");
+    ctx.check("nothing of Alice's is written", !contest.is_written(ctx).await?);
+    ctx.say("`update` reads again after the conflict, and calls the closure with what it has read.");
     contest.interfere(1);
     let outcome = contest.update(&WriteOptions::new("alice")).await?;
-    stage.check("the second attempt is written", matches!(outcome, Outcome::Written(_)));
+    ctx.check("the second attempt is written", matches!(outcome, Outcome::Written(_)));
     Ok(())
 }
 
@@ -122,17 +122,17 @@ async fn retries_everything(contest: &Contest) -> Result<Pool, kube::Error> {
     }
 }
 
-async fn what_cannot_succeed(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "invalid").await?;
+async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "invalid").await?;
     let told = "3. Retrying what cannot succeed. Alice gives the pool an owner, and leaves out the owner's UID; the loop retries every error.";
-    let answer = stage.racing(told, retries_everything(&contest)).await;
-    stage.check_eq("ten requests were sent for nothing", &contest.alice.counts(), &counts(10, 0, 0));
+    let answer = ctx.racing(told, retries_everything(&contest)).await;
+    ctx.check_eq("ten requests were sent for nothing", &contest.alice.counts(), &counts(10, 0, 0));
     let is_invalid = |error: &kube::Error| Class::of(Verb::Put, error) == Class::Invalid;
-    stage.check(
+    ctx.check(
         "the fifth answer is the first one: 422, the object is not valid",
         answer.is_err_and(|error| is_invalid(&error)),
     );
-    stage.say("`update` asks what the error means. This one needs another object, not another attempt.");
+    ctx.say("`update` asks what the error means. This one needs another object, not another attempt.");
     let options = WriteOptions::new("alice");
     let answer = update(&contest.pools(), contest.name, &options, Source::Live, |pool| {
         pool.owner_references_mut().push(owner_without_uid());
@@ -140,7 +140,7 @@ async fn what_cannot_succeed(stage: &Stage) -> Result<()> {
     })
     .await;
     let is_rejected = matches!(answer, Err(WriteError::Rejected { class: Class::Invalid, .. }));
-    stage.check("it is rejected at the first attempt", is_rejected);
+    ctx.check("it is rejected at the first attempt", is_rejected);
     Ok(())
 }
 
@@ -155,18 +155,18 @@ async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube:
     }
 }
 
-async fn error_unread(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.say("4. Not reading the error. The pool has been deleted; a loop that takes every error for one that goes away asks for it five times.");
+async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.say("4. Not reading the error. The pool has been deleted; a loop that takes every error for one that goes away asks for it five times.");
     let answer = waits_for_it(&alice.api(), "deleted").await;
     let is_missing = |error: &kube::Error| Class::of(Verb::Get, error) == Class::NotFound;
-    stage.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
-    stage.say("For `update` a missing object is an outcome of its own: no success, and nothing to retry.");
+    ctx.check("five times it is not there", answer.is_err_and(|error| is_missing(&error)));
+    ctx.say("For `update` a missing object is an outcome of its own: no success, and nothing to retry.");
     let options = WriteOptions::new("alice");
     let outcome =
         update(&alice.api::<Pool>(), "deleted", &options, Source::Live, |_| Decision::Write).await?;
-    stage.check_eq("it answers Gone after one request", &outcome, &Outcome::Gone);
-    stage.check_eq("six requests in all", &alice.counts().requests, &6);
+    ctx.check_eq("it answers Gone after one request", &outcome, &Outcome::Gone);
+    ctx.check_eq("six requests in all", &alice.counts().requests, &6);
     Ok(())
 }
 
@@ -181,37 +181,37 @@ async fn without_end(contest: &Contest) -> Result<Option<Pool>, kube::Error> {
     Ok(None)
 }
 
-async fn no_end(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "endless").await?;
+async fn no_end(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "endless").await?;
     contest.interfere(u32::MAX);
     let told = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
-    let excerpt = Excerpt::begin(stage);
-    let answer = stage.racing(told, without_end(&contest)).await?;
-    stage.say("The first three attempts and the last before it is stopped:");
-    excerpt.show(stage);
-    stage.check("it was still trying when it was stopped", answer.is_none());
-    stage.check_eq("40 requests, nothing written", &contest.alice.counts(), &counts(40, 0, 20));
+    let excerpt = Excerpt::begin(ctx);
+    let answer = ctx.racing(told, without_end(&contest)).await?;
+    ctx.say("The first three attempts and the last before it is stopped:");
+    excerpt.show(ctx);
+    ctx.check("it was still trying when it was stopped", answer.is_none());
+    ctx.check_eq("40 requests, nothing written", &contest.alice.counts(), &counts(40, 0, 20));
 
     let before = contest.alice.counts().requests;
     let bounded = RetryPolicy::client_go_default_backoff();
     let options = WriteOptions::new("alice").with_policy(bounded);
     let told = "`update` has no endless policy: attempts are bounded always, to 64 by default, to four here.";
-    let answer = stage.racing(told, contest.update(&options)).await;
+    let answer = ctx.racing(told, contest.update(&options)).await;
     let requests = contest.alice.counts().requests - before;
-    stage.check(
+    ctx.check(
         "it gives up after four attempts, and says so",
         matches!(answer, Err(WriteError::Exhausted { attempts: 4, .. })),
     );
     let mut table = Table::new(&["against a Bob without end", "requests", "and then"]);
     table.row(&[&"no bound", &"40", &"goes on until it is stopped"]);
     table.row(&[&"four attempts", &requests, &"an error that says that nothing was written"]);
-    stage.table(table);
-    stage.check_eq("eight requests", &requests, &8);
+    ctx.table(table);
+    ctx.check_eq("eight requests", &requests, &8);
     Ok(())
 }
 
-const fn counts(requests: usize, written: usize, conflicts: usize) -> Counts {
-    Counts { requests, written, conflicts }
+const fn counts(requests: usize, written: usize, conflicts: usize) -> RequestCounts {
+    RequestCounts { requests, written, conflicts }
 }
 
 const fn two() -> std::num::NonZeroU32 {

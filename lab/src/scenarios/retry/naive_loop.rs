@@ -11,12 +11,13 @@ use conflict_retry::{Class, WriteError, WriteOptions, is_conflict};
 
 use super::contest::Contest;
 use super::notebook::Notebook;
-use super::race::{self, Finish, WRITERS};
+use super::race;
+use super::race::{Finish, WRITERS};
 use super::schedule::{listed, millis};
+use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::Pool;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "naive-loop",
@@ -25,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Without a pause five attempts last as long as ten requests: who is busy for longer wins all five.\nThe same five with growing pauses outlast him; in a crowd the number of attempts decides who gives up.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// As many attempts as there are writers in the crowd.
@@ -33,10 +34,10 @@ const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// How often the naive loop tries.
 const ATTEMPTS: u32 = 5;
 
-async fn run(stage: &Stage) -> Result<()> {
-    against_bob(stage).await?;
-    same_bound(stage).await?;
-    in_a_crowd(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    against_bob(ctx).await?;
+    same_bound(ctx).await?;
+    in_a_crowd(ctx).await
 }
 
 /// Reads, changes and writes until it is granted, five times at most, one right after the other.
@@ -50,13 +51,13 @@ async fn naive(contest: &Contest) -> Result<Pool, kube::Error> {
     }
 }
 
-async fn against_bob(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "workers").await?;
-    stage.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob is between her read and her write.");
+async fn against_bob(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "workers").await?;
+    ctx.say("Bob writes notes to the pool, one after the other. Alice wants 5 replicas: she reads, changes and writes in a loop, five times at most, without a pause. Each time Bob is between her read and her write.");
     contest.interfere(ATTEMPTS);
     let Err(error) = naive(&contest).await else { bail!("a contested PUT was taken") };
-    stage.check("after five conflicts the loop is over, and its error is the last one", is_conflict(&error));
-    stage.check("nothing of Alice's is written", !contest.is_written(stage).await?);
+    ctx.check("after five conflicts the loop is over, and its error is the last one", is_conflict(&error));
+    ctx.check("nothing of Alice's is written", !contest.is_written(ctx).await?);
     Ok(())
 }
 
@@ -90,9 +91,9 @@ struct Ends {
     paced: End,
 }
 
-async fn same_bound(stage: &Stage) -> Result<()> {
+async fn same_bound(ctx: &ScenarioContext) -> Result<()> {
     let told = "Now Bob is busy for 150 ms by his own clock: from his first write until then he writes before each PUT of Alice's. She may try five times, whatever she does between: the loop by hand; `update` without a pause; `update` with pauses of 40, 80, 160 and 320 ms. (On a machine where five attempts without a pause last longer than 150 ms, that time and the pauses are doubled until they do not.)";
-    let Ends { busy, by_hand, at_once, paced } = stage.racing(told, against_busy_bob(stage)).await?;
+    let Ends { busy, by_hand, at_once, paced } = ctx.racing(told, against_busy_bob(ctx)).await?;
     let mut table = Table::new(&["five attempts", "pauses", "end"]);
     let mut live = Table::new(&["Bob is busy for", "attempts made", "pauses made", "end"]);
     let rows = [
@@ -106,13 +107,13 @@ async fn same_bound(stage: &Stage) -> Result<()> {
         let made = if end.pauses.is_empty() { "none".to_owned() } else { listed(&end.pauses) };
         live.row(&[&millis(busy), &end.attempts, &made, &told]);
     }
-    stage.table(table);
-    stage.live_table(live);
-    stage.check(
+    ctx.table(table);
+    ctx.live_table(live);
+    ctx.check(
         "without a pause all five attempts fall into the time when Bob is busy, and nothing is written",
         [&by_hand, &at_once].iter().all(|end| end.gave_up && !end.is_written && end.attempts == 5),
     );
-    stage.check(
+    ctx.check(
         "with growing pauses one of five comes after it, and is written",
         paced.is_written && !paced.gave_up && paced.attempts <= 5,
     );
@@ -120,28 +121,28 @@ async fn same_bound(stage: &Stage) -> Result<()> {
 }
 
 /// All three, where five attempts without a pause are over before Bob is.
-async fn against_busy_bob(stage: &Stage) -> Result<Ends> {
+async fn against_busy_bob(ctx: &ScenarioContext) -> Result<Ends> {
     for (pools, doubled) in BUSY_POOLS.into_iter().zip(0..) {
         let times = 2_u32.pow(doubled);
         let busy = BUSY * times;
         let [first, second, third] = pools;
-        let (contest, by_hand) = five_by_hand(stage, first, busy).await?;
-        let (other, at_once) = five_by_update(stage, second, busy, Duration::ZERO).await?;
+        let (contest, by_hand) = five_by_hand(ctx, first, busy).await?;
+        let (other, at_once) = five_by_update(ctx, second, busy, Duration::ZERO).await?;
         if contest.is_outlasted() || other.is_outlasted() {
             continue;
         }
-        let (_, paced) = five_by_update(stage, third, busy, FIRST * times).await?;
+        let (_, paced) = five_by_update(ctx, third, busy, FIRST * times).await?;
         return Ok(Ends { busy, by_hand, at_once, paced });
     }
     bail!("five attempts without a pause take longer than {} s", (BUSY * 32).as_secs())
 }
 
-async fn five_by_hand(stage: &Stage, name: &'static str, busy: Duration) -> Result<(Contest, End)> {
-    let contest = Contest::new(stage, name).await?;
+async fn five_by_hand(ctx: &ScenarioContext, name: &'static str, busy: Duration) -> Result<(Contest, End)> {
+    let contest = Contest::new(ctx, name).await?;
     contest.keep_busy(busy);
     let answer = naive(&contest).await;
     let end = End {
-        is_written: contest.is_written(stage).await?,
+        is_written: contest.is_written(ctx).await?,
         gave_up: answer.is_err_and(|error| is_conflict(&error)),
         attempts: contest.alice.requests().len() / 2,
         pauses: Vec::new(),
@@ -150,12 +151,12 @@ async fn five_by_hand(stage: &Stage, name: &'static str, busy: Duration) -> Resu
 }
 
 async fn five_by_update(
-    stage: &Stage,
+    ctx: &ScenarioContext,
     name: &'static str,
     busy: Duration,
     first: Duration,
 ) -> Result<(Contest, End)> {
-    let contest = Contest::new(stage, name).await?;
+    let contest = Contest::new(ctx, name).await?;
     contest.keep_busy(busy);
     let notebook = Arc::new(Notebook::default());
     let steps = i32::try_from(ATTEMPTS)?;
@@ -163,7 +164,7 @@ async fn five_by_update(
     let options = WriteOptions::new("alice").with_policy(policy).with_observer(notebook.clone());
     let answer = contest.update(&options).await;
     let end = End {
-        is_written: contest.is_written(stage).await?,
+        is_written: contest.is_written(ctx).await?,
         gave_up: matches!(answer, Err(WriteError::Exhausted { class: Class::Conflict, .. })),
         attempts: contest.alice.requests().len() / 2,
         pauses: notebook.pauses(),
@@ -171,18 +172,18 @@ async fn five_by_update(
     Ok((contest, end))
 }
 
-async fn in_a_crowd(stage: &Stage) -> Result<()> {
+async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
     let told = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
     let steps = async {
         Ok::<_, anyhow::Error>((
-            race::in_step(stage, "in-step-5", 5).await?,
-            race::in_step(stage, "in-step-10", 10).await?,
+            race::in_step(ctx, "in-step-5", 5).await?,
+            race::in_step(ctx, "in-step-10", 10).await?,
         ))
     };
-    let (five, ten) = stage.racing(told, steps).await?;
+    let (five, ten) = ctx.racing(told, steps).await?;
     let told = "The same ten with ten attempts and the pauses of the default policy, each at its own pace. A write refuses each of the others once at most, so nobody meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
     let patient = RetryPolicy::default().with_max_attempts(TEN).with_deadline(Some(PATIENCE));
-    let paced = stage.racing(told, race::run(stage, "at-chance", &patient)).await?;
+    let paced = ctx.racing(told, race::run(ctx, "at-chance", &patient)).await?;
 
     let mut table = Table::new(&["ten writers", "attempts", "wrote", "gave up"]);
     let mut live = Table::new(&[
@@ -203,21 +204,21 @@ async fn in_a_crowd(stage: &Stage) -> Result<()> {
         let took = format!("{} ms", race.took.as_millis());
         live.row(&[&what, &attempts, &race.requests, &race.conflicts, &each(&race), &took]);
     }
-    stage.table(table);
-    stage.live_table(live);
+    ctx.table(table);
+    ctx.live_table(live);
     let found = [five, ten].map(|race| (race.written, race.requests, race.conflicts));
-    stage.check_eq(
+    ctx.check_eq(
         "in step, five rounds let five of ten write, after 80 requests, 35 of them refused",
         &found[0],
         &(5, 80, 35),
     );
-    stage.check_eq(
+    ctx.check_eq(
         "ten rounds let all ten write, after 110 requests, 45 of them refused",
         &found[1],
         &(10, 110, 45),
     );
-    stage.check_eq("with pauses and ten attempts all ten write as well", &paced.written, &WRITERS);
-    stage.check(
+    ctx.check_eq("with pauses and ten attempts all ten write as well", &paced.written, &WRITERS);
+    ctx.check(
         "and never with more refusals: in step is the worst case, so a crowd's attempts decide who gives up, its pauses only how many requests that costs",
         paced.conflicts <= ten.conflicts && paced.requests <= ten.requests,
     );

@@ -9,8 +9,8 @@ use kube::{Api, Client};
 use tokio::net::TcpSocket;
 use tower::service_fn;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::Pool;
-use crate::stage::{Actor, Stage};
 
 /// Alice, whose line to the API server can be broken: then it ends at a port where nobody listens.
 pub(super) struct Line {
@@ -25,18 +25,18 @@ pub(super) struct Line {
 
 impl Line {
     /// A line that is whole.
-    pub(super) async fn new(stage: &Stage) -> Result<Self> {
+    pub(super) async fn new(ctx: &ScenarioContext) -> Result<Self> {
         let port = TcpSocket::new_v4().context("no socket")?;
         port.bind(([127, 0, 0, 1], 0).into()).context("no port")?;
         let address = port.local_addr().context("the port has no number")?;
-        let mut config = stage.cluster.client_config().await?;
+        let mut config = ctx.cluster.client_config().await?;
         config.default_retry = false;
         config.proxy_url = None;
         config.cluster_url = format!("https://{address}").parse().context("no address")?;
-        let (whole, broken) = (stage.actor("alice").await?, stage.actor_with("alice", config)?);
+        let (whole, broken) = (ctx.actor("alice").await?, ctx.actor_with("alice", config)?);
         let breaks = Arc::<AtomicU32>::default();
-        let client = switch(&whole, &broken, &breaks, stage.namespace());
-        Ok(Self { whole, broken, client, namespace: stage.namespace().to_owned(), breaks, _port: port })
+        let client = switch(&whole, &broken, &breaks, ctx.namespace());
+        Ok(Self { whole, broken, client, namespace: ctx.namespace().to_owned(), breaks, _port: port })
     }
 
     /// The next `requests` do not arrive.
@@ -71,9 +71,9 @@ fn switch(whole: &Actor, broken: &Actor, breaks: &Arc<AtomicU32>, namespace: &st
 }
 
 /// Somebody the server knows and lets do nothing.
-pub(super) async fn stranger(stage: &Stage, name: &str) -> Result<Actor> {
-    let mut config = stage.cluster.client_config().await?;
+pub(super) async fn stranger(ctx: &ScenarioContext, name: &str) -> Result<Actor> {
+    let mut config = ctx.cluster.client_config().await?;
     config.default_retry = false;
     config.auth_info.impersonate = Some(name.to_owned());
-    stage.actor_with(name, config)
+    ctx.actor_with(name, config)
 }

@@ -13,8 +13,8 @@ use kube::ResourceExt as _;
 use kube::api::PostParams;
 use tokio::time::Instant;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
-use crate::stage::{Actor, Stage};
 
 /// How many race.
 pub(super) const WRITERS: usize = 10;
@@ -33,13 +33,13 @@ pub(super) struct Finish {
 }
 
 /// All writers start at once and retry under `policy`, each at its own pace.
-pub(super) async fn run(stage: &Stage, name: &str, policy: &RetryPolicy) -> Result<Finish> {
-    stage.set(&pool(name, 3)).await?;
-    let writers = stage.actor("writers").await?;
+pub(super) async fn run(ctx: &ScenarioContext, name: &str, policy: &RetryPolicy) -> Result<Finish> {
+    ctx.set(&pool(name, 3)).await?;
+    let writers = ctx.actor("writers").await?;
     let began = Instant::now();
     let racers = (0..WRITERS).map(|number| racer(&writers, name, number, policy.clone()));
     try_join_all(racers).await?;
-    outcome(stage, name, &writers, began.elapsed()).await
+    outcome(ctx, name, &writers, began.elapsed()).await
 }
 
 async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) -> Result<()> {
@@ -57,9 +57,9 @@ async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) 
 
 /// All writers that are left read, then all of them write, `rounds` times: what becomes of writers that start together,
 /// need the same time for everything and never pause.
-pub(super) async fn in_step(stage: &Stage, name: &str, rounds: usize) -> Result<Finish> {
-    stage.set(&pool(name, 3)).await?;
-    let writers = stage.actor("writers").await?;
+pub(super) async fn in_step(ctx: &ScenarioContext, name: &str, rounds: usize) -> Result<Finish> {
+    ctx.set(&pool(name, 3)).await?;
+    let writers = ctx.actor("writers").await?;
     let began = Instant::now();
     let mut left: Vec<usize> = (0..WRITERS).collect();
     for _ in 0..rounds {
@@ -76,7 +76,7 @@ pub(super) async fn in_step(stage: &Stage, name: &str, rounds: usize) -> Result<
         }
         left = losers;
     }
-    outcome(stage, name, &writers, began.elapsed()).await
+    outcome(ctx, name, &writers, began.elapsed()).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "the bare PUT of a loop by hand")]
@@ -89,8 +89,8 @@ fn mark(pool: &mut Pool, number: usize) {
     pool.labels_mut().insert(format!("writer-{number}"), "was-here".to_owned());
 }
 
-async fn outcome(stage: &Stage, name: &str, writers: &Actor, took: Duration) -> Result<Finish> {
-    let stored = stage.stored::<Pool>(name).await?;
+async fn outcome(ctx: &ScenarioContext, name: &str, writers: &Actor, took: Duration) -> Result<Finish> {
+    let stored = ctx.stored::<Pool>(name).await?;
     let counts = writers.counts();
     Ok(Finish {
         written: stored.labels().len(),

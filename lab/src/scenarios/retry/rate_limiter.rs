@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use super::contest::Contest;
 use super::notebook::Notebook;
 use super::schedule::{bars, millis};
+use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "rate-limiter",
@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A limiter paces what a process sends, retries and reads included; it prevents no conflict.\nWho waits for it must be able to stop waiting: when told to end, and when its time is up.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How often Bob is faster: with the attempt that is written, 13 reads and 13 PUTs.
@@ -35,27 +35,27 @@ const CONFLICTS: u32 = 12;
 /// Requests of a write that meets so many conflicts.
 const REQUESTS: u32 = 2 * (CONFLICTS + 1);
 
-async fn run(stage: &Stage) -> Result<()> {
-    on_paper(stage);
-    in_the_loop(stage).await?;
-    leaving(stage).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    on_paper(ctx);
+    in_the_loop(ctx).await?;
+    leaving(ctx).await
 }
 
-fn on_paper(stage: &Stage) {
+fn on_paper(ctx: &ScenarioContext) {
     let rate = Rate::default();
-    stage.say("The bucket holds 20 tokens, and gets a new one each 100 ms. What each of 25 requests has to wait that are made at once:");
+    ctx.say("The bucket holds 20 tokens, and gets a new one each 100 ms. What each of 25 requests has to wait that are made at once:");
     let mut bucket = TokenBucket::new(rate);
     let waits: Vec<Duration> = (0..25).map(|_| bucket.reserve(Duration::ZERO)).collect();
     let lines: Vec<_> =
         waits.iter().zip(1..).skip(18).map(|(wait, n)| (format!("request {n}"), *wait)).collect();
-    stage.quote(&format!("requests 1 to 18  at once\n{}", bars(&lines, 25)));
-    stage.check(
+    ctx.quote(&format!("requests 1 to 18  at once\n{}", bars(&lines, 25)));
+    ctx.check(
         "twenty pass at once",
         waits.iter().take(20).all(Duration::is_zero) && waits.iter().skip(20).all(|wait| !wait.is_zero()),
     );
     let rest: Vec<Duration> = waits.into_iter().skip(20).collect();
     let wanted: Vec<Duration> = (1..=5).map(|n| rate.interval() * n).collect();
-    stage.check_eq("the next five pass 100 ms after one another", &rest, &wanted);
+    ctx.check_eq("the next five pass 100 ms after one another", &rest, &wanted);
 }
 
 /// Time for the tokens that the bucket does not hold.
@@ -71,36 +71,32 @@ struct Paced {
     took: Duration,
 }
 
-async fn in_the_loop(stage: &Stage) -> Result<()> {
+async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
     let told = "A write that meets twelve conflicts, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
-    let (free, limited, rate) = stage.racing(told, both(stage)).await?;
+    let (free, limited, rate) = ctx.racing(told, both(ctx)).await?;
     let mut table = Table::new(&["", "requests", "of them 409"]);
     let mut live = Table::new(&["", "waited for leave", "took"]);
     for (what, paced) in [("no limiter", &free), ("10 a second, 20 at once", &limited)] {
         table.row(&[&what, &paced.requests, &paced.conflicts]);
         live.row(&[&what, &millis(paced.queued), &millis(paced.took)]);
     }
-    stage.table(table);
-    stage.live_table(live);
-    stage.check_eq("without a limiter nothing waits for leave", &free.queued, &Duration::ZERO);
-    stage.check(
+    ctx.table(table);
+    ctx.live_table(live);
+    ctx.check_eq("without a limiter nothing waits for leave", &free.queued, &Duration::ZERO);
+    ctx.check(
         "with it, six tokens more than the bucket holds take six times 100 ms at least",
         limited.took >= needed(rate),
     );
-    stage.check(
+    ctx.check(
         "and at least half of that time is spent in the limiter, waiting for leave",
         limited.queued >= needed(rate) / 2,
     );
-    stage.check_eq(
+    ctx.check_eq(
         "it changes when requests are sent, not how many of them are refused",
         &(limited.requests, limited.conflicts),
         &(free.requests, free.conflicts),
     );
-    stage.check_eq(
-        "26 requests and twelve conflicts, each time",
-        &(free.requests, free.conflicts),
-        &(26, 12),
-    );
+    ctx.check_eq("26 requests and twelve conflicts, each time", &(free.requests, free.conflicts), &(26, 12));
     Ok(())
 }
 
@@ -108,13 +104,13 @@ async fn in_the_loop(stage: &Stage) -> Result<()> {
 const LIMITED: [&str; 5] = ["limited", "limited-2", "limited-4", "limited-8", "limited-16"];
 
 /// Without a limiter, and with one that is slower than this machine.
-async fn both(stage: &Stage) -> Result<(Paced, Paced, Rate)> {
-    let free = contested(stage, "free", Protection::default()).await?;
+async fn both(ctx: &ScenarioContext) -> Result<(Paced, Paced, Rate)> {
+    let free = contested(ctx, "free", Protection::default()).await?;
     let mut per_second = 10.0;
     for name in LIMITED {
         let rate = Rate::new(per_second, Rate::default().burst())?;
         let protection = Protection::default().with_limiter(RateLimiter::new(rate));
-        let limited = contested(stage, name, protection).await?;
+        let limited = contested(ctx, name, protection).await?;
         if limited.took.saturating_sub(limited.queued) <= needed(rate) / 2 {
             return Ok((free, limited, rate));
         }
@@ -123,8 +119,8 @@ async fn both(stage: &Stage) -> Result<(Paced, Paced, Rate)> {
     bail!("this machine is slower than the slowest limiter")
 }
 
-async fn contested(stage: &Stage, name: &'static str, protection: Protection) -> Result<Paced> {
-    let contest = Contest::new(stage, name).await?;
+async fn contested(ctx: &ScenarioContext, name: &'static str, protection: Protection) -> Result<Paced> {
+    let contest = Contest::new(ctx, name).await?;
     contest.interfere(CONFLICTS);
     let quick = Backoff::new(20, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let notebook = Arc::new(Notebook::default());
@@ -142,9 +138,9 @@ async fn contested(stage: &Stage, name: &'static str, protection: Protection) ->
     Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: notebook.queued(), took })
 }
 
-async fn leaving(stage: &Stage) -> Result<()> {
-    let contest = Contest::new(stage, "patient").await?;
-    stage.say("A limiter that has one token an hour. The read takes it; the PUT waits for the next, under a policy that allows 200 ms in all.");
+async fn leaving(ctx: &ScenarioContext) -> Result<()> {
+    let contest = Contest::new(ctx, "patient").await?;
+    ctx.say("A limiter that has one token an hour. The read takes it; the PUT waits for the next, under a policy that allows 200 ms in all.");
     let limiter = RateLimiter::new(Rate::new(1.0 / 3600.0, 1)?);
     let protection = Protection::default().with_limiter(limiter.clone());
     let short = RetryPolicy::default()
@@ -155,13 +151,13 @@ async fn leaving(stage: &Stage) -> Result<()> {
     let Err(WriteError::Held { by, maybe_written, .. }) = answer else {
         bail!("update ended otherwise: {answer:?}");
     };
-    stage.check(
+    ctx.check(
         "its turn does not come: held back, nothing is written",
         matches!(by, Held::NoTurn(_)) && !maybe_written,
     );
-    stage.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
+    ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
 
-    stage.say("The same without a deadline, by a program that is told to end.");
+    ctx.say("The same without a deadline, by a program that is told to end.");
     let token = CancellationToken::new();
     let patient = RetryPolicy::default().with_deadline(None);
     let options = WriteOptions::new("alice")
@@ -174,14 +170,14 @@ async fn leaving(stage: &Stage) -> Result<()> {
             Ok((limiter.waiting() > 0).then_some(()))
         })
         .await;
-        stage.act("the program", "is told to end");
+        ctx.act("the program", "is told to end");
         token.cancel();
         waits
     };
     let (answer, waits) = tokio::join!(contest.update(&options), ended);
     waits?;
-    stage.check("it stops waiting", matches!(answer, Err(WriteError::Cancelled { .. })));
-    stage.check_eq("leaves the queue", &limiter.waiting(), &0);
-    stage.check_eq("and sends nothing", &contest.alice.requests().len(), &1);
+    ctx.check("it stops waiting", matches!(answer, Err(WriteError::Cancelled { .. })));
+    ctx.check_eq("leaves the queue", &limiter.waiting(), &0);
+    ctx.check_eq("and sends nothing", &contest.alice.requests().len(), &1);
     Ok(())
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::stage::PATIENCE;
+use crate::context::PATIENCE;
 
 /// Answers `GET /metrics` for as long as it lives.
 pub(super) struct Endpoint {

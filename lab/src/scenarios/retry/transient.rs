@@ -10,10 +10,10 @@ use kube::{Api, ResourceExt as _};
 
 use super::contest::owner_without_uid;
 use super::nobody::{Line, stranger};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "transient",
@@ -22,7 +22,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["retry-handles-transient"],
     lesson: "Whatever is no conflict ends RetryOnConflict at once, also what is gone a moment later.\nWhat an error means decides: give up, start over, or wait and try again. Only the last is a retry.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// A way to fail that is no conflict.
@@ -52,10 +52,10 @@ impl Trouble<'_> {
     }
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    stage.set(&pool("workers", 3)).await?;
-    let line = Line::new(stage).await?;
-    let (alice, mallory) = (stage.actor("alice").await?, stranger(stage, "mallory").await?);
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    ctx.set(&pool("workers", 3)).await?;
+    let line = Line::new(ctx).await?;
+    let (alice, mallory) = (ctx.actor("alice").await?, stranger(ctx, "mallory").await?);
     let of = |actor: &Actor, what, pool, wanted| Trouble {
         what,
         pools: actor.api(),
@@ -81,17 +81,17 @@ async fn run(stage: &Stage) -> Result<()> {
             ..of(&alice, "", workers, (1, 3, "written"))
         },
     ];
-    stage.say("Four tasks that fail, none of them of a conflict: read, change, PUT. First under RetryOnConflict with DefaultRetry, then `update`.");
+    ctx.say("Four tasks that fail, none of them of a conflict: read, change, PUT. First under RetryOnConflict with DefaultRetry, then `update`.");
     let mut table = Table::new(&["", "requests by RetryOnConflict", "requests by update", "update answers"]);
     for trouble in troubles {
-        shown(stage, &trouble, &mut table).await?;
+        shown(ctx, &trouble, &mut table).await?;
     }
-    stage.table(table);
+    ctx.table(table);
     Ok(())
 }
 
-async fn shown(stage: &Stage, trouble: &Trouble<'_>, table: &mut Table) -> Result<()> {
-    stage.say(&format!("{}.", trouble.what));
+async fn shown(ctx: &ScenarioContext, trouble: &Trouble<'_>, table: &mut Table) -> Result<()> {
+    ctx.say(&format!("{}.", trouble.what));
     let before = trouble.sent();
     trouble.begin();
     let is_unretried = by_retry(trouble).await?;
@@ -101,11 +101,11 @@ async fn shown(stage: &Stage, trouble: &Trouble<'_>, table: &mut Table) -> Resul
     let found = (middle - before, trouble.sent() - middle);
     table.row(&[&trouble.what, &found.0, &found.1, &answer]);
     let (first, second, wanted) = trouble.wanted;
-    stage.check(
+    ctx.check(
         &format!("RetryOnConflict answers the error of its first attempt, after {}", requests(first)),
         is_unretried && found.0 == first,
     );
-    stage.check_eq(
+    ctx.check_eq(
         &format!("update answers after {}: {wanted}", requests(second)),
         &(found.1, answer.as_str()),
         &(second, wanted),

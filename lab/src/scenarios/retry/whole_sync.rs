@@ -11,10 +11,10 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 
 use super::contest::{Contest, GOAL};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::{Pool, PoolStatus, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::Stage;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "whole-sync",
@@ -23,20 +23,20 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["wrap-the-reconcile"],
     lesson: "Retry one write, with the decision inside; what has an effect of its own comes once, under a name of its own.\nWhen all of it must be decided again, return to the work queue instead.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
-async fn run(stage: &Stage) -> Result<()> {
-    stage.set(&pool("workers", 3)).await?;
-    let contest = Contest::new(stage, "builders").await?;
-    let wrapped = wrapped(stage, &contest).await?;
-    let nested = nested(stage, &contest).await?;
-    let single = single(stage).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    ctx.set(&pool("workers", 3)).await?;
+    let contest = Contest::new(ctx, "builders").await?;
+    let wrapped = wrapped(ctx, &contest).await?;
+    let nested = nested(ctx, &contest).await?;
+    let single = single(ctx).await?;
     let mut table = Table::new(&["", "Bob was faster", "requests", "notices"]);
     table.row(&[&"a retry around the sync", &"2 times", &wrapped.requests, &wrapped.notices]);
     table.row(&[&"a retry in a retry", &"each time", &nested.requests, &nested.notices]);
     table.row(&[&"a retry for each write", &"2 times", &single.requests, &single.notices]);
-    stage.table(table);
+    ctx.table(table);
     Ok(())
 }
 
@@ -73,23 +73,23 @@ fn notice(name: Option<&str>) -> ConfigMap {
 }
 
 /// How many notices there are.
-async fn notices_so_far(stage: &Stage) -> Result<usize> {
-    let maps = Api::<ConfigMap>::namespaced(stage.backstage().await?, stage.namespace());
+async fn notices_so_far(ctx: &ScenarioContext) -> Result<usize> {
+    let maps = Api::<ConfigMap>::namespaced(ctx.backstage().await?, ctx.namespace());
     let all = maps.list(&ListParams::default()).await.context("cannot list the notices")?;
     Ok(all.iter().filter(|map| map.name_any().starts_with("notice")).count())
 }
 
-async fn wrapped(stage: &Stage, contest: &Contest) -> Result<Cost> {
-    stage.say("A sync sends a notice (a ConfigMap stands for it), sets the status of the pool `workers`, and gives the pool `builders` 5 replicas. All of it is wrapped in one RetryOnConflict. Bob is faster twice, at `builders`.");
+async fn wrapped(ctx: &ScenarioContext, contest: &Contest) -> Result<Cost> {
+    ctx.say("A sync sends a notice (a ConfigMap stands for it), sets the status of the pool `workers`, and gives the pool `builders` 5 replicas. All of it is wrapped in one RetryOnConflict. Bob is faster twice, at `builders`.");
     contest.interfere(2);
     let policy = RetryPolicy::client_go_default_retry();
     let answer = retry_on_conflict(&policy, || sync(contest)).await;
-    stage.check("it succeeds, at the third run", answer.is_ok() && contest.is_written(stage).await?);
-    let cost = Cost { requests: contest.alice.requests().len(), notices: notices_so_far(stage).await? };
-    stage.check_eq("three notices were sent", &cost.notices, &3);
+    ctx.check("it succeeds, at the third run", answer.is_ok() && contest.is_written(ctx).await?);
+    let cost = Cost { requests: contest.alice.requests().len(), notices: notices_so_far(ctx).await? };
+    ctx.check_eq("three notices were sent", &cost.notices, &3);
     let repeated =
         contest.alice.requests().iter().filter(|request| request.target == "pools/workers/status").count();
-    stage.check_eq(
+    ctx.check_eq(
         "the status of `workers` was written three times, though nobody else touched that pool",
         &repeated,
         &3,
@@ -117,51 +117,51 @@ impl MaybeConflict for Ended {
     }
 }
 
-async fn nested(stage: &Stage, contest: &Contest) -> Result<Cost> {
-    let (requests, notices) = (contest.alice.requests().len(), notices_so_far(stage).await?);
+async fn nested(ctx: &ScenarioContext, contest: &Contest) -> Result<Cost> {
+    let (requests, notices) = (contest.alice.requests().len(), notices_so_far(ctx).await?);
     let conflicts = contest.alice.counts().conflicts;
     contest.interfere(u32::MAX);
     let policy = RetryPolicy::client_go_default_retry();
     let told = "Inside the sync, the write of `builders` is a helper that retries by itself. Five attempts in five attempts, against a Bob who is always faster.";
-    let answer = stage.racing(told, retry_on_conflict(&policy, || sync_with_retry(contest))).await;
+    let answer = ctx.racing(told, retry_on_conflict(&policy, || sync_with_retry(contest))).await;
     contest.interfere(0);
-    stage.check("it ends with a conflict", answer.is_err());
+    ctx.check("it ends with a conflict", answer.is_err());
     let conflicts = contest.alice.counts().conflicts - conflicts;
-    stage.check_eq("25 PUTs were refused, where the policy says five", &conflicts, &25);
+    ctx.check_eq("25 PUTs were refused, where the policy says five", &conflicts, &25);
     let cost = Cost {
         requests: contest.alice.requests().len() - requests,
-        notices: notices_so_far(stage).await? - notices,
+        notices: notices_so_far(ctx).await? - notices,
     };
-    stage.check_eq("and five more notices sent", &cost.notices, &5);
+    ctx.check_eq("and five more notices sent", &cost.notices, &5);
     Ok(cost)
 }
 
-async fn single(stage: &Stage) -> Result<Cost> {
-    let contest = Contest::new(stage, "painters").await?;
-    let before = notices_so_far(stage).await?;
+async fn single(ctx: &ScenarioContext) -> Result<Cost> {
+    let contest = Contest::new(ctx, "painters").await?;
+    let before = notices_so_far(ctx).await?;
     contest.interfere(2);
-    stage.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice comes when it is true, under a name of its own, so that a second sync finds it there. Bob is faster twice, at `painters`.");
+    ctx.say("Each write by itself: `update_status` and `update` retry their own write and nothing else, and decide inside. The notice comes when it is true, under a name of its own, so that a second sync finds it there. Bob is faster twice, at `painters`.");
     let options = WriteOptions::new("alice");
     sync_by_writes(&contest, &options).await?;
     let cost =
-        Cost { requests: contest.alice.requests().len(), notices: notices_so_far(stage).await? - before };
-    stage.check("the pool has its replicas", contest.is_written(stage).await?);
-    stage.check_eq("one notice was sent", &cost.notices, &1);
+        Cost { requests: contest.alice.requests().len(), notices: notices_so_far(ctx).await? - before };
+    ctx.check("the pool has its replicas", contest.is_written(ctx).await?);
+    ctx.check_eq("one notice was sent", &cost.notices, &1);
     let writes = |target: &str| {
         let all = contest.alice.requests();
         all.iter().filter(|request| request.is_write() && request.target == target).count()
     };
-    stage.check_eq(
+    ctx.check_eq(
         "the status of `workers` was written once, `painters` at the third attempt",
         &(writes("pools/workers/status"), writes("pools/painters")),
         &(1, 3),
     );
-    stage.say("The same sync again: everything is as it should be.");
-    let (before, written) = (notices_so_far(stage).await?, contest.alice.counts().written);
+    ctx.say("The same sync again: everything is as it should be.");
+    let (before, written) = (notices_so_far(ctx).await?, contest.alice.counts().written);
     sync_by_writes(&contest, &options).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "it writes nothing, and sends no second notice",
-        &(contest.alice.counts().written, notices_so_far(stage).await?),
+        &(contest.alice.counts().written, notices_so_far(ctx).await?),
         &(written, before),
     );
     Ok(cost)

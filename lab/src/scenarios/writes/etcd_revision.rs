@@ -7,10 +7,10 @@ use kube::api::{Patch, PatchParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
+use crate::context::{Actor, ScenarioContext};
 use crate::event::{Table, version};
 use crate::pool::{GROUP, Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "etcd-revision",
@@ -19,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["revision-per-item"],
     lesson: "One counter numbers every write to the store; an object's version is its number at the last write.\nSince Kubernetes 1.35 the larger of two versions is the later one; but gaps between them are the writes of others, so never compute the next one.",
     needs: Needs::Embedded,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// What etcd says of a key.
@@ -68,16 +68,16 @@ async fn write(who: &Actor, name: &str, machine: &str) -> Result<String> {
     written.metadata.resource_version.context("no version")
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    let address = stage.cluster.etcd().context("etcd cannot be reached here")?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let address = ctx.cluster.etcd().context("etcd cannot be reached here")?;
     let client = Client::try_from(Config::new(address.parse()?))?;
-    let etcd = Etcd { client, namespace: stage.namespace().to_owned() };
-    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+    let etcd = Etcd { client, namespace: ctx.namespace().to_owned() };
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
     for name in ["first", "second"] {
-        stage.set(&pool(name, 3)).await?;
+        ctx.set(&pool(name, 3)).await?;
     }
-    let made = stage.stored::<Pool>("first").await?.metadata.resource_version.context("no version")?;
-    stage.say("There are two pools, first and second. After each write of the first, etcd is asked for its key: /registry/lab.tandem.dev/pools/NAMESPACE/first.");
+    let made = ctx.stored::<Pool>("first").await?.metadata.resource_version.context("no version")?;
+    ctx.say("There are two pools, first and second. After each write of the first, etcd is asked for its key: /registry/lab.tandem.dev/pools/NAMESPACE/first.");
     let mut table =
         Table::new(&["write", "resourceVersion", "create_revision", "mod_revision", "version of the key"]);
     let mut row = |what: &str, found: &str, key: &Key| {
@@ -86,61 +86,61 @@ async fn run(stage: &Stage) -> Result<()> {
         table.row(&[&what, &version(found), &created, &modified, &key.writes]);
     };
     let key = etcd.key("first").await?;
-    check(stage, "made", &made, &key, 1);
+    check(ctx, "made", &made, &key, 1);
     row("the first is made", &made, &key);
 
     let second = write(&alice, "first", "medium").await?;
     let key = etcd.key("first").await?;
-    check(stage, "written once", &second, &key, 2);
+    check(ctx, "written once", &second, &key, 2);
     row("the first is written", &second, &key);
 
-    stage.say("Bob writes the second pool twice. Then Alice writes the first again.");
+    ctx.say("Bob writes the second pool twice. Then Alice writes the first again.");
     let mut foreign = String::new();
     for machine in ["medium", "large"] {
         foreign = write(&bob, "second", machine).await?;
     }
     let third = write(&alice, "first", "large").await?;
     let after = etcd.key("first").await?;
-    check(stage, "written twice", &third, &after, 3);
+    check(ctx, "written twice", &third, &after, 3);
     row("the first is written, after the second", &third, &after);
-    stage.table(table);
+    ctx.table(table);
 
-    gap(stage, &second, &foreign, &third)?;
-    compared(stage, &[&made, &second, &foreign, &third]).await?;
+    gap(ctx, &second, &foreign, &third)?;
+    compared(ctx, &[&made, &second, &foreign, &third]).await?;
     let other = etcd.key("second").await?;
-    stage.check_eq(
+    ctx.check_eq(
         "both keys were written three times, the making included",
         &(after.writes, other.writes),
         &(3, 3),
     );
-    stage.check(
+    ctx.check(
         "yet their revisions differ, because one counter numbers the writes of both",
         after.modified != other.modified,
     );
-    stage.check(
+    ctx.check(
         "the revision of the store is not below any of them",
         other.store >= after.modified.max(other.modified),
     );
     Ok(())
 }
 
-fn check(stage: &Stage, when: &str, found: &str, key: &Key, writes: u64) {
-    stage.check_eq(
+fn check(ctx: &ScenarioContext, when: &str, found: &str, key: &Key, writes: u64) {
+    ctx.check_eq(
         &format!("{when}: resourceVersion and mod_revision are the same number"),
         &found,
         &key.modified.to_string().as_str(),
     );
-    stage.check_eq(&format!("{when}: the key itself counts {writes}"), &key.writes, &writes);
+    ctx.check_eq(&format!("{when}: the key itself counts {writes}"), &key.writes, &writes);
 }
 
 /// Versions of one resource, in the order in which they were made.
-async fn compared(stage: &Stage, made: &[&str]) -> Result<()> {
-    let server = stage.backstage().await?.apiserver_version().await.context("the server has no version")?;
+async fn compared(ctx: &ScenarioContext, made: &[&str]) -> Result<()> {
+    let server = ctx.backstage().await?.apiserver_version().await.context("the server has no version")?;
     let of_server = (server.major.parse::<u32>()?, server.minor.parse::<u32>()?);
-    stage.say("May two versions be compared? Up to Kubernetes 1.34 for equality only. Since 1.35 they are decimal numbers that clients may put in order, within one resource type (KEP-5504).");
-    stage.check("this server is of 1.35 or newer", of_server >= (1, 35));
+    ctx.say("May two versions be compared? Up to Kubernetes 1.34 for equality only. Since 1.35 they are decimal numbers that clients may put in order, within one resource type (KEP-5504).");
+    ctx.check("this server is of 1.35 or newer", of_server >= (1, 35));
     let numbers: Option<Vec<Version>> = made.iter().map(|text| Version::parse(text)).collect();
-    stage.check(
+    ctx.check(
         "the versions of both pools, as numbers, grow in the order of the writes",
         numbers.is_some_and(|numbers| numbers.windows(2).all(|pair| pair[0] < pair[1])),
     );
@@ -148,17 +148,17 @@ async fn compared(stage: &Stage, made: &[&str]) -> Result<()> {
 }
 
 /// The first pool's versions, with those of the second in between.
-fn gap(stage: &Stage, before: &str, foreign: &str, after: &str) -> Result<()> {
+fn gap(ctx: &ScenarioContext, before: &str, foreign: &str, after: &str) -> Result<()> {
     let number = |text: &str| text.parse::<u64>().with_context(|| format!("{text} is no number"));
     let (low, between, high) = (number(before)?, number(foreign)?, number(after)?);
     ensure!(high > low, "versions fall");
     let mut table = Table::new(&["version before", "version after", "gap"]);
     table.row(&[&low, &high, &(high - low)]);
-    stage.live_table(table);
-    stage.check(
+    ctx.live_table(table);
+    ctx.check(
         "between two versions of the first pool lies a gap of at least 3, one for each write since",
         high - low >= 3,
     );
-    stage.check("the second pool's version lies inside the gap", low < between && between < high);
+    ctx.check("the second pool's version lies inside the gap", low < between && between < high);
     Ok(())
 }

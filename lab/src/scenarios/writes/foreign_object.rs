@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::code;
+use crate::context::{Actor, RequestCounts, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Counts, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "foreign-object",
@@ -23,7 +23,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A PUT competes with every write of the owner, and sends the owner's fields back to it.\nAdd what is yours by an apply or a patch: it names one field, and the owner's writes do not matter.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How often each way is tried.
@@ -38,14 +38,14 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The object's name.
 const NAME: &str = "settings";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (alice, owner) = (stage.actor("alice").await?, stage.actor("owner").await?);
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (alice, owner) = (ctx.actor("alice").await?, ctx.actor("owner").await?);
     let settings: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": NAME}, "data": {"tick": "0"}}))?;
-    stage.set(&settings).await?;
-    put_whole(stage, &alice, &owner).await?;
-    label_only(stage, &alice, &owner).await?;
-    busy_owner(stage, &alice).await
+    ctx.set(&settings).await?;
+    put_whole(ctx, &alice, &owner).await?;
+    label_only(ctx, &alice, &owner).await?;
+    busy_owner(ctx, &alice).await
 }
 
 /// The owner writes its own field.
@@ -56,8 +56,8 @@ async fn tick(owner: &Api<ConfigMap>, count: usize) -> Result<ConfigMap> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
-async fn put_whole(stage: &Stage, alice: &Actor, owner: &Actor) -> Result<()> {
-    stage.say("A ConfigMap belongs to a controller, here called the owner, that counts in it. Alice wants a label on it. She reads, adds the label, and PUTs; the owner counts in between.");
+async fn put_whole(ctx: &ScenarioContext, alice: &Actor, owner: &Actor) -> Result<()> {
+    ctx.say("A ConfigMap belongs to a controller, here called the owner, that counts in it. Alice wants a label on it. She reads, adds the label, and PUTs; the owner counts in between.");
     let maps = alice.api::<ConfigMap>();
     let mut refused = 0;
     for round in 1..=ROUNDS {
@@ -66,16 +66,16 @@ async fn put_whole(stage: &Stage, alice: &Actor, owner: &Actor) -> Result<()> {
         copy.metadata.labels.get_or_insert_default().insert("team".into(), "a".into());
         refused += usize::from(code(&maps.replace(NAME, &PostParams::default(), &copy).await) == 409);
     }
-    stage.check_eq(&format!("{ROUNDS} of {ROUNDS} PUTs are refused"), &refused, &ROUNDS);
-    let stored = stage.stored::<ConfigMap>(NAME).await?;
-    stage.check_eq("the label is not there", &label(&stored), &None);
-    stage.say("A PUT without the version would be worse: a ConfigMap takes it, and the owner's count goes back to what Alice had read.");
+    ctx.check_eq(&format!("{ROUNDS} of {ROUNDS} PUTs are refused"), &refused, &ROUNDS);
+    let stored = ctx.stored::<ConfigMap>(NAME).await?;
+    ctx.check_eq("the label is not there", &label(&stored), &None);
+    ctx.say("A PUT without the version would be worse: a ConfigMap takes it, and the owner's count goes back to what Alice had read.");
     let mut copy = maps.get(NAME).await?;
     let between = tick(&owner.api(), 10).await?;
     copy.metadata.resource_version = None;
     maps.replace(NAME, &PostParams::default(), &copy).await?;
-    let stored = stage.stored::<ConfigMap>(NAME).await?;
-    stage.check_eq(
+    let stored = ctx.stored::<ConfigMap>(NAME).await?;
+    ctx.check_eq(
         "the owner's 10 was stored and is lost: 3 is back",
         &(count(&between), count(&stored)),
         &(Some(10), Some(ROUNDS)),
@@ -84,8 +84,8 @@ async fn put_whole(stage: &Stage, alice: &Actor, owner: &Actor) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "shows a patch of one's own field, which no version guards")]
-async fn label_only(stage: &Stage, alice: &Actor, owner: &Actor) -> Result<()> {
-    stage.say("She sends the label alone: by a merge patch, and by an apply. The owner counts in between as before.");
+async fn label_only(ctx: &ScenarioContext, alice: &Actor, owner: &Actor) -> Result<()> {
+    ctx.say("She sends the label alone: by a merge patch, and by an apply. The owner counts in between as before.");
     let maps = alice.api::<ConfigMap>();
     let before = alice.counts().conflicts;
     maps.get(NAME).await?;
@@ -95,9 +95,9 @@ async fn label_only(stage: &Stage, alice: &Actor, owner: &Actor) -> Result<()> {
     tick(&owner.api(), 12).await?;
     let outcome = apply(&maps, NAME, &WriteOptions::new("alice"), &labelled("size", "small")).await?;
     let map = outcome.met().context("the apply was not carried out")?;
-    stage.check_eq("no conflict", &(alice.counts().conflicts - before), &0);
+    ctx.check_eq("no conflict", &(alice.counts().conflicts - before), &0);
     let size = map.metadata.labels.as_ref().and_then(|labels| labels.get("size")).map(String::as_str);
-    stage.check_eq(
+    ctx.check_eq(
         "both labels are there, and the owner's count is what it wrote last",
         &(label(&map), size, count(&map)),
         &(Some("a"), Some("small"), Some(12)),
@@ -113,10 +113,10 @@ fn labelled(name: &str, value: &str) -> Value {
     })
 }
 
-async fn busy_owner(stage: &Stage, alice: &Actor) -> Result<()> {
+async fn busy_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let before = alice.counts();
     // Its requests would bury those of Alice.
-    let unseen = Api::namespaced(stage.backstage().await?, stage.namespace());
+    let unseen = Api::namespaced(ctx.backstage().await?, ctx.namespace());
     let beside_the_owner = async {
         let stop = CancellationToken::new();
         let counting = tokio::spawn(keep_ticking(unseen, stop.clone()));
@@ -124,20 +124,20 @@ async fn busy_owner(stage: &Stage, alice: &Actor) -> Result<()> {
         stop.cancel();
         anyhow::Ok((done?, counting.await??))
     };
-    let ((between, outcome), last) = stage
+    let ((between, outcome), last) = ctx
         .racing("Now the owner counts every few milliseconds. Alice applies a label ten times, and then adds a key beside the count by conflict_retry's update, which PUTs the whole object and decides again after each conflict.", beside_the_owner)
         .await?;
     let (granted, conflicts) = (between.written - before.written, between.conflicts - before.conflicts);
     let mut table = Table::new(&["way", "granted", "conflicts"]);
     table.row(&[&"apply", &granted, &conflicts]);
     table.row(&[&"update", &1, &(alice.counts().conflicts - between.conflicts)]);
-    stage.live_table(table);
-    stage.check_eq("ten applies are granted, without one conflict", &(granted, conflicts), &(10, 0));
-    stage.check("the update is granted in the end", matches!(outcome, Outcome::Written(_)));
-    let stored = stage.stored::<ConfigMap>(NAME).await?;
+    ctx.live_table(table);
+    ctx.check_eq("ten applies are granted, without one conflict", &(granted, conflicts), &(10, 0));
+    ctx.check("the update is granted in the end", matches!(outcome, Outcome::Written(_)));
+    let stored = ctx.stored::<ConfigMap>(NAME).await?;
     let asked = stored.data.as_ref().and_then(|data| data.get("asked")).map(String::as_str);
-    stage.check_eq("its key is there", &asked, &Some("yes"));
-    stage.check_eq(
+    ctx.check_eq("its key is there", &asked, &Some("yes"));
+    ctx.check_eq(
         "and the owner's count is what it wrote last: nothing of it was lost",
         &count(&stored),
         &Some(last),
@@ -146,7 +146,7 @@ async fn busy_owner(stage: &Stage, alice: &Actor) -> Result<()> {
 }
 
 /// Ten labels, then a key: answers what had been sent before the key, and what became of the key.
-async fn apply_and_update(alice: &Actor) -> Result<(Counts, Outcome<ConfigMap>)> {
+async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<ConfigMap>)> {
     let (maps, options) = (alice.api::<ConfigMap>(), WriteOptions::new("alice"));
     for round in 0..10 {
         let outcome = apply(&maps, NAME, &options, &labelled("round", &round.to_string())).await?;
@@ -164,7 +164,7 @@ async fn apply_and_update(alice: &Actor) -> Result<(Counts, Outcome<ConfigMap>)>
     Ok((between, outcome))
 }
 
-/// Counts until told to stop, or to the end, and answers the last count that was stored.
+/// RequestCounts until told to stop, or to the end, and answers the last count that was stored.
 async fn keep_ticking(owner: Api<ConfigMap>, stop: CancellationToken) -> Result<usize> {
     let mut count = 100;
     for _ in 0..MOST {

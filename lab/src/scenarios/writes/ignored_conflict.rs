@@ -5,9 +5,9 @@ use conflict_retry::{Decision, Outcome, Source, Subresource, WriteOptions, put_o
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "ignored-conflict",
@@ -16,38 +16,38 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A write is done when its answer says so: look at every answer, and report what it says.\nconflict_retry's Outcome is must_use: a conflict that is dropped is a warning of the compiler.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The pool's name.
 const NAME: &str = "workers";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
-    stage.set(&pool(NAME, 3)).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
+    ctx.set(&pool(NAME, 3)).await?;
 
-    stage.say("Alice is to set 5 replicas. She reads; Bob changes the machine type; she PUTs, throws the answer away, and reports success.");
+    ctx.say("Alice is to set 5 replicas. She reads; Bob changes the machine type; she PUTs, throws the answer away, and reports success.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "medium").await?;
     let reported = scale_carelessly(&alice, copy).await;
-    let replicas = stage.stored::<Pool>(NAME).await?.spec.replicas;
-    stage.check("she reports success", reported.is_ok());
-    stage.check_eq("the answer was a 409", &alice.counts().conflicts, &1);
-    stage.check_eq("3 replicas are stored: her change is lost, and nobody knows", &replicas, &Some(3));
+    let replicas = ctx.stored::<Pool>(NAME).await?.spec.replicas;
+    ctx.check("she reports success", reported.is_ok());
+    ctx.check_eq("the answer was a 409", &alice.counts().conflicts, &1);
+    ctx.check_eq("3 replicas are stored: her change is lost, and nobody knows", &replicas, &Some(3));
 
-    stage.say("The same with put_once. A conflict is no error here, so that the question mark lets it through; but the type Outcome is must_use, and the compiler warns where a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
+    ctx.say("The same with put_once. A conflict is no error here, so that the question mark lets it through; but the type Outcome is must_use, and the compiler warns where a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "large").await?;
     let reported = scale_against_the_warning(&alice, &copy).await;
-    stage.check("against the warning, success is reported once more", reported.is_ok());
-    let replicas = stage.stored::<Pool>(NAME).await?.spec.replicas;
-    stage.check_eq("and once more 3 replicas are stored", &replicas, &Some(3));
+    ctx.check("against the warning, success is reported once more", reported.is_ok());
+    let replicas = ctx.stored::<Pool>(NAME).await?.spec.replicas;
+    ctx.check_eq("and once more 3 replicas are stored", &replicas, &Some(3));
 
-    stage.say("Who looks at the outcome knows, and can say so or read again. Bob interferes as before.");
+    ctx.say("Who looks at the outcome knows, and can say so or read again. Bob interferes as before.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "huge").await?;
     let told = scale_and_tell(&alice, &copy).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "looked at, the outcome says that somebody else was first",
         &told,
         &"not scaled: somebody else was first",
@@ -58,12 +58,12 @@ async fn run(stage: &Stage) -> Result<()> {
             Decision::Write
         })
         .await?;
-    let stored = stage.stored::<Pool>(NAME).await?;
-    stage.check(
+    let stored = ctx.stored::<Pool>(NAME).await?;
+    ctx.check(
         "update reads again and decides again, and says that it has written",
         matches!(outcome, Outcome::Written(_)),
     );
-    stage.check(
+    ctx.check(
         "5 replicas are stored, and Bob's machine type is kept",
         stored.spec.replicas == Some(5) && stored.spec.machine.as_deref() == Some("huge"),
     );

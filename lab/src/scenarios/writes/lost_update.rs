@@ -12,10 +12,10 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::{Overwrites, code};
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lost-update",
@@ -24,21 +24,21 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["both-intentions"],
     lesson: "Without a version the last writer wins and nobody is told; with one the loser is told, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Those who write, and what became of it so far.
 struct Play<'a> {
-    stage: &'a Stage,
+    ctx: &'a ScenarioContext,
     alice: Actor,
     bob: Actor,
     table: Table,
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (alice, bob) = (stage.actor("alice").await?, stage.actor("bob").await?);
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (alice, bob) = (ctx.actor("alice").await?, ctx.actor("bob").await?);
     let table = Table::new(&["way", "alice", "bob", "stored", "what became of it"]);
-    let mut play = Play { stage, alice, bob, table };
+    let mut play = Play { ctx, alice, bob, table };
     without_versions(&mut play).await?;
     with_versions(&mut play).await?;
     blind_retry(&mut play).await?;
@@ -47,16 +47,16 @@ async fn run(stage: &Stage) -> Result<()> {
     said_twice(&mut play).await?;
     needed(&mut play).await?;
     yielded(&mut play).await?;
-    stage.table(play.table);
+    ctx.table(play.table);
     Ok(())
 }
 
 #[expect(clippy::disallowed_methods, reason = "shows patches that no version guards")]
 async fn without_versions(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("Without versions. The pool has 3 replicas. Alice wants 5, Bob wants 2, and each sends a patch that says so.");
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("Without versions. The pool has 3 replicas. Alice wants 5, Bob wants 2, and each sends a patch that says so.");
     for (name, way) in [("merge", "merge patch, no version"), ("json", "JSON Patch, no version")] {
-        stage.set(&pool(name, 3)).await?;
+        ctx.set(&pool(name, 3)).await?;
         let patch = |replicas: i32| {
             let operation = json!([{"op": "replace", "path": "/spec/replicas", "value": replicas}]);
             match name {
@@ -67,10 +67,10 @@ async fn without_versions(play: &mut Play<'_>) -> Result<()> {
         let params = PatchParams::default();
         let first = alice.api::<Pool>().patch(name, &params, &patch(5)?).await;
         let second = bob.api::<Pool>().patch(name, &params, &patch(2)?).await;
-        let stored = replicas(stage, name).await?;
-        stage.check_eq(&format!("{way}: both are told 200"), &(code(&first), code(&second)), &(200, 200));
+        let stored = replicas(ctx, name).await?;
+        ctx.check_eq(&format!("{way}: both are told 200"), &(code(&first), code(&second)), &(200, 200));
         let between = first.ok().and_then(|pool| pool.spec.replicas);
-        stage.check_eq(
+        ctx.check_eq(
             &format!("{way}: 5 was stored, now it is 2, and nobody hears of it"),
             &(between, stored),
             &(Some(5), Some(2)),
@@ -82,23 +82,23 @@ async fn without_versions(play: &mut Play<'_>) -> Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
 async fn with_versions(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("With versions. Both read version and count, and PUT what they read with another count.");
-    stage.set(&pool("put", 3)).await?;
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("With versions. Both read version and count, and PUT what they read with another count.");
+    ctx.set(&pool("put", 3)).await?;
     let mut his = bob.api::<Pool>().get("put").await?;
     raise(alice, "put").await?;
     his.spec.replicas = Some(2);
     let answer = bob.api::<Pool>().replace("put", &PostParams::default(), &his).await;
-    stage.check_eq("Bob is told 409", &code(&answer), &409);
-    stage.check_eq("Alice's 5 is stored", &replicas(stage, "put").await?, &Some(5));
+    ctx.check_eq("Bob is told 409", &code(&answer), &409);
+    ctx.check_eq("Alice's 5 is stored", &replicas(ctx, "put").await?, &Some(5));
     table.row(&[&"PUT", &"5, told 200", &"2, told 409", &5, &"2 is not written, and Bob knows"]);
     Ok(())
 }
 
 async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("With versions and a retry that assigns blindly: after the 409 Bob reads again, does not look, and sets his 2.");
-    stage.set(&pool("blind", 3)).await?;
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("With versions and a retry that assigns blindly: after the 409 Bob reads again, does not look, and sets his 2.");
+    ctx.set(&pool("blind", 3)).await?;
     let his = bob.api::<Pool>().get("blind").await?;
     raise(alice, "blind").await?;
     let overwrites = Arc::new(Overwrites::default());
@@ -108,10 +108,10 @@ async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
         Decision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "blind", &options, Source::Copy(his), blindly).await?;
-    stage.check_eq("Bob's retry is granted", &outcome.label(), &"written");
-    let stored = replicas(stage, "blind").await?;
-    stage.check_eq("2 is stored: Alice's 5 is as lost as without versions", &stored, &Some(2));
-    stage.check_eq(
+    ctx.check_eq("Bob's retry is granted", &outcome.label(), &"written");
+    let stored = replicas(ctx, "blind").await?;
+    ctx.check_eq("2 is stored: Alice's 5 is as lost as without versions", &stored, &Some(2));
+    ctx.check_eq(
         "the observer of conflict_retry is told that a retry wrote over /spec/replicas",
         &overwrites.paths(),
         &vec!["/spec/replicas".to_owned()],
@@ -127,29 +127,29 @@ async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
 }
 
 async fn counted(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("Deciding again. Alice wants two more and Bob wants one less, and each computes it from the object as it is.");
-    stage.set(&pool("counted", 3)).await?;
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("Deciding again. Alice wants two more and Bob wants one less, and each computes it from the object as it is.");
+    ctx.set(&pool("counted", 3)).await?;
     let his = bob.api::<Pool>().get("counted").await?;
     raise(alice, "counted").await?;
     let options = WriteOptions::new("bob");
     let outcome = update(&bob.api::<Pool>(), "counted", &options, Source::Copy(his), one_less).await?;
-    stage.check_eq("Bob's second decision is granted", &outcome.label(), &"written");
-    let stored = replicas(stage, "counted").await?;
-    stage.check_eq("4 is stored: 3, two more, one less", &stored, &Some(4));
+    ctx.check_eq("Bob's second decision is granted", &outcome.label(), &"written");
+    let stored = replicas(ctx, "counted").await?;
+    ctx.check_eq("4 is stored: 3, two more, one less", &stored, &Some(4));
     table.row(&[&"update, counts from the object", &"+2", &"-1", &4, &"nothing is lost"]);
     Ok(())
 }
 
 async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, bob, table, .. } = play;
-    stage.say("Counting has a catch. Bob wants one less, and nobody else writes. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
-    stage.set(&pool("twice", 3)).await?;
+    let Play { ctx, bob, table, .. } = play;
+    ctx.say("Counting has a catch. Bob wants one less, and nobody else writes. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
+    ctx.set(&pool("twice", 3)).await?;
     let pools = deaf(bob, 1);
     let outcome = update(&pools, "twice", &WriteOptions::new("bob"), Source::Live, one_less).await?;
-    stage.check_eq("Bob is told that it is written", &outcome.label(), &"written");
-    let stored = replicas(stage, "twice").await?;
-    stage.check_eq("1 is stored, where 2 was meant: one less was counted twice", &stored, &Some(1));
+    ctx.check_eq("Bob is told that it is written", &outcome.label(), &"written");
+    let stored = replicas(ctx, "twice").await?;
+    ctx.check_eq("1 is stored, where 2 was meant: one less was counted twice", &stored, &Some(1));
     table.row(&[
         &"update, counts, an answer is lost",
         &"",
@@ -161,18 +161,18 @@ async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
 }
 
 async fn said_twice(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, bob, table, .. } = play;
-    stage.say("A goal can be repeated. The same with “at most 2”: after the lost answer it is met.");
-    stage.set(&pool("once", 3)).await?;
+    let Play { ctx, bob, table, .. } = play;
+    ctx.say("A goal can be repeated. The same with “at most 2”: after the lost answer it is met.");
+    ctx.set(&pool("once", 3)).await?;
     let pools = deaf(bob, 1);
     let at_most_2 = |pool: &mut Pool| {
         pool.spec.replicas = pool.spec.replicas.min(Some(2));
         Decision::Write
     };
     let outcome = update(&pools, "once", &WriteOptions::new("bob"), Source::Live, at_most_2).await?;
-    stage.check("Bob is told that it is done already", matches!(outcome, Outcome::AlreadyDone(_)));
-    let stored = replicas(stage, "once").await?;
-    stage.check_eq("2 is stored, written once", &stored, &Some(2));
+    ctx.check("Bob is told that it is done already", matches!(outcome, Outcome::AlreadyDone(_)));
+    let stored = replicas(ctx, "once").await?;
+    ctx.check_eq("2 is stored, written once", &stored, &Some(2));
     table.row(&[&"update, a goal, an answer is lost", &"", &"≤ 2", &2, &"nothing is lost"]);
     Ok(())
 }
@@ -199,9 +199,9 @@ fn deaf(actor: &Actor, puts: usize) -> Api<Pool> {
 }
 
 async fn needed(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("A goal also holds against others. Alice needs at least 5, and Bob at least 4.");
-    stage.set(&pool("needed", 3)).await?;
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("A goal also holds against others. Alice needs at least 5, and Bob at least 4.");
+    ctx.set(&pool("needed", 3)).await?;
     let his = bob.api::<Pool>().get("needed").await?;
     raise(alice, "needed").await?;
     let options = WriteOptions::new("bob");
@@ -210,21 +210,21 @@ async fn needed(play: &mut Play<'_>) -> Result<()> {
         Decision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "needed", &options, Source::Copy(his), at_least_4).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "after the 409 Bob's need is met, and he sends nothing more",
         &outcome.label(),
         &"unchanged",
     );
-    let stored = replicas(stage, "needed").await?;
-    stage.check_eq("5 is stored, which is enough for both", &stored, &Some(5));
+    let stored = replicas(ctx, "needed").await?;
+    ctx.check_eq("5 is stored, which is enough for both", &stored, &Some(5));
     table.row(&[&"update, at least what is needed", &"≥ 5", &"≥ 4", &5, &"nothing is lost"]);
     Ok(())
 }
 
 async fn yielded(play: &mut Play<'_>) -> Result<()> {
-    let Play { stage, alice, bob, table } = play;
-    stage.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; what he gets says that he lost.");
-    stage.set(&pool("exactly", 3)).await?;
+    let Play { ctx, alice, bob, table } = play;
+    ctx.say("Exactly 5 and exactly 2 cannot both hold, whatever the server checks. The first to write wins here, because Bob wants 2 only while the count is the 3 that he saw; what he gets says that he lost.");
+    ctx.set(&pool("exactly", 3)).await?;
     let his = bob.api::<Pool>().get("exactly").await?;
     raise(alice, "exactly").await?;
     let options = WriteOptions::new("bob");
@@ -236,8 +236,8 @@ async fn yielded(play: &mut Play<'_>) -> Result<()> {
         Decision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "exactly", &options, Source::Copy(his), while_3).await?;
-    stage.check("Bob's outcome is Aborted: he knows", matches!(outcome, Outcome::Aborted));
-    stage.check_eq("Alice's 5 is stored", &replicas(stage, "exactly").await?, &Some(5));
+    ctx.check("Bob's outcome is Aborted: he knows", matches!(outcome, Outcome::Aborted));
+    ctx.check_eq("Alice's 5 is stored", &replicas(ctx, "exactly").await?, &Some(5));
     table.row(&[&"update, yields", &"5", &"2, aborted", &5, &"2 is not written, and Bob knows"]);
     Ok(())
 }
@@ -252,6 +252,6 @@ async fn raise(alice: &Actor, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn replicas(stage: &Stage, name: &str) -> Result<Option<i32>> {
-    Ok(stage.stored::<Pool>(name).await?.spec.replicas)
+async fn replicas(ctx: &ScenarioContext, name: &str) -> Result<Option<i32>> {
+    Ok(ctx.stored::<Pool>(name).await?.spec.replicas)
 }

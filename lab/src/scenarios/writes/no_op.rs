@@ -15,10 +15,10 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::storage_version;
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, PoolStatus, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "no-op",
@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["no-op-moves-version"],
     lesson: "An equal PUT, patch or apply moves no version and sends no event, yet costs a request: do not send it.\nThe exceptions: what changes only managedFields is a write, and so is what the server stores in another way than it did.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The pool's name.
@@ -36,21 +36,21 @@ const NAME: &str = "workers";
 /// Who writes, in `managedFields`.
 const MANAGER: &str = "alice";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let alice = stage.actor("alice").await?;
-    stage.set(&pool(NAME, 3)).await?;
-    let first = prepare(stage, &alice).await?;
-    same_again(stage, &alice, &first).await?;
-    not_even_sent(stage, &alice).await?;
-    another_owner(stage, &alice).await?;
-    by_scale(stage, &alice).await?;
-    storage_version::changes(stage, &alice).await
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let alice = ctx.actor("alice").await?;
+    ctx.set(&pool(NAME, 3)).await?;
+    let first = prepare(ctx, &alice).await?;
+    same_again(ctx, &alice, &first).await?;
+    not_even_sent(ctx, &alice).await?;
+    another_owner(ctx, &alice).await?;
+    by_scale(ctx, &alice).await?;
+    storage_version::changes(ctx, &alice).await
 }
 
 /// Alice's writes that the others are to repeat.
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests")]
-async fn prepare(stage: &Stage, alice: &Actor) -> Result<Pool> {
-    stage.say("Alice writes each kind of thing once: spec, status, and a note that she applies.");
+async fn prepare(ctx: &ScenarioContext, alice: &Actor) -> Result<Pool> {
+    ctx.say("Alice writes each kind of thing once: spec, status, and a note that she applies.");
     let (pools, params) =
         (alice.api::<Pool>(), PostParams { field_manager: Some(MANAGER.into()), ..Default::default() });
     let mut mine = pools.get(NAME).await?;
@@ -60,7 +60,7 @@ async fn prepare(stage: &Stage, alice: &Actor) -> Result<Pool> {
     let mine = pools.replace_status(NAME, &params, &mine).await?;
     let applied = apply(&pools, NAME, &WriteOptions::new("notes"), &note()).await?.met();
     let applied = applied.context("the apply was not carried out")?;
-    stage.check("the first apply moves the version", applied.resource_version() != mine.resource_version());
+    ctx.check("the first apply moves the version", applied.resource_version() != mine.resource_version());
     Ok(applied)
 }
 
@@ -69,31 +69,31 @@ fn note() -> Value {
 }
 
 /// Everything again, exactly as it is, before the eyes of a watch.
-async fn same_again(stage: &Stage, alice: &Actor, first: &Pool) -> Result<()> {
-    stage.say("A watch begins here. A second passes by the server's clock, so that another time would be written down; then Alice sends everything again as it is.");
+async fn same_again(ctx: &ScenarioContext, alice: &Actor, first: &Pool) -> Result<()> {
+    ctx.say("A watch begins here. A second passes by the server's clock, so that another time would be written down; then Alice sends everything again as it is.");
     let version = first.resource_version().context("no version")?;
-    let watcher = stage.actor("watcher").await?;
+    let watcher = ctx.actor("watcher").await?;
     let only = WatchParams::default().fields(&format!("metadata.name={NAME}"));
     let events = watcher.api::<Pool>().watch(&only, &version).await?;
     let mut events = pin!(events);
-    a_second_later(stage, first).await?;
+    a_second_later(ctx, first).await?;
     let mut table = Table::new(&["sent again", "answer", "version"]);
     for what in ["PUT", "PUT to /status", "merge patch", "JSON Patch", "apply"] {
         let answer = send(alice, what).await.with_context(|| format!("the {what} was refused"))?;
-        stage.check_eq(&format!("an equal {what} leaves the version alone"), &answer, &version);
+        ctx.check_eq(&format!("an equal {what} leaves the version alone"), &answer, &version);
         table.row(&[&what, &"200", if answer == version { &"stays" } else { &"moves" }]);
     }
-    let stored = stage.stored::<Pool>(NAME).await?;
-    stage.check_eq(
+    let stored = ctx.stored::<Pool>(NAME).await?;
+    ctx.check_eq(
         "not even a time in managedFields has changed",
         &stored.managed_fields(),
         &first.managed_fields(),
     );
-    stage.table(table);
-    stage.say("Now a label, which is a change. If the watch had an event for any of the writes before, it would bring that first.");
+    ctx.table(table);
+    ctx.say("Now a label, which is a change. If the watch had an event for any of the writes before, it would bring that first.");
     let labelled = label(alice).await?;
     let event = next(&mut events).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "the first event of the watch is that of the label",
         &event.resource_version(),
         &labelled.resource_version(),
@@ -151,9 +151,9 @@ async fn send(alice: &Actor, what: &str) -> Result<String> {
 
 /// Returns when the server would write down a later time than it has for `pool`.
 #[expect(clippy::disallowed_methods, reason = "the server's clock is read from what it writes down")]
-async fn a_second_later(stage: &Stage, pool: &Pool) -> Result<()> {
+async fn a_second_later(ctx: &ScenarioContext, pool: &Pool) -> Result<()> {
     let written = latest(pool.managed_fields()).context("no time is written down")?;
-    let maps = Api::<ConfigMap>::namespaced(stage.backstage().await?, stage.namespace());
+    let maps = Api::<ConfigMap>::namespaced(ctx.backstage().await?, ctx.namespace());
     eventually(PATIENCE, "the server's clock moves on", || async {
         let metadata = ObjectMeta { generate_name: Some("clock-".into()), ..ObjectMeta::default() };
         let map = ConfigMap { metadata, ..ConfigMap::default() };
@@ -167,8 +167,8 @@ fn latest(entries: &[ManagedFieldsEntry]) -> Option<k8s_openapi::apimachinery::p
     entries.iter().filter_map(|entry| entry.time.clone()).max()
 }
 
-async fn not_even_sent(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.say("An equal write still is a request, with validation and a read of the store. conflict_retry compares first, and sends nothing.");
+async fn not_even_sent(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.say("An equal write still is a request, with validation and a read of the store. conflict_retry compares first, and sends nothing.");
     let before = alice.counts();
     let outcome = update(&alice.api::<Pool>(), NAME, &WriteOptions::new(MANAGER), Source::Live, |pool| {
         pool.spec.machine = Some("large".into());
@@ -176,8 +176,8 @@ async fn not_even_sent(stage: &Stage, alice: &Actor) -> Result<()> {
     })
     .await?;
     let after = alice.counts();
-    stage.check_eq("the outcome is Unchanged", &outcome.label(), &"unchanged");
-    stage.check_eq(
+    ctx.check_eq("the outcome is Unchanged", &outcome.label(), &"unchanged");
+    ctx.check_eq(
         "one read, and no write at all",
         &(after.requests - before.requests, after.written - before.written),
         &(1, 0),
@@ -186,12 +186,12 @@ async fn not_even_sent(stage: &Stage, alice: &Actor) -> Result<()> {
 }
 
 /// The same value, applied by somebody who does not own it yet.
-async fn another_owner(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.say("The first exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
-    let before = stage.stored::<Pool>(NAME).await?;
+async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.say("The first exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
+    let before = ctx.stored::<Pool>(NAME).await?;
     let after = apply(&alice.api::<Pool>(), NAME, &WriteOptions::new("others"), &note()).await?.met();
     let after = after.context("the apply was not carried out")?;
-    stage.check_eq(
+    ctx.check_eq(
         "the version moves, spec and generation stay",
         &(
             after.resource_version() == before.resource_version(),
@@ -204,11 +204,11 @@ async fn another_owner(stage: &Stage, alice: &Actor) -> Result<()> {
 }
 
 /// A count that was set through the object, and then again, to the same, through `/scale`.
-async fn by_scale(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
-    let made = stage.set(&pool("counted", 3)).await?;
+async fn by_scale(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
+    let made = ctx.set(&pool("counted", 3)).await?;
     let made_version = made.resource_version().context("no version")?;
-    let watcher = stage.actor("watcher").await?;
+    let watcher = ctx.actor("watcher").await?;
     let only = WatchParams::default().fields("metadata.name=counted");
     let mut events = pin!(watcher.api::<Pool>().watch(&only, &made_version).await?);
     let mut table = Table::new(&["after", "version", "entries of managedFields"]);
@@ -217,16 +217,16 @@ async fn by_scale(stage: &Stage, alice: &Actor) -> Result<()> {
     let mut before = made.clone();
     for which in ["the first PUT of 3", "the second", "the third"] {
         put_scale(alice, "counted", 3).await?;
-        let after = stage.stored::<Pool>("counted").await?;
+        let after = ctx.stored::<Pool>("counted").await?;
         let moved = after.resource_version() != before.resource_version();
         table.row(&[&which, &if moved { "moves" } else { "stays" }, &owners(after.managed_fields())]);
-        stage.check(
+        ctx.check(
             &format!("{which}: spec and generation stay as they are"),
             after.spec == made.spec && after.metadata.generation == made.metadata.generation,
         );
         if moved {
             let event = next(&mut events).await?;
-            stage.check_eq(
+            ctx.check_eq(
                 &format!("{which}: the watch has an event for it"),
                 &event.resource_version(),
                 &after.resource_version(),
@@ -235,14 +235,14 @@ async fn by_scale(stage: &Stage, alice: &Actor) -> Result<()> {
         history.push(moved);
         before = after;
     }
-    stage.table(table);
-    stage.say("The server keeps what /scale writes apart. The first such write splits the count off the entry of whoever made the object, although it changes nothing; the second drops that half, because two entries then have one name. Nobody owns the count any more, and there is nothing left to move.");
-    stage.check_eq(
+    ctx.table(table);
+    ctx.say("The server keeps what /scale writes apart. The first such write splits the count off the entry of whoever made the object, although it changes nothing; the second drops that half, because two entries then have one name. Nobody owns the count any more, and there is nothing left to move.");
+    ctx.check_eq(
         "the version moves with the first two, and not with the third",
         &history,
         &vec![true, true, false],
     );
-    stage.check("in the end no entry holds the count", !owners(before.managed_fields()).contains("replicas"));
+    ctx.check("in the end no entry holds the count", !owners(before.managed_fields()).contains("replicas"));
     Ok(())
 }
 

@@ -6,10 +6,10 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::code;
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, PoolStatus, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "one-version",
@@ -18,7 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["status-conflicts", "status-version"],
     lesson: "There is one version per object: writing /status instead of the object avoids no conflict.\nWhat avoids it is to send only fields of one's own, by an apply or a patch without a version.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// How often each pair of writes is tried.
@@ -46,29 +46,29 @@ const CASES: [Case; 6] = [
     Case { between: "a label", endpoint: "/status", moves_generation: false },
 ];
 
-async fn run(stage: &Stage) -> Result<()> {
-    let (alice, controller) = (stage.actor("alice").await?, stage.actor("controller").await?);
-    stage.set(&pool(NAME, 3)).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let (alice, controller) = (ctx.actor("alice").await?, ctx.actor("controller").await?);
+    ctx.set(&pool(NAME, 3)).await?;
     let mut table = Table::new(&["written in between", "then", "refused", "generation"]);
     for case in &CASES {
-        put_after(stage, &alice, &controller, case, &mut table).await?;
+        put_after(ctx, &alice, &controller, case, &mut table).await?;
     }
-    own_fields(stage, &alice, &controller, &mut table).await?;
-    stage.table(table);
-    stage.say("Which of these happens most in a cluster is a question of who writes how often; the table has each kind of write equally often.");
+    own_fields(ctx, &alice, &controller, &mut table).await?;
+    ctx.table(table);
+    ctx.say("Which of these happens most in a cluster is a question of who writes how often; the table has each kind of write equally often.");
     Ok(())
 }
 
 /// A PUT from a copy that is older than what was written in between.
 async fn put_after(
-    stage: &Stage,
+    ctx: &ScenarioContext,
     alice: &Actor,
     controller: &Actor,
     case: &Case,
     table: &mut Table,
 ) -> Result<()> {
     let Case { between, endpoint, moves_generation } = case;
-    stage.say(&format!("Alice reads, a controller writes {between}, and Alice PUTs to {endpoint} what she read, with a change of hers; {ROUNDS} times."));
+    ctx.say(&format!("Alice reads, a controller writes {between}, and Alice PUTs to {endpoint} what she read, with a change of hers; {ROUNDS} times."));
     let (mut refused, mut moved) = (0, 0);
     for round in 0..ROUNDS {
         let copy = alice.api::<Pool>().get(NAME).await?;
@@ -76,13 +76,13 @@ async fn put_after(
         moved += usize::from(newer.metadata.generation != copy.metadata.generation);
         refused += usize::from(put(alice, endpoint, copy, round).await == 409);
     }
-    stage.check_eq(
+    ctx.check_eq(
         &format!("written in between: {between}; PUT to {endpoint}: {ROUNDS} of {ROUNDS} are refused"),
         &refused,
         &ROUNDS,
     );
     let told = if *moves_generation { "moves" } else { "stays" };
-    stage.check_eq(
+    ctx.check_eq(
         &format!("a write of {between}: the generation {told}"),
         &moved,
         &if *moves_generation { ROUNDS } else { 0 },
@@ -122,8 +122,13 @@ async fn put(alice: &Actor, endpoint: &str, mut copy: Pool, round: usize) -> u16
 
 /// The same two writers, each of whom sends only what is its own.
 #[expect(clippy::disallowed_methods, reason = "shows a patch of one's own field, which no version guards")]
-async fn own_fields(stage: &Stage, alice: &Actor, controller: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("Now each sends only fields of its own, without a version: Alice applies her part of the status and patches her note. A controller writes status and spec in between, as before.");
+async fn own_fields(
+    ctx: &ScenarioContext,
+    alice: &Actor,
+    controller: &Actor,
+    table: &mut Table,
+) -> Result<()> {
+    ctx.say("Now each sends only fields of its own, without a version: Alice applies her part of the status and patches her note. A controller writes status and spec in between, as before.");
     let pools = alice.api::<Pool>();
     let options = WriteOptions::new("alice");
     let before = alice.counts().conflicts;
@@ -141,14 +146,14 @@ async fn own_fields(stage: &Stage, alice: &Actor, controller: &Actor, table: &mu
         written += usize::from(code(&pools.patch(NAME, &PatchParams::default(), &note).await) == 200);
     }
     let conflicts = alice.counts().conflicts - before;
-    stage.check_eq(
+    ctx.check_eq(
         &format!("all {} writes are granted, and none met a conflict", 2 * ROUNDS),
         &(written, conflicts),
         &(2 * ROUNDS, 0),
     );
-    let stored = stage.stored::<Pool>(NAME).await?;
+    let stored = ctx.stored::<Pool>(NAME).await?;
     let status = stored.status.clone().unwrap_or_default();
-    stage.check_eq(
+    ctx.check_eq(
         "and both writers' fields are in the object",
         &(stored.spec.note.as_deref(), stored.spec.replicas, status.selector.as_deref(), status.ready),
         &(Some("own 1"), Some(21), Some("round=1"), Some(11)),

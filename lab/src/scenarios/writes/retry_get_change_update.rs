@@ -12,10 +12,10 @@ use conflict_retry::{
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use crate::context::{Actor, RequestCounts, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Counts, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "retry-get-change-update",
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "A right loop reads inside, changes what it has read, knows a conflict from other errors, waits, and ends.\nWhen it ends without a write it says so; update_status is that loop.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The pool's name.
@@ -60,42 +60,48 @@ fn all_ready(pool: &mut Pool, way: &str) {
     status.message = Some(way.to_owned());
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    let bob = stage.actor("bob").await?;
-    stage.set(&pool(NAME, 3)).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let bob = ctx.actor("bob").await?;
+    ctx.set(&pool(NAME, 3)).await?;
     let rival = |left| Rival { bob: bob.clone(), left: AtomicU32::new(left) };
     let mut table = Table::new(&["way", "requests", "conflicts", "writes"]);
 
-    stage.say("By hand. Alice is to set status.ready to the number of replicas. Bob gets in between once, with another number.");
-    let alice = stage.actor("alice").await?;
+    ctx.say("By hand. Alice is to set status.ready to the number of replicas. Bob gets in between once, with another number.");
+    let alice = ctx.actor("alice").await?;
     by_hand(&alice, &rival(1)).await?;
-    row(stage, &mut table, "a loop by hand", alice.counts(), 4).await?;
+    row(ctx, &mut table, "a loop by hand", alice.counts(), 4).await?;
 
-    stage.say("With the helper, which is client-go's RetryOnConflict: what is inside stays the same, and the loop is no longer written by hand.");
-    let alice = stage.actor("alice").await?;
+    ctx.say("With the helper, which is client-go's RetryOnConflict: what is inside stays the same, and the loop is no longer written by hand.");
+    let alice = ctx.actor("alice").await?;
     with_helper(&alice, &rival(1), &RetryPolicy::client_go_default_retry()).await?;
-    row(stage, &mut table, "retry_on_conflict", alice.counts(), 5).await?;
+    row(ctx, &mut table, "retry_on_conflict", alice.counts(), 5).await?;
 
-    stage.say("With update_status, beginning with a copy that Alice has read before Bob wrote.");
-    let alice = stage.actor("alice").await?;
+    ctx.say("With update_status, beginning with a copy that Alice has read before Bob wrote.");
+    let alice = ctx.actor("alice").await?;
     let copy = alice.api::<Pool>().get(NAME).await?;
     rival(1).interfere().await?;
     let options = WriteOptions::new("alice");
     let outcome = with_update_status(&alice, &options, copy.clone()).await?;
-    stage.check_eq("update_status says that it has written", &outcome.label(), &"written");
-    row(stage, &mut table, "update_status", alice.counts(), 6).await?;
-    stage.table(table);
-    exhausted(stage, &rival(ATTEMPTS + 3), copy).await
+    ctx.check_eq("update_status says that it has written", &outcome.label(), &"written");
+    row(ctx, &mut table, "update_status", alice.counts(), 6).await?;
+    ctx.table(table);
+    exhausted(ctx, &rival(ATTEMPTS + 3), copy).await
 }
 
-async fn row(stage: &Stage, table: &mut Table, way: &str, counts: Counts, ready: i32) -> Result<()> {
-    let status = stage.stored::<Pool>(NAME).await?.status;
-    stage.check_eq(
+async fn row(
+    ctx: &ScenarioContext,
+    table: &mut Table,
+    way: &str,
+    counts: RequestCounts,
+    ready: i32,
+) -> Result<()> {
+    let status = ctx.stored::<Pool>(NAME).await?.status;
+    ctx.check_eq(
         &format!("{way}: four requests, one of them a conflict, one a write"),
         &counts,
-        &Counts { requests: 4, written: 1, conflicts: 1 },
+        &RequestCounts { requests: 4, written: 1, conflicts: 1 },
     );
-    stage.check_eq(
+    ctx.check_eq(
         &format!("{way}: status.ready is {ready}, decided from what Bob had written"),
         &status.and_then(|status| status.ready),
         &Some(ready),
@@ -155,30 +161,30 @@ async fn with_update_status(
 }
 
 /// What each says when Bob is first every time.
-async fn exhausted(stage: &Stage, rival: &Rival, copy: Pool) -> Result<()> {
-    stage.say("Now Bob is first every time. All three end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
-    let before = stage.stored::<Pool>(NAME).await?.status;
-    let alice = stage.actor("alice").await?;
+async fn exhausted(ctx: &ScenarioContext, rival: &Rival, copy: Pool) -> Result<()> {
+    ctx.say("Now Bob is first every time. All three end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
+    let before = ctx.stored::<Pool>(NAME).await?.status;
+    let alice = ctx.actor("alice").await?;
     let hand = by_hand(&alice, rival).await;
     let three = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(2));
     let helper = with_helper(&alice, rival, &three).await;
     let once = WriteOptions::new("alice").with_policy(RetryPolicy::once());
     let door = with_update_status(&alice, &once, copy).await;
     let cause = hand.err().and_then(|error| error.downcast::<kube::Error>().ok());
-    stage.check(
+    ctx.check(
         "by hand: an error, with the last conflict in it",
         cause.is_some_and(|cause| is_conflict(&cause)),
     );
-    stage.check(
+    ctx.check(
         "retry_on_conflict: Exhausted after 3 attempts, with the last conflict in it",
         matches!(helper, Err(RetryError::Exhausted { attempts: 3, last, .. }) if is_conflict(&last)),
     );
-    stage.check(
+    ctx.check(
         "update_status: Exhausted after 1 attempt, of a conflict",
         matches!(door, Err(WriteError::Exhausted { attempts: 1, class: Class::Conflict, .. })),
     );
-    stage.check_eq("seven requests were refused", &alice.counts().conflicts, &7);
-    let after = stage.stored::<Pool>(NAME).await?.status;
-    stage.check("and the status is as it was", before == after);
+    ctx.check_eq("seven requests were refused", &alice.counts().conflicts, &7);
+    let after = ctx.stored::<Pool>(NAME).await?.status;
+    ctx.check("and the status is as it was", before == after);
     Ok(())
 }

@@ -11,9 +11,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::GROUP;
-use crate::stage::{Actor, PATIENCE, Stage};
 
 /// The definition that this makes, changes, and takes away.
 const DEFINITION: &str = "notes.lab.tandem.dev";
@@ -22,34 +22,37 @@ const NAME: &str = "hello";
 
 /// Changes the storage version under an object, and sends the object as it is.
 #[expect(clippy::disallowed_methods, reason = "a definition of this scenario's own, and nobody else's")]
-pub(super) async fn changes(stage: &Stage, alice: &Actor) -> Result<()> {
-    stage.say("And there is how an object is encoded. A third kind is defined, Note, which the server takes as v1 and as v2, and stores as v1.");
-    let definitions = Api::<CustomResourceDefinition>::all(stage.backstage().await?);
-    let definition = serde_json::from_value(definition(&run_label(stage).await?))?;
+pub(super) async fn changes(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+    ctx.say("And there is how an object is encoded. A third kind is defined, Note, which the server takes as v1 and as v2, and stores as v1.");
+    let definitions = Api::<CustomResourceDefinition>::all(ctx.backstage().await?);
+    let definition = serde_json::from_value(definition(&run_label(ctx).await?))?;
     definitions.create(&PostParams::default(), &definition).await.context("cannot make the definition")?;
-    let played = play(stage, alice, &definitions).await;
+    let played = play(ctx, alice, &definitions).await;
     let removed = definitions.delete(DEFINITION, &DeleteParams::default()).await;
     played?;
     removed.context("cannot take the definition away").map(drop)
 }
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
-async fn play(stage: &Stage, alice: &Actor, definitions: &Api<CustomResourceDefinition>) -> Result<()> {
+async fn play(
+    ctx: &ScenarioContext,
+    alice: &Actor,
+    definitions: &Api<CustomResourceDefinition>,
+) -> Result<()> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", "Note"), "notes");
-    let unseen =
-        Api::<DynamicObject>::namespaced_with(stage.backstage().await?, stage.namespace(), &resource);
+    let unseen = Api::<DynamicObject>::namespaced_with(ctx.backstage().await?, ctx.namespace(), &resource);
     eventually(PATIENCE, "notes are served", async || {
         Ok(Some(unseen.list(&ListParams::default().limit(1)).await?))
     })
     .await?;
-    let notes = Api::<DynamicObject>::namespaced_with(alice.client(), stage.namespace(), &resource);
+    let notes = Api::<DynamicObject>::namespaced_with(alice.client(), ctx.namespace(), &resource);
     let note = DynamicObject::new(NAME, &resource).data(json!({"spec": {"text": "hello"}}));
     let made = notes.create(&PostParams::default(), &note).await?;
     let put = async |note: &DynamicObject| notes.replace(NAME, &PostParams::default(), note).await;
     let mut table = Table::new(&["Alice PUTs the note as it is", "version"]);
     let same = put(&made).await?;
     table.row(&[&"stored as v1", &told(&made, &same)]);
-    stage.check_eq(
+    ctx.check_eq(
         "sent again as it is, the version stays",
         &same.resource_version(),
         &made.resource_version(),
@@ -68,22 +71,22 @@ async fn play(stage: &Stage, alice: &Actor, definitions: &Api<CustomResourceDefi
         })
         .await
     };
-    let moved = stage.racing(what, rewritten).await?;
+    let moved = ctx.racing(what, rewritten).await?;
     table.row(&[&"stored as v2 from now on", &told(&made, &moved)]);
-    stage.check(
+    ctx.check(
         "one of them moves the version: the server has stored the same note anew",
         moved.resource_version() != made.resource_version(),
     );
-    stage.check(
+    ctx.check(
         "content, generation and managedFields are as they were",
         (&moved.data, moved.metadata.generation, moved.managed_fields())
             == (&made.data, made.metadata.generation, made.managed_fields()),
     );
     let again = put(&moved).await?;
     table.row(&[&"once more", &told(&moved, &again)]);
-    stage.check_eq("once more, and it stays again", &again.resource_version(), &moved.resource_version());
-    stage.table(table);
-    stage.say("By the source of the API server a new encryption key has the same effect, which is not shown here. One article reports a no-op update that moved the version from 19022 to 19023; which of these moved it, if any, is not known.");
+    ctx.check_eq("once more, and it stays again", &again.resource_version(), &moved.resource_version());
+    ctx.table(table);
+    ctx.say("By the source of the API server a new encryption key has the same effect, which is not shown here. One article reports a no-op update that moved the version from 19022 to 19023; which of these moved it, if any, is not known.");
     Ok(())
 }
 
@@ -92,10 +95,10 @@ fn told(before: &DynamicObject, after: &DynamicObject) -> &'static str {
 }
 
 /// What tells a cluster that is not ours whose definition this is, so that it is taken away also when this is cut off.
-async fn run_label(stage: &Stage) -> Result<BTreeMap<String, String>> {
-    let namespaces = Api::<Namespace>::all(stage.backstage().await?);
-    let labels = namespaces.get(stage.namespace()).await.context("the stage is gone")?.metadata.labels;
-    let of_run = labels.into_iter().flatten().filter(|(key, _)| key == crate::theatre::RUN_LABEL);
+async fn run_label(ctx: &ScenarioContext) -> Result<BTreeMap<String, String>> {
+    let namespaces = Api::<Namespace>::all(ctx.backstage().await?);
+    let labels = namespaces.get(ctx.namespace()).await.context("the ctx is gone")?.metadata.labels;
+    let of_run = labels.into_iter().flatten().filter(|(key, _)| key == crate::cluster_pool::RUN_LABEL);
     Ok(of_run.collect())
 }
 

@@ -10,10 +10,10 @@ use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
 use super::Overwrites;
+use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, PATIENCE, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "when-to-retry",
@@ -22,7 +22,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["lazy-is-wasteful", "always-retry"],
     lesson: "Decided from this object alone: decide again from the fresh one, inside the retry. From more: give the conflict\nback to the queue and look at everything again. A field of one's own: apply it, and no retry is needed.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// Jobs that one replica can do.
@@ -34,18 +34,18 @@ const LOAD: &str = "load";
 /// Where a pool itself says how many jobs there are.
 const JOBS: &str = "lab.tandem.dev/jobs";
 
-async fn run(stage: &Stage) -> Result<()> {
-    let person = stage.actor("person").await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let person = ctx.actor("person").await?;
     let load: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": LOAD}, "data": {"jobs": "10"}}))?;
-    stage.set(&load).await?;
+    ctx.set(&load).await?;
     let mut table = Table::new(&["what is done again", "requests", "replicas stored", "needed"]);
-    the_write(stage, &person, &mut table).await?;
-    healed(stage, &person, &mut table).await?;
-    everything(stage, &person, &mut table).await?;
-    the_decision(stage, &person, &mut table).await?;
-    nothing(stage, &person, &mut table).await?;
-    stage.table(table);
+    the_write(ctx, &person, &mut table).await?;
+    healed(ctx, &person, &mut table).await?;
+    everything(ctx, &person, &mut table).await?;
+    the_decision(ctx, &person, &mut table).await?;
+    nothing(ctx, &person, &mut table).await?;
+    ctx.table(table);
     Ok(())
 }
 
@@ -84,14 +84,14 @@ async fn meanwhile(person: &Actor, name: &str) -> Result<()> {
     touch(person, name, json!({"spec": {"note": "4 jobs"}})).await
 }
 
-async fn replicas(stage: &Stage, name: &str) -> Result<Option<i32>> {
-    Ok(stage.stored::<Pool>(name).await?.spec.replicas)
+async fn replicas(ctx: &ScenarioContext, name: &str) -> Result<Option<i32>> {
+    Ok(ctx.stored::<Pool>(name).await?.spec.replicas)
 }
 
-async fn the_write(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("A controller sets one replica for every 2 jobs; a ConfigMap says how many jobs there are. It reads 10 jobs and decides for 5. Then the load falls to 4, somebody notes that in the pool, and the PUT meets a conflict. Only the write is done again.");
-    stage.set(&pool("write", 3)).await?;
-    let controller = stage.actor("controller").await?;
+async fn the_write(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("A controller sets one replica for every 2 jobs; a ConfigMap says how many jobs there are. It reads 10 jobs and decides for 5. Then the load falls to 4, somebody notes that in the pool, and the PUT meets a conflict. Only the write is done again.");
+    ctx.set(&pool("write", 3)).await?;
+    let controller = ctx.actor("controller").await?;
     let decided = needed(&controller).await?;
     let copy = controller.api::<Pool>().get("write").await?;
     meanwhile(person, "write").await?;
@@ -103,16 +103,16 @@ async fn the_write(stage: &Stage, person: &Actor, table: &mut Table) -> Result<(
         Decision::Write
     })
     .await?;
-    let stored = replicas(stage, "write").await?;
-    stage.check_eq("the write is granted", &outcome.label(), &"written");
-    let now = stage.stored::<ConfigMap>(LOAD).await?;
-    stage.check_eq(
+    let stored = replicas(ctx, "write").await?;
+    ctx.check_eq("the write is granted", &outcome.label(), &"written");
+    let now = ctx.stored::<ConfigMap>(LOAD).await?;
+    ctx.check_eq(
         "5 replicas are stored, where the load needs 2 by now: a decision of the past",
         &(stored, replicas_of(&now)?),
         &(Some(5), 2),
     );
-    stage.check_eq("there was a conflict on the way", &controller.counts().conflicts, &1);
-    stage.check(
+    ctx.check_eq("there was a conflict on the way", &controller.counts().conflicts, &1);
+    ctx.check(
         "conflict-retry's observer of overwritten fields has nothing to tell: nobody else had written that one",
         overwrites.paths().is_empty(),
     );
@@ -121,11 +121,11 @@ async fn the_write(stage: &Stage, person: &Actor, table: &mut Table) -> Result<(
 }
 
 /// What becomes of the stale decision where the controller watches what it decided from.
-async fn healed(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("How long does the 5 stand? Until something calls the reconcile again. This controller watches the ConfigMap too, and otherwise does the same.");
-    stage.set(&pool("healed", 3)).await?;
+async fn healed(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("How long does the 5 stand? Until something calls the reconcile again. This controller watches the ConfigMap too, and otherwise does the same.");
+    ctx.set(&pool("healed", 3)).await?;
     set_load(person, 10).await?;
-    let controller = stage.actor("controller").await?;
+    let controller = ctx.actor("controller").await?;
     let loads = controller.api::<ConfigMap>();
     let load = loads.get(LOAD).await?;
     let decided = replicas_of(&load)?;
@@ -136,18 +136,18 @@ async fn healed(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> 
     let copy = controller.api::<Pool>().get("healed").await?;
     meanwhile(person, "healed").await?;
     set(&controller, "healed", Source::Copy(copy), decided).await?;
-    stage.check_eq("5 replicas are stored again", &replicas(stage, "healed").await?, &Some(5));
-    stage.say("The change of the load is an event. It calls the reconcile once more.");
+    ctx.check_eq("5 replicas are stored again", &replicas(ctx, "healed").await?, &Some(5));
+    ctx.say("The change of the load is an event. It calls the reconcile once more.");
     let event = tokio::time::timeout(PATIENCE, events.next()).await.context("no event came")?;
     let Some(WatchEvent::Modified(load)) = event.transpose()? else { bail!("no change of the load") };
     set(&controller, "healed", Source::Live, replicas_of(&load)?).await?;
-    stage.check_eq(
+    ctx.check_eq(
         "2 replicas are stored, as 4 jobs need: the stale decision was stored, and has healed",
-        &replicas(stage, "healed").await?,
+        &replicas(ctx, "healed").await?,
         &Some(2),
     );
     let counts = controller.counts();
-    stage.check_eq("that took two writes that were granted", &counts.written, &2);
+    ctx.check_eq("that took two writes that were granted", &counts.written, &2);
     table.row(&[&"the write, and what the decision is from is watched", &counts.requests, &"5, then 2", &2]);
     Ok(())
 }
@@ -173,29 +173,29 @@ async fn reconcile(controller: &Actor, meanwhile: impl Future<Output = Result<()
     Ok(put_once(&pools, "everything", Subresource::Main, &options, &pool).await?)
 }
 
-async fn everything(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("The same from the beginning, but the conflict goes back to the work queue, which is often called lazy: the reconcile runs once more, and reads the load again.");
-    stage.set(&pool("everything", 3)).await?;
+async fn everything(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("The same from the beginning, but the conflict goes back to the work queue, which is often called lazy: the reconcile runs once more, and reads the load again.");
+    ctx.set(&pool("everything", 3)).await?;
     set_load(person, 10).await?;
-    let controller = stage.actor("controller").await?;
+    let controller = ctx.actor("controller").await?;
     let first = reconcile(&controller, meanwhile(person, "everything")).await?;
-    stage.check("the first run ends in a conflict", matches!(first, Outcome::Conflict(_)));
-    stage.check_eq("and has stored nothing", &replicas(stage, "everything").await?, &Some(3));
+    ctx.check("the first run ends in a conflict", matches!(first, Outcome::Conflict(_)));
+    ctx.check_eq("and has stored nothing", &replicas(ctx, "everything").await?, &Some(3));
     let second = reconcile(&controller, async { Ok(()) }).await?;
-    stage.check("the second is granted", matches!(second, Outcome::Written(_)));
-    stage.check_eq("2 replicas are stored, as 4 jobs need", &replicas(stage, "everything").await?, &Some(2));
+    ctx.check("the second is granted", matches!(second, Outcome::Written(_)));
+    ctx.check_eq("2 replicas are stored, as 4 jobs need", &replicas(ctx, "everything").await?, &Some(2));
     let requests = controller.counts().requests;
-    stage.check_eq("that took six requests, one more than storing the stale decision", &requests, &6);
+    ctx.check_eq("that took six requests, one more than storing the stale decision", &requests, &6);
     table.row(&[&"everything", &requests, &2, &2]);
     Ok(())
 }
 
-async fn the_decision(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("Where the pool itself says how many jobs there are, in an annotation, the decision needs nothing else. Then it belongs inside the retry, and is made again from the fresh pool.");
+async fn the_decision(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("Where the pool itself says how many jobs there are, in an annotation, the decision needs nothing else. Then it belongs inside the retry, and is made again from the fresh pool.");
     let mut of_itself = pool("decision", 3);
     of_itself.metadata.annotations = Some([(JOBS.to_owned(), "10".to_owned())].into());
-    stage.set(&of_itself).await?;
-    let controller = stage.actor("controller").await?;
+    ctx.set(&of_itself).await?;
+    let controller = ctx.actor("controller").await?;
     let pools = controller.api::<Pool>();
     let copy = pools.get("decision").await?;
     touch(person, "decision", json!({"metadata": {"annotations": {JOBS: "4"}}})).await?;
@@ -207,29 +207,29 @@ async fn the_decision(stage: &Stage, person: &Actor, table: &mut Table) -> Resul
         Decision::Write
     })
     .await?;
-    stage.check_eq("the write is granted", &outcome.label(), &"written");
-    stage.check_eq("2 replicas are stored, as 4 jobs need", &replicas(stage, "decision").await?, &Some(2));
+    ctx.check_eq("the write is granted", &outcome.label(), &"written");
+    ctx.check_eq("2 replicas are stored, as 4 jobs need", &replicas(ctx, "decision").await?, &Some(2));
     table.row(&[&"the decision, inside the retry", &controller.counts().requests, &2, &2]);
     Ok(())
 }
 
-async fn nothing(stage: &Stage, person: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("And what is the controller's own, such as how many replicas it has counted, needs no retry: it is applied, whatever others have written.");
-    stage.set(&pool("nothing", 3)).await?;
-    let controller = stage.actor("controller").await?;
+async fn nothing(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("And what is the controller's own, such as how many replicas it has counted, needs no retry: it is applied, whatever others have written.");
+    ctx.set(&pool("nothing", 3)).await?;
+    let controller = ctx.actor("controller").await?;
     let pools = controller.api::<Pool>();
     pools.get("nothing").await?;
     touch(person, "nothing", json!({"spec": {"note": "in between"}})).await?;
     let status = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "status": {"ready": 3}});
     let outcome = apply_status(&pools, "nothing", &WriteOptions::new("controller"), &status).await?;
     let counts = controller.counts();
-    stage.check_eq(
+    ctx.check_eq(
         "the apply is granted, without a conflict",
         &(outcome.label(), counts.conflicts),
         &("written", 0),
     );
-    let stored = stage.stored::<Pool>("nothing").await?;
-    stage.check_eq(
+    let stored = ctx.stored::<Pool>("nothing").await?;
+    ctx.check_eq(
         "and what was written in between is kept",
         &(stored.spec.note.as_deref(), stored.status.and_then(|status| status.ready)),
         &(Some("in between"), Some(3)),

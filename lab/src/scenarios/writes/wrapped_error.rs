@@ -12,10 +12,10 @@ use conflict_retry::{
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "wrapped-error",
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &[],
     lesson: "Wrap errors with context, keep the cause as source, and let the wrapper say whether it is a conflict.\nNever ask the text: it hides conflicts, and finds some where there are none.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The pool's name.
@@ -86,15 +86,15 @@ fn outermost_is_conflict(error: &SyncError) -> bool {
     error.downcast_ref::<kube::Error>().is_some_and(is_conflict)
 }
 
-async fn run(stage: &Stage) -> Result<()> {
-    let bob = stage.actor("bob").await?;
-    stage.set(&pool(NAME, 3)).await?;
+async fn run(ctx: &ScenarioContext) -> Result<()> {
+    let bob = ctx.actor("bob").await?;
+    ctx.set(&pool(NAME, 3)).await?;
     let mut table = Table::new(&["what is asked", "attempts", "what came of it"]);
-    recognised(stage, &bob, &mut table).await?;
-    overlooked(stage, &bob, &mut table).await?;
-    imagined(stage, &bob, &mut table).await?;
-    stage.table(table);
-    exhausted(stage, &bob).await
+    recognised(ctx, &bob, &mut table).await?;
+    overlooked(ctx, &bob, &mut table).await?;
+    imagined(ctx, &bob, &mut table).await?;
+    ctx.table(table);
+    exhausted(ctx, &bob).await
 }
 
 /// How many attempts an actor has made, each of which reads once.
@@ -102,49 +102,49 @@ fn attempts(actor: &Actor) -> usize {
     actor.requests().iter().filter(|request| request.verb == "GET").count()
 }
 
-async fn recognised(stage: &Stage, bob: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("Alice's code wraps each error of the client with what it was about to do. Bob gets in between once. The wrapper implements MaybeConflict: it asks the error inside.");
-    let alice = stage.actor("alice").await?;
+async fn recognised(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("Alice's code wraps each error of the client with what it was about to do. Bob gets in between once. The wrapper implements MaybeConflict: it asks the error inside.");
+    let alice = ctx.actor("alice").await?;
     let interfere = once();
     let done = retry_on_conflict(&RetryPolicy::default(), || sync(&alice, NAME, bob, &interfere)).await;
-    stage.check("the conflict is recognised, and the second attempt is granted", done.is_ok());
-    stage.check_eq("that took two attempts", &attempts(&alice), &2);
+    ctx.check("the conflict is recognised, and the second attempt is granted", done.is_ok());
+    ctx.check_eq("that took two attempts", &attempts(&alice), &2);
     table.row(&[&"the error inside (MaybeConflict)", &2, &"written"]);
     Ok(())
 }
 
-async fn overlooked(stage: &Stage, bob: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("The same twice more, with classifiers that look at the outside: at the text of the error, and at its type.");
+async fn overlooked(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("The same twice more, with classifiers that look at the outside: at the text of the error, and at its type.");
     let classifiers: [(&str, Classifier); 2] =
         [("the text", text_says_conflict), ("the outermost type", outermost_is_conflict)];
     for (what, classifier) in classifiers {
-        let alice = stage.actor("alice").await?;
+        let alice = ctx.actor("alice").await?;
         let interfere = once();
         let op = || sync(&alice, NAME, bob, &interfere);
         let done = retry_if(&RetryPolicy::default(), classifier, rand::random, op).await;
         let overlooked = matches!(&done, Err(RetryError::Op(error)) if error.is_conflict());
-        stage.check(&format!("{what}: the conflict is overlooked, and nothing is tried again"), overlooked);
-        stage.check_eq(&format!("{what}: one attempt"), &attempts(&alice), &1);
+        ctx.check(&format!("{what}: the conflict is overlooked, and nothing is tried again"), overlooked);
+        ctx.check_eq(&format!("{what}: one attempt"), &attempts(&alice), &1);
         table.row(&[&what, &1, &"the conflict is taken for a failure"]);
     }
     Ok(())
 }
 
-async fn imagined(stage: &Stage, bob: &Actor, table: &mut Table) -> Result<()> {
-    stage.say("The text also finds conflicts where there are none. There is no pool called conflict-lab, and its name is in the text.");
+async fn imagined(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Result<()> {
+    ctx.say("The text also finds conflicts where there are none. There is no pool called conflict-lab, and its name is in the text.");
     let five = RetryPolicy::client_go_default_retry();
-    let alice = stage.actor("alice").await?;
+    let alice = ctx.actor("alice").await?;
     let op = || sync(&alice, "conflict-lab", bob, || false);
     let done = retry_if(&five, text_says_conflict, rand::random, op).await;
     let missing = |error: &SyncError| matches!(error, SyncError::Read { source: kube::Error::Api(status), .. } if status.code == 404);
-    stage.check(
+    ctx.check(
         "the text: a 404 is retried until the attempts are used up",
         matches!(&done, Err(RetryError::Exhausted { attempts: 5, last, .. }) if missing(last)),
     );
     table.row(&[&"the text, of a missing conflict-lab", &attempts(&alice), &"a 404 is taken for a conflict"]);
-    let alice = stage.actor("alice").await?;
+    let alice = ctx.actor("alice").await?;
     let done = retry_on_conflict(&five, || sync(&alice, "conflict-lab", bob, || false)).await;
-    stage.check(
+    ctx.check(
         "the error inside: the 404 ends it after one attempt",
         matches!(&done, Err(RetryError::Op(error)) if missing(error)) && attempts(&alice) == 1,
     );
@@ -152,23 +152,23 @@ async fn imagined(stage: &Stage, bob: &Actor, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-async fn exhausted(stage: &Stage, bob: &Actor) -> Result<()> {
-    stage.say("Giving up wraps too. Bob is first every time; the final error has the last conflict in its chain of sources, and whoever gets it, in whatever wrapper, can find it.");
-    let alice = stage.actor("alice").await?;
+async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
+    ctx.say("Giving up wraps too. Bob is first every time; the final error has the last conflict in its chain of sources, and whoever gets it, in whatever wrapper, can find it.");
+    let alice = ctx.actor("alice").await?;
     let twice = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let done = retry_on_conflict(&twice, || sync(&alice, NAME, bob, || true)).await;
     let error =
         anyhow::Error::new(done.err().context("it was granted")?).context("cannot bring the pool up to date");
-    stage.live_quote(&format!("{error:#}"));
+    ctx.live_quote(&format!("{error:#}"));
     let causes: Vec<String> = error.chain().skip(2).map(ToString::to_string).take(1).collect();
-    stage.check_eq(
+    ctx.check_eq(
         "in the middle of the chain is Alice's own error",
         &causes,
         &vec![format!("cannot store the note of the pool {NAME}")],
     );
-    stage.check("at its end is the client's error, and it is a conflict", in_chain(&error));
+    ctx.check("at its end is the client's error, and it is a conflict", in_chain(&error));
 
-    let copy = stage.stored::<Pool>(NAME).await?;
+    let copy = ctx.stored::<Pool>(NAME).await?;
     sync(&alice, NAME, bob, || false).await?;
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::once());
     let done = update(&alice.api::<Pool>(), NAME, &options, Source::Copy(copy), |pool| {
@@ -177,8 +177,8 @@ async fn exhausted(stage: &Stage, bob: &Actor) -> Result<()> {
     })
     .await;
     let error = done.err().context("it was granted")?;
-    stage.check("update that gives up: WriteError::Exhausted", matches!(error, WriteError::Exhausted { .. }));
-    stage.check(
+    ctx.check("update that gives up: WriteError::Exhausted", matches!(error, WriteError::Exhausted { .. }));
+    ctx.check(
         "with the conflict in its chain as well",
         in_chain(&anyhow::Error::new(error).context("cannot store the note")),
     );

@@ -12,10 +12,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
+use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
 use crate::scenario::{Needs, Scenario};
-use crate::stage::{Actor, Stage};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "errors",
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     refutes: &["not-found-is-success"],
     lesson: "Retry what can end otherwise: a stale version after a fresh read, a throttled or lost request after a wait.\nEverything else needs a person or another decision; and an object that is not there has not been written.",
     needs: Needs::ApiServer,
-    run: |stage| Box::pin(run(stage)),
+    run: |ctx| Box::pin(run(ctx)),
 };
 
 /// The pool's name.
@@ -77,8 +77,8 @@ impl Trial {
         Self { actor, options, seen }
     }
 
-    async fn of_alice(stage: &Stage) -> Result<Self> {
-        stage.actor("alice").await.map(Self::new)
+    async fn of_alice(ctx: &ScenarioContext) -> Result<Self> {
+        ctx.actor("alice").await.map(Self::new)
     }
 
     fn pools(&self) -> Api<Pool> {
@@ -86,12 +86,12 @@ impl Trial {
     }
 
     /// Compares with what was `expected`; `ended` is how it ended.
-    fn end(self, stage: &Stage, table: &mut Table, expected: &Expected, ended: &str) {
+    fn end(self, ctx: &ScenarioContext, table: &mut Table, expected: &Expected, ended: &str) {
         let Expected { what, code, class, ends, requests, deserves } = expected;
         let sent = self.actor.requests();
         let refused = sent.iter().find(|request| !request.succeeded()).map(|request| request.code);
         let plural = if *requests == 1 { "" } else { "s" };
-        stage.check_eq(
+        ctx.check_eq(
             &format!("{what}: class {class}, ends as {ends}, after {requests} request{plural}"),
             &(refused, self.seen.get(), ended, sent.len()),
             &(Some(*code), Some(*class), *ends, *requests),
@@ -106,20 +106,20 @@ fn word<T>(ended: &Result<Outcome<T>, WriteError>) -> &'static str {
     ended.as_ref().map_or_else(WriteError::category, Outcome::label)
 }
 
-async fn run(stage: &Stage) -> Result<()> {
+async fn run(ctx: &ScenarioContext) -> Result<()> {
     let mut with_note = pool(NAME, 3);
     with_note.spec.note = Some("owned".into());
-    let old = stage.set(&with_note).await?;
+    let old = ctx.set(&with_note).await?;
     let mut table =
         Table::new(&["what happened", "code", "class", "ends as", "requests", "what it deserves"]);
-    stage.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
-    object::all(stage, &mut table, &old).await?;
-    stage.say("Then, what depends on who asks: a token that nobody has issued, and a service account without any rights.");
-    person::all(stage, &mut table).await?;
-    stage.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
-    moment::all(stage, &mut table).await?;
-    stage.table(table);
-    not_found_is_no_success(stage).await
+    ctx.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
+    object::all(ctx, &mut table, &old).await?;
+    ctx.say("Then, what depends on who asks: a token that nobody has issued, and a service account without any rights.");
+    person::all(ctx, &mut table).await?;
+    ctx.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
+    moment::all(ctx, &mut table).await?;
+    ctx.table(table);
+    not_found_is_no_success(ctx).await
 }
 
 /// What some tutorials do: a missing object is nothing to worry about.
@@ -133,13 +133,13 @@ async fn careless(alice: &Actor, name: &str) -> Result<(), kube::Error> {
     }
 }
 
-async fn not_found_is_no_success(stage: &Stage) -> Result<()> {
-    stage.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry says Gone, and whoever calls decides what that means.");
-    let alice = stage.actor("alice").await?;
+async fn not_found_is_no_success(ctx: &ScenarioContext) -> Result<()> {
+    ctx.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry says Gone, and whoever calls decides what that means.");
+    let alice = ctx.actor("alice").await?;
     let reported = careless(&alice, "nobody").await;
-    let pools = Api::<Pool>::namespaced(stage.backstage().await?, stage.namespace());
+    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
     let stored = pools.get_opt("nobody").await?;
-    stage.check("success is reported, and there is no object that would have 5 replicas", {
+    ctx.check("success is reported, and there is no object that would have 5 replicas", {
         reported.is_ok() && stored.is_none()
     });
     let outcome = update(&alice.api::<Pool>(), "nobody", &WriteOptions::new("alice"), Source::Live, |pool| {
@@ -147,7 +147,6 @@ async fn not_found_is_no_success(stage: &Stage) -> Result<()> {
         Decision::Write
     })
     .await?;
-    stage
-        .check("the outcome Gone does not count as met", outcome == Outcome::Gone && outcome.met().is_none());
+    ctx.check("the outcome Gone does not count as met", outcome == Outcome::Gone && outcome.met().is_none());
     Ok(())
 }

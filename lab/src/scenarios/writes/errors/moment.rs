@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::person::VISITOR;
 use super::{Expected, NAME, Trial, word};
+use crate::context::ScenarioContext;
 use crate::event::Table;
-use crate::stage::Stage;
 
 /// Name of the pod, and of the budget that holds it.
 const WEB: &str = "web";
@@ -21,9 +21,9 @@ const WEB: &str = "web";
 /// Nothing listens there, unless somebody has set up a service that has been out of use for decades.
 const NOBODY: &str = "http://127.0.0.1:1";
 
-pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
-    hold_a_pod(stage).await?;
-    let trial = Trial::of_alice(stage).await?;
+pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    hold_a_pod(ctx).await?;
+    let trial = Trial::of_alice(ctx).await?;
     let ended = evict(&trial.actor.api::<Pod>(), WEB, &trial.options, None).await;
     let expected = Expected {
         what: "eviction: a budget holds the pod",
@@ -33,11 +33,11 @@ pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "wait, and try again",
     };
-    trial.end(stage, table, &expected, ended.as_ref().map_or_else(WriteError::category, EvictOutcome::label));
+    trial.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, EvictOutcome::label));
 
     let mut config = Config::new(NOBODY.parse()?);
     config.default_retry = false;
-    let trial = Trial::new(stage.actor_with("alice", config)?);
+    let trial = Trial::new(ctx.actor_with("alice", config)?);
     let twice = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let options: WriteOptions = trial.options.clone().with_policy(twice.with_deadline(None));
     let ended = update(&trial.pools(), NAME, &options, Source::Live, |_| Decision::Write).await;
@@ -49,13 +49,13 @@ pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 2,
         deserves: "wait, and try again",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }
 
 /// A pod that counts as running, and a budget that asks for it. No kubelet and no scheduler is needed.
-#[expect(clippy::disallowed_methods, reason = "sets the stage")]
-async fn hold_a_pod(stage: &Stage) -> Result<()> {
+#[expect(clippy::disallowed_methods, reason = "sets the ctx")]
+async fn hold_a_pod(ctx: &ScenarioContext) -> Result<()> {
     let labels = json!({"app": WEB});
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": WEB, "labels": labels},
@@ -66,8 +66,8 @@ async fn hold_a_pod(stage: &Stage) -> Result<()> {
             "containers": [{"name": WEB, "image": "never-pulled"}],
         },
     }))?;
-    stage.set(&pod).await?;
-    let pods = Api::<Pod>::namespaced(stage.backstage().await?, stage.namespace());
+    ctx.set(&pod).await?;
+    let pods = Api::<Pod>::namespaced(ctx.backstage().await?, ctx.namespace());
     // One that is pending would be let go whatever the budget says.
     let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
     pods.patch_status(WEB, &PatchParams::default(), &running).await.context("the pod does not run")?;
@@ -75,6 +75,6 @@ async fn hold_a_pod(stage: &Stage) -> Result<()> {
         "metadata": {"name": WEB},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
     }))?;
-    stage.set(&budget).await?;
+    ctx.set(&budget).await?;
     Ok(())
 }

@@ -7,21 +7,21 @@ use conflict_retry::{
 use serde_json::json;
 
 use super::{Expected, NAME, Trial, word};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::{Pool, pool};
-use crate::stage::Stage;
 
-pub(super) async fn all(stage: &Stage, table: &mut Table, old: &Pool) -> Result<()> {
-    not_found(stage, table).await?;
-    already_exists(stage, table).await?;
-    stale_version(stage, table, old).await?;
-    failed_test(stage, table).await?;
-    field_manager(stage, table).await?;
-    invalid(stage, table).await
+pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> Result<()> {
+    not_found(ctx, table).await?;
+    already_exists(ctx, table).await?;
+    stale_version(ctx, table, old).await?;
+    failed_test(ctx, table).await?;
+    field_manager(ctx, table).await?;
+    invalid(ctx, table).await
 }
 
-async fn not_found(stage: &Stage, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(stage).await?;
+async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let trial = Trial::of_alice(ctx).await?;
     let ended = update(&trial.pools(), "nobody", &trial.options, Source::Live, |_| Decision::Write).await;
     let expected = Expected {
         what: "there is no such object",
@@ -31,12 +31,12 @@ async fn not_found(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "stop writing, or create it",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }
 
-async fn already_exists(stage: &Stage, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(stage).await?;
+async fn already_exists(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let trial = Trial::of_alice(ctx).await?;
     let ended = create(&trial.pools(), &trial.options, &pool(NAME, 9)).await;
     let expected = Expected {
         what: "create: the name is taken",
@@ -46,19 +46,19 @@ async fn already_exists(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "read it and adopt it, or take another name",
     };
-    trial.end(stage, table, &expected, ended.as_ref().map_or_else(WriteError::category, |_| "created"));
+    trial.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, |_| "created"));
     Ok(())
 }
 
-async fn stale_version(stage: &Stage, table: &mut Table, old: &Pool) -> Result<()> {
-    let (bob, copy) = (stage.actor("bob").await?, Source::Copy(old.clone()));
+async fn stale_version(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> Result<()> {
+    let (bob, copy) = (ctx.actor("bob").await?, Source::Copy(old.clone()));
     let outcome = update(&bob.api::<Pool>(), NAME, &WriteOptions::new("bob"), copy, |pool| {
         pool.spec.replicas = Some(4);
         Decision::Write
     })
     .await?;
     outcome.met().context("the pool is gone")?;
-    let trial = Trial::of_alice(stage).await?;
+    let trial = Trial::of_alice(ctx).await?;
     let ended = update(&trial.pools(), NAME, &trial.options, Source::Copy(old.clone()), |pool| {
         pool.spec.machine = Some("large".into());
         Decision::Write
@@ -72,12 +72,12 @@ async fn stale_version(stage: &Stage, table: &mut Table, old: &Pool) -> Result<(
         requests: 3,
         deserves: "read again and decide again",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }
 
-async fn failed_test(stage: &Stage, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(stage).await?;
+async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let trial = Trial::of_alice(ctx).await?;
     let operations = json!([
         {"op": "test", "path": "/spec/replicas", "value": 3},
         {"op": "replace", "path": "/spec/replicas", "value": 5},
@@ -91,12 +91,12 @@ async fn failed_test(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "read again and decide again",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }
 
-async fn field_manager(stage: &Stage, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(stage).await?;
+async fn field_manager(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let trial = Trial::of_alice(ctx).await?;
     let body = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "spec": {"note": "taken"}});
     let ended = apply(&trial.pools(), NAME, &trial.options, &body).await;
     let expected = Expected {
@@ -107,13 +107,13 @@ async fn field_manager(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "leave the field out, or force it; no retry",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }
 
-async fn invalid(stage: &Stage, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(stage).await?;
-    let newest = Source::Copy(stage.stored::<Pool>(NAME).await?);
+async fn invalid(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let trial = Trial::of_alice(ctx).await?;
+    let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let many = |_: &Pool| Some(json!({"spec": {"replicas": "many"}}));
     let ended = merge_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, newest, many).await;
     let expected = Expected {
@@ -124,6 +124,6 @@ async fn invalid(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "correct it; no retry",
     };
-    trial.end(stage, table, &expected, word(&ended));
+    trial.end(ctx, table, &expected, word(&ended));
     Ok(())
 }

@@ -9,15 +9,15 @@ use kube::core::ObjectMeta;
 use serde_json::json;
 
 use super::{Expected, NAME, Trial, word};
+use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::Pool;
-use crate::stage::Stage;
 
 /// Name of the service account without rights.
 pub(super) const VISITOR: &str = "visitor";
 
-pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
-    let mut unknown = stage.cluster.client_config().await?;
+pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
+    let mut unknown = ctx.cluster.client_config().await?;
     unknown.auth_info =
         AuthInfo { token: Some("nobody-issued-this".to_owned().into()), ..AuthInfo::default() };
     unknown.default_retry = false;
@@ -29,11 +29,11 @@ pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "renew the credentials; no retry",
     };
-    refused(stage, table, "stranger", unknown, &expected).await?;
+    refused(ctx, table, "stranger", unknown, &expected).await?;
 
     let metadata = ObjectMeta { name: Some(VISITOR.to_owned()), ..ObjectMeta::default() };
-    stage.set(&ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
-    let file = stage.cluster.kubeconfig_for_service_account(stage.namespace(), VISITOR).await?;
+    ctx.set(&ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
+    let file = ctx.cluster.kubeconfig_for_service_account(ctx.namespace(), VISITOR).await?;
     let read = Kubeconfig::read_from(file)?;
     let mut visitor = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     visitor.default_retry = false;
@@ -45,20 +45,20 @@ pub(super) async fn all(stage: &Stage, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "grant the verb, or look for a policy; no retry",
     };
-    refused(stage, table, VISITOR, visitor, &expected).await
+    refused(ctx, table, VISITOR, visitor, &expected).await
 }
 
 async fn refused(
-    stage: &Stage,
+    ctx: &ScenarioContext,
     table: &mut Table,
     name: &str,
     config: Config,
     expected: &Expected,
 ) -> Result<()> {
-    let trial = Trial::new(stage.actor_with(name, config)?);
-    let newest = Source::Copy(stage.stored::<Pool>(NAME).await?);
+    let trial = Trial::new(ctx.actor_with(name, config)?);
+    let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let five = |_: &Pool| Some(json!({"spec": {"replicas": 5}}));
     let ended = merge_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, newest, five).await;
-    trial.end(stage, table, expected, word(&ended));
+    trial.end(ctx, table, expected, word(&ended));
     Ok(())
 }

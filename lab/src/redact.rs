@@ -3,18 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::{Event, Request, What};
+use crate::event::{RecordedRequest, TranscriptEvent, What};
 
 /// The names given in one scenario.
-pub struct Names {
+pub struct Redactions {
     versions: Vec<u128>,
     uids: Vec<String>,
     namespace: String,
 }
 
-impl Names {
-    /// Names for everything that the page of these events shows.
-    pub fn of(events: &[Event], namespace: &str) -> Self {
+impl Redactions {
+    /// Redactions for everything that the page of these events shows.
+    pub fn of(events: &[TranscriptEvent], namespace: &str) -> Self {
         let mut versions = BTreeSet::new();
         let mut uids = Vec::new();
         for event in events.iter().filter(|event| !event.live) {
@@ -99,7 +99,7 @@ fn texts(what: &What) -> Vec<&str> {
         What::Check { claim, .. } => vec![claim],
         What::Table(table) => table.rows.iter().flatten().map(String::as_str).collect(),
         What::Request(request) => {
-            let Request { message, from, .. } = &**request;
+            let RecordedRequest { message, from, .. } = &**request;
             [Some(message), from.as_ref()].into_iter().flatten().map(String::as_str).collect()
         }
     }
@@ -120,17 +120,20 @@ mod tests {
     use super::*;
     use crate::event::version;
 
-    fn event(what: What) -> Event {
-        Event { at: Duration::ZERO, live: false, what }
+    fn event(what: What) -> TranscriptEvent {
+        TranscriptEvent { at: Duration::ZERO, live: false, what }
     }
 
     #[test]
     fn versions_are_named_in_their_order_and_not_in_that_of_their_appearance() {
-        let request =
-            Request { version: Some("1200".into()), from: Some("998".into()), ..Request::default() };
+        let request = RecordedRequest {
+            version: Some("1200".into()),
+            from: Some("998".into()),
+            ..RecordedRequest::default()
+        };
         let said = What::Say { text: format!("it moved to {}", version("1300")) };
         let events = [event(What::Request(Box::new(request))), event(said)];
-        let names = Names::of(&events, "tandem-lab-x");
+        let names = Redactions::of(&events, "tandem-lab-x");
         assert_eq!([names.version("998"), names.version("1200"), names.version("1300")], ["v1", "v2", "v3"]);
         assert_eq!(names.text(&format!("it moved to {}", version("1300"))), "it moved to v3");
         assert_eq!(
@@ -141,19 +144,23 @@ mod tests {
 
     #[test]
     fn what_the_page_leaves_out_gets_no_name() {
-        let mut hidden =
-            event(What::Request(Box::new(Request { version: Some("1".into()), ..Request::default() })));
+        let mut hidden = event(What::Request(Box::new(RecordedRequest {
+            version: Some("1".into()),
+            ..RecordedRequest::default()
+        })));
         hidden.live = true;
-        let shown =
-            event(What::Request(Box::new(Request { version: Some("2".into()), ..Request::default() })));
-        assert_eq!(Names::of(&[hidden, shown], "tandem-lab-x").version("2"), "v1");
+        let shown = event(What::Request(Box::new(RecordedRequest {
+            version: Some("2".into()),
+            ..RecordedRequest::default()
+        })));
+        assert_eq!(Redactions::of(&[hidden, shown], "tandem-lab-x").version("2"), "v1");
     }
 
     #[test]
     fn uids_and_the_namespace_get_names() {
         let text =
             "n/p has UID 0d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e, not 1d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e";
-        let names = Names::of(&[event(What::Quote { text: text.into() })], "tandem-lab-x");
+        let names = Redactions::of(&[event(What::Quote { text: text.into() })], "tandem-lab-x");
         assert_eq!(names.text(text), "n/p has UID uid-1, not uid-2");
         assert_eq!(names.text("in tandem-lab-x"), "in lab");
     }

@@ -18,25 +18,25 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use crate::event::Request;
+use crate::event::RecordedRequest;
 
 /// How the audit id of a recorded request begins; something random and the actor's name follow. So that an audit log can
 /// tell actors of one user apart. A user agent could too, but the API server makes a field manager's name of it.
 pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
-/// Hears of each request when its answer is there.
-pub type Hears = Arc<dyn Fn(Request) + Send + Sync>;
+/// OnRequest of each request when its answer is there.
+pub type OnRequest = Arc<dyn Fn(RecordedRequest) + Send + Sync>;
 
 /// Puts an actor's name on every request and tells of it.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct RequestRecorder {
     /// Who sends.
     pub actor: String,
     /// Who hears.
-    pub hears: Hears,
+    pub hears: OnRequest,
 }
 
-impl<S> Layer<S> for Recorder {
+impl<S> Layer<S> for RequestRecorder {
     type Service = Recording<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
@@ -44,11 +44,11 @@ impl<S> Layer<S> for Recorder {
     }
 }
 
-/// A client's service with a [`Recorder`] in front.
+/// A client's service with a [`RequestRecorder`] in front.
 #[derive(Clone)]
 pub struct Recording<S> {
     inner: S,
-    recorder: Recorder,
+    recorder: RequestRecorder,
 }
 
 /// A body of an answer, buffered or not.
@@ -71,7 +71,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let Recorder { actor, hears } = self.recorder.clone();
+        let RequestRecorder { actor, hears } = self.recorder.clone();
         let (mut parts, body) = request.into_parts();
         let audit_id = format!("{AUDIT_PREFIX}{:016x}/{actor}", rand::random::<u64>());
         // A name that cannot stand in a header is left out; the log then has the user alone.
@@ -86,12 +86,12 @@ where
         };
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut told = Request {
+        let mut told = RecordedRequest {
             actor,
             verb: verb(parts.method.as_str(), &parts.uri, content_type),
             target: target(&parts.uri),
             from: serde_json::from_slice(&sent).ok().and_then(|body| base(&parts.method, &body)),
-            ..Request::default()
+            ..RecordedRequest::default()
         };
         let is_stream = told.verb == "WATCH" || told.target.ends_with("/log");
         let began = Instant::now();
@@ -137,7 +137,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// What the answer says of the object, or of what was wrong.
-fn read_answer(told: &mut Request, body: &[u8]) {
+fn read_answer(told: &mut RecordedRequest, body: &[u8]) {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
         if !told.succeeded() {
             String::from_utf8_lossy(body).trim().clone_into(&mut told.message);

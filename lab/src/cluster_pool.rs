@@ -32,7 +32,7 @@ const GONE: Duration = Duration::from_secs(90);
 
 /// Where to play.
 #[derive(Clone, Debug)]
-pub enum Venue {
+pub enum ClusterSource {
     /// A control plane of our own.
     Embedded,
     /// The cluster of this kubeconfig.
@@ -51,8 +51,8 @@ pub struct AuditLogs {
 }
 
 /// The clusters that scenarios are played on.
-pub struct Theatre {
-    venue: Venue,
+pub struct ClusterPool {
+    venue: ClusterSource,
     prefix: String,
     small: OnceCell<Arc<Cluster>>,
     large: OnceCell<Arc<Cluster>>,
@@ -60,9 +60,9 @@ pub struct Theatre {
     run: String,
 }
 
-impl Theatre {
-    /// A theatre whose namespaces begin with `prefix`. Nothing is started yet.
-    pub fn new(venue: Venue, prefix: &str) -> Self {
+impl ClusterPool {
+    /// A pool of clusters whose namespaces begin with `prefix`. Nothing is started yet.
+    pub fn new(venue: ClusterSource, prefix: &str) -> Self {
         Self {
             venue,
             prefix: prefix.to_owned(),
@@ -77,7 +77,7 @@ impl Theatre {
     /// # Errors
     /// When it does not answer, is too old, or lets us do too little: says which right is missing.
     pub async fn open(&self) -> Result<()> {
-        if let Venue::Named(kubeconfig) = &self.venue {
+        if let ClusterSource::Named(kubeconfig) = &self.venue {
             let source = Some(Source::Foreign(kubeconfig.clone()));
             let cluster = Cluster::start(Options { source, ..Options::default() }).await?;
             let client = cluster.client().await?;
@@ -92,7 +92,7 @@ impl Theatre {
 
     /// Whether what `needs` this can be played here.
     pub fn can_play(&self, needs: Needs) -> bool {
-        matches!(self.venue, Venue::Embedded) || !needs.is_embedded()
+        matches!(self.venue, ClusterSource::Embedded) || !needs.is_embedded()
     }
 
     /// The cluster for what `needs` it.
@@ -151,8 +151,8 @@ impl Theatre {
     pub async fn clear(&self, cluster: &Cluster, namespace: TestNamespace) -> Result<()> {
         match self.venue {
             // The control plane goes as a whole, and a small one has nobody who would empty the namespace.
-            Venue::Embedded => Ok(()),
-            Venue::Named(_) => {
+            ClusterSource::Embedded => Ok(()),
+            ClusterSource::Named(_) => {
                 release(&cluster.client().await?, namespace.name()).await?;
                 namespace.delete(GONE).await
             }
@@ -162,7 +162,7 @@ impl Theatre {
     /// Leaves a named cluster as it was, whatever is under way. It goes on after an error, and ends with all of them.
     pub async fn close(self) -> Result<()> {
         let mut errors = Vec::new();
-        if let (Venue::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
+        if let (ClusterSource::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
             errors.extend(self.tidy(cluster).await.err());
         }
         for cluster in [self.small, self.large].into_iter().filter_map(OnceCell::into_inner) {

@@ -15,17 +15,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::event::{Event, Request, Table, What};
-use crate::record::{Hears, Recorder};
+use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
+use crate::request_recorder::{OnRequest, RequestRecorder};
 
-/// Hears of every event as it happens.
-pub type Audience = Arc<dyn Fn(&Event) + Send + Sync>;
+/// OnRequest of every event as it happens.
+pub type EventSink = Arc<dyn Fn(&TranscriptEvent) + Send + Sync>;
 
 /// How long anything may take that only has to happen some time, on a machine that is busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A scenario's share of the world.
-pub struct Stage {
+pub struct ScenarioContext {
     /// The cluster.
     pub cluster: Arc<Cluster>,
     namespace: String,
@@ -35,13 +35,13 @@ pub struct Stage {
 /// What has happened so far.
 struct Script {
     began: Instant,
-    audience: Audience,
+    audience: EventSink,
     events: Mutex<Events>,
 }
 
 #[derive(Default)]
 struct Events {
-    all: Vec<Event>,
+    all: Vec<TranscriptEvent>,
     /// How many parts are under way whose order differs from run to run.
     racing: u32,
 }
@@ -56,7 +56,7 @@ impl Script {
             let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
             let is_request = matches!(what, What::Request(_) | What::Act { .. });
             let live = live || (events.racing > 0 && is_request);
-            let event = Event { at: self.began.elapsed(), live, what };
+            let event = TranscriptEvent { at: self.began.elapsed(), live, what };
             events.all.push(event.clone());
             event
         };
@@ -69,9 +69,9 @@ impl Script {
     }
 }
 
-impl Stage {
+impl ScenarioContext {
     /// A stage in `namespace`, which exists.
-    pub fn new(cluster: Arc<Cluster>, namespace: String, audience: Audience) -> Self {
+    pub fn new(cluster: Arc<Cluster>, namespace: String, audience: EventSink) -> Self {
         let script = Script { began: Instant::now(), audience, events: Mutex::default() };
         Self { cluster, namespace, script: Arc::new(script) }
     }
@@ -138,11 +138,11 @@ impl Stage {
         let script = Arc::clone(&self.script);
         let sent = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&sent);
-        let hears: Hears = Arc::new(move |request: Request| {
+        let hears: OnRequest = Arc::new(move |request: RecordedRequest| {
             kept.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
             script.add(What::Request(Box::new(request)));
         });
-        let recorder = Recorder { actor: name.to_owned(), hears };
+        let recorder = RequestRecorder { actor: name.to_owned(), hears };
         let builder = kube::client::ClientBuilder::try_from(config).context("cannot make a client")?;
         let client = builder.with_layer(&recorder).build();
         Ok(Actor { name: name.to_owned(), namespace: self.namespace.clone(), client, sent })
@@ -154,7 +154,7 @@ impl Stage {
     }
 
     /// Creates an object backstage.
-    #[expect(clippy::disallowed_methods, reason = "setting the stage is no controller's write")]
+    #[expect(clippy::disallowed_methods, reason = "setting the scene is no controller's write")]
     pub async fn set<K>(&self, object: &K) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -188,7 +188,7 @@ impl Stage {
     }
 
     /// Everything so far.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<TranscriptEvent> {
         self.script.events.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
     }
 }
@@ -199,7 +199,7 @@ pub struct Actor {
     name: String,
     namespace: String,
     client: Client,
-    sent: Arc<Mutex<Vec<Request>>>,
+    sent: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Actor {
@@ -227,13 +227,13 @@ impl Actor {
     }
 
     /// Everything it has sent.
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many requests it has sent, how many of them were writes that were granted, and how many met a 409.
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> RequestCounts {
+        let mut counts = RequestCounts::default();
         for request in self.requests() {
             counts.requests += 1;
             counts.written += usize::from(request.is_write() && request.succeeded());
@@ -253,7 +253,7 @@ impl Deref for Actor {
 
 /// What an actor has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RequestCounts {
     /// Requests, reads included.
     pub requests: usize,
     /// Writes that were granted.
