@@ -135,7 +135,7 @@ async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the ctx")]
+#[expect(clippy::disallowed_methods, reason = "sets the scene")]
 async fn a_namespace_that_exists_is_left_alone() {
     let (cluster, _turn) = foreign().await;
     let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
@@ -152,7 +152,7 @@ async fn a_namespace_that_exists_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the ctx")]
+#[expect(clippy::disallowed_methods, reason = "sets the scene")]
 async fn rights_that_are_missing_are_named_and_nothing_is_done() {
     let (cluster, _turn) = foreign().await;
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), "default");
@@ -216,7 +216,7 @@ async fn a_scenario_that_is_named_twice_is_played_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the ctx")]
+#[expect(clippy::disallowed_methods, reason = "sets the scene")]
 async fn definitions_of_another_lab_are_left_alone() {
     let (cluster, _turn) = foreign().await;
     let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await.unwrap());

@@ -54,7 +54,7 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
 }
 
 /// A pod that counts as running, and a budget that asks for it. No kubelet and no scheduler is needed.
-#[expect(clippy::disallowed_methods, reason = "sets the ctx")]
+#[expect(clippy::disallowed_methods, reason = "sets the scene")]
 async fn hold_a_pod(ctx: &ScenarioContext) -> Result<()> {
     let labels = json!({"app": WEB});
     let pod: Pod = serde_json::from_value(json!({
