@@ -1,4 +1,4 @@
-//! Small clusters for tests, of the planner and of what stands on it.
+//! Small clusters for tests, of the planner and of the crates that use it.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 use super::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
 use crate::input::pod_info::PodInfo;
 
-/// The time of every test.
+/// The time in every test.
 pub const NOW: &str = "2026-01-01T12:00:00Z";
 
-/// `base` with `change` laid over it, as a merge patch without deletions.
+/// `base` with `change` applied, as a merge patch without deletions.
 pub fn merged(mut base: Value, change: Value) -> Value {
     merge(&mut base, change);
     base
@@ -30,16 +30,16 @@ fn merge(into: &mut Value, change: Value) {
     }
 }
 
-/// A cluster under construction.
+/// A builder for a test cluster.
 #[derive(Debug)]
 #[must_use]
 pub struct TestCluster {
-    /// What is planned.
+    /// The planner's input.
     pub observed: Observed,
 }
 
 impl TestCluster {
-    /// An empty one, at [`NOW`].
+    /// An empty cluster, at [`NOW`].
     #[expect(clippy::new_without_default, reason = "an empty cluster is at a time")]
     pub fn new() -> Self {
         Self { observed: Observed { now: NOW.parse::<Timestamp>().unwrap(), ..Observed::default() } }
@@ -51,7 +51,7 @@ impl TestCluster {
             .autoscaler("all", json!({ "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))
     }
 
-    /// With an autoscaler of every pool of namespace `ns`.
+    /// Adds an autoscaler of every pool of namespace `ns`.
     pub fn autoscaler(mut self, name: &str, spec: Value) -> Self {
         let object = json!({ "metadata": { "name": name, "namespace": "ns" },
             "spec": merged(json!({ "nodePoolSelector": {} }), spec) });
@@ -61,7 +61,7 @@ impl TestCluster {
         self
     }
 
-    /// A pool of nodes with 4 cores, 16 GiB and 10 pods, up to 10 of them.
+    /// Adds a pool of nodes with 4 cores, 16 GiB and 10 pods, up to 10 of them.
     pub fn pool(mut self, name: &str, change: Value) -> Self {
         let base = json!({ "metadata": { "name": name, "namespace": "ns" }, "spec": {
             "replicas": 0, "minReplicas": 0, "maxReplicas": 10, "provider": { "simulated": {} },
@@ -70,7 +70,7 @@ impl TestCluster {
         self
     }
 
-    /// A Ready node of `pool` (in namespace `ns`), an hour old, like the pool's template.
+    /// Adds a Ready node of `pool` (in namespace `ns`), an hour old, that matches the pool's template.
     pub fn node(mut self, pool: &str, name: &str, change: Value) -> Self {
         let base = json!({
             "metadata": { "name": name, "creationTimestamp": "2026-01-01T11:00:00Z", "labels": {
@@ -81,7 +81,7 @@ impl TestCluster {
         self
     }
 
-    /// `count` pending pods that ask for `cpu` each.
+    /// Adds `count` pending pods that request `cpu` each.
     pub fn pending(mut self, name: &str, count: usize, cpu: &str, change: &Value) -> Self {
         for at in 0..count {
             let base = json!({ "metadata": { "name": format!("{name}-{at:03}"), "namespace": "apps" },
@@ -93,7 +93,7 @@ impl TestCluster {
         self
     }
 
-    /// A pod that runs on `node`.
+    /// Adds a pod that runs on `node`.
     pub fn running(mut self, name: &str, node: &str, cpu: &str, change: Value) -> Self {
         let base = json!({ "metadata": { "name": name, "namespace": "apps" },
             "spec": { "nodeName": node, "containers": [{ "name": "c", "resources": { "requests": { "cpu": cpu } } }] },
@@ -102,21 +102,21 @@ impl TestCluster {
         self
     }
 
-    /// What is decided.
+    /// The plan of this cluster.
     pub fn plan(&self) -> ScalingPlan {
         plan(&self.observed)
     }
 }
 
-/// Short forms of what tests ask for.
+/// Short forms of what tests look up in a plan.
 pub trait Read {
     /// The decision about a pool.
     fn pool(&self, name: &str) -> &PoolDecision;
     /// How many nodes a pool should have.
     fn desired(&self, name: &str) -> i32;
-    /// Why a node stays, or that it goes.
+    /// The reason why a node stays, or that it can be removed.
     fn verdict(&self, node: &str) -> &'static str;
-    /// The outcomes in the order of names: `fits NODE`, `fits upcoming POOL`, `grows POOL`, `no REASON,REASON`.
+    /// The outcomes sorted by name: `fits NODE`, `fits upcoming POOL`, `grows POOL`, `no REASON,REASON`.
     fn fates(&self) -> Vec<String>;
 }
 

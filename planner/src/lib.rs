@@ -1,12 +1,11 @@
-//! The planner: from the objects of a cluster to how many nodes each pool should have, and why.
+//! The planner: computes from the objects of a cluster how many nodes each pool should have, and why. Pure: the same
+//! [`Observed`] always gives the same [`ScalingPlan`], in whatever order the objects come, without a client, a clock,
+//! randomness or a log. [`plan`] returns what the Autoscaler would do.
 //!
-//! Pure. The same [`Observed`] always gives the same [`ScalingPlan`], in whatever order the objects come: there is no client in
-//! here, no clock, no randomness and no log. Whoever wants to know what the Autoscaler would do can ask [`plan`].
-//!
-//! The rooms, in the order of a pass: [`input`] (the cluster as the caches have it), [`requirements`] (what one pod asks of
-//! a node), [`limits`] (how far replicas may go, and how fast), [`pools`], [`demand`] (the pods that wait, and all that is
-//! asked for), [`snapshot`] (the cluster in which pods are placed), [`scale_up`], [`scale_down`], [`decision`]. [`pass`]
-//! leads through them; none uses one that comes after it.
+//! The modules, in the order of a pass: [`input`] (the cluster as the caches hold it), [`requirements`] (what one pod
+//! requires of a node), [`limits`] (how far replicas may change, and how fast), [`pools`], [`demand`] (the pending pods
+//! and all requirements), [`snapshot`] (the cluster in which pods are placed), [`scale_up`], [`scale_down`],
+//! [`decision`]. [`pass`] calls them in turn; none uses a later one.
 
 pub mod decision;
 pub mod demand;

@@ -1,14 +1,15 @@
-//! Numbers of nodes, here and as the API has them.
+//! Conversions between numbers of nodes here and in the API.
 
-/// Most nodes a pool can have: the schema's `maximum` of `spec.replicas`. Objects from files have passed no schema.
+/// Maximum number of nodes of a pool: the schema's `maximum` of `spec.replicas`. Objects from files were not validated
+/// against the schema.
 const MOST_NODES: usize = 100_000;
 
-/// A number of nodes; one below zero is none, and none is above what the schema lets through.
+/// A number of nodes; negative ones become zero, and those above the schema's maximum become the maximum.
 pub fn count(replicas: i32) -> usize {
     usize::try_from(replicas).unwrap_or(0).min(MOST_NODES)
 }
 
-/// A number of nodes as the API has it.
+/// A number of nodes in the API's type.
 pub fn replicas(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -1,14 +1,14 @@
 //! Amounts of resources as the scheduler counts them: cpu in thousandths, everything else in whole units, extended
-//! resources beside the four it always knows.
+//! resources in addition to the four basic ones.
 //!
-//! Arithmetic only. Where amounts come from is said in [`crate::requirements::requests`] and [`super::pools`].
+//! Arithmetic only. [`crate::requirements::requests`] and [`super::pools`] read the amounts.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use shared_crds::quantity::{Exact, InvalidQuantity};
 
-/// The resources every node has. Their order is the order in which a shortage is named, the scheduler's.
+/// The resources every node has. Their order is the scheduler's order of reporting a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Basic {
     /// Number of pods.
@@ -41,7 +41,7 @@ impl Basic {
 pub enum Resource {
     /// One that every node has.
     Basic(Basic),
-    /// One known by name, as [`ResourceNames`] numbers it.
+    /// One identified by name, as [`ResourceNames`] numbers it.
     Scalar(u16),
 }
 
@@ -53,7 +53,7 @@ pub struct ResourceNames {
 }
 
 impl ResourceNames {
-    /// The resource of that name; `None` for a name that the scheduler does not count.
+    /// The resource with that name; `None` for a name that the scheduler does not count.
     pub fn resolve(&mut self, name: &str) -> Option<Resource> {
         if let Some(basic) = Basic::named(name) {
             return Some(Resource::Basic(basic));
@@ -82,8 +82,8 @@ impl ResourceNames {
     }
 }
 
-/// Whether the scheduler counts a resource that is not one of the basic four: huge pages, attachable volumes, and
-/// every name with a domain. Other names it ignores.
+/// Whether the scheduler counts a resource that is not one of the basic four: huge pages, attachable volumes, and every
+/// name with a domain. It ignores other names.
 fn is_scalar(name: &str) -> bool {
     name.starts_with("hugepages-")
         || name.starts_with("attachable-volumes-")
@@ -99,7 +99,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// How much of `resource`.
+    /// The amount of `resource`.
     pub fn get(&self, resource: Resource) -> i64 {
         match resource {
             Resource::Basic(basic) => self.basic[basic as usize],
@@ -109,7 +109,7 @@ impl Amounts {
         }
     }
 
-    /// The basic four, for indexes.
+    /// The amounts of the basic four, for indexes.
     pub const fn basic(&self) -> [i64; 4] {
         self.basic
     }
@@ -129,7 +129,7 @@ impl Amounts {
         }
     }
 
-    /// Takes `times` × `request` away. Amounts may fall below zero: a node can be overcommitted.
+    /// Subtracts `times` × `request`. Amounts may become negative: a node can be overcommitted.
     pub fn take(&mut self, request: &Self, times: usize) {
         let times = i64::try_from(times).unwrap_or(i64::MAX);
         for (mine, asked) in self.basic.iter_mut().zip(request.basic) {
@@ -141,7 +141,7 @@ impl Amounts {
         }
     }
 
-    /// Gives `times` × `request` back: the reverse of [`Self::take`].
+    /// Adds `times` × `request`: the reverse of [`Self::take`].
     pub fn give(&mut self, request: &Self, times: usize) {
         let times = i64::try_from(times).unwrap_or(i64::MAX);
         for (mine, asked) in self.basic.iter_mut().zip(request.basic) {
@@ -153,8 +153,8 @@ impl Amounts {
         }
     }
 
-    /// How many pods that each ask for `request` fit into what is free here, at most `wanted`. As in the scheduler, a
-    /// resource that the pod does not ask for cannot stand in its way, however overcommitted it is.
+    /// How many pods that each request `request` fit into these free amounts, at most `wanted`. As in the scheduler, a
+    /// resource that the pod does not request never prevents a fit, however overcommitted it is.
     pub fn fits(&self, request: &Self, wanted: usize) -> usize {
         let mut fitting = i64::try_from(wanted).unwrap_or(i64::MAX);
         for (free, asked) in self.basic.iter().zip(request.basic) {
@@ -170,20 +170,20 @@ impl Amounts {
         usize::try_from(fitting).unwrap_or(0)
     }
 
-    /// The first resource, in the scheduler's order, that is too short for one pod asking for `request`.
+    /// The first resource, in the scheduler's order, that is insufficient for one pod requesting `request`.
     pub fn shortage(&self, request: &Self) -> Option<Resource> {
         let basics = Basic::ALL.into_iter().map(Resource::Basic);
         let scalars = request.scalars.iter().map(|s| Resource::Scalar(s.0));
         basics.chain(scalars).find(|&r| request.get(r) > 0 && request.get(r) > self.get(r))
     }
 
-    /// Everything asked for, resource by resource.
+    /// All amounts, resource by resource.
     pub fn iter(&self) -> impl Iterator<Item = (Resource, i64)> {
         let basics = Basic::ALL.into_iter().map(|b| (Resource::Basic(b), self.basic[b as usize]));
         basics.chain(self.scalars.iter().map(|&(id, amount)| (Resource::Scalar(id), amount)))
     }
 
-    /// The greater of the two, resource by resource.
+    /// The larger of the two, resource by resource.
     pub fn raise_to(&mut self, other: &Self) {
         for (resource, amount) in other.iter() {
             self.set(resource, self.get(resource).max(amount));
@@ -191,7 +191,7 @@ impl Amounts {
     }
 }
 
-/// Quantities by resource name, exact, before they are rounded to what the scheduler counts.
+/// Quantities by resource name, exact, before they are rounded to the scheduler's units.
 pub type ExactAmounts = BTreeMap<String, Exact>;
 
 /// Reads a map of quantities.
@@ -216,7 +216,7 @@ pub fn exact(quantities: &BTreeMap<String, Quantity>) -> Result<ExactAmounts, In
     Ok(amounts)
 }
 
-/// A quantity that means nothing.
+/// An invalid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{resource} \"{text}\" {problem}")]
 pub struct InvalidAmount {
@@ -228,7 +228,7 @@ pub struct InvalidAmount {
     pub problem: &'static str,
 }
 
-/// Rounds exact amounts up to what the scheduler counts in.
+/// Rounds exact amounts up to the scheduler's units.
 pub fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = Amounts::default();
     for (name, amount) in exact {
@@ -241,7 +241,7 @@ pub fn counted(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     amounts
 }
 
-/// An amount for people: `1500m`, `4Gi`, `3`.
+/// An amount as text for users: `1500m`, `4Gi`, `3`.
 pub fn display(resource: Resource, amount: i64) -> String {
     match resource {
         Resource::Basic(Basic::Cpu) if amount % 1000 == 0 => (amount / 1000).to_string(),

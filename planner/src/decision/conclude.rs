@@ -1,5 +1,5 @@
-//! What limits, schedules and somebody else's number come to in a plan that is made: which of them cut it, in what words,
-//! when to look again, and what to remember.
+//! Applies limits, schedules and another writer's `spec.replicas` to a finished plan: which of them cut it, the
+//! message, when to plan again, and what to remember in status.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::numbers::{count, replicas};
 use crate::reasons::PoolReason;
 use crate::{PoolDecision, ScalingPlan};
 
-/// Whether every pool of a plan that was made without the limits that time lifts stays within them all the same.
+/// Whether every pool of a plan that was made without the temporary limits stays within those limits.
 pub fn keeps_within(plan: &ScalingPlan) -> bool {
     plan.pools.iter().filter(|decision| is_open(decision)).all(|decision| {
         let desired = decision.desired;
@@ -20,7 +20,8 @@ pub fn keeps_within(plan: &ScalingPlan) -> bool {
     })
 }
 
-/// `plan` with its limits put into words. `free` is the one without the limits that time lifts, where that is another.
+/// `plan` with its limits reported in the decisions. `free` is the plan without the temporary limits, if that is a
+/// different one.
 #[must_use]
 pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timestamp) -> ScalingPlan {
     for (at, decision) in plan.pools.iter_mut().enumerate() {
@@ -47,12 +48,12 @@ pub fn concluded(mut plan: ScalingPlan, free: Option<&ScalingPlan>, now: Timesta
     plan
 }
 
-/// Whether the pool's number of nodes is for this plan to decide.
+/// Whether this plan decides the pool's number of nodes.
 fn is_open(decision: &PoolDecision) -> bool {
     decision.is_planned() && !matches!(decision.reason, PoolReason::Paused | PoolReason::Deleting)
 }
 
-/// Names the limit that kept the pool from the number of nodes that is wanted, if one did.
+/// Reports the limit that kept the pool from the wanted number of nodes, if one did.
 fn cut(decision: &mut PoolDecision, limited_without: bool) {
     let PoolDecision { wanted, desired, limits, .. } = &*decision;
     let up = wanted > desired || (decision.limited && count(*desired) < limits.max);
@@ -61,7 +62,7 @@ fn cut(decision: &mut PoolDecision, limited_without: bool) {
     let limit = if cut { limits.binding(direction, count(*wanted)).cloned() } else { None };
     let Some(limit) = limit.or_else(|| at_hold(decision)) else { return };
     if limit.direction == Direction::Up {
-        // Stabilisation and a person's word are neither a bound nor a rate policy.
+        // Stabilization and another writer's value are neither a bound nor a rate policy.
         let rate = limit.reason == PoolReason::ScaleUpLimit;
         decision.limited = rate || (limited_without && !limit.lasting);
     }
@@ -76,7 +77,7 @@ fn cut(decision: &mut PoolDecision, limited_without: bool) {
     decision.cut = Some(limit);
 }
 
-/// Somebody else's number is what keeps a pool at it, whether anything else is wanted or not.
+/// The limit of another writer's value that keeps a pool at that value, even if no other number of nodes is wanted.
 fn at_hold(decision: &PoolDecision) -> Option<Limit> {
     let limit = decision.limits.limits.iter().find(|limit| limit.reason == PoolReason::ReplicasContested);
     limit.filter(|_| decision.desired == decision.current).cloned()
@@ -112,8 +113,8 @@ fn kept(decision: &PoolDecision) -> String {
     })
 }
 
-/// Corrects what was said about the pool's own bounds where those of a schedule hold, or where somebody else's number is
-/// written over.
+/// Corrects the message about the pool's own bounds when the bounds of a schedule apply, or when another writer's value
+/// is overwritten.
 fn say_bounds(decision: &mut PoolDecision) {
     let Window { names, .. } = &decision.limits.window;
     let contest =
@@ -141,7 +142,7 @@ fn say_bounds(decision: &mut PoolDecision) {
     }
 }
 
-/// The bound of active schedules, in words.
+/// The bound of active schedules, as text.
 fn whose(names: &[String], clash: Option<BoundsConflict>) -> String {
     let names = names.join(", ");
     match clash {
@@ -155,12 +156,12 @@ fn whose(names: &[String], clash: Option<BoundsConflict>) -> String {
     }
 }
 
-/// How long somebody else's number is kept, in words.
+/// How long another writer's value is kept, as text.
 fn hold() -> String {
     format!("{} minutes", HOLD_SECONDS / 60)
 }
 
-/// A number of nodes as the API has it.
+/// A number of nodes in the API's type.
 fn number(bound: Option<usize>) -> Option<i32> {
     bound.map(replicas)
 }

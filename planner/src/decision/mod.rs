@@ -1,4 +1,4 @@
-//! The planner's output: what it decided about every pool, pod and node, and how a decision is told from another.
+//! The planner's output: the decision about every pool, pod and node, and how decisions are told apart.
 
 pub mod conclude;
 pub mod rejections;
@@ -15,73 +15,74 @@ use crate::limits::behavior::{BehaviorLimits, Limit};
 use crate::limits::bounds::BoundsConflict;
 use crate::reasons::{NodeReason, PoolReason};
 
-/// What a pass decided. Lists are in the order of namespaces and names.
+/// The result of a pass. Lists are sorted by namespace and name.
 #[derive(Clone, Debug)]
 pub struct ScalingPlan {
-    /// Every pool.
+    /// The decision about every pool.
     pub pools: Vec<PoolDecision>,
-    /// Every pending pod.
+    /// The decision about every pending pod.
     pub pods: Vec<PodDecision>,
-    /// Every node.
+    /// The decision about every node.
     pub nodes: Vec<NodeDecision>,
-    /// What could not be read and was left out, for people.
+    /// What could not be read and was ignored, as messages for users.
     pub warnings: Vec<String>,
-    /// When to plan again if nothing else happens.
+    /// When to plan again if nothing changes before.
     pub next: Option<Timestamp>,
 }
 
-/// What was decided about a pool.
+/// The decision about a pool.
 #[derive(Clone, Debug)]
 pub struct PoolDecision {
-    /// The pool it was decided from.
+    /// The pool as it was when the decision was made.
     pub object: Arc<NodePool>,
-    /// The autoscaler that plans it, if one does.
+    /// The autoscaler that plans the pool; `None` if there is none.
     pub autoscaler: Option<String>,
-    /// Whether the decision is to be written: the autoscaler is in mode `Auto`.
+    /// Whether the decision is written to the pool: the autoscaler is in mode `Auto`.
     pub acts: bool,
-    /// The autoscalers that select it, where that is why it is not planned.
+    /// The autoscalers that select the pool, if that is the reason why it is not planned.
     pub contenders: Vec<String>,
-    /// `spec.replicas`; where it is not set, the nodes that are there, within the bounds.
+    /// `spec.replicas`; if it is unset, the number of existing nodes, within the bounds.
     pub current: i32,
-    /// How many nodes it should have.
+    /// The number of nodes the pool should have.
     pub desired: i32,
-    /// Why.
+    /// The reason for `desired`.
     pub reason: PoolReason,
-    /// Why, for people.
+    /// The reason as a message for users.
     pub message: String,
-    /// Whether a bound or a rate policy cut the number of nodes that pods asked for.
+    /// Whether a bound or a rate policy cut the number of nodes that pending pods need.
     pub limited: bool,
-    /// How many nodes it would have without the limits that time lifts.
+    /// The number of nodes the pool would have without the temporary limits.
     pub wanted: i32,
-    /// The limit that keeps it from more nodes, or from fewer.
+    /// The limit that prevents more nodes, or fewer; `None` if no limit does.
     pub cut: Option<Limit>,
-    /// What of its schedules cannot be followed as it stands.
+    /// Which part of the active schedules cannot be followed; `None` if all of it can.
     pub clash: Option<BoundsConflict>,
-    /// How far it may go in this pass, and what is remembered for the next ones.
+    /// How far the pool may scale in this pass, and what is remembered for the next passes.
     pub limits: BehaviorLimits,
-    /// The nodes that go, in the order of names.
+    /// The nodes to remove, sorted by name.
     pub victims: Vec<String>,
-    /// Nodes that a decision before has named, and that the `NodePool` operator has not marked yet: they are named again with
-    /// whatever number of nodes is decided now, or that operator would choose others in their stead.
+    /// Nodes that an earlier decision named as victims and that the `NodePool` operator has not marked yet. They are
+    /// named again with whatever number of nodes is decided now; otherwise that operator would choose other nodes
+    /// instead.
     pub condemned: Vec<String>,
-    /// Nodes of the pool that are on their way out, whoever decided that.
+    /// Nodes of the pool that are being removed, whichever writer decided that.
     pub leaving: Vec<String>,
-    /// Nodes that nothing needs, and since when.
+    /// Unneeded nodes, and since when they are unneeded.
     pub unneeded: Vec<UnneededNode>,
-    /// Pending pods that make it grow.
+    /// Number of pending pods that trigger the pool's scale-up.
     pub triggering_pods: usize,
-    /// Tells this decision from others: equal inputs give equal IDs.
+    /// Identifies the decision: equal inputs give equal IDs.
     pub id: String,
 }
 
 impl PoolDecision {
-    /// Whether the pool is planned by an autoscaler in this pass, paused or not.
+    /// Whether an autoscaler plans the pool in this pass, paused or not.
     pub const fn is_planned(&self) -> bool {
         self.autoscaler.is_some()
     }
 
-    /// This decision, with at most `limit` victims: a status can name only so many. The others go with the decisions
-    /// that follow.
+    /// This decision, with at most `limit` victims, because a status can hold only so many. The other nodes go with
+    /// later decisions.
     #[must_use]
     pub fn limited_to(mut self, limit: usize) -> Self {
         let limit = limit.saturating_sub(self.condemned.len());
@@ -95,8 +96,8 @@ impl PoolDecision {
         self
     }
 
-    /// Whether `spec.replicas` has to be written. Where it is unset and the number of nodes stays, that is left to the
-    /// `NodePool` operator, which fills it with just that number: two writers of it would only get in each other's way.
+    /// Whether `spec.replicas` has to be written. If it is unset and the number of nodes stays the same, writing is
+    /// left to the `NodePool` operator, which fills in that very number: a second writer would only cause conflicts.
     pub fn changes_replicas(&self) -> bool {
         let is_met = match self.object.spec.replicas {
             Some(replicas) => replicas == self.desired,
@@ -106,63 +107,63 @@ impl PoolDecision {
     }
 }
 
-/// What becomes of a pending pod.
+/// The decision about a pending pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodDecision {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// What becomes of it.
+    /// The outcome for the pod.
     pub fate: SchedulingResult,
 }
 
-/// What becomes of a pending pod.
+/// The outcome for a pending pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchedulingResult {
-    /// A node that is there or on its way takes it.
+    /// It fits an existing or upcoming node.
     Fits {
         /// The node's pool, as `namespace/name`; empty for a node outside pools.
         pool: String,
-        /// The node's name; empty when the node does not exist yet.
+        /// The node's name; empty if the node does not exist yet.
         node: String,
     },
-    /// A new node of this pool takes it.
+    /// It fits a new node of this pool.
     TriggersScaleUp {
         /// The pool, as `namespace/name`.
         pool: String,
     },
-    /// Nothing takes it.
+    /// It fits no node.
     Unschedulable {
-        /// Why not, for each selected pool; shared by like pods.
+        /// Why not, for each selected pool; shared by similar pods.
         reasons: Arc<[PoolRejection]>,
     },
 }
 
-/// Why a pool does not take a pod.
+/// Why a pool cannot take a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolRejection {
     /// The pool, as `namespace/name`.
     pub pool: String,
-    /// Name of the reason.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// The reason in a sentence.
+    /// The reason as a sentence.
     pub message: String,
 }
 
-/// Whether a node could go.
+/// Whether a node could be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDecision {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Why, or why not.
+    /// Why it can be removed, or why not.
     pub reason: NodeReason,
-    /// Why, for people.
+    /// The reason as a message for users.
     pub message: String,
 }
 
-/// A decision's ID: a hash (64-bit FNV-1a, in hexadecimal digits) over what was decided and over the ID of the decision
-/// before it. The same pass over the same objects gives the same ID, also after a restart in the middle of it.
+/// A decision's ID: a hash (64-bit FNV-1a, in hexadecimal digits) over the decision and the ID of the previous
+/// decision. The same pass over the same objects gives the same ID, also after a restart in the middle of the pass.
 pub fn decision_id(pool: &NodePool, desired: i32, victims: &[String]) -> String {
     let previous =
         pool.status.as_ref().and_then(|s| s.autoscaling.as_ref()).and_then(|a| a.last_decision.as_ref());

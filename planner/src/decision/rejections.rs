@@ -1,4 +1,4 @@
-//! Why no pool takes one more pod of a class, when everything that found a place is in the snapshot.
+//! Why no pool takes one more pod of a class, once all pods that found a place are in the snapshot.
 
 use crate::limits::behavior::Direction;
 use crate::pools::Pool;
@@ -7,7 +7,7 @@ use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::resources::{Basic, Resource, ResourceNames, display};
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate, PlacementError};
 
-/// What is asked for reasons.
+/// The input for the reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct RejectionInput<'a> {
     /// The snapshot after the pass.
@@ -16,12 +16,12 @@ pub struct RejectionInput<'a> {
     pub pools: &'a [Pool],
     /// All classes of pods.
     pub classes: &'a [PodClass],
-    /// ResourceNames of resources.
+    /// The resource names of the pass.
     pub names: &'a ResourceNames,
 }
 
 impl RejectionInput<'_> {
-    /// Why each selected pool cannot take one more pod of a class, by pool.
+    /// For each selected pool, by pool index: why it cannot take one more pod of the class.
     pub fn rejections(&self, class: PodClassId) -> Vec<(usize, Rejection)> {
         let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
         selected.map(|(index, pool)| (index, self.rejection(index, pool, class))).collect()
@@ -53,14 +53,14 @@ impl RejectionInput<'_> {
     }
 }
 
-/// The upper bound of the pool, or of the schedules that stand in its place.
+/// The upper bound of the pool, or of the schedules that replace it.
 fn reached(pool: &Pool) -> Rejection {
     let window = &pool.limits.window;
     let schedules = if window.max.is_some() { window.names.join(", ") } else { String::new() };
     Rejection::MaxReplicasReached { max: pool.bounds.max, schedules }
 }
 
-/// What keeps the pool from growing beyond `ceiling` in this pass.
+/// The limit that prevents a scale-up of the pool beyond `ceiling` in this pass.
 fn held(pool: &Pool, ceiling: usize) -> Rejection {
     let limits = pool.limits.limits.iter().filter(|limit| limit.direction == Direction::Up);
     let limit = limits.filter(|limit| limit.bound <= ceiling).min_by_key(|limit| limit.bound);

@@ -1,5 +1,5 @@
-//! Puts the results of a pass into words: a decision for each pool, an outcome for each pending pod, a verdict for each
-//! node. Nothing is decided here any more.
+//! Reports the results of a pass: a decision for each pool, an outcome for each pending pod, a verdict for each node.
+//! Nothing is decided here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::scale_down::{RemovalVerdict, ScaleDown};
 use crate::scale_up::ScaleUp;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Place};
 
-/// What the summaries of a pass look things up in.
+/// The results of a pass that the summaries are made from.
 pub(crate) struct PassResults<'a> {
     pub(crate) nodes: &'a [Arc<Node>],
     pub(crate) pods: &'a [Arc<PodInfo>],
@@ -33,7 +33,7 @@ pub(crate) struct PassResults<'a> {
     pub(crate) snapshot: &'a ClusterSnapshot,
 }
 
-/// How a pool changes.
+/// The scale-up or scale-down of a pool.
 struct PoolChange {
     added: usize,
     pods: usize,
@@ -42,7 +42,7 @@ struct PoolChange {
 }
 
 impl PassResults<'_> {
-    /// What was decided about each pool. `excess` are nodes that go because of a bound.
+    /// The decision about each pool. `excess` holds the nodes that are removed because of a bound.
     pub(crate) fn pool_decisions(
         &self,
         growth: &ScaleUp,
@@ -95,7 +95,7 @@ impl PassResults<'_> {
         self.pools.iter().enumerate().map(decision).collect()
     }
 
-    /// What becomes of each pending pod. The first pods of a group, by name, are those that fit.
+    /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
     pub(crate) fn pod_outcomes(&self, growth: &ScaleUp) -> Vec<PodDecision> {
         let mut fates: Vec<(usize, SchedulingResult)> = Vec::new();
         let (demand, placement) = (self.demand, &growth.placement);
@@ -134,7 +134,7 @@ impl PassResults<'_> {
         fates.into_iter().map(outcome).collect()
     }
 
-    /// The verdict on each node.
+    /// The verdict for each node.
     pub(crate) fn node_verdicts(&self, removal: &ScaleDown, excess_nodes: &ExcessNodes) -> Vec<NodeDecision> {
         let mut verdicts = removal.verdicts.clone();
         let going = (0..self.pools.len()).flat_map(|pool| excess_nodes.going(pool));
@@ -147,7 +147,7 @@ impl PassResults<'_> {
         verdicts.into_iter().enumerate().map(verdict).collect()
     }
 
-    /// How many pods went where; nodes that do not exist yet are told apart by their pools only.
+    /// How many pods were placed on each node; nodes that do not exist yet are told apart only by their pool.
     fn by_place(&self, placed: &[(NodeIndex, usize)]) -> BTreeMap<Place, usize> {
         let mut counts = BTreeMap::new();
         for &(node, count) in placed {
@@ -181,7 +181,8 @@ impl PassResults<'_> {
         rejections.into_iter().map(worded).collect()
     }
 
-    /// The nodes of a pool that status has named and that are not marked yet. `going` are those that go only now.
+    /// The nodes of a pool that are pending removal: status names them, and they are not marked yet. `going` are those
+    /// that this pass removes.
     fn condemned(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
         let unmarked = |node: &&usize| !facts::is_leaving(&self.nodes[**node]) && !going.contains(node);
         let mut names: Vec<_> =
@@ -231,7 +232,7 @@ fn conclusion(pool: &Pool, change: &PoolChange) -> (i32, PoolReason, String) {
     (desired, reason, message)
 }
 
-/// Why the pool's number of nodes is not for this pass to change.
+/// Why this pass must not change the pool's number of nodes.
 fn untouched(pool: &Pool) -> Option<(PoolReason, String)> {
     if let AutoscalerAssignment::Left { reason, autoscalers } = &pool.standing {
         let names = autoscalers.join(", ");

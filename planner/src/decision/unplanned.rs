@@ -1,13 +1,13 @@
-//! Constraints that pods carry and this version does not plan with yet. They are named, never silently ignored.
+//! Pod constraints that this version does not support yet. They are reported, never silently ignored.
 //!
-//! Such a pod is planned as if the constraint were not there.
+//! Such a pod is planned as if it did not have the constraint.
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-/// Says whether a pod has a constraint.
+/// Whether a pod has a constraint.
 type Check = fn(&PodSpec) -> bool;
 
-/// What of a pending pod's constraints plays no part in the plan.
+/// The constraints of a pending pod that the plan ignores.
 pub fn constraints(pod: &Pod) -> Vec<&'static str> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let checks: [(_, Check); 3] = [

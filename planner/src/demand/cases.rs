@@ -1,4 +1,4 @@
-//! Pods for the tests of this folder, and what is asked about them.
+//! Pods for the tests of this folder, and queries about the result.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::input::pod_info::PodInfo;
 use crate::requirements::pod_class::{PodClass, TopologyCount};
 use crate::resources::{Amounts, ResourceNames};
 
-/// A pod of namespace `x` that the scheduler found no node for.
+/// A pod of namespace `x` that the scheduler found unschedulable.
 pub(super) fn pending(name: &str, change: Value) -> Value {
     merged(
         json!({
@@ -24,7 +24,7 @@ pub(super) fn pending(name: &str, change: Value) -> Value {
     )
 }
 
-/// A pod of namespace `x` on the one node.
+/// A pod of namespace `x` bound to the one node.
 pub(super) fn placed(name: &str, change: Value) -> Value {
     pending(name, merged(json!({ "spec": { "nodeName": "n" }, "status": null }), change))
 }
@@ -45,13 +45,13 @@ pub(super) fn app(value: &str) -> Value {
     json!({ "matchLabels": { "app": value } })
 }
 
-/// What became of some pods.
+/// The result of resolving some pods.
 pub(super) struct Resolution {
     pub(super) workload: Demand,
     pods: Vec<String>,
 }
 
-/// An object as tests write it.
+/// Deserializes an object that a test wrote as JSON.
 pub(super) fn object<K: DeserializeOwned>(written: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(written).unwrap())
 }
@@ -83,7 +83,7 @@ impl Resolution {
         &self.workload.classes[placed.or(pending).unwrap()]
     }
 
-    /// Topology keys over which `pod` keeps away from `other`, sorted.
+    /// Topology keys over which `pod` has anti-affinity to `other`, sorted.
     pub(super) fn keeps_from(&self, pod: &str, other: &str) -> Vec<&str> {
         let raised = &self.class(other).raises;
         let between = self.class(pod).apart.iter().filter(|topology_count| raised.contains(topology_count));
@@ -94,13 +94,13 @@ impl Resolution {
         keys
     }
 
-    /// Whether `other` is one of those that the affinity of `pod` asks for.
+    /// Whether the affinity of `pod` selects `other`.
     pub(super) fn wants(&self, pod: &str, other: &str) -> bool {
         let near = self.class(pod).near.as_ref().unwrap();
         near.topology_counts.iter().all(|topology_count| self.class(other).raises.contains(topology_count))
     }
 
-    /// Whether `other` counts for the first spread constraint of `pod`.
+    /// Whether the first spread constraint of `pod` counts `other`.
     pub(super) fn counts(&self, pod: &str, other: &str) -> bool {
         self.class(other).raises.contains(&self.class(pod).spreads[0].topology_count)
     }

@@ -1,7 +1,8 @@
-//! The counts that constraints ask about: what counts, over which topology key and nodes, and which pods raise them.
+//! The counts that constraints need: which pods are counted, over which topology key and nodes, and which pods raise
+//! them.
 //!
-//! Two counts over one key that the same pods raise are one [`TopologyCount`]. So the pods that match an anti-affinity term and those
-//! that have it are counted once where they are the same pods.
+//! Two counts over one key that the same pods raise are merged into one [`TopologyCount`]. So the pods that match an
+//! anti-affinity term and those that have it are counted once if they are the same pods.
 
 use std::collections::HashMap;
 
@@ -11,34 +12,33 @@ use crate::requirements::pod_class::{TopologyCount, TopologyCountId};
 /// Index of a [`Count`] in [`RequestedCounts`].
 pub(super) type CountId = usize;
 
-/// Which pods are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Who {
-    /// Those that match all of these, sorted.
+    /// Pods that match all of these, sorted.
     All(Vec<MatcherId>),
-    /// Those that match and are not being deleted.
+    /// Pods that match and are not being deleted.
     Staying(MatcherId),
-    /// Those that have an anti-affinity term of this matcher and of the topology count's key.
+    /// Pods that have an anti-affinity term with this matcher and the topology count's key.
     Holders(MatcherId),
-    /// None; what is asked about is only which domains there are.
+    /// No pods; the constraint only needs the existing domains.
     Nobody,
 }
 
-/// What is counted, before it is known which counts are the same.
+/// A requested count, before equal counts are merged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Count {
     who: Who,
     topology_count: TopologyCount,
 }
 
-/// The pods of which all are alike to every count.
+/// Pods that are equal for every count.
 #[derive(Debug)]
 pub(super) struct CountedPods<'a> {
-    /// What it matches, sorted.
+    /// The matchers that match them, sorted.
     pub(super) matched: &'a [MatcherId],
-    /// Its anti-affinity terms: matcher and topology key.
+    /// Their anti-affinity terms: matcher and topology key.
     pub(super) holds: &'a [(MatcherId, &'a str)],
-    /// Whether it is being deleted.
+    /// Whether they are being deleted.
     pub(super) leaving: bool,
 }
 
@@ -47,12 +47,11 @@ pub(super) struct CountedPods<'a> {
 pub(super) struct RequestedCounts {
     ids: HashMap<Count, CountId>,
     all: Vec<Count>,
-    /// RequestedCounts by the first matcher they ask about.
+    /// The counts by the first matcher they need.
     by_matcher: HashMap<MatcherId, Vec<CountId>>,
 }
 
 impl RequestedCounts {
-    /// The id of a count.
     pub(super) fn id(&mut self, who: Who, topology_count: TopologyCount) -> CountId {
         let next = self.all.len();
         let count = Count { who, topology_count };
@@ -90,7 +89,7 @@ impl RequestedCounts {
         sorted(by_match.chain(by_term))
     }
 
-    /// Makes one topology count of counts that are the same.
+    /// Merges equal counts into one topology count each.
     pub(super) fn merged(self, pods: &[CountedPods<'_>]) -> Merged {
         let by_pod: Vec<_> = pods.iter().map(|pod| self.raised(pod)).collect();
         let mut raised_by: Vec<Vec<usize>> = vec![Vec::new(); self.all.len()];
@@ -116,13 +115,13 @@ impl RequestedCounts {
     }
 }
 
-/// RequestedCounts as topology counts.
+/// The requested counts as topology counts.
 #[derive(Debug)]
 pub(super) struct Merged {
     pub(super) topology_counts: Vec<TopologyCount>,
     /// For each count, its topology count.
     topology_count_of: Vec<TopologyCountId>,
-    /// For each raiser, the topology counts it raises, sorted.
+    /// For each raiser (a [`CountedPods`]), the topology counts it raises, sorted.
     pub(super) raises: Vec<Vec<TopologyCountId>>,
 }
 
@@ -132,7 +131,7 @@ impl Merged {
         self.topology_count_of[count]
     }
 
-    /// The topology counts of counts, sorted, none twice.
+    /// The topology counts of these counts, sorted, without duplicates.
     pub(super) fn topology_counts(&self, counts: &[CountId]) -> Vec<TopologyCountId> {
         sorted(counts.iter().map(|&count| self.topology_count(count)))
     }

@@ -1,6 +1,6 @@
-//! What the pods of `DaemonSet`s take of a node that is new or still starting.
+//! What the pods of `DaemonSet`s use on a node that is new or still starting.
 //!
-//! Which nodes a daemon runs on is for its controller to say, which adds tolerations of its own:
+//! The `DaemonSet` controller decides on which nodes a daemon runs, and adds tolerations of its own:
 //! <https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations>
 
 use std::sync::Arc;
@@ -26,30 +26,30 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// One more for daemons in the host's network.
+/// Additionally tolerated by daemons in the host network.
 const TOLERATED_IN_HOST_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// A `DaemonSet`'s pod.
+/// The pod of a `DaemonSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
     /// Namespace of the `DaemonSet`.
     pub namespace: String,
-    /// Its name.
+    /// Name of the `DaemonSet`.
     pub name: String,
-    /// Which nodes it runs on.
+    /// The constraints on the nodes it runs on.
     pub constraints: Constraints,
-    /// What it asks for.
+    /// Its resource requests.
     pub request: Amounts,
-    /// Host ports it takes.
+    /// The host ports it uses.
     pub ports: Vec<HostPort>,
 }
 
-/// All of them, by namespace and name.
+/// All daemons, by namespace and name.
 #[derive(Clone, Debug, Default)]
 pub struct Daemons(Vec<Daemon>);
 
 impl Daemons {
-    /// Reads the `DaemonSet`s of a pass. One that is being deleted makes no pods.
+    /// Reads the `DaemonSet`s of a pass. A `DaemonSet` that is being deleted creates no pods.
     pub fn of(observed: &Observed, names: &mut ResourceNames, warnings: &mut Vec<String>) -> Self {
         let mut objects: Vec<_> =
             observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none()).collect();
@@ -57,18 +57,18 @@ impl Daemons {
         Self(objects.into_iter().filter_map(|object| daemon(object, names, warnings)).collect())
     }
 
-    /// Whether there are none.
+    /// Whether there are no daemons.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that run on a node like this.
+    /// The daemons that run on a node with this profile.
     pub fn on(&self, profile: &NodeProfile) -> impl Iterator<Item = &Daemon> {
         self.0.iter().filter(|daemon| predicates::admits(&daemon.constraints, profile).is_ok())
     }
 }
 
-/// What the pod of each `DaemonSet` is like to other pods. One that is being deleted makes none.
+/// The pod of each `DaemonSet` as selectors of other pods see it. A `DaemonSet` that is being deleted has none.
 pub fn pods(observed: &Observed) -> Vec<PodInfo> {
     let staying = observed.daemon_sets.iter().filter(|d| d.metadata.deletion_timestamp.is_none());
     let pod = |object: &Arc<DaemonSet>| {
@@ -111,7 +111,7 @@ fn daemon(object: &DaemonSet, names: &mut ResourceNames, warnings: &mut Vec<Stri
     Some(Daemon { namespace: namespace.to_owned(), name: name.to_owned(), constraints, request, ports })
 }
 
-/// The host ports of all containers. In the host's network every port is one.
+/// The host ports of all containers. In the host network every container port is a host port.
 fn ports(spec: &PodSpec, in_host_network: bool) -> Vec<HostPort> {
     let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     let listed = containers.flat_map(|container| container.ports.iter().flatten());

@@ -1,6 +1,6 @@
-//! Headroom: pods that do not exist, planned after all others onto the pools of the autoscaler that asks for them.
+//! Headroom: virtual pods, placed after all others onto the pools of the autoscaler that requests them.
 //!
-//! They run on every node of those pools that takes pods, whatever its pool's taints: the room is kept for pods that
+//! They run on every node of those pools that takes pods, whatever the pool's taints: the room is kept for pods that
 //! tolerate them.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::requirements::constraints::{
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
-/// Adds the classes of all headroom to `demand`, and says how many pods of which class it is.
+/// Adds the classes of all headroom to `demand`, and returns how many pods of which class it is.
 pub fn add(
     demand: &mut Demand,
     pools: &[Pool],
@@ -57,7 +57,7 @@ pub fn add(
     asked
 }
 
-/// The pools that may change in this pass, by who plans them.
+/// The pools that may change in this pass, by the autoscaler that plans them.
 fn by_autoscaler(pools: &[Pool]) -> Vec<(&Arc<NodePoolAutoscaler>, Vec<&Pool>)> {
     let mut found = BTreeMap::new();
     for pool in pools.iter().filter(|pool| pool.is_planned()) {
@@ -69,7 +69,7 @@ fn by_autoscaler(pools: &[Pool]) -> Vec<(&Arc<NodePoolAutoscaler>, Vec<&Pool>)> 
     found.into_values().collect()
 }
 
-/// On nodes of these pools, whatever taints their templates have.
+/// Restricts to nodes of these pools, whatever taints their templates have.
 fn constraints(pools: &[&Pool]) -> Constraints {
     let rule = |label: &str, mut values: Vec<String>| {
         values.sort_unstable();

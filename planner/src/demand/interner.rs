@@ -1,7 +1,8 @@
-//! Finds a pod that reads the same without reading: pods of one template have equal specs, and comparing is many times
-//! faster than parsing.
+//! Finds the requirements of an equal pod without parsing: pods of one template have equal specs, and comparing is many
+//! times faster than parsing.
 //!
-//! May miss interned pods, but what it calls interned pods read the same: it compares everything that [`PodRequirements`] is made from.
+//! It may miss an equal pod, but the pods that it treats as equal have equal requirements: it compares everything that
+//! [`PodRequirements`] is made from.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,17 +16,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::demand::pod_requirements::PodRequirements;
 use crate::input::pod_info::PodShape;
 
-/// A pod, and what was read of it.
+/// A pod, and its requirements.
 type InternedPod = (PodShape, Arc<PodRequirements>);
 
-/// Pods that were read, by what is quickly hashed of them.
+/// Pods whose requirements are known, by a cheap hash.
 #[derive(Debug, Default)]
 pub(super) struct PodInterner {
     looks: HashMap<u64, Vec<InternedPod>>,
 }
 
 impl PodInterner {
-    /// The reading of a pod that looks the same.
+    /// The requirements of an equal pod.
     pub(super) fn find(&self, shape: &PodShape) -> Option<Arc<PodRequirements>> {
         let alike = self.looks.get(&look(shape.pod()))?;
         alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, requirements)| Arc::clone(requirements))
@@ -36,7 +37,7 @@ impl PodInterner {
     }
 }
 
-/// A hash of what most often differs.
+/// A hash of the fields that differ most often.
 fn look(pod: &Pod) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Some(spec) = &pod.spec else { return 0 };
@@ -99,7 +100,7 @@ fn same_container((a, b): (&Container, &Container)) -> bool {
         && a.restart_policy == b.restart_policy
 }
 
-/// What of a status plays a part: what containers were granted, and whether a resize was refused.
+/// Compares the parts of a status that matter: the resources allocated to containers, and whether a resize was refused.
 fn same_status(a: Option<&PodStatus>, b: Option<&PodStatus>) -> bool {
     fn granted(status: Option<&PodStatus>) -> impl Iterator<Item = (&String, &ContainerStatus)> {
         let main = status.into_iter().flat_map(|s| s.container_statuses.iter().flatten());
@@ -116,7 +117,7 @@ fn same_status(a: Option<&PodStatus>, b: Option<&PodStatus>) -> bool {
     resize(a).eq(resize(b)) && granted(a).map(parts).eq(granted(b).map(parts))
 }
 
-/// The labels of the pod itself whose values are part of its selectors.
+/// The label keys whose values the pod's selectors take from the pod's own labels.
 fn own_keys(spec: &PodSpec) -> impl Iterator<Item = &String> {
     let of_spreads = spec.topology_spread_constraints.iter().flatten().flat_map(|c| &c.match_label_keys);
     let terms = spec.affinity.iter().flat_map(required);

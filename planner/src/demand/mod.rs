@@ -1,7 +1,9 @@
-//! The pods of a pass, as the planner sees them: [`PodClass`]s, the [`TopologyCount`]s they ask about, and the pending ones in groups.
+//! The pods of a pass as the planner sees them: [`PodClass`]es, the [`TopologyCount`]s their constraints need, and the
+//! pending pods in groups.
 //!
-//! Two steps. A pod is read by itself, once for as long as it does not change ([`RequirementsCache`]). Then the readings of the pass are
-//! resolved together, since a selector of one pod is what tells others apart. Nothing is placed here.
+//! Two steps. A pod's requirements are read on their own, once while the pod does not change ([`RequirementsCache`]).
+//! Then the requirements of the pass are resolved together, since the selector of one pod is what tells other pods
+//! apart. Nothing is placed here.
 
 #[cfg(test)]
 mod cases;
@@ -48,7 +50,7 @@ use crate::requirements::constraints::Constraints;
 use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCount, TopologyCountId};
 use crate::resources::{Amounts, Resource, ResourceNames};
 
-/// Pending pods that are alike to the planner.
+/// Pending pods that are equal to the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingGroup {
     /// Index into [`Demand::classes`].
@@ -59,35 +61,35 @@ pub struct PendingGroup {
     pub pods: Vec<usize>,
 }
 
-/// All pods that play a part.
+/// All pods that matter for a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// The different constraints on nodes that occur.
+    /// The different constraints on nodes.
     pub constraint_sets: Vec<Constraints>,
-    /// The different classes of pods.
+    /// The different pod classes.
     pub classes: Vec<PodClass>,
-    /// What is counted.
+    /// The topology counts that the constraints need.
     pub topology_counts: Vec<TopologyCount>,
-    /// The pending pods, in the order to consider them: by priority, then the greater share of a node first, which packs
-    /// better; then by name, so that the order is always the same.
+    /// The pending pods, in the order in which they are placed: by priority, then the larger share of a node first,
+    /// which packs better; then by name, so that the order is deterministic.
     pub groups: Vec<PendingGroup>,
     /// For each pod of the pass that occupies a node, its class and the index of the node.
     pub placed: Vec<Option<(PodClassId, usize)>>,
     /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
     pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
-    /// Pending pods whose requests or selectors cannot be read, with what is wrong.
+    /// Pending pods whose requests or selectors cannot be read, with the problem.
     pub unreadable: Vec<(usize, String)>,
-    /// Pending pods that no node can help, because of one of their claims.
+    /// Pending pods that no node can help, because of one of their `PersistentVolumeClaim`s.
     pub waiting: Vec<(usize, Rejection)>,
-    /// Pods that have a node and whose requests cannot be read; they count as asking for nothing. By index.
+    /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
     pub unmeasured: Vec<usize>,
-    /// What is wrong with pods that have a node, for people.
+    /// Problems of bound pods, as messages for users.
     pub warnings: Vec<String>,
 }
 
 impl Demand {
-    /// Reads `all_pods`, which are in the order of namespaces and names; `all_nodes` are those of the pass. `reference` is
-    /// the amount of each resource that a large node has; the size of a pod is measured against it.
+    /// Reads `all_pods`, which are sorted by namespace and name; `all_nodes` are those of the pass. `reference` is the
+    /// amount of each resource that a large node has; the size of a pod is measured against it.
     pub fn of(
         observed: &Observed,
         all_pods: &[Arc<PodInfo>],
@@ -160,7 +162,7 @@ fn ordered(
     groups
 }
 
-/// The sum, over resources, of the share of a large node that a pod takes, in millionths.
+/// The sum, over resources, of the share of a large node that a pod requests, in millionths.
 fn share(request: &Amounts, reference: &Amounts) -> i128 {
     let of = |(resource, amount): (Resource, i64)| {
         i128::from(amount) * 1_000_000 / i128::from(reference.get(resource).max(1))

@@ -1,7 +1,8 @@
 //! The order in which groups of pending pods are placed: by priority and size, as they come, except that pods which
-//! cannot share a node go first when they need more nodes than all pods together fill. Otherwise the large ones among the
-//! others would fill nodes up, and these would need as many nodes again. Then there is room to spare, and what matters is
-//! where: so those that are bound to a domain of more nodes come next, before others take its room.
+//! cannot share a node go first if they need more nodes than all pods together fill. Otherwise the large pods among the
+//! others would fill nodes up, and the pods that cannot share would need as many nodes again. Then there is enough
+//! room, and only the placement matters: so pods that are bound to a domain of more nodes come next, before other pods
+//! take its room.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,12 +19,12 @@ enum Apart<'a> {
     Port(&'a HostPort),
 }
 
-/// How freely pods choose among domains of more than one node.
+/// How freely pods can choose among domains of more than one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Liberty {
-    /// They are where others of them are.
+    /// They must be where other pods of the class are.
     Together,
-    /// They follow the domain with the fewest.
+    /// They must go to the domain with the fewest pods.
     Even,
     Free,
 }
@@ -48,7 +49,7 @@ impl Liberty {
     }
 }
 
-/// Orders `groups`, which come by priority and size. `reference` is what a large node has.
+/// Sorts `groups`, which come by priority and size. `reference` is the capacity of a large node.
 pub fn order(
     groups: &mut [PendingGroup],
     classes: &[PodClass],
@@ -87,7 +88,7 @@ fn aparts<'a>(class: &'a PodClass, topology_counts: &[TopologyCount]) -> Vec<Apa
         .collect()
 }
 
-/// How many large nodes all pods together fill, by the resource of which they need the most.
+/// How many large nodes all pods together fill, measured by the resource of which they need the most.
 fn filled(groups: &[PendingGroup], classes: &[PodClass], reference: &Amounts) -> usize {
     let mut total = BTreeMap::new();
     for group in groups {

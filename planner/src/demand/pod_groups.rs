@@ -1,4 +1,4 @@
-//! Pods of which all are alike: they read the same, look the same to every selector, and have volumes in the same places.
+//! Groups of equal pods: equal requirements, equal for every selector, and volumes in the same places.
 
 use std::collections::HashMap;
 
@@ -6,32 +6,32 @@ use super::subjects::{MatcherId, Matchers, NamespaceLabels, Subject};
 use crate::demand::scheduling_input::PodEntry;
 use crate::input::pod_info::{PodInfo, ShapeId};
 
-/// Pods of which all are alike.
+/// Pods that are all equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodGroup {
-    /// Index of its reading.
+    /// Index of their requirements.
     pub(super) requirements: usize,
-    /// Index of what selectors see of it.
+    /// Index of their subject: the labels that selectors see.
     pub(super) subject: usize,
-    /// Index of where its volumes are.
+    /// Index of the places of their volumes.
     pub(super) places: usize,
-    /// Whether it is being deleted.
+    /// Whether they are being deleted.
     pub(super) leaving: bool,
 }
 
-/// The units of a pass.
+/// The pod groups of a pass.
 #[derive(Debug, Default)]
 pub(super) struct PodGroups {
-    /// By first use.
+    /// In order of first use.
     pub(super) all: Vec<PodGroup>,
-    /// For each member, its unit.
+    /// For each entry, its pod group.
     pub(super) unit_of: Vec<usize>,
-    /// For each subject, what it matches, sorted.
+    /// For each subject, the matchers that match it, sorted.
     pub(super) matched: Vec<Vec<MatcherId>>,
 }
 
 impl PodGroups {
-    /// `pod` is the pod that a member speaks of.
+    /// `pod` returns the pod of an entry.
     pub(super) fn of<'p>(
         members: &[PodEntry],
         pod: impl Fn(&PodEntry) -> &'p PodInfo,
@@ -40,7 +40,7 @@ impl PodGroups {
     ) -> Self {
         let mut found = Self::default();
         let mut subjects: HashMap<Subject<'_>, usize> = HashMap::new();
-        // Many pods have one shape, and all that a selector can see is in it.
+        // Many pods share one shape, and it holds everything that a selector can see.
         let mut of_shape: HashMap<ShapeId, usize> = HashMap::new();
         let mut ids: HashMap<PodGroup, usize> = HashMap::new();
         for member in members {

@@ -1,5 +1,5 @@
-//! What one pod says by itself: nothing here knows of other pods, of claims or of namespaces. A pod's own labels are not
-//! part of it, so that pods of one template read the same.
+//! The requirements of one pod, read from the pod alone: no other pods, `PersistentVolumeClaim`s or namespaces are
+//! looked at here. A pod's own labels are not part of them, so that pods of one template have equal requirements.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use crate::requirements::requests;
 use crate::requirements::selectors::{InvalidSelector, Selector};
 use crate::resources::ExactAmounts;
 
-/// What one pod says.
+/// The requirements of one pod.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodRequirements {
-    /// What it asks for, by name; or what is wrong with that.
+    /// The resource requests by name; or why they cannot be read.
     pub(super) request: Result<ExactAmounts, String>,
-    /// The first selector of it that cannot be read; the term is left out.
+    /// The first selector that cannot be read; its term is ignored.
     pub(super) problem: Option<String>,
-    /// What it says about nodes; nothing about volumes.
+    /// The constraints on nodes, without those of volumes.
     pub(super) constraints: Constraints,
     /// Preferred node affinity, sorted.
     pub(super) preferred: Vec<Preference>,
@@ -32,22 +32,22 @@ pub(super) struct PodRequirements {
     pub(super) near: Vec<PodTerm>,
     /// Required pod anti-affinity.
     pub(super) apart: Vec<PodTerm>,
-    /// Spread constraints that forbid placing.
+    /// Spread constraints with `DoNotSchedule`.
     pub(super) spreads: Vec<SpreadRule>,
-    /// Whether it has volumes that are claims.
+    /// Whether it has volumes with a `PersistentVolumeClaim`.
     pub(super) claims: bool,
 }
 
-/// Says which pods are meant.
+/// Selects pods.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Matcher {
-    /// By labels; `None` is no pod at all.
+    /// By labels; `None` selects no pod.
     pub(super) selector: Option<Selector>,
     /// By namespace.
     pub(super) namespaces: Namespaces,
 }
 
-/// Namespaces: those that are listed, and those that a selector matches.
+/// Namespaces: the listed ones, and those that a selector matches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Namespaces {
     pub(super) listed: BTreeSet<String>,
@@ -58,7 +58,6 @@ pub(super) struct Namespaces {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodTerm {
     pub(super) pods: Matcher,
-    /// Topology key.
     pub(super) key: String,
 }
 
@@ -66,13 +65,12 @@ pub(super) struct PodTerm {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct SpreadRule {
     pub(super) pods: Matcher,
-    /// Topology key.
     pub(super) key: String,
     pub(super) max_skew: u32,
     pub(super) min_domains: u32,
-    /// Nodes count only where selector and affinity of the pod let them.
+    /// Whether only nodes that match the pod's node selector and affinity count.
     pub(super) by_affinity: bool,
-    /// Nodes count only where the pod tolerates their taints.
+    /// Whether only nodes whose taints the pod tolerates count.
     pub(super) by_taints: bool,
 }
 
@@ -82,7 +80,8 @@ impl PodRequirements {
         let pod = shape.pod();
         let spec = pod.spec.as_ref();
         let affinity = spec.and_then(|s| s.affinity.as_ref());
-        // Pods of a `DaemonSet` are never placed nor moved; that each names its node is no reason to tell nodes apart.
+        // Pods of a `DaemonSet` are neither placed nor moved. Each of them names its node, which is no reason to tell
+        // nodes apart.
         let is_daemon = pods::is_daemon(pod);
         let mut reader = Reader { shape, problem: None };
         let near = affinity.and_then(|a| a.pod_affinity.as_ref());
@@ -105,7 +104,7 @@ impl PodRequirements {
         }
     }
 
-    /// Whether other pods, or where they are, play a part in placing it.
+    /// The matchers of all constraints that depend on other pods.
     pub(super) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
         let terms = self.near.iter().chain(&self.apart).map(|term| &term.pods);
         terms.chain(self.spreads.iter().map(|spread| &spread.pods))
@@ -141,7 +140,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The pod's own namespace is meant where a term names none, neither by name nor by selector.
+    /// The pod's own namespace applies if a term names none, neither by name nor by selector.
     fn term(&self, term: &PodAffinityTerm) -> Result<PodTerm, InvalidSelector> {
         let mut selector = self.selector(term.label_selector.as_ref(), term.match_label_keys.as_deref())?;
         for key in term.mismatch_label_keys.iter().flatten() {
@@ -172,7 +171,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The selector, with the pod's own values of `keys`. The API server merges them in too; twice is no different.
+    /// The selector, with the pod's own values of `keys`. The API server merges them in too; doing it twice makes no
+    /// difference.
     fn selector(
         &self,
         selector: Option<&LabelSelector>,
@@ -197,7 +197,7 @@ impl Reader<'_> {
     }
 }
 
-/// A preferred term without rules says nothing.
+/// A preferred term without rules is ignored.
 fn preferred(affinity: &Affinity) -> Vec<Preference> {
     let terms = affinity
         .node_affinity

@@ -1,4 +1,5 @@
-//! Kinds and topology counts say of every two pods what their constraints say, read the long way.
+//! Property tests: pod classes and topology counts give the same answer for every two pods as their constraints
+//! evaluated directly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ fn labels() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Pending, placed or being deleted, with some constraints.
+/// A pod that is pending, bound or being deleted, with some constraints.
 fn pod() -> impl Strategy<Value = Value> {
     let terms = || prop::collection::vec(term(), 0..3);
     let state = prop::sample::select(vec![
@@ -100,7 +101,7 @@ fn pods(written: Vec<Value>) -> Vec<Arc<PodInfo>> {
     pods
 }
 
-/// The shape, with labels, and with the one thing that is not in it and that other pods see.
+/// The shape, with labels, and with the one field that is not in it and that other pods see.
 fn whole(pod: &PodInfo) -> Pod {
     let mut whole = pod.shape().pod().clone();
     whole.metadata.labels = Some(pod.labels().clone());
@@ -161,7 +162,7 @@ fn apart_terms(pod: &Pod) -> Vec<PodAffinityTerm> {
     affinity.unwrap().required_during_scheduling_ignored_during_execution.clone().unwrap()
 }
 
-/// Whether anti-affinity forbids the two in one domain of `key`.
+/// Whether anti-affinity forbids the two pods in one domain of `topology`.
 fn forbidden(one: &Pod, other: &Pod, topology: &str) -> bool {
     let by = |of: &Pod, other: &Pod| {
         apart_terms(of).iter().any(|term| term.topology_key == topology && means(of, term, other))
@@ -169,8 +170,8 @@ fn forbidden(one: &Pod, other: &Pod, topology: &str) -> bool {
     by(one, other) || by(other, one)
 }
 
-/// Whether `other` counts for each of the spread constraints of `pod`: key, greatest skew, and the answer. A selector
-/// without rules counts no pod, also where the pod itself `matches` it.
+/// For each of the spread constraints of `pod`: key, maximum skew, and whether `other` counts. A selector without rules
+/// counts no pod, even if the pod itself `matches` it.
 fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
     let constraints = pod.spec.as_ref().unwrap().topology_spread_constraints.clone().unwrap();
     let counts = constraints.into_iter().map(|c| {
@@ -203,7 +204,7 @@ fn classes(workload: &Demand, count: usize) -> Vec<&PodClass> {
     classes.into_iter().map(|class| &workload.classes[class.unwrap()]).collect()
 }
 
-/// Fields of a pod that its reading is made from, each another way.
+/// Each changes one of the fields that the requirements are made from.
 fn variations() -> Vec<Value> {
     let container =
         |change: Value| json!({ "spec": { "containers": [merged(json!({ "name": "c" }), change)] } });
@@ -316,7 +317,7 @@ proptest! {
 
     #[test]
     fn an_interned_pod_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
-        // Few different pods, changed one way at a time, so that nearly alike ones meet.
+        // A few pods, changed one field at a time, so that nearly equal ones meet.
         let mut memo = RequirementsCache::default();
         for base in &written {
             for change in variations() {

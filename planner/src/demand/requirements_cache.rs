@@ -1,7 +1,7 @@
-//! What was read of pods in earlier passes. A pod that has not changed is the same object in the next pass, and is not
-//! read again.
+//! A cache of the requirements of pods from earlier passes. A pod that has not changed is the same object in the next
+//! pass, and is not read again.
 //!
-//! Only saves time: results are the same with a [`RequirementsCache`] of earlier passes and with an empty one.
+//! It only saves time: results are the same with a [`RequirementsCache`] of earlier passes and with an empty one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,36 +11,36 @@ use crate::demand::pod_requirements::PodRequirements;
 use crate::input::pod_info::{PodShape, ShapeId};
 use crate::input::pods;
 
-/// The readings of the shapes of the last pass.
+/// The requirements of the pod shapes of the last pass.
 #[derive(Debug, Default)]
 pub struct RequirementsCache {
-    /// Holding the shape keeps its id from being given to another.
+    /// By shape id. The entry keeps the shape alive, so its id is not reused.
     shapes: HashMap<ShapeId, Remembered>,
-    /// Every reading once.
+    /// All requirements, without duplicates.
     all_requirements: HashSet<Arc<PodRequirements>>,
-    /// Shapes read in this pass, for others that look like them.
+    /// Shapes read in this pass, to find equal shapes.
     interner: PodInterner,
     pass: u64,
 }
 
 #[derive(Debug)]
 struct Remembered {
-    /// Held, never read.
+    /// Only kept alive, never read.
     _shape: PodShape,
     requirements: Arc<PodRequirements>,
-    /// The last pass that asked for it.
+    /// The last pass that used it.
     pass: u64,
 }
 
 impl RequirementsCache {
-    /// What pods of the shape say. Equal readings are one object.
+    /// The requirements of pods with this shape. Equal requirements are one object.
     pub(super) fn requirements(&mut self, shape: &PodShape) -> Arc<PodRequirements> {
         if let Some(remembered) = self.shapes.get_mut(&shape.id()) {
             remembered.pass = self.pass;
             return Arc::clone(&remembered.requirements);
         }
         let requirements = if pods::is_daemon(shape.pod()) {
-            // PodInterner are not asked who made them, and less is read of what a daemon's pod says.
+            // The interner does not compare the owners of pods, and less is read of a daemon's pod.
             self.only(PodRequirements::of(shape))
         } else if let Some(requirements) = self.interner.find(shape) {
             requirements
@@ -64,7 +64,7 @@ impl RequirementsCache {
         requirements
     }
 
-    /// Forgets what this pass did not ask for.
+    /// Drops the entries that this pass did not use.
     pub(super) fn end_pass(&mut self) {
         let pass = self.pass;
         self.interner = PodInterner::default();
@@ -73,12 +73,12 @@ impl RequirementsCache {
         self.pass += 1;
     }
 
-    /// How many shapes are remembered.
+    /// The number of cached shapes.
     pub fn len(&self) -> usize {
         self.shapes.len()
     }
 
-    /// Whether no shape is remembered.
+    /// Whether no shape is cached.
     pub fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }

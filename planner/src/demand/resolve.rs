@@ -1,7 +1,8 @@
-//! From readings to classes: what the pods of a pass mean to each other.
+//! Resolves requirements to pod classes: how the pods of a pass relate to each other.
 //!
-//! Works on units: pods that read the same, look the same to every selector, and have volumes in the same places. Costs
-//! grow with the number of different units and of what each matches, not with that of pods.
+//! Works on pod groups: pods with equal requirements, equal for every selector, and with volumes in the same places.
+//! The cost grows with the number of different pod groups and of the matchers that match each, not with the number of
+//! pods.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,32 +20,32 @@ use crate::requirements::requests;
 use crate::requirements::selectors::Selector;
 use crate::resources::{ExactAmounts, ResourceNames};
 
-/// What units are made of.
+/// The input that pod groups index into.
 pub(super) struct Parts<'a> {
     pub(super) all_requirements: &'a [Arc<PodRequirements>],
     pub(super) matchers: &'a Matchers<'a>,
-    /// For each subject, what it matches, sorted.
+    /// For each subject, the matchers that match it, sorted.
     pub(super) matched: &'a [Vec<MatcherId>],
     pub(super) places: &'a [Vec<VolumeTerms>],
 }
 
-/// The classes of a pass.
+/// The pod classes of a pass.
 pub(super) struct Resolved {
     pub(super) constraint_sets: Vec<Constraints>,
     pub(super) classes: Vec<PodClass>,
     pub(super) topology_counts: Vec<TopologyCount>,
-    /// For each unit, its class.
+    /// For each pod group, its class.
     pub(super) class_of: Vec<PodClassId>,
 }
 
-/// What a unit asks about, before it is known which counts are the same.
+/// The counts that a pod group needs, before equal counts are merged.
 struct Asked {
     near: Option<(Vec<CountId>, bool)>,
     apart: Vec<CountId>,
     spreads: Vec<(CountId, u32, u32, bool)>,
 }
 
-/// Makes classes of units.
+/// Resolves pod groups to pod classes.
 pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut ResourceNames) -> Resolved {
     let (constraint_sets, constraint_set_of) = constraint_sets(pod_groups, parts);
     let policies = Policies::of(&constraint_sets);
@@ -110,7 +111,7 @@ fn raiser<'a>(
     }
 }
 
-/// The constraint sets of units, by first use, and the constraint set of each.
+/// The constraint sets of pod groups, in order of first use, and the constraint set of each group.
 fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
     let mut constraint_sets = Interned::default();
@@ -127,13 +128,13 @@ fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constrain
     (constraint_sets.all, constraint_set_of)
 }
 
-/// Selector and affinity of a constraint set.
+/// Node selector and affinity of a constraint set.
 type Labels<'a> = (&'a [(String, String)], Option<&'a [NodeTerm]>);
 
-/// For the policies of spread constraints: one constraint set stands for all with the same selector and affinity, and one for all
-/// with the same tolerations.
+/// For the policies of spread constraints: one constraint set represents all with the same selector and affinity, and
+/// one represents all with the same tolerations.
 struct Policies {
-    /// `None` where every node will do.
+    /// `None` if every node matches.
     by_labels: Vec<Option<usize>>,
     by_taints: Vec<usize>,
 }
@@ -154,15 +155,15 @@ impl Policies {
     }
 }
 
-/// Collects what units ask about.
+/// Collects the counts that pod groups need.
 struct Asking<'a> {
     parts: &'a Parts<'a>,
     counts: RequestedCounts,
-    /// Matchers that some pod of the pass is an answer to; what nobody matches keeps nobody away.
+    /// Whether a matcher matches some pod of the pass; a matcher that matches no pod keeps no pod away.
     answered: Vec<bool>,
-    /// For each reading, its anti-affinity terms, sorted.
+    /// For each of the requirements, the anti-affinity terms, sorted.
     holds: Vec<Vec<(MatcherId, &'a str)>>,
-    /// Topology keys of the anti-affinity terms over a matcher, sorted.
+    /// For each matcher, the topology keys of the anti-affinity terms that use it, sorted.
     kept_away: Vec<BTreeSet<&'a str>>,
 }
 
@@ -208,7 +209,7 @@ impl<'a> Asking<'a> {
         Some((keys.into_iter().map(count).collect(), itself))
     }
 
-    /// Those that the unit keeps away from, and those that keep away from it.
+    /// Counts of the pods that the group's anti-affinity excludes, and of those whose anti-affinity excludes the group.
     fn apart(&mut self, pod_group: &PodGroup, matched: &[MatcherId]) -> Vec<CountId> {
         let own = self.holds[pod_group.requirements].iter().filter(|term| self.answered[term.0]);
         let mut counts: Vec<_> =
@@ -237,7 +238,7 @@ impl<'a> Asking<'a> {
                 labels_of: policies.by_labels[constraint_set].filter(|_| rule.by_affinity),
                 taints_of: rule.by_taints.then_some(policies.by_taints[constraint_set]),
             };
-            // The scheduler counts no pod for a selector without rules, although the pod that asks matches it:
+            // The scheduler counts no pod for a selector without rules, although the pod itself matches it:
             // countPodsMatchSelector in its podtopologyspread plugin.
             let everybody = rule.pods.selector.as_ref().is_some_and(Selector::is_empty);
             let who = if everybody { Who::Nobody } else { Who::Staying(asked) };
@@ -261,7 +262,7 @@ fn everywhere(key: &str) -> TopologyCount {
     TopologyCount { key: key.to_owned(), nodes: CountedNodes::All }
 }
 
-/// Things by first use, each once.
+/// Values in order of first use, without duplicates.
 struct Interned<T> {
     ids: HashMap<T, usize>,
     all: Vec<T>,

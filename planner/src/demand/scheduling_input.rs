@@ -1,4 +1,4 @@
-//! Which pods play a part in a pass, and what is wrong with the others.
+//! Selects the pods that matter for a pass, and reports the problems of the others.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::reasons::Rejection;
 
-/// A pod that plays a part.
+/// A pod that matters for a pass.
 #[derive(Debug)]
 pub(super) struct PodEntry {
-    /// Index of the pod; those of daemons come after all others.
+    /// Index of the pod; the pods of daemons come after all others.
     pub(super) pod: usize,
-    /// Index of the node it occupies; `None` when it is pending.
+    /// Index of the node it occupies; `None` if it is pending.
     pub(super) node: Option<usize>,
-    /// Index of its reading.
+    /// Index of its requirements.
     pub(super) requirements: usize,
-    /// Index of where its volumes are.
+    /// Index of the places of its volumes.
     pub(super) places: usize,
 }
 
@@ -31,17 +31,17 @@ pub(super) struct PodEntry {
 #[derive(Debug, Default)]
 pub(super) struct SchedulingInput {
     pub(super) members: Vec<PodEntry>,
-    /// Different readings, by first use.
+    /// The different requirements, in order of first use.
     pub(super) all_requirements: Vec<Arc<PodRequirements>>,
-    /// Different places of volumes, by first use: one of the terms of each must match.
+    /// The different places of volumes, in order of first use: one of the terms of each must match.
     pub(super) places: Vec<Vec<VolumeTerms>>,
-    /// Pending pods that cannot be read.
+    /// Pending pods that cannot be read, with the problem.
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.
     pub(super) waiting: Vec<(usize, Rejection)>,
-    /// Pods that have a node and whose requests cannot be read.
+    /// Bound pods whose requests cannot be read.
     pub(super) unmeasured: Vec<usize>,
-    /// What is wrong with pods that have a node.
+    /// Problems of bound pods.
     pub(super) warnings: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl SchedulingInput {
             scheduling_input.members.push(PodEntry { pod: index, node, requirements, places });
         }
         memo.end_pass();
-        // What the pods of daemons say is not remembered: they are made for this pass.
+        // The requirements of daemons' pods are not cached: these pods are created for this pass only.
         for (index, pod) in daemons.iter().enumerate() {
             let requirements = known.requirements(
                 Arc::new(PodRequirements::of(pod.shape())),
@@ -100,7 +100,7 @@ impl SchedulingInput {
         scheduling_input
     }
 
-    /// Where the volumes of a pod that has a node are.
+    /// Where the volumes of a bound pod are.
     fn of_placed(
         &mut self,
         index: usize,
@@ -122,11 +122,11 @@ impl SchedulingInput {
         if !requirements.claims {
             return Vec::new();
         }
-        // It stays where it is: without its claim no other node can take it.
+        // It stays on its node: without its claim no other node can take it.
         storage.places(pod).unwrap_or_else(|_| vec![VolumeTerms::new()])
     }
 
-    /// Where the volumes of a pending pod can be; `None` when it cannot be planned.
+    /// Where the volumes of a pending pod can be; `None` if it cannot be planned.
     fn of_pending(
         &mut self,
         index: usize,
@@ -153,10 +153,10 @@ impl SchedulingInput {
     }
 }
 
-/// Gives ids.
+/// Assigns indexes.
 #[derive(Default)]
 struct Known {
-    /// By address: the memo keeps one object of equal readings, and the scheduling input keeps that.
+    /// By address: the cache keeps one object of equal requirements, and the scheduling input keeps that object alive.
     all_requirements: HashMap<usize, usize>,
     places: HashMap<Vec<VolumeTerms>, usize>,
 }

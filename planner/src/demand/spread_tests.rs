@@ -1,4 +1,4 @@
-//! What spread constraints count.
+//! Tests of what spread constraints count.
 
 use serde_json::{Value, json};
 

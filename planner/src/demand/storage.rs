@@ -1,8 +1,8 @@
-//! Where a pod's claims let it run: every claim is either a set of alternatives that a node must satisfy one of, or a reason
-//! why no node can take the pod for now.
+//! Where a pod's `PersistentVolumeClaim`s let it run: every claim is either a set of alternatives of which a node must
+//! satisfy one, or a reason why no node can take the pod for now.
 //!
-//! Each claim is looked at by itself. Two claims without a volume that could only take the same existing volume are not told
-//! apart; nor is how much storage a place has left.
+//! Each claim is checked on its own. Two claims without a volume that could only use the same existing volume are not
+//! told apart, and the storage that a place has left is not considered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::input::volume_info::VolumeInfo;
 use crate::reasons::Rejection;
 use crate::requirements::constraints::{NAME_FIELD, NodeRequirement, NodeTerm, RequirementOperator};
 
-/// The provisioner that makes no volumes.
+/// The provisioner of storage classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The access mode of volumes that only one pod may use.
 const ONE_POD: &str = "ReadWriteOncePod";
 
-/// The claims, volumes and classes of a pass.
+/// The claims, volumes and storage classes of a pass.
 pub(super) struct Storage<'a> {
     claims: HashMap<(&'a str, &'a str), &'a ClaimInfo>,
     volumes: BTreeMap<&'a str, &'a VolumeInfo>,
     classes: BTreeMap<&'a str, &'a StorageClass>,
     default_class: Option<&'a StorageClass>,
-    /// Volumes that are nobody's, by class and in the order of names.
+    /// Volumes without a claim, by storage class and sorted by name.
     free: HashMap<&'a str, Vec<&'a VolumeInfo>>,
-    /// Volumes that are meant for a claim.
+    /// Volumes that are reserved for a claim.
     reserved: HashMap<(&'a str, &'a str), Vec<&'a VolumeInfo>>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Storage<'a> {
         Ok(places)
     }
 
-    /// As [`Self::places`], for a pod that does not have a node yet.
+    /// Like [`Self::places`], for a pod that does not have a node yet.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<'a> Storage<'a> {
         }
     }
 
-    /// The claims that only one pod may use, and that one of `pods` uses.
+    /// The claims that only one pod may use and that one of `pods` uses.
     pub(super) fn taken<'p>(
         &self,
         pods: impl Iterator<Item = &'p Arc<PodInfo>>,
@@ -114,7 +114,7 @@ impl<'a> Storage<'a> {
         template: Option<&PersistentVolumeClaimSpec>,
     ) -> Result<Vec<VolumeTerms>, Rejection> {
         let Some(&claim) = self.claims.get(&(namespace, name)) else {
-            // The claim of an ephemeral volume is made a moment after the pod, from the template.
+            // The claim of an ephemeral volume is created shortly after the pod, from the template.
             let template = template.ok_or_else(|| Rejection::ClaimNotFound(name.to_owned()))?;
             return self.unbound(&ClaimInfo::to_come(namespace, name, template));
         };
@@ -126,7 +126,8 @@ impl<'a> Storage<'a> {
             return Err(Rejection::ClaimBeingDeleted(name.to_owned()));
         }
         let Some(volume) = claim.volume.as_deref() else { return self.unbound(claim) };
-        // Without a status (in objects that no API server has seen) the name of a volume is all there is to go by.
+        // Without a status (in objects that were never on an API server) only the volume's name tells whether the claim
+        // is bound.
         if phase.is_some_and(|phase| phase != "Bound") && !claim.is_bound {
             return Err(Rejection::UnboundImmediateClaim(name.to_string()));
         }
@@ -134,7 +135,8 @@ impl<'a> Storage<'a> {
         Ok(volumes::of_bound(volume))
     }
 
-    /// A claim that has no volume yet: its class must wait for pods, and have volumes or make them.
+    /// A claim that has no volume yet: its storage class must wait for the first consumer, and have volumes or
+    /// provision them.
     fn unbound(&self, claim: &ClaimInfo) -> Result<Vec<VolumeTerms>, Rejection> {
         let name = &claim.name;
         let class = match claim.class.as_deref() {
@@ -160,7 +162,7 @@ impl<'a> Storage<'a> {
         let free = volumes::free_for(claim, reserved, free);
         match (free, made) {
             (Some(free), _) if free.reserved => Ok(free.places.into_iter().collect()),
-            // What exists can be used where it is, and more is made where the class allows.
+            // Existing volumes can be used where they are, and more are provisioned where the class allows.
             (Some(free), true) => Ok(topologies
                 .and_then(|made| free.places.map(|there| volumes::either(made, there)))
                 .into_iter()
@@ -176,7 +178,7 @@ fn is_exclusive(claim: &ClaimInfo) -> bool {
     claim.access_modes.iter().any(|mode| **mode == *ONE_POD)
 }
 
-/// A claim that a pod names, or that is made for it.
+/// A claim that a pod names, or that is created for it.
 struct Wanted<'p> {
     name: String,
     template: Option<&'p PersistentVolumeClaimSpec>,
@@ -199,7 +201,7 @@ fn by_name<'a, K>(objects: &'a [Arc<K>], name: impl Fn(&'a K) -> &'a str) -> BTr
     objects.iter().map(|object| (name(object), object.as_ref())).collect()
 }
 
-/// The youngest of the classes that are marked, as the API server has it; of equals the first by name.
+/// The youngest of the classes that are marked as default, as in the API server; of equal ones the first by name.
 fn default_class<'a>(classes: &BTreeMap<&'a str, &'a StorageClass>) -> Option<&'a StorageClass> {
     let is_marked = |class: &&&StorageClass| {
         let annotations = class.metadata.annotations.as_ref();

@@ -1,4 +1,4 @@
-//! Where claims let a pod run, and when they let it run nowhere.
+//! Tests of where `PersistentVolumeClaim`s let a pod run, and when they let it run nowhere.
 
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn storage(claims: &[Value], volumes: &[Value], classes: &[Value]) -> Observed {
     }
 }
 
-/// The zones of `a`, `b`, `c` and none in which `pod` may run, or why it may not run anywhere.
+/// The zones, of `a`, `b`, `c` and none, in which `pod` may run, or why it may not run anywhere.
 fn zones(outcome: &Resolution, pod: &str) -> Result<Vec<&'static str>, Rejection> {
     let index = outcome.index(pod);
     if let Some((_, rejection)) = outcome.workload.waiting.iter().find(|(waiting, _)| *waiting == index) {

@@ -1,7 +1,7 @@
 //! Which pods match which selectors.
 //!
-//! Of a pod's labels only those that some selector of the pass looks at are kept: the pods of a `StatefulSet`, each with its
-//! own name as a label, are alike as long as nobody selects by it.
+//! Only those labels of a pod are kept that some selector of the pass looks at: the pods of a `StatefulSet`, each with
+//! its own name as a label, are equal while no selector uses that label.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::demand::pod_requirements::{Matcher, PodRequirements};
 use crate::input::pod_info::PodShape;
 use crate::requirements::selectors::Selector;
 
-/// The label that the API server gives every namespace.
+/// The label that the API server sets on every namespace.
 const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// Index of a [`Matcher`] in [`Matchers`].
 pub(super) type MatcherId = usize;
 
-/// All that somebody asks about other pods, each question once.
+/// All matchers of the pass, without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Matchers<'a> {
     ids: HashMap<&'a Matcher, MatcherId>,
     all: Vec<&'a Matcher>,
-    /// Those that ask for a certain value of a label.
+    /// Those that require a certain value of a label.
     anchored: HashMap<(&'a str, &'a str), Vec<MatcherId>>,
     /// The others.
     floating: Vec<MatcherId>,
-    /// The labels somebody looks at.
+    /// The label keys that some selector looks at.
     keys: HashSet<&'a str>,
 }
 
@@ -44,8 +44,8 @@ impl<'a> Matchers<'a> {
         matchers
     }
 
-    /// Files every question under the label of it that the fewest others ask for: thousands may ask for one value of a label
-    /// and for each its own of another.
+    /// Indexes every matcher by the one of its labels that the fewest other matchers require: thousands may require one
+    /// value of a label and each its own value of another label.
     fn index(&mut self) {
         let selectors = self.all.iter().enumerate().filter_map(|(id, m)| Some((id, m.selector.as_ref()?)));
         let mut asked: HashMap<(&str, &str), usize> = HashMap::new();
@@ -61,17 +61,16 @@ impl<'a> Matchers<'a> {
         }
     }
 
-    /// The id of a question.
     pub(super) fn id(&self, matcher: &Matcher) -> Option<MatcherId> {
         self.ids.get(matcher).copied()
     }
 
-    /// How many there are.
+    /// The number of matchers.
     pub(super) const fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// What of a pod the questions are about.
+    /// The part of a pod that matchers look at.
     pub(super) fn subject<'p>(&self, shape: &'p PodShape) -> Subject<'p> {
         let labels = shape.labels().iter();
         Subject {
@@ -83,7 +82,7 @@ impl<'a> Matchers<'a> {
         }
     }
 
-    /// The questions that a subject is an answer to, sorted.
+    /// The matchers that match a subject, sorted.
     pub(super) fn matched(&self, subject: &Subject<'_>, namespaces: &NamespaceLabels<'_>) -> Vec<MatcherId> {
         let anchored = subject.labels.iter().filter_map(|&(key, value)| self.anchored.get(&(key, value)));
         let candidates = anchored.flatten().chain(&self.floating).copied();
@@ -94,7 +93,7 @@ impl<'a> Matchers<'a> {
     }
 }
 
-/// What selectors can see of a pod.
+/// The part of a pod that selectors can see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Subject<'p> {
     namespace: &'p str,
@@ -126,7 +125,7 @@ impl<'a> NamespaceLabels<'a> {
         Self { labels: labels.collect() }
     }
 
-    /// A namespace that is not known has the one label that all have: its name.
+    /// An unknown namespace has the one label that all namespaces have: its name.
     fn select(&self, selector: &Selector, namespace: &str) -> bool {
         let labels = self.labels.get(namespace);
         selector.matches_with(|key| match labels.and_then(|labels| labels.get(key)) {

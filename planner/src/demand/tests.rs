@@ -1,4 +1,4 @@
-//! What pods mean to other pods, rule by rule.
+//! Tests of how pods relate to other pods, rule by rule.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Where volumes can be used, those that exist and those that a class would make, as alternatives that a node must satisfy
-//! one of.
+//! Where volumes can be used, existing ones and those that a storage class would provision, as alternatives of which a
+//! node must satisfy one.
 
 use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -14,20 +14,21 @@ use crate::requirements::selectors::Selector;
 /// Alternatives: one of them must match.
 pub(super) type VolumeTerms = Vec<NodeTerm>;
 
-/// The labels of a volume that say where it is, in their order of age, each with the one that replaced it.
+/// The labels of a volume that hold its location, the oldest first, each with the label that replaced it.
 const ZONE_LABELS: [(&str, Option<&str>); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", Some("topology.kubernetes.io/zone")),
     ("failure-domain.beta.kubernetes.io/region", Some("topology.kubernetes.io/region")),
     ("topology.kubernetes.io/zone", None),
     ("topology.kubernetes.io/region", None),
 ];
-/// Between the zones of a volume's label.
+/// Separates the zones in a volume's zone label.
 const ZONE_SEPARATOR: &str = "__";
 
 /// The mode of volumes and claims that name none.
 const DEFAULT_MODE: &str = "Filesystem";
 
-/// Where a volume can be used that a claim is bound to: where its node affinity says, and in the zones of its labels.
+/// Where the volume that a claim is bound to can be used: as its node affinity requires, and in the zones of its
+/// labels.
 pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<VolumeTerms> {
     let zones = ZONE_LABELS.into_iter().filter_map(|(label, newer)| {
         let value = volume.labels.as_ref()?.get(label)?;
@@ -36,7 +37,7 @@ pub(super) fn of_bound(volume: &VolumeInfo) -> Vec<VolumeTerms> {
     volume.places.clone().into_iter().chain(zones).collect()
 }
 
-/// A node that says nothing of zones and regions is in all of them.
+/// A node without zone and region labels matches all of them.
 fn in_zones(label: &str, newer: Option<&str>, value: &str) -> VolumeTerms {
     let rule =
         |key: &str, operator, values: Vec<String>| NodeRequirement { key: key.to_owned(), operator, values };
@@ -59,7 +60,7 @@ fn in_zones(label: &str, newer: Option<&str>, value: &str) -> VolumeTerms {
     terms
 }
 
-/// Where a class makes volumes; `None` is everywhere.
+/// Where a storage class provisions volumes; `None` is everywhere.
 pub(super) fn allowed_topologies(class: &StorageClass) -> Option<VolumeTerms> {
     let terms = class.allowed_topologies.as_ref().filter(|terms| !terms.is_empty())?;
     let mut terms: Vec<_> = terms.iter().map(topology).collect();
@@ -82,14 +83,14 @@ fn topology(term: &TopologySelectorTerm) -> NodeTerm {
 
 /// Volumes that a claim could be bound to.
 pub(super) struct UnboundVolumes {
-    /// Whether the claim must take the one that is meant for it.
+    /// Whether the claim must use the volume that is reserved for it.
     pub(super) reserved: bool,
     /// Where they can be used; `None` is everywhere.
     pub(super) places: Option<VolumeTerms>,
 }
 
-/// Those of the volumes that could be bound to `claim`: of the ones that are `reserved` for a claim of its name, else of the
-/// ones of its class that are `free`; `None` when there are none.
+/// The volumes that could be bound to `claim`: those that are `reserved` for a claim of its name, otherwise those of
+/// its class that are `free`; `None` if there are none.
 pub(super) fn free_for(
     claim: &ClaimInfo,
     reserved: &[&VolumeInfo],
@@ -103,7 +104,7 @@ pub(super) fn free_for(
     if places.is_empty() {
         return None;
     }
-    // Somewhere among them; one that can be used everywhere is enough.
+    // One volume that can be used everywhere is enough.
     let somewhere: Option<Vec<VolumeTerms>> = places.into_iter().collect();
     Some(UnboundVolumes {
         reserved: false,
@@ -111,7 +112,7 @@ pub(super) fn free_for(
     })
 }
 
-/// Large enough, of the right mode, and there to stay.
+/// Large enough, of the right mode, and not being deleted.
 fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
     let size = |quantity: Option<&Quantity>| {
         quantity.and_then(|quantity| Exact::parse(&quantity.0).ok()).unwrap_or(Exact::ZERO)
@@ -122,12 +123,13 @@ fn holds(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
         && !volume.is_being_deleted
 }
 
-/// A claim that was deleted and made anew is not the one that a volume was meant for.
+/// A claim that was deleted and recreated is not the one that the volume was reserved for.
 fn is_same(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
     volume.meant_for.as_ref().is_none_or(|meant| meant.uid.is_empty() || meant.uid == claim.uid)
 }
 
-/// What the claim selects, and nobody is using. Without a status (in objects that no API server has seen) it is free.
+/// The claim selects it, and no other claim uses it. Without a status (in objects that were never on an API server) it
+/// is free.
 fn is_free(claim: &ClaimInfo, volume: &VolumeInfo) -> bool {
     let selected = claim
         .selector

@@ -1,14 +1,14 @@
-//! The objects of a pass in the order of their names. A pass begins with it, so that it makes no difference in which order
-//! the caches tell of them.
+//! The objects of a pass, sorted by name. A pass begins with this, so that the order in which the caches list them
+//! makes no difference.
 //!
-//! Most objects are the same ones pass after pass: they stay in the order they had, and only new ones are compared. Sorting
-//! all of them anew was most of what a pass over a large cluster costs in which hardly anything happens.
+//! Most objects are the same from pass to pass: they keep the order they had, and only new ones are compared. On a
+//! large cluster with hardly any changes, sorting all of them again was most of the cost of a pass.
 
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-/// The objects of the last pass.
+/// The sorted objects of the last pass.
 #[derive(Debug)]
 pub(crate) struct ByName<K> {
     last: Arc<Vec<Arc<K>>>,
@@ -21,7 +21,7 @@ impl<K> Default for ByName<K> {
 }
 
 impl<K> ByName<K> {
-    /// Sorts `objects`, each of which is named once.
+    /// Sorts `objects`, whose names are unique.
     pub(crate) fn sorted(
         &mut self,
         objects: &[Arc<K>],
@@ -39,7 +39,7 @@ impl<K> ByName<K> {
         if new.is_empty() && stays.iter().all(|&stays| stays) {
             return Arc::clone(&self.last);
         }
-        // With the names at hand, so that a comparison does not go through the objects.
+        // With the names at hand, so that a comparison does not dereference the objects.
         new.sort_by_key(|(name, _)| *name);
         let last = Arc::unwrap_or_clone(mem::take(&mut self.last));
         let known: Vec<_> = last.into_iter().zip(stays).filter_map(|(o, stays)| stays.then_some(o)).collect();
@@ -50,7 +50,7 @@ impl<K> ByName<K> {
     }
 }
 
-/// Puts each of `new` before the one of `known` whose place it is given with, first to last.
+/// Inserts each of `new` before the entry of `known` at its given position, first to last.
 fn merged<K>(known: Vec<Arc<K>>, new: Vec<(usize, &Arc<K>)>) -> Vec<Arc<K>> {
     let mut sorted = Vec::with_capacity(known.len() + new.len());
     let (mut known, mut taken) = (known.into_iter(), 0);
@@ -63,7 +63,7 @@ fn merged<K>(known: Vec<Arc<K>>, new: Vec<(usize, &Arc<K>)>) -> Vec<Arc<K>> {
     sorted
 }
 
-/// Where an object is. Nothing else can be there while somebody holds it.
+/// The address of an object. No other object can have it while an `Arc` keeps this one alive.
 fn address<K>(object: &Arc<K>) -> usize {
     Arc::as_ptr(object).addr()
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each pass has some of eight names, in any order, and some objects are new ones of an old name.
+        /// Each pass has some of eight names, in any order, and some objects are new ones with an old name.
         #[test]
         fn whatever_was_there_before_the_order_is_that_of_the_names(
             passes in vec((vec(any::<bool>(), 8), vec(any::<bool>(), 8), any::<prop::sample::Index>()), 1..8)

@@ -1,21 +1,22 @@
-//! A claim as the planner sees it. The API's type is three times as large, and a `StatefulSet` has one for each pod.
+//! A `PersistentVolumeClaim` as the planner sees it. The API's type is three times as large, and a `StatefulSet` has a
+//! claim for each pod.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-/// Marks a claim whose binding is complete.
+/// Set on a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// Names the node that the scheduler has chosen for a claim whose volume is being made.
+/// Holds the node that the scheduler has chosen for a claim whose volume is being provisioned.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The class of a claim, in older objects; it counts before `spec.storageClassName`.
+/// The storage class of a claim, in older objects; it takes precedence over `spec.storageClassName`.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Mark the storage class of claims that name none; the API server's admission goes by the older one, too.
+/// Mark the storage class of claims that name none; the API server's admission accepts the older one, too.
 pub(crate) const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// A claim: what it asks for, and which volume it has.
+/// A `PersistentVolumeClaim`: what it requests, and which volume it has.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(
     any(test, feature = "fixtures"),
@@ -27,19 +28,19 @@ pub struct ClaimInfo {
     pub namespace: Box<str>,
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.uid`; empty in objects that no API server has seen.
+    /// `metadata.uid`; empty in objects that were never on an API server.
     pub uid: Box<str>,
-    /// Whether it will be gone.
+    /// Whether it is being deleted.
     pub is_being_deleted: bool,
-    /// Whether its binding is complete, whatever its phase says.
+    /// Whether its binding is complete, whatever its phase.
     pub is_bound: bool,
-    /// The node that the scheduler has chosen for its volume.
+    /// The node that the scheduler has chosen for its volume; `None` if it has chosen none.
     pub node: Option<Box<str>>,
-    /// Its storage class: `None` is the default one, and empty none.
+    /// Its storage class: `None` is the default class, and empty is no class.
     pub class: Option<Box<str>>,
     /// `spec.volumeName`, unless it is empty.
     pub volume: Option<Box<str>>,
-    /// How much storage it asks for.
+    /// How much storage it requests.
     pub storage: Option<Quantity>,
     /// `spec.volumeMode`.
     pub mode: Option<Box<str>>,
@@ -47,7 +48,7 @@ pub struct ClaimInfo {
     pub access_modes: Box<[Box<str>]>,
     /// `spec.selector`.
     pub selector: Option<Box<LabelSelector>>,
-    /// `status.phase`; `None` in objects that no API server has seen.
+    /// `status.phase`; `None` in objects that were never on an API server.
     pub phase: Option<Box<str>>,
 }
 
@@ -74,7 +75,7 @@ impl From<PersistentVolumeClaim> for ClaimInfo {
 }
 
 impl ClaimInfo {
-    /// A claim that is not there yet, and will be made as `spec` says.
+    /// A claim that does not exist yet and will be created from `spec`.
     pub fn to_come(namespace: &str, name: &str, spec: &PersistentVolumeClaimSpec) -> Self {
         let mut claim = Self { namespace: namespace.into(), name: name.into(), ..Self::default() };
         claim.ask(spec.clone());

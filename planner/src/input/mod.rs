@@ -1,4 +1,4 @@
-//! The cluster as the caches have it: objects, and what is read of each for all passes.
+//! The cluster as the caches hold it: objects, and what is read from each once for all passes.
 
 pub mod by_name;
 pub mod claim_info;

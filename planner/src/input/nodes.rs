@@ -1,4 +1,4 @@
-//! Facts about one node: whose it is, how old, ready, still starting, on its way out, or protected.
+//! Facts about one node: its pool, its age, and whether it is ready, still starting, being removed, or protected.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use k8s_openapi::jiff::Timestamp;
@@ -7,13 +7,13 @@ use shared_crds::names::{DRAIN_STARTED_ANNOTATION, NODEPOOL_LABEL, NODEPOOL_NAME
 
 use crate::time::later;
 
-/// Annotations that keep a node, with the value that does: Cluster Autoscaler's and Karpenter's.
+/// Annotations that protect a node from scale-down, with the value that does: Cluster Autoscaler's and Karpenter's.
 const PROTECTING: [(&str, &str); 2] = [
     ("cluster-autoscaler.kubernetes.io/scale-down-disabled", "true"),
     ("karpenter.sh/do-not-disrupt", "true"),
 ];
 
-/// Taints of a node's first minutes that Kubernetes itself takes away when the node is up.
+/// Taints of a starting node that Kubernetes itself removes when the node is up.
 const LIFECYCLE_TAINTS: [&str; 4] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
@@ -24,13 +24,13 @@ const LIFECYCLE_TAINTS: [&str; 4] = [
 /// Cluster API's condition of a pool whose nodes are being replaced.
 const ROLLING_OUT: &str = "RollingOut";
 
-/// Namespace and name of the pool that the node says it belongs to.
+/// Namespace and name of the pool that the node's labels name.
 pub fn pool_of(node: &Node) -> Option<(&str, &str)> {
     let labels = node.metadata.labels.as_ref()?;
     Some((labels.get(NODEPOOL_NAMESPACE_LABEL)?.as_str(), labels.get(NODEPOOL_LABEL)?.as_str()))
 }
 
-/// Whether the kubelet says so.
+/// Whether the kubelet reports the node as Ready.
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.iter().filter_map(|s| s.conditions.as_ref()).flatten();
     conditions.into_iter().any(|c| c.type_ == "Ready" && c.status == "True")
@@ -46,24 +46,24 @@ pub fn is_leaving(node: &Node) -> bool {
     node.metadata.deletion_timestamp.is_some() || annotation(node, DRAIN_STARTED_ANNOTATION).is_some()
 }
 
-/// Whether an annotation says that the node stays.
+/// Whether an annotation protects the node from scale-down.
 pub fn is_protected(node: &Node) -> bool {
     PROTECTING.iter().any(|(key, value)| annotation(node, key) == Some(value))
 }
 
-/// Whether the `NodePool` operator is replacing the pool's nodes, as its condition says.
+/// Whether the `NodePool` operator is replacing the pool's nodes, as the pool's condition reports.
 pub fn is_rolling_out(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.type_ == ROLLING_OUT && condition.status == "True")
 }
 
-/// When the node was made; unknown for objects that never were on an API server.
+/// When the node was created; `None` for objects that were never on an API server.
 pub fn created(node: &Node) -> Option<Timestamp> {
     node.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// The moment up to which the node counts as on its way up, when it is not up yet: not ready, or still carrying taints
-/// of its start. `None` when it is up, or when nothing says how old it is.
+/// Until when the node counts as starting, if it is not up yet: not ready, or still with startup taints. `None` if it
+/// is up, or if its age is unknown.
 pub fn starting_until(node: &Node, pool: &NodePool) -> Option<Timestamp> {
     let timeout = pool.spec.provisioning_timeout_seconds;
     let starting = !is_ready(node) || taints(node).any(|taint| is_startup_taint(taint, pool));

@@ -1,4 +1,4 @@
-//! The planner's input: objects as the API server gave them, the time, and nothing else.
+//! The planner's input: objects as the API server returned them, the time, and nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,79 +16,79 @@ use super::claim_info::ClaimInfo;
 use super::pod_info::PodInfo;
 use super::volume_info::VolumeInfo;
 
-/// What a pass plans from. The order of the objects plays no part.
+/// The input of a pass. The order of the objects does not matter.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// The time that every age and delay of this pass is measured at.
+    /// The time against which every age and delay of this pass is measured.
     pub now: Timestamp,
-    /// Every pool, also those nobody plans: their nodes are capacity.
+    /// Every pool, including those that no autoscaler plans: their nodes are capacity.
     pub pools: Vec<Arc<NodePool>>,
     /// Every autoscaler.
     pub autoscalers: Vec<Arc<NodePoolAutoscaler>>,
-    /// Every node of the cluster, also those outside pools.
+    /// Every node of the cluster, including those outside pools.
     pub nodes: Vec<Arc<Node>>,
     /// Every pod that is not finished; finished ones do no harm.
     pub pods: Vec<Arc<PodInfo>>,
-    /// Every `DaemonSet`: their pods take their part of each new node.
+    /// Every `DaemonSet`: their pods use resources of each new node.
     pub daemon_sets: Vec<Arc<DaemonSet>>,
-    /// Every budget: they say how many of a workload's pods may be evicted.
+    /// Every `PodDisruptionBudget`: how many of a workload's pods may be evicted.
     pub budgets: Vec<Arc<PodDisruptionBudget>>,
-    /// Every persistent volume: they say where pods that use them can run.
+    /// Every persistent volume: where pods that use it can run.
     pub volumes: Vec<Arc<VolumeInfo>>,
-    /// Every claim: they say which volumes pods use.
+    /// Every `PersistentVolumeClaim`: which volumes pods use.
     pub claims: Vec<Arc<ClaimInfo>>,
-    /// Every storage class: they say where volumes can be made.
+    /// Every storage class: where volumes can be provisioned.
     pub storage_classes: Vec<Arc<StorageClass>>,
-    /// Every namespace, for selectors over their labels.
+    /// Every namespace, for selectors over namespace labels.
     pub namespaces: Vec<Arc<Namespace>>,
-    /// What the status of some pools, by UID, does not say yet about writes of this operator.
+    /// Writes of this operator that the status of some pools, by UID, does not show yet.
     pub unreported: BTreeMap<String, AutoscalingStatus>,
-    /// Pools, by UID, that cannot be made larger for now, and why: the API server refuses the write.
+    /// Pools, by UID, that cannot be scaled up for now, and why: the API server rejects the write.
     pub closed_pools: BTreeMap<String, String>,
-    /// How what the objects say is taken.
+    /// How the objects are interpreted.
     pub terms: PlanOptions,
-    /// What the expander `Random` draws with.
+    /// The random seed for the expander `Random`.
     pub seed: u64,
 }
 
-/// How what the objects say is taken.
+/// How the objects are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// What to do about autoscalers in mode `Recommend`.
+    /// Whether to plan autoscalers in mode `Recommend`.
     pub recommendations: Recommendations,
     /// Whether the bounds of schedules may go beyond those of the pools.
     pub scheduled: ScheduledBounds,
 }
 
-/// What becomes of pools whose autoscaler is in mode `Recommend`.
+/// How pools are planned whose autoscaler is in mode `Recommend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recommendations {
     /// They are planned as if the mode were `Auto`.
     #[default]
     Include,
-    /// They are left as they are, so that no pod is planned onto a node that nobody will make.
+    /// They are left as they are, so that no pod is planned onto a node that the plan does not create.
     Exclude,
 }
 
-/// What becomes of a schedule that asks for bounds beyond those of a pool.
+/// What happens if a schedule sets bounds beyond those of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScheduledBounds {
-    /// It replaces them.
+    /// The schedule's bounds replace the pool's.
     #[default]
     Replace,
-    /// It goes as far as they do: the API server refuses replicas beyond them, whoever writes.
+    /// They are cut to the pool's bounds: the API server rejects replicas beyond those, from every writer.
     WithinPool,
 }
 
 impl Observed {
-    /// What is remembered of a pool: what its status says, or what it does not say yet.
+    /// What is remembered of a pool: its status, or the newer state that the status does not show yet.
     pub fn remembered<'a>(&'a self, pool: &'a NodePool) -> Option<&'a AutoscalingStatus> {
         let unreported = pool.metadata.uid.as_ref().and_then(|uid| self.unreported.get(uid));
         unreported.or_else(|| pool.status.as_ref()?.autoscaling.as_ref())
     }
 }
 
-/// Namespace and name of an object; the namespace is empty for objects of the cluster. Orders everything here.
+/// Namespace and name of an object; the namespace is empty for cluster-scoped objects. Everything here is sorted by it.
 pub fn key(metadata: &ObjectMeta) -> (&str, &str) {
     (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
-//! A pod in two parts: what is its own, and what it has in common with other pods of its template, its [`PodShape`].
+//! A pod in two parts: what is its own, and what it shares with other pods of its template, its [`PodShape`].
 //!
-//! A cluster has tens of thousands of pods and a few hundred templates. Whoever keeps pods keeps what is common once
-//! ([`PodShapes`]), and what was read of a shape holds for all pods that have it.
+//! A cluster has tens of thousands of pods and a few hundred templates. A cache of pods keeps the shared part once
+//! ([`PodShapes`]), and what is read from a shape is valid for all pods that have it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -12,13 +12,14 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 
-/// A pod. The name is kube-scheduler's, for a pod together with what is read of it once.
+/// A pod. The name is kube-scheduler's, for a pod together with what is read from it once.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(any(test, feature = "fixtures"), derive(serde::Deserialize), serde(from = "Pod"))]
 #[repr(C)]
 pub struct PodInfo {
-    // In the order in which they are laid out (`repr(C)`): what a pass reads of every pod comes first and lies together, so
-    // that it takes as few cache lines as it can. In the compiler's order a pass over 150,000 pods took a tenth longer.
+    // In the order of the memory layout (`repr(C)`): what a pass reads of every pod comes first and is contiguous, so
+    // that it takes as few cache lines as possible. In the compiler's order a pass over 150,000 pods took a tenth
+    // longer.
     shape: PodShape,
     deleted: Moment,
     node: Option<Box<str>>,
@@ -26,17 +27,18 @@ pub struct PodInfo {
     uid: Box<str>,
     started: Moment,
     unschedulable: Moment,
-    /// Names of claims, one for each volume of the shape that is a claim. Each pod of a `StatefulSet` names its own.
+    /// Names of `PersistentVolumeClaim`s, one for each volume of the shape that uses a claim. Each pod of a
+    /// `StatefulSet` names its own.
     claims: Box<[Box<str>]>,
 }
 
-/// A time or none, in the whole seconds that the API server writes. A cluster has as many of these as pods, three times: the
-/// types of `jiff` and `Option` take three times the room, and a pass goes through all pods.
+/// A time or none, in the whole seconds that the API server writes. A cluster has three times as many of these as pods:
+/// the types of `jiff` and `Option` take three times the memory, and a pass iterates over all pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment(i64);
 
 impl Moment {
-    /// Not a second of any time that can be written.
+    /// A second that no timestamp can hold.
     const NONE: Self = Self(i64::MIN);
 
     fn of(time: Option<Timestamp>) -> Self {
@@ -44,7 +46,7 @@ impl Moment {
     }
 
     fn time(self) -> Option<Timestamp> {
-        // First whether there is one: to be told that there is none takes an error, which allocates.
+        // Checks for none first: converting it would fail with an error, which allocates.
         if self == Self::NONE { None } else { Timestamp::from_second(self.0).ok() }
     }
 }
@@ -58,8 +60,8 @@ impl Default for Moment {
 /// Labels of a pod.
 pub type Labels = BTreeMap<String, String>;
 
-/// What a pod has in common with others: everything but its name, UID, node, times and claims. Labels apart from the rest, because the
-/// API server gives each pod the zone of its node as a label, and the rest is large.
+/// What a pod shares with others: everything except its name, UID, node, times and claims. Labels are separate from the
+/// rest, because the API server gives each pod the zone of its node as a label, and the rest is large.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodShape {
     labels: Arc<Labels>,
@@ -72,7 +74,7 @@ impl PodShape {
         &self.labels
     }
 
-    /// The rest. There are no labels in it.
+    /// The rest of the shape, without labels.
     pub fn pod(&self) -> &Pod {
         &self.pod
     }
@@ -82,13 +84,13 @@ impl PodShape {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The same for shapes that are one object, and for no two others while both exist.
+    /// The id of the shared object: no two shapes have the same id while both exist.
     pub fn id(&self) -> ShapeId {
         ShapeId(Arc::as_ptr(&self.labels).addr(), Arc::as_ptr(&self.pod).addr())
     }
 }
 
-/// Tells shapes apart without a look into them. It says nothing about a shape that is gone.
+/// Tells shapes apart without looking into them. It says nothing about a shape that has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShapeId(usize, usize);
 
@@ -143,12 +145,12 @@ impl PodInfo {
         self.uid = uid.into();
     }
 
-    /// When it is to end, if it is being deleted.
+    /// `metadata.deletionTimestamp`; `None` if it is not being deleted.
     pub fn deleted(&self) -> Option<Timestamp> {
         self.deleted.time()
     }
 
-    /// Says when it is to end, or that it is not.
+    /// Sets `metadata.deletionTimestamp`.
     pub fn set_deleted(&mut self, at: Option<Timestamp>) {
         self.deleted = Moment::of(at);
     }
@@ -158,7 +160,7 @@ impl PodInfo {
         self.node.as_deref()
     }
 
-    /// Takes it off its node.
+    /// Removes it from its node.
     pub fn unbind(&mut self) {
         self.node = None;
     }
@@ -168,22 +170,22 @@ impl PodInfo {
         self.started.time()
     }
 
-    /// Since when kube-scheduler has had no node for it: the last transition of the condition `PodScheduled` to `False`.
+    /// Since when it has been unschedulable: the last transition of the condition `PodScheduled` to `False`.
     pub fn unschedulable_since(&self) -> Option<Timestamp> {
         self.unschedulable.time()
     }
 
-    /// The claim that each volume of `spec.volumes` names that is a claim, in their order.
+    /// The `PersistentVolumeClaim`s that `spec.volumes` name, in their order.
     pub fn claims(&self) -> impl Iterator<Item = &str> {
         self.claims.iter().map(Box::as_ref)
     }
 
-    /// What it has in common with others.
+    /// What it shares with other pods.
     pub const fn shape(&self) -> &PodShape {
         &self.shape
     }
 
-    /// What is in its shape beside labels, to change.
+    /// Its shape without labels, to change.
     pub fn pod_mut(&mut self) -> &mut Pod {
         Arc::make_mut(&mut self.shape.pod)
     }
@@ -193,12 +195,12 @@ impl PodInfo {
         &self.shape.labels
     }
 
-    /// The same, to change.
+    /// `metadata.labels`, to change.
     pub fn labels_mut(&mut self) -> &mut Labels {
         Arc::make_mut(&mut self.shape.labels)
     }
 
-    /// One of `metadata.annotations`.
+    /// The value of one of `metadata.annotations`.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.shape.pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }
@@ -219,7 +221,7 @@ impl PodInfo {
     }
 }
 
-/// The parts of shapes that are in use.
+/// The shared parts of pods that are in use.
 #[derive(Debug, Default)]
 pub struct PodShapes {
     labels: Known<Labels>,
@@ -227,7 +229,7 @@ pub struct PodShapes {
 }
 
 impl PodShapes {
-    /// Gives the pod the shape of an earlier one that has an equal one.
+    /// Replaces the pod's shape by an equal one that is in use.
     pub fn share(&mut self, pod: &mut PodInfo) {
         let PodShape { labels, pod } = &mut pod.shape;
         self.labels.share(labels, Labels::hash);
@@ -235,12 +237,12 @@ impl PodShapes {
     }
 }
 
-/// Objects that are in use, each once.
+/// Objects that are in use, without duplicates.
 #[derive(Debug)]
 struct Known<T> {
-    /// By a hash of what most often differs.
+    /// By a hash of the fields that differ most often.
     objects: HashMap<u64, Vec<Weak<T>>>,
-    /// How many were added since those that nobody uses went.
+    /// How many were added since unused entries were last removed.
     added: usize,
 }
 
@@ -261,7 +263,7 @@ impl<T: PartialEq> Known<T> {
         }
         alike.push(Arc::downgrade(object));
         self.added += 1;
-        // What a sweep costs is paid for by what was added since the last one.
+        // The cost of a sweep is covered by the entries added since the last one.
         if self.added > self.objects.len() / 2 {
             self.sweep();
         }

@@ -1,4 +1,5 @@
-//! Facts about one pod: does it wait for a node, does it sit on one, does it keep one, who would make it again.
+//! Facts about one pod: whether it is pending, which node it occupies, whether it keeps that node, which controller
+//! would recreate it.
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -7,21 +8,22 @@ use k8s_openapi::jiff::Timestamp;
 use super::pod_info::PodInfo;
 use crate::time::later;
 
-/// The annotation of a pod that the kubelet runs from a file.
+/// The annotation of a static pod, which the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// Cluster Autoscaler's annotation (`true`) of a pod that is to count as a `DaemonSet`'s whoever owns it.
+/// Cluster Autoscaler's annotation (`true`) of a pod that counts as a `DaemonSet`'s pod, whatever its owner.
 const DAEMON_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
 
-/// Seconds a pod has to end in when it does not say: `DefaultTerminationGracePeriodSeconds` of the core API.
+/// The termination grace period in seconds of a pod that sets none: `DefaultTerminationGracePeriodSeconds` of the core
+/// API.
 const DEFAULT_GRACE_SECONDS: i32 = 30;
 
-/// Seconds after which a pod that should have ended no longer keeps its node: Cluster Autoscaler's
+/// Seconds after which a pod that should have terminated no longer keeps its node: Cluster Autoscaler's
 /// `PodLongTerminatingExtraThreshold`.
 const LONG_TERMINATING_SECONDS: i32 = 30;
 
-/// Whether the pod waits for a node that nobody has promised it: the scheduler has said `Unschedulable`, and the pod is
-/// not gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
+/// Whether the pod is pending and has no node promised: the scheduler has reported `Unschedulable`, and the pod is not
+/// gated, not nominated to a node, not being deleted, and not a `DaemonSet`'s (whose pods wait for one certain node).
 pub fn is_pending(pod: &PodInfo) -> bool {
     let (Some(spec), Some(status)) = (pod.spec(), pod.status()) else { return false };
     pod.node().is_none()
@@ -35,7 +37,7 @@ pub fn is_pending(pod: &PodInfo) -> bool {
         })
 }
 
-/// The node the pod occupies: the one it is bound to, or the one that is being cleared for it.
+/// The node the pod occupies: the one it is bound to, or its nominated node, which is being cleared for it.
 pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
     if is_finished(pod) {
         return None;
@@ -43,26 +45,25 @@ pub fn occupied_node(pod: &PodInfo) -> Option<&str> {
     pod.node().or_else(|| pod.status().and_then(nominated))
 }
 
-/// The controller of the pod, which makes another one when this one is gone. Other owners do not.
+/// The controller of the pod, which creates a replacement when this pod is gone. Other owners do not.
 pub fn controller(pod: &PodInfo) -> Option<&OwnerReference> {
     pod.owners().iter().find(|owner| owner.controller == Some(true))
 }
 
-/// Whether a place has to be found for the pod, or the one that comes after it, when its node goes. For one that is
-/// being deleted already there is another by now, which is counted where it is; a `StatefulSet` makes it only after the
-/// old one is gone.
+/// Whether the pod, or its replacement, needs a place when its node is removed. A pod that is being deleted already has
+/// a replacement by now, which is counted where it is; a `StatefulSet` creates it only after the old pod is gone.
 pub fn needs_place(pod: &PodInfo) -> bool {
     pod.deleted().is_none() || controller(pod).is_some_and(|controller| controller.kind == "StatefulSet")
 }
 
-/// Whether the kubelet says that the pod is not ready. One about which nothing is said counts as ready.
+/// Whether the kubelet reports the pod as not ready. A pod without that condition counts as ready.
 pub fn is_unready(pod: &PodInfo) -> bool {
     let conditions = pod.status().into_iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status != "True")
 }
 
-/// Whether the pod, on a node, is a reason to keep that node: everything but `DaemonSet` pods, mirror pods, finished pods
-/// and those that should have ended long ago.
+/// Whether the pod, on a node, is a reason to keep that node: every pod except `DaemonSet` pods, mirror pods, finished
+/// pods and those that should have terminated long ago.
 pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
     !is_finished(pod)
         && !is_daemon(pod.shape().pod())
@@ -70,8 +71,8 @@ pub fn keeps_node(pod: &PodInfo, now: Timestamp) -> bool {
         && keeps_until(pod).is_none_or(|until| now <= until)
 }
 
-/// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period counts once more
-/// after `deletionTimestamp`, which already is the end of it, because it does in Cluster Autoscaler.
+/// The last moment at which a pod that is being deleted is a reason to keep its node. The grace period is added once
+/// more to `deletionTimestamp`, which already includes it, because Cluster Autoscaler does so.
 pub fn keeps_until(pod: &PodInfo) -> Option<Timestamp> {
     let deleted = pod.deleted()?;
     let asked = pod.spec().and_then(|s| s.termination_grace_period_seconds);
@@ -93,14 +94,14 @@ fn is_finished(pod: &PodInfo) -> bool {
     matches!(phase(pod), Some("Succeeded" | "Failed"))
 }
 
-/// Whether a `DaemonSet` made the pod, or an annotation says to treat it as if one had.
+/// Whether a `DaemonSet` created the pod, or an annotation has it treated as if one had.
 pub fn is_daemon(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();
     pod.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "DaemonSet")
         || annotations.and_then(|a| a.get(DAEMON_ANNOTATION)).is_some_and(|value| value == "true")
 }
 
-/// Namespace and name of the `DaemonSet` that made the pod.
+/// Namespace and name of the `DaemonSet` that created the pod.
 pub fn daemon_set(pod: &PodInfo) -> Option<(&str, &str)> {
     let owner = pod.owners().iter().find(|owner| owner.kind == "DaemonSet")?;
     Some((pod.key().0, owner.name.as_str()))

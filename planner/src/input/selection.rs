@@ -1,4 +1,4 @@
-//! Which autoscaler plans which pool: selectors, modes, and what is said when two select one pool.
+//! Which autoscaler plans which pool: selectors, modes, and the reason reported when two select one pool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::input::observed::{Recommendations, key};
 use crate::reasons::PoolReason;
 use crate::requirements::selectors::Selector;
 
-/// Whether a pool is planned, and by whom.
+/// Whether a pool is planned, and by which autoscaler.
 #[derive(Clone, Debug)]
 pub enum AutoscalerAssignment {
-    /// By this one.
+    /// This autoscaler plans it.
     Planned(Arc<NodePoolAutoscaler>),
-    /// Not, for this reason.
+    /// No autoscaler plans it.
     Left {
-        /// Why.
+        /// Why not.
         reason: PoolReason,
         /// The autoscalers that select it, by name.
         autoscalers: Vec<String>,
@@ -34,12 +34,12 @@ impl AutoscalerAssignment {
         }
     }
 
-    /// Whether decisions are written.
+    /// Whether decisions are written to the pool.
     pub fn acts(&self) -> bool {
         matches!(self, Self::Planned(autoscaler) if autoscaler.spec.mode == AutoscalerMode::Auto)
     }
 
-    /// The rules for removing nodes, the defaults where the autoscaler names none.
+    /// The rules for scale-down; the defaults if the autoscaler sets none.
     pub fn scale_down(&self) -> ScaleDownSpec {
         match self {
             Self::Planned(autoscaler) => autoscaler.spec.scale_down.clone().unwrap_or_default(),
@@ -48,7 +48,7 @@ impl AutoscalerAssignment {
     }
 }
 
-/// Who plans `pool`.
+/// Which autoscaler plans `pool`.
 pub fn standing(
     pool: &NodePool,
     autoscalers: &[Arc<NodePoolAutoscaler>],
@@ -66,7 +66,7 @@ pub fn standing(
                 AutoscalerAssignment::Planned(Arc::clone(one))
             }
         },
-        // Also when one of them is off: turning it on must not be what makes the selectors overlap.
+        // Also if one of them is off: turning it on must not make the selectors overlap.
         _ => left(PoolReason::AmbiguousSelector),
     }
 }
@@ -78,7 +78,7 @@ pub fn selects(autoscaler: &NodePoolAutoscaler, pool: &NodePool) -> bool {
         && matches(&autoscaler.spec.node_pool_selector, pool.metadata.labels.as_ref())
 }
 
-/// A label selector; one that cannot be read selects nothing.
+/// Whether a label selector matches; one that cannot be read selects nothing.
 pub fn matches(selector: &LabelSelector, labels: Option<&BTreeMap<String, String>>) -> bool {
     Selector::read(selector).is_ok_and(|selector| selector.matches(labels))
 }

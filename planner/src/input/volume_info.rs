@@ -1,5 +1,5 @@
-//! A persistent volume as the planner sees it: the API's type has room for each of some twenty kinds of storage, 4 KB even
-//! where it says little.
+//! A persistent volume as the planner sees it: the API's type has room for each of some twenty storage types, 4 KB even
+//! if few fields are set.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -13,36 +13,36 @@ use crate::requirements::constraints::{self, NodeTerm};
 pub struct VolumeInfo {
     /// `metadata.name`.
     pub name: Box<str>,
-    /// `metadata.uid`; empty in objects that no API server has seen.
+    /// `metadata.uid`; empty in objects that were never on an API server.
     pub uid: Box<str>,
-    /// `metadata.labels`: of old volumes, they say where it is.
+    /// `metadata.labels`: those of old volumes hold their location.
     pub labels: Option<Labels>,
-    /// Whether it will be gone.
+    /// Whether it is being deleted.
     pub is_being_deleted: bool,
-    /// One of these must match a node; `None` is everywhere.
+    /// Where it can be used: one of these must match a node; `None` is everywhere.
     pub places: Option<Vec<NodeTerm>>,
-    /// The claim it is for, if it is for one.
+    /// The claim it is bound to or reserved for; `None` if there is none.
     pub meant_for: Option<ClaimRef>,
     /// Its storage class; empty for none.
     pub class: Box<str>,
-    /// How large it is.
+    /// Its capacity.
     pub capacity: Option<Quantity>,
     /// `spec.volumeMode`.
     pub mode: Option<Box<str>>,
     /// `spec.accessModes`.
     pub access_modes: Box<[Box<str>]>,
-    /// `status.phase`; `None` in objects that no API server has seen.
+    /// `status.phase`; `None` in objects that were never on an API server.
     pub phase: Option<Box<str>>,
 }
 
-/// The claim that a volume is for.
+/// The claim that a volume is bound to or reserved for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimRef {
-    /// Its namespace.
+    /// Namespace of the claim.
     pub namespace: Box<str>,
-    /// Its name.
+    /// Name of the claim.
     pub name: Box<str>,
-    /// Its UID; empty while it has not been bound.
+    /// UID of the claim; empty while the volume is not bound.
     pub uid: Box<str>,
 }
 

@@ -1,6 +1,5 @@
-//! The bounds of a pool, applied by the planner itself: above max plans max, below min plans min, unset plans the nodes
-//! that are there.
-//! Inside a schedule's window its bounds stand in place of the pool's own.
+//! The bounds of a pool, applied by the planner itself: above max it plans max, below min it plans min, unset it plans
+//! the existing nodes. While a schedule is active, its bounds replace the pool's own.
 
 use shared_crds::NodePool;
 
@@ -9,27 +8,27 @@ use crate::input::observed::ScheduledBounds;
 use crate::numbers::count;
 use crate::reasons::PoolReason;
 
-/// The bounds of a pool and where its replicas stand towards them.
+/// The bounds of a pool, and how its replicas compare to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Lower bound.
+    /// The lower bound.
     pub min: usize,
-    /// Upper bound.
+    /// The upper bound.
     pub max: usize,
-    /// `spec.replicas` within the bounds: how many nodes the `NodePool` operator keeps now.
+    /// `spec.replicas` within the bounds: how many nodes the `NodePool` operator maintains now.
     pub base: usize,
-    /// The fewest nodes that this pass may leave for another reason than a bound; `min` where there is none.
+    /// The fewest nodes that this pass may leave for another reason than a bound; `min` if there is no such limit.
     pub floor: usize,
-    /// What is wrong with `spec.replicas`, when the planner has to correct it.
+    /// What is wrong with `spec.replicas`, if the planner has to correct it.
     pub correction: Option<PoolReason>,
-    /// What of the active schedules cannot be followed as it stands.
+    /// Which part of the active schedules cannot be followed; `None` if all of it can.
     pub clash: Option<BoundsConflict>,
 }
 
-/// What of the active schedules cannot be followed as it stands.
+/// Which part of the active schedules cannot be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BoundsConflict {
-    /// The lower bound is above the upper one, so it holds for both.
+    /// The lower bound is above the upper one, so the lower one is used for both.
     Cross,
     /// They go beyond the pool's own bounds, which the API server enforces against every writer.
     BeyondPool,
@@ -41,9 +40,9 @@ impl Bounds {
         Self::within(pool, &Window::default(), ScheduledBounds::Replace)
     }
 
-    /// The bounds of `pool` inside `window`. Where the pool's own cross (which the schema refuses), the upper one wins, as
-    /// it does in the `NodePool` operator; where those of schedules cross with each other or with the pool's, the lower
-    /// one does.
+    /// The bounds of `pool` inside `window`. If the pool's own bounds cross (which the schema rejects), the upper one
+    /// wins, as in the `NodePool` operator; if those of schedules cross with each other or with the pool's, the lower
+    /// one wins.
     pub fn within(pool: &NodePool, window: &Window, scheduled: ScheduledBounds) -> Self {
         let own_max = count(pool.spec.max_replicas);
         let own_min = count(pool.spec.min_replicas).min(own_max);
@@ -68,13 +67,13 @@ impl Bounds {
         Self { min, max, base, floor: min, correction, clash }
     }
 
-    /// Plans from the nodes that are there: what the `NodePool` operator fills an unset number with.
+    /// Plans from the existing nodes: the number that the `NodePool` operator fills in if it is unset.
     pub fn fill(&mut self, nodes: usize) {
         self.base = nodes.clamp(self.min, self.max);
     }
 
-    /// Plans from the Autoscaler's own number in place of somebody else's. Of the nodes that they asked for beyond it,
-    /// those that exist by now stay until nothing needs them.
+    /// Plans from the Autoscaler's own number instead of another writer's. Of the additional nodes that the other
+    /// writer requested, those that exist by now stay until they are unneeded.
     pub fn reclaim(&mut self, ours: usize, nodes: usize) {
         let base = ours.max(self.base.min(nodes)).clamp(self.min, self.max);
         if base != self.base {
@@ -83,7 +82,7 @@ impl Bounds {
         }
     }
 
-    /// How many nodes may go.
+    /// How many nodes may be removed.
     pub fn spare(&self) -> usize {
         self.base.saturating_sub(self.min.max(self.floor))
     }

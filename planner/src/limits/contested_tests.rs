@@ -1,4 +1,4 @@
-//! Who counts as somebody else, for how long, and what the planner makes of it.
+//! Tests of which writer counts as another writer, for how long, and what the planner does then.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::fixtures::{NOW, Read as _, TestCluster, merged};
 use crate::{ScalingPlan, plan_for_cluster};
 
-/// Pool `a` with `replicas`, and what status remembers.
+/// Pool `a` with `replicas`, and the remembered status.
 fn cluster(policy: &str, replicas: Option<i32>, status: &Value, fields: &Value) -> TestCluster {
     let spec =
         json!({ "onContested": policy, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
@@ -32,7 +32,7 @@ fn claim(cluster: &TestCluster) -> ReplicasWriter {
     plan_for_cluster(&cluster.observed).pool("a").limits.claim.clone()
 }
 
-/// Pool `a` after `replicas` have been written by somebody else, with nodes `n1` to `n3` of which none is needed.
+/// Pool `a` after another writer has set `replicas`, with nodes `n1` to `n3`, all of them unneeded.
 fn with_nodes(cluster: TestCluster) -> TestCluster {
     ["n1", "n2", "n3"].iter().fold(cluster, |cluster, node| cluster.node("a", node, json!({})))
 }
@@ -115,7 +115,7 @@ fn a_yielded_number_is_kept_for_ten_minutes_and_then_planned_from() {
         ("now", json!({ "writtenReplicas": 1 }), 3, true),
         ("for a while", since(599), 3, true),
         ("long enough", since(600), 0, false),
-        // They changed it again.
+        // The other writer changed it again.
         (
             "another number",
             json!({ "writtenReplicas": 1, "contested": { "replicas": 5, "writer": "kubectl", "sinceTime": ago(700) } }),

@@ -1,4 +1,5 @@
-//! How far the replicas of a pool may go, and how fast: its bounds, schedules, the policies of `spec.behavior`, and another writer.
+//! How far the replicas of a pool may change, and how fast: its bounds, schedules, the policies of `spec.behavior`, and
+//! another writer.
 
 pub mod behavior;
 pub mod bounds;

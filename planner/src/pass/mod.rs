@@ -1,8 +1,8 @@
-//! One pass: from what was observed to what is decided.
+//! One pass: from the observed cluster to the plan.
 //!
-//! It goes: nodes that bounds leave no place for → pending pods, then headroom, onto nodes that are there or on
-//! their way → new nodes over all pools for the pods that are left (where a pool would grow while it shrinks, it keeps
-//! nodes and the pods are placed anew) → nodes that nothing needs: empty ones, and ones whose pods have places elsewhere.
+//! The steps: excess nodes beyond the bounds → pending pods, then headroom, onto existing or upcoming nodes → new nodes
+//! over all pools for the pods that are left (if a pool would scale up while it scales down, it keeps nodes and the
+//! pods are placed again) → unneeded nodes: empty ones, and ones whose pods have places elsewhere.
 
 #[cfg(test)]
 mod tests;
@@ -35,11 +35,12 @@ use crate::scale_up::{self, ScaleUp, expander};
 use crate::snapshot::capacity::{self, SnapshotInput};
 use crate::snapshot::{ClusterSnapshot, Place};
 
-/// Most nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in `status.autoscaling`.
+/// Maximum number of nodes that a status can name, as victims or as unneeded: `maxItems` of the lists in
+/// `status.autoscaling`.
 pub const MAX_NAMED_NODES: usize = 1000;
 
-/// Plans pass after pass. It remembers what it has read of pods that have not changed since, and in which order they were;
-/// the plans are the same without.
+/// Plans pass after pass. It caches the requirements of pods that have not changed, and their order; the plans are the
+/// same without the cache.
 #[derive(Debug, Default)]
 pub struct Planner {
     memo: RequirementsCache,
@@ -47,23 +48,24 @@ pub struct Planner {
     pods: ByName<PodInfo>,
 }
 
-/// Plans a pass.
+/// Plans one pass, without a cache.
 pub fn plan(observed: &Observed) -> ScalingPlan {
     Planner::default().plan(observed)
 }
 
-/// Plans a pass of the operator itself: see [`Planner::plan_for_cluster`].
+/// Plans one pass of the operator itself, without a cache: see [`Planner::plan_for_cluster`].
 pub fn plan_for_cluster(observed: &Observed) -> ScalingPlan {
     Planner::default().plan_for_cluster(observed)
 }
 
 impl Planner {
-    /// Plans a pass.
+    /// Plans one pass.
     pub fn plan(&mut self, observed: &Observed) -> ScalingPlan {
         self.plan_on(observed, observed.terms)
     }
 
-    /// Plans freely, and once more where that goes beyond what `spec.behavior` allows for now.
+    /// Plans without the temporary limits, and once more with them if that plan goes beyond what `spec.behavior` allows
+    /// for now.
     fn plan_on(&mut self, observed: &Observed, terms: PlanOptions) -> ScalingPlan {
         let free = self.pass(observed, terms, BehaviorStage::Wanted);
         let mut plan = if conclude::keeps_within(&free) {
@@ -76,8 +78,9 @@ impl Planner {
         plan
     }
 
-    /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that are
-    /// carried out, or pods would be planned onto nodes that nobody makes; what would be done about them is planned apart.
+    /// Plans a pass of the operator itself. Pools whose autoscaler only recommends are left out of the decisions that
+    /// are carried out; otherwise pods would be planned onto nodes that are never created. The recommendations for
+    /// those pools are planned separately.
     pub fn plan_for_cluster(&mut self, observed: &Observed) -> ScalingPlan {
         let scheduled = ScheduledBounds::WithinPool;
         let mut with = |recommendations| self.plan_on(observed, PlanOptions { recommendations, scheduled });
@@ -130,7 +133,7 @@ impl Planner {
         warnings.extend(of_nodes);
 
         let planned = planned(&snapshot, &growth, all_nodes.len());
-        // A pool that pods wait for is not one to take nodes from, whether it grows now or may not yet.
+        // No nodes are removed from a pool that pending pods need, whether it scales up now or is not allowed to yet.
         let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
         let growing: Vec<_> =
             growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
@@ -162,7 +165,7 @@ impl Planner {
         let removal = scale_down::scale_down(&input, &pools, |_| {
             RemovalSimulation::new(&mut snapshot, &demand.classes, &demand.placed)
         });
-        // Pods are told where they go before nodes are taken away.
+        // The outcomes of pods are reported from the snapshot before the removal simulation.
         snapshot.revert(fork);
 
         let pass = PassResults {
@@ -188,7 +191,7 @@ impl Planner {
     }
 }
 
-/// Closes what is no place for a pod that runs: nodes that do not exist yet, or are not ready.
+/// Closes nodes that cannot take a running pod: those that do not exist yet, or are not ready.
 fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
     for node in 0..snapshot.nodes() {
         let is_up = match snapshot.place_of(node) {
@@ -201,15 +204,15 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
     }
 }
 
-/// Where the pending pods go.
+/// The placement of the pending pods.
 struct Settled {
-    /// The snapshot with all of them in it that found a place.
+    /// The snapshot that contains all pods that found a place.
     snapshot: ClusterSnapshot,
     growth: ScaleUp,
     warnings: Vec<String>,
 }
 
-/// Places the pending pods: on what is there or on its way first, then on new nodes; the headroom after them.
+/// Places the pending pods: on existing and upcoming nodes first, then on new nodes; the headroom after them.
 fn settle(
     source: SnapshotInput<'_>,
     pools: &[Pool],
@@ -228,7 +231,7 @@ fn settle(
     Settled { snapshot, growth, warnings }
 }
 
-/// The greatest amount of each resource that a node has or would have.
+/// The largest amount of each resource that an existing or new node has.
 fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -> Amounts {
     let mut largest = Amounts::default();
     pools
@@ -243,7 +246,7 @@ fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -
     largest
 }
 
-/// How many pending pods, those of the headroom included, this pass planned onto each existing node.
+/// How many pending pods, including headroom, this pass planned onto each existing node.
 fn planned(snapshot: &ClusterSnapshot, growth: &ScaleUp, nodes: usize) -> Vec<usize> {
     let mut planned = vec![0; nodes];
     for &(node, pods) in growth.placement.placed.iter().flatten() {

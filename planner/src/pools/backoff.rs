@@ -1,7 +1,8 @@
-//! Pools whose provider does not make the nodes it was asked for: for how long nobody counts on them.
+//! Backoff of pools whose provider fails to create the requested nodes: for how long the planner does not count on
+//! them.
 //!
-//! Worked out anew in each pass from what status says, so that it survives a restart and needs no memory of its own. A write
-//! that met a conflict is no failure of the provider and plays no part here.
+//! Computed in each pass from the pool's status, so it survives a restart and needs no memory of its own. A write that
+//! met a conflict is no failure of the provider and is ignored here.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -11,34 +12,35 @@ use shared_crds::v1alpha1::AutoscalingStatus;
 
 use crate::time::later;
 
-/// Seconds after the last failure at which a pool that owes no node may be tried again: Cluster Autoscaler's
-/// `--initial-node-group-backoff-duration`. There is no longer pause: while nodes are owed the `NodePool` operator itself
-/// asks the provider again and again, and says so as soon as it makes one.
+/// Seconds after the last failure at which a pool without missing nodes may be tried again: Cluster Autoscaler's
+/// `--initial-node-group-backoff-duration`. There is no longer backoff: while nodes are missing, the `NodePool`
+/// operator itself retries at the provider, and reports as soon as the provider creates one.
 const PAUSE_SECONDS: i32 = 300;
-/// Seconds that the provider has for its answer after a new attempt, before the failure of the last one counts again.
+/// Seconds that the provider has to answer a new attempt, before the failure of the previous one counts again.
 const ATTEMPT_SECONDS: i32 = 60;
 
-/// A pool that nobody counts on.
+/// A pool in backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolBackoff {
-    /// Why, as the `NodePool` operator says it.
+    /// The reason that the `NodePool` operator reports.
     pub reason: String,
-    /// Why, for people.
+    /// The message that the `NodePool` operator reports.
     pub message: String,
-    /// Until when; `None` for as long as the provider makes no node.
+    /// When the backoff ends; `None` if it lasts until the provider creates a node.
     pub until: Option<Timestamp>,
 }
 
-/// Where a pool stands.
+/// Whether a pool's provider works.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolHealth {
-    /// Set while the pool is not counted on.
+    /// The backoff, while the pool is in one.
     pub backoff: Option<PoolBackoff>,
     /// When that may change because time passes.
     pub next: Option<Timestamp>,
 }
 
-/// Whether `pool`, of which `autoscaling` is remembered and which owes `owed` nodes, is counted on at `now`.
+/// Whether `pool` is in backoff at `now`. `autoscaling` is its remembered status, and `owed` the number of its missing
+/// nodes.
 pub fn health(
     pool: &NodePool,
     autoscaling: Option<&AutoscalingStatus>,
@@ -60,7 +62,7 @@ pub fn health(
     PoolHealth { backoff: Some(PoolBackoff { reason, message, until }), next: until }
 }
 
-/// The condition that says that the provider fails.
+/// The condition that reports the provider's failure.
 fn failure(pool: &NodePool) -> Option<&Condition> {
     let conditions = &pool.status.as_ref()?.conditions;
     let healthy = ConditionType::ProvisioningHealthy.as_str();

@@ -1,4 +1,4 @@
-//! The pools of a pass: what one node of each is like, which nodes exist, how many more are on their way.
+//! The pools of a pass: the properties of a new node of each, the existing nodes, the number of upcoming ones.
 
 pub mod backoff;
 
@@ -28,54 +28,55 @@ use crate::resources::{
 /// A pool as the planner sees it.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// The object.
+    /// The pool's object.
     pub object: Arc<NodePool>,
-    /// Who plans it, or why nobody does.
+    /// Which autoscaler plans it, or why none does.
     pub standing: AutoscalerAssignment,
-    /// Its bounds.
+    /// Its lower and upper bound.
     pub bounds: Bounds,
-    /// What a new node is like, or why that cannot be said.
+    /// The template of a new node, or why it cannot be read.
     pub template: Result<Template, String>,
-    /// Its nodes that are not on their way out, as indexes into the pass's nodes.
+    /// Its nodes that are not being removed, as indexes into the pass's nodes.
     pub staying: Vec<usize>,
-    /// Its nodes that are on their way out.
+    /// Its nodes that are being removed.
     pub leaving: Vec<usize>,
-    /// Whether its provider makes the nodes it is asked for.
+    /// Whether its provider creates the requested nodes.
     pub health: PoolHealth,
-    /// Why its replicas cannot be written for now, where that is so. Nodes that were asked for before still come.
+    /// Why its replicas cannot be written for now; `None` if they can. Nodes that were requested before are still
+    /// created.
     pub refused: Option<String>,
-    /// How many of those that stay do so for pending pods only, where a bound alone would have them go.
+    /// How many of the staying nodes are kept only for pending pods; a bound alone would have them removed.
     pub spared: usize,
-    /// What its status remembers, or should by now.
+    /// Its remembered status: what the status shows, or should show by now.
     pub remembered: Option<AutoscalingStatus>,
-    /// How far it may go for another reason than its bounds, and why no further.
+    /// How far it may scale, apart from its bounds, and why no further.
     pub limits: BehaviorLimits,
-    /// The most nodes that this pass may grow it to; none without such a limit.
+    /// The maximum number of nodes that this pass may scale it up to; `None` without such a limit.
     pub ceiling: Option<usize>,
-    /// The fewest nodes that this pass may shrink it to; none without such a limit.
+    /// The minimum number of nodes that this pass may scale it down to; `None` without such a limit.
     pub floor: Option<usize>,
 }
 
-/// What a new node of a pool is like.
+/// A new node of a pool.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Labels and taints.
     pub profile: NodeProfile,
-    /// What pods can have of it.
+    /// Its allocatable resources.
     pub allocatable: Amounts,
-    /// What it has altogether; expanders measure waste against this, as Cluster Autoscaler's do.
+    /// Its capacity; expanders measure waste against it, as Cluster Autoscaler's do.
     pub capacity: Amounts,
 }
 
 impl Pool {
-    /// Puts the limits of a stage in force.
+    /// Applies the limits of a stage.
     pub fn limit(&mut self, stage: BehaviorStage) {
         self.ceiling = self.limits.ceiling(stage);
         self.floor = self.limits.floor(stage);
         self.bounds.floor = self.bounds.min.max(self.floor.unwrap_or(0));
     }
 
-    /// `namespace/name`.
+    /// The pool as `namespace/name`.
     pub fn id(&self) -> String {
         let (namespace, name) = key(&self.object.metadata);
         format!("{namespace}/{name}")
@@ -86,14 +87,15 @@ impl Pool {
         !self.object.spec.paused && self.object.metadata.deletion_timestamp.is_none()
     }
 
-    /// Nodes that were asked for, have no Node object yet, and will come.
+    /// Nodes that were requested, have no Node object yet, and will be created.
     pub fn missing(&self) -> usize {
         let comes = self.is_live() && self.health.backoff.is_none();
         if comes { self.bounds.base.saturating_sub(self.staying.len()) } else { 0 }
     }
 
-    /// From how many nodes the pool grows. Nodes that exist beyond what was asked for (the `NodePool` operator has not
-    /// removed them yet) are counted, or a new one would not be made in their stead.
+    /// The number of nodes from which the pool scales up. Nodes that exist beyond the requested number (the `NodePool`
+    /// operator has not removed them yet) are counted; otherwise a scale-up would only keep them instead of creating a
+    /// node.
     pub fn grown_from(&self) -> usize {
         self.bounds.base.max(self.staying.len())
     }
@@ -103,8 +105,8 @@ impl Pool {
         self.bounds.max.min(self.ceiling.unwrap_or(usize::MAX)).saturating_sub(self.grown_from())
     }
 
-    /// Whether pods are told why the pool does not take them: it is planned, or would be if one autoscaler alone selected
-    /// it.
+    /// Whether pods get a reason why the pool does not take them: it is planned, or would be if only one autoscaler
+    /// selected it.
     pub fn is_selected(&self) -> bool {
         match &self.standing {
             AutoscalerAssignment::Planned(_) => true,
@@ -112,7 +114,7 @@ impl Pool {
         }
     }
 
-    /// Why the pool cannot grow at all, whatever the pod.
+    /// Why the pool cannot scale up at all, for any pod.
     pub fn closed(&self) -> Option<Rejection> {
         if let AutoscalerAssignment::Left { autoscalers, .. } = &self.standing {
             return Some(Rejection::AmbiguousSelector(autoscalers.join(", ")));
@@ -137,14 +139,14 @@ impl Pool {
         matches!(self.standing, AutoscalerAssignment::Planned(_)) && self.is_live()
     }
 
-    /// Takes a node out of those that stay.
+    /// Moves a node from the staying nodes to the leaving ones.
     pub fn dismiss(&mut self, node: usize) {
         self.staying.retain(|&n| n != node);
         self.leaving.push(node);
     }
 }
 
-/// Every pool, by namespace and name, with its nodes. `all_nodes` is in the order of names.
+/// Every pool, by namespace and name, with its nodes. `all_nodes` is sorted by name.
 pub fn pools(
     observed: &Observed,
     terms: PlanOptions,
@@ -195,7 +197,7 @@ pub fn pools(
         .collect()
 }
 
-/// The bounds of a pool that has `nodes` nodes, and how far it may go for other reasons.
+/// The bounds of a pool that has `nodes` nodes, and its other limits.
 fn limits(
     (observed, terms): (&Observed, PlanOptions),
     windows: &BTreeMap<(&str, &str), Window>,
@@ -223,8 +225,9 @@ fn limits(
     (bounds, limits)
 }
 
-/// The nodes on their way out, and the others. A node that the decision in status names is on its way out from the
-/// moment a count of the Autoscaler's leaves no place for it, also before the `NodePool` operator has marked it.
+/// The nodes that are being removed, and the others. A node that the decision in status names as a victim is treated as
+/// being removed as soon as the Autoscaler's number of replicas leaves no place for it, even before the `NodePool`
+/// operator has marked it.
 fn split(pool: &NodePool, members: &[usize], all_nodes: &[Arc<Node>]) -> (Vec<usize>, Vec<usize>) {
     let (mut leaving, staying): (Vec<_>, Vec<_>) =
         members.iter().partition(|&&n| nodes::is_leaving(&all_nodes[n]));
@@ -264,7 +267,7 @@ fn less(capacity: &ExactAmounts, reserved: &ExactAmounts) -> ExactAmounts {
     capacity.iter().map(|(name, &amount)| (name.clone(), left(name, amount))).collect()
 }
 
-/// What pods can have of an existing node.
+/// The allocatable resources of an existing node.
 ///
 /// # Errors
 ///

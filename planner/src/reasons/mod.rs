@@ -1,23 +1,23 @@
-//! Why: every reason the planner gives, with the name machines read and the sentence people read.
+//! Every reason that the planner reports, with its machine-readable name and its sentence for users.
 //!
-//! Names that Cluster Autoscaler or the scheduler users know are kept. No decision is taken here.
+//! Names that users of Cluster Autoscaler or the scheduler know are kept. Nothing is decided here.
 
 mod rejection;
 
 pub use rejection::Rejection;
 
-/// Why a pool is planned to have as many nodes as it is planned to have.
+/// Why a pool is planned to have its number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolReason {
     /// Pending pods need more nodes.
     ScaleUp,
-    /// Nodes that nothing needs go.
+    /// Unneeded nodes are removed.
     ScaleDown,
-    /// Fewer nodes than `spec.minReplicas` were asked for.
+    /// Fewer nodes than `spec.minReplicas` were requested.
     BelowMinReplicas,
-    /// More nodes than `spec.maxReplicas` were asked for.
+    /// More nodes than `spec.maxReplicas` were requested.
     AboveMaxReplicas,
-    /// Nobody has asked for a number of nodes.
+    /// `spec.replicas` is not set.
     ReplicasUnset,
     /// Pending pods need more nodes than `spec.maxReplicas` allows.
     MaxReplicasReached,
@@ -25,21 +25,21 @@ pub enum PoolReason {
     DesiredWithinRange,
     /// A policy of `spec.behavior.scaleUp` allows fewer nodes for now.
     ScaleUpLimit,
-    /// A policy of `spec.behavior.scaleDown` asks for more nodes for now.
+    /// A policy of `spec.behavior.scaleDown` keeps more nodes for now.
     ScaleDownLimit,
-    /// Fewer nodes were wanted within the stabilisation window of `spec.behavior.scaleUp`.
+    /// Fewer nodes were wanted within the stabilization window of `spec.behavior.scaleUp`.
     ScaleUpStabilized,
-    /// More nodes were wanted within the stabilisation window of `spec.behavior.scaleDown`.
+    /// More nodes were wanted within the stabilization window of `spec.behavior.scaleDown`.
     ScaleDownStabilized,
-    /// Somebody else's number is kept for now.
+    /// Another writer's value is kept for now.
     ReplicasContested,
-    /// Somebody else's number is written over.
+    /// Another writer's value is overwritten.
     ReplicasReclaimed,
     /// No autoscaler selects the pool.
     NotSelected,
     /// The autoscaler that selects the pool is off.
     AutoscalerOff,
-    /// The autoscaler that selects the pool only recommends, and recommendations were not asked for.
+    /// The autoscaler that selects the pool only recommends, and recommendations were not requested.
     RecommendOnly,
     /// More than one autoscaler selects the pool.
     AmbiguousSelector,
@@ -79,26 +79,26 @@ impl PoolReason {
     }
 }
 
-/// Why a node may go, or why not. Names are those of Cluster Autoscaler's unremovable reasons where it has one.
+/// Why a node may be removed, or why not. Names are those of Cluster Autoscaler's unremovable reasons if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NodeReason {
-    /// It goes with this decision, or could.
+    /// It is removed with this decision, or could be.
     Unneeded,
-    /// It goes because the pool has more nodes than its bounds allow.
+    /// It is removed because the pool has more nodes than its bounds allow.
     AboveMaxReplicas,
-    /// It belongs to no pool that is planned.
+    /// It belongs to no planned pool.
     NotAutoscaled,
-    /// It is on its way out already.
+    /// It is already being removed.
     CurrentlyBeingDeleted,
-    /// An annotation keeps it.
+    /// An annotation protects it from scale-down.
     ScaleDownDisabledAnnotation,
-    /// Pods that are pending now are planned onto it, or it is being cleared for one.
+    /// Pending pods are planned onto it, or it is being cleared for one.
     NeededByPendingPods,
     /// It is not ready yet.
     NotStartedYet,
-    /// What it offers, or what its pods ask for, cannot be read.
+    /// Its allocatable resources, or the requests of its pods, cannot be read.
     UnexpectedError,
-    /// Its pods ask for too much of it.
+    /// Its utilization is above the threshold.
     NotUnderutilized,
     /// A pod on it must not be evicted.
     BlockedByPod,
@@ -108,29 +108,30 @@ pub enum NodeReason {
     NotUnneededLongEnough,
     /// `scaleDown.delayAfterAddSeconds` have not passed.
     ScaleDownDelayAfterAdd,
-    /// The pool grows in this decision. The node itself could go.
+    /// The pool scales up in this decision. The node itself could be removed.
     ScaleUpInProgress,
-    /// The pool has more nodes than were asked for, and the `NodePool` operator has yet to say which of them go.
-    /// The node itself could go.
+    /// The pool has more nodes than requested, and the `NodePool` operator has not chosen yet which of them to remove.
+    /// The node itself could be removed.
     ScaleDownInProgress,
-    /// The nodes of the pool are being replaced. The node itself could go.
+    /// The nodes of the pool are being replaced. The node itself could be removed.
     RolloutInProgress,
-    /// The pool would fall below `spec.minReplicas`. The node itself could go.
+    /// The pool would fall below `spec.minReplicas`. The node itself could be removed.
     NodeGroupMinSizeReached,
-    /// The pool would shrink faster than `behavior.scaleDown` allows. The node itself could go.
+    /// The pool would scale down faster than `behavior.scaleDown` allows. The node itself could be removed.
     ScaleDownLimit,
-    /// `scaleDown.maxNodes` others go first. The node itself could go.
+    /// `scaleDown.maxNodes` others are removed first. The node itself could be removed.
     NodeGroupMaxDeletionCountReached,
-    /// Pending pods may be bound to it yet, wherever this pass planned them. The node itself could go.
+    /// Pending pods may still be bound to it, wherever this pass planned them. The node itself could be removed.
     SpareForPendingPods,
-    /// Others that go first use up a budget that a pod on it is under. The node itself could go.
+    /// Nodes that are removed first use up a `PodDisruptionBudget` of a pod on it. The node itself could be removed.
     BudgetUsedByOthers,
-    /// Others that go first take the places of its pods. The node itself could go.
+    /// Pods of nodes that are removed first take the places of its pods. The node itself could be removed.
     PlacesTakenByOthers,
 }
 
 impl NodeReason {
-    /// The reason's name. What others take from a node has the name that it has when nothing is left from the start.
+    /// The reason's name. A reason caused by other nodes that are removed first has the same name as if there had been
+    /// no budget or place from the start.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unneeded => "Unneeded",
@@ -155,7 +156,7 @@ impl NodeReason {
         }
     }
 
-    /// The reason in a sentence, where nothing more precise is known.
+    /// The reason in a sentence, for use without a more precise message.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::Unneeded => "nothing needs the node",
@@ -185,8 +186,8 @@ impl NodeReason {
         }
     }
 
-    /// Whether the node could go on its own merits: a bound, a limit, a change of its pool or another node that spares it
-    /// is not one of them.
+    /// Whether the node itself could be removed: a bound, a limit, a change of its pool or another node that is removed
+    /// first does not count against it.
     pub const fn removable(self) -> bool {
         matches!(
             self,

@@ -1,24 +1,24 @@
-//! Why a pool cannot take a pod, with the name machines read and the sentence people read.
+//! Why a pool cannot take a pod, with a machine-readable name and a sentence for users.
 
 /// Why a pool cannot take a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// The pod's requests cannot be read.
     InvalidRequests(String),
-    /// Two autoscalers select the pool; the names of all.
+    /// Two or more autoscalers select the pool; the names of all.
     AmbiguousSelector(String),
     /// The pool is being deleted.
     PoolDeleting,
     /// The pool is paused.
     PoolPaused,
-    /// The pool's provider does not make the nodes it was asked for.
+    /// The pool's provider fails to create the requested nodes.
     InBackoff {
-        /// Why, as the pool's condition says it.
+        /// The reason of the pool's condition.
         reason: String,
         /// The condition's message.
         message: String,
     },
-    /// The API server does not let the pool's replicas be written; what it says.
+    /// The API server rejects writes of the pool's replicas; its message.
     WriteRefused(String),
     /// The pool's template cannot be read.
     InvalidTemplate(String),
@@ -28,15 +28,15 @@ pub enum Rejection {
     NodeSelectorMismatch(String),
     /// No term of the pod's required node affinity matches.
     NodeAffinityMismatch,
-    /// No pods that the pod's required affinity asks for would be in the domain of the node.
+    /// No pods that the pod's required affinity selects would be in the domain of the node.
     PodAffinityMismatch,
-    /// A pod would be in the domain of the node that required anti-affinity keeps apart from this one, whichever has it.
+    /// Required anti-affinity, of this pod or of the other, excludes a pod in the domain of the node.
     PodAntiAffinityConflict,
-    /// A spread constraint would be broken; its topology key.
+    /// A spread constraint would be violated; its topology key.
     TopologySpreadConflict(String),
-    /// The nodes lack a label that the pod spreads over, or has its affinity over; the key.
+    /// The nodes lack a label that the pod's spread constraint or affinity uses; the key.
     TopologyKeyMissing(String),
-    /// A host port is taken, as `port/protocol`.
+    /// A host port is already in use, as `port/protocol`.
     HostPortConflict(String),
     /// A volume of the pod cannot be used on the nodes.
     VolumeNodeAffinityConflict,
@@ -44,49 +44,49 @@ pub enum Rejection {
     ClaimNotFound(String),
     /// A claim of the pod is being deleted; its name.
     ClaimBeingDeleted(String),
-    /// A claim of the pod may be used by one pod only, and another one uses it; its name.
+    /// Only one pod may use a claim of the pod, and another pod uses it; its name.
     ClaimInUse(String),
-    /// The volume of a claim of the pod is gone; the claim's name.
+    /// The volume of a claim of the pod no longer exists; the claim's name.
     ClaimLost(String),
-    /// A claim that is bound without regard to pods has no volume yet; its name.
+    /// A claim with volume binding mode `Immediate` has no volume yet; its name.
     UnboundImmediateClaim(String),
     /// The volume that a claim of the pod is bound to does not exist; the volume's name.
     VolumeNotFound(String),
     /// The storage class of a claim of the pod does not exist; the class's name.
     StorageClassNotFound(String),
-    /// No volume is there for a claim whose class makes none; the claim's name.
+    /// There is no volume for a claim whose class provisions none; the claim's name.
     NoVolumeAvailable(String),
     /// Not even an empty node has enough of a resource.
     Insufficient {
-        /// Reason name.
+        /// The reason's name.
         reason: &'static str,
         /// Name of the resource.
         resource: String,
-        /// What the pod asks for.
+        /// The pod's request.
         asked: String,
-        /// What an empty node offers.
+        /// The amount on an empty node.
         offered: String,
     },
-    /// The pool may not grow any further.
+    /// The pool is at its upper bound.
     MaxReplicasReached {
         /// The bound.
         max: usize,
-        /// The schedules that set it, by name; empty for the pool's own.
+        /// The schedules that set the bound, by name; empty if it is the pool's own.
         schedules: String,
     },
-    /// The pool was not wanted to be that large all through the stabilisation window.
+    /// The pool was not wanted to be that large throughout the stabilization window.
     ScaleUpStabilized {
-        /// To how many nodes it may grow.
+        /// The number of nodes that it may scale up to.
         ceiling: usize,
     },
-    /// Somebody else has set the number of nodes, and it is kept.
+    /// Another writer has set the number of nodes, and it is kept.
     ReplicasContested {
-        /// Their number.
+        /// The other writer's number.
         ceiling: usize,
     },
-    /// The pool may not grow any further in this pass.
+    /// The pool may not scale up any further in this pass.
     ScaleUpLimit {
-        /// To how many nodes it may grow.
+        /// The number of nodes that it may scale up to.
         ceiling: usize,
     },
 }

@@ -1,7 +1,7 @@
-//! What a pod says about the nodes it may run on, in a form that is compared and sorted cheaply: two pods with equal
-//! [`Constraints`] may run on the same nodes.
+//! A pod's constraints on nodes, in a form that is cheap to compare and sort: two pods with equal [`Constraints`] may
+//! run on the same nodes.
 //!
-//! Only reading happens here; whether a node satisfies a constraint is decided in [`super::predicates`].
+//! This only reads; [`super::predicates`] decides whether a node satisfies a constraint.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,23 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Toleration,
 };
 
-/// The label every node carries its own name in.
+/// The label that holds a node's name.
 pub const HOSTNAME_LABEL: &str = "kubernetes.io/hostname";
-/// The one field that `matchFields` knows.
+/// The only field that `matchFields` supports.
 pub const NAME_FIELD: &str = "metadata.name";
 
-/// What a pod says about nodes.
+/// A pod's constraints on nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Constraints {
     /// `spec.nodeSelector`, sorted.
     pub selector: Vec<(String, String)>,
-    /// Required node affinity: one of the terms must match. `None` when the pod has none; an empty list matches no node.
+    /// Required node affinity: one of the terms must match. `None` when the pod has none; an empty list matches no
+    /// node.
     pub affinity: Option<Vec<NodeTerm>>,
     /// `spec.tolerations`, sorted.
     pub tolerations: Vec<Tolerated>,
-    /// Where the pod's volumes can be used: one of the terms of each must match. Sorted. Not read from the pod, but from
-    /// its claims.
+    /// Where the pod's volumes can be used: one of the terms of each must match. Sorted. Read from the pod's
+    /// `PersistentVolumeClaim`s, not from the pod.
     pub volumes: Vec<Vec<NodeTerm>>,
 }
 
@@ -42,9 +43,9 @@ pub struct NodeTerm {
 pub struct NodeRequirement {
     /// Key of the label, or path of the field.
     pub key: String,
-    /// How the value is compared.
+    /// The comparison.
     pub operator: RequirementOperator,
-    /// What it is compared with.
+    /// The values to compare with.
     pub values: Vec<String>,
 }
 
@@ -55,33 +56,33 @@ pub enum RequirementOperator {
     In,
     /// Absent, or none of the values.
     NotIn,
-    /// There.
+    /// Present.
     Exists,
-    /// Not there.
+    /// Absent.
     DoesNotExist,
     /// A greater integer.
     Gt,
     /// A smaller integer.
     Lt,
-    /// Nothing the scheduler knows; matches no node.
+    /// An operator that the scheduler does not support; matches no node.
     Unknown,
 }
 
-/// A toleration. `tolerationSeconds` plays no part in placing a pod.
+/// A toleration. `tolerationSeconds` is irrelevant for placing a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tolerated {
     /// Empty means every key.
     pub key: String,
-    /// `Equal` (also when absent), `Exists`, `Lt` or `Gt`.
+    /// `Equal` (the default), `Exists`, `Lt` or `Gt`.
     pub operator: String,
-    /// What the taint's value is compared with.
+    /// The value to compare the taint's value with.
     pub value: String,
     /// Empty means every effect.
     pub effect: String,
 }
 
 impl Constraints {
-    /// The constraints of a pod.
+    /// Reads the constraints of a pod.
     pub fn of(pod: &Pod) -> Self {
         pod.spec.as_ref().map(Self::of_spec).unwrap_or_default()
     }
@@ -98,13 +99,13 @@ impl Constraints {
         Self { selector, affinity, tolerations, volumes: Vec::new() }
     }
 
-    /// Adds the label keys that decide whether a node satisfies these constraints.
+    /// Adds the label keys that these constraints depend on.
     pub fn label_keys<'a>(&'a self, keys: &mut BTreeSet<&'a str>) {
         keys.extend(self.selector.iter().map(|(key, _)| key.as_str()));
         keys.extend(self.terms().flat_map(|t| &t.labels).map(|rule| rule.key.as_str()));
     }
 
-    /// Whether a node's name plays a part.
+    /// Whether the constraints depend on a node's name.
     pub fn names_nodes(&self) -> bool {
         self.terms().any(|term| !term.fields.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What one pod asks of a node, and whether a node has it.
+//! What one pod requires of a node, and whether a node satisfies it.
 
 pub mod constraints;
 pub mod node_profile;

@@ -1,5 +1,5 @@
-//! What placing a pod looks at in a node, resources aside: name, labels, taints. An existing node, one on its way and
-//! one that is only planned all have a [`NodeProfile`].
+//! What placing a pod reads of a node, apart from resources: name, labels, taints. Existing, upcoming and planned nodes
+//! all have a [`NodeProfile`].
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 
 use super::constraints::HOSTNAME_LABEL;
 
-/// The taint that stands for `spec.unschedulable`; the scheduler lets pods through that tolerate it.
+/// The taint equivalent to `spec.unschedulable`; the scheduler admits pods that tolerate it.
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
-/// Stands in for the host name of a node that does not exist yet. No label value can contain a slash, so nothing that
-/// asks for a certain host matches it.
+/// The host name of a node that does not exist yet. No label value can contain a slash, so no constraint on a certain
+/// host matches it.
 const UNKNOWN_HOST: &str = "/";
-/// kwok's label, which the simulated provider puts on its nodes.
+/// kwok's label, which the simulated provider sets on its nodes.
 const KWOK_LABEL: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
-/// A node as placing sees it.
+/// The properties of a node that placing reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeProfile {
     /// Name of the node; `None` for one that does not exist yet.
@@ -28,7 +28,8 @@ pub struct NodeProfile {
     pub taints: Vec<RepellingTaint>,
 }
 
-/// A taint that keeps pods away. Both effects are alike for a pod that is not on the node yet, but for tolerations.
+/// A taint that keeps pods away. Both effects are the same for a pod that is not on the node yet, except for
+/// tolerations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RepellingTaint {
     /// Key of the taint.
@@ -40,7 +41,7 @@ pub struct RepellingTaint {
 }
 
 impl NodeProfile {
-    /// An existing node as it is.
+    /// The profile of an existing node as it is now.
     pub fn of_node(node: &Node) -> Self {
         let spec = node.spec.as_ref();
         let mut taints: Vec<_> =
@@ -61,7 +62,7 @@ impl NodeProfile {
         }
     }
 
-    /// A node that the pool would make, once its startup taints are gone.
+    /// The profile of a new node of the pool, once its startup taints are removed.
     pub fn of_template(pool: &NodePool) -> Self {
         let template = &pool.spec.template;
         let mut labels = BTreeMap::from([
@@ -83,8 +84,8 @@ impl NodeProfile {
         Self { name: None, labels, taints }
     }
 
-    /// This template as it will be when `node`, which is still starting, is ready: with the name and the labels it has
-    /// already.
+    /// This template's profile for `node`, which is still starting, as it will be when ready: with the name and the
+    /// labels that it already has.
     #[must_use]
     pub fn worn_by(&self, node: &Node) -> Self {
         let mut labels = self.labels.clone();

@@ -1,4 +1,4 @@
-//! What a pod asks of a node, as kube-scheduler 1.36 computes it.
+//! What a pod requests of a node, as kube-scheduler 1.36 computes it.
 //!
 //! Follows <https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers>
 //! and the rules for pod-level resources and in-place resize. Decides nothing about placement.
@@ -13,7 +13,7 @@ use crate::resources::{
     Amounts, Basic, ExactAmounts, InvalidAmount, Resource, ResourceNames, counted, exact,
 };
 
-/// What a pod asks for, the place of one pod included.
+/// The requests of a pod, including one of the resource `pods`.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub fn of(pod: &Pod, names: &mut ResourceNames) -> Result<Amounts, InvalidAmount
     Ok(rounded(&exact_of(pod)?, names))
 }
 
-/// What a pod asks for by name and before it is rounded, the place of one pod left out.
+/// The requests of a pod by name and before rounding, without the resource `pods`.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn exact_of(pod: &Pod) -> Result<ExactAmounts, InvalidAmount> {
     Ok(total)
 }
 
-/// What [`exact_of`] found as the scheduler counts it, the place of one pod included.
+/// The result of [`exact_of`] as the scheduler counts it, including one of the resource `pods`.
 pub fn rounded(exact: &ExactAmounts, names: &mut ResourceNames) -> Amounts {
     let mut amounts = counted(exact, names);
     amounts.set(Resource::Basic(Basic::Pods), 1);
@@ -54,8 +54,8 @@ fn pod_requests(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount
     Ok(total)
 }
 
-/// The containers' requests: all main containers and sidecars together, or the greatest need while starting. An init
-/// container runs beside the sidecars declared before it.
+/// The containers' requests: all main containers and sidecars together, or the largest need during startup. An init
+/// container runs next to the sidecars declared before it.
 fn containers(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> {
     let mut running = ExactAmounts::new();
     for container in &spec.containers {
@@ -79,8 +79,8 @@ fn containers(pod: &Pod, spec: &PodSpec) -> Result<ExactAmounts, InvalidAmount> 
     Ok(running)
 }
 
-/// Pod-level requests replace the containers' for cpu, memory and huge pages. A pod-level limit stands in for a request
-/// that neither the pod nor a container names, as the API server's defaulting has it.
+/// Pod-level requests replace the containers' for cpu, memory and huge pages. A pod-level limit replaces a request that
+/// neither the pod nor a container sets, as in the API server's defaulting.
 fn pod_level(total: &mut ExactAmounts, of_pod: &ResourceRequirements) -> Result<(), InvalidAmount> {
     for (name, amount) in read(of_pod.limits.as_ref())? {
         if at_pod_level(&name) {
@@ -99,8 +99,8 @@ fn at_pod_level(name: &str) -> bool {
     name == "cpu" || name == "memory" || name.starts_with("hugepages-")
 }
 
-/// One container's requests. A limit without a request is the request, as the API server's defaulting has it. While a
-/// resize is under way the greatest of what is asked, granted and in force counts, unless the node has refused it.
+/// One container's requests. A limit without a request is the request, as in the API server's defaulting. During a
+/// resize the largest of requested, allocated and actual resources counts, unless the node has refused the resize.
 fn container_requests(pod: &Pod, container: &Container) -> Result<ExactAmounts, InvalidAmount> {
     let mut spec = ExactAmounts::new();
     if let Some(resources) = &container.resources {

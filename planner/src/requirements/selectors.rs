@@ -1,7 +1,7 @@
-//! Label selectors, in a form that is compared and hashed, and matched without allocating.
+//! Label selectors, in a form that can be compared and hashed, and matched without allocating.
 //!
-//! Two selectors that say the same in another order are equal. What a selector is about (pools, pods, namespaces) is
-//! the caller's.
+//! Two selectors with the same rules in another order are equal. The caller knows what a selector selects (pools, pods,
+//! namespaces).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 /// A label selector; all its rules must hold, so one without rules selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector {
-    /// Sorted, no rule twice.
+    /// Sorted, without duplicates.
     rules: Vec<LabelRule>,
 }
 
@@ -21,7 +21,7 @@ struct LabelRule {
     test: Test,
 }
 
-/// What a rule asks of the label; the values are sorted.
+/// The test of a rule on the label's value; the values are sorted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Test {
     In(Vec<String>),
@@ -30,15 +30,15 @@ enum Test {
     DoesNotExist,
 }
 
-/// A label selector that means nothing.
+/// An invalid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the selector's rule over \"{key}\" has the operator \"{operator}\" with {values} values")]
 pub struct InvalidSelector {
     /// Label of the rule.
     pub key: String,
-    /// Its operator.
+    /// Operator of the rule.
     pub operator: String,
-    /// How many values it has.
+    /// Number of its values.
     pub values: usize,
 }
 
@@ -55,13 +55,13 @@ impl Selector {
         Ok(Self { rules: rules.into_iter().collect() })
     }
 
-    /// This selector, and `key` is `value` too.
+    /// This selector, which also requires that `key` is `value`.
     #[must_use]
     pub fn with(self, key: &str, value: &str) -> Self {
         self.and(equals(key, value))
     }
 
-    /// This selector, and `key` is not `value`.
+    /// This selector, which also requires that `key` is not `value`.
     #[must_use]
     pub fn without(self, key: &str, value: &str) -> Self {
         self.and(LabelRule { key: key.to_owned(), test: Test::NotIn(vec![value.to_owned()]) })
@@ -79,7 +79,7 @@ impl Selector {
         self.matches_with(|key| labels.and_then(|l| l.get(key)).map(String::as_str))
     }
 
-    /// Whether an object is selected whose labels `value` looks up.
+    /// Whether an object is selected. `value` looks up its labels.
     pub fn matches_with<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.rules.iter().all(|rule| {
             let value = value(&rule.key);
@@ -98,12 +98,12 @@ impl Selector {
         self.rules.is_empty()
     }
 
-    /// The labels it looks at.
+    /// The label keys that it uses.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().map(|rule| rule.key.as_str())
     }
 
-    /// Labels that everything selected has, with their values, to find the selectors of an object by.
+    /// Labels, with their values, that every selected object has; used to find the selectors that match an object.
     pub fn anchors(&self) -> impl Iterator<Item = (&str, &str)> {
         self.rules.iter().filter_map(|rule| match &rule.test {
             Test::In(values) => match values.as_slice() {

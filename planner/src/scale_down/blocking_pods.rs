@@ -8,23 +8,23 @@ use crate::input::pod_info::PodInfo;
 use crate::input::pods;
 use crate::requirements::pod_class::PodClassId;
 
-/// The pods that keep one node.
+/// The blocking pods of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockingPods {
     /// Those that run on it, as indexes into the pass's pods.
     pub pods: Vec<usize>,
-    /// How many wait for it: it is being cleared for them.
+    /// How many pods it is being cleared for (nominated to it).
     pub awaited: usize,
 }
 
 impl BlockingPods {
-    /// How many there are.
+    /// The number of blocking pods.
     pub const fn count(&self) -> usize {
         self.pods.len() + self.awaited
     }
 }
 
-/// What keeps each of `nodes` nodes. `placed` says of each pod which node it occupies.
+/// The blocking pods of each of `nodes` nodes. `placed` holds for each pod the node it occupies.
 pub fn blocking_pods(
     nodes: usize,
     all_pods: &[Arc<PodInfo>],

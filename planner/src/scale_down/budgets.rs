@@ -1,7 +1,7 @@
-//! Disruption budgets: which one a pod is under, and how many more of its pods may be evicted.
+//! `PodDisruptionBudget`s: which one covers a pod, and how many more of its pods may be evicted.
 //!
-//! What the Eviction API would answer, read from the budgets as they are; using one up is for those who decide. See
-//! <https://kubernetes.io/docs/tasks/run-application/configure-pdb/>.
+//! What the Eviction API would answer, read from the budgets as they are; the caller keeps account of used disruptions.
+//! See <https://kubernetes.io/docs/tasks/run-application/configure-pdb/>.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::numbers;
 /// Index of a budget in [`Budgets`].
 pub type BudgetId = usize;
 
-/// The policy under which a pod that is not ready never counts as disrupted.
+/// The policy under which the eviction of a pod that is not ready never counts as a disruption.
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
-/// Every budget of a pass.
+/// Every `PodDisruptionBudget` of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Budgets {
     objects: Vec<Arc<PodDisruptionBudget>>,
     of_namespace: BTreeMap<String, Vec<BudgetId>>,
 }
 
-/// What the eviction of a pod costs.
+/// The disruptions that the eviction of a pod uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionCost {
-    /// Nothing: no budget speaks about the pod, or the API does not ask it.
+    /// None: no budget covers the pod, or the API does not check it.
     Nothing,
     /// One disruption of this budget.
     One(BudgetId),
-    /// The API refuses, because these two (or more) budgets match the pod.
+    /// The API refuses the eviction, because these two (or more) budgets match the pod.
     Refused(BudgetId, BudgetId),
 }
 
 impl Budgets {
-    /// The budgets of a pass, in whatever order.
+    /// The budgets of a pass, in any order.
     pub fn of(objects: &[Arc<PodDisruptionBudget>]) -> Self {
         let mut objects = objects.to_vec();
         objects.sort_by(|a, b| key(&a.metadata).cmp(&key(&b.metadata)));
@@ -49,14 +49,14 @@ impl Budgets {
         Self { objects, of_namespace }
     }
 
-    /// Whether a budget matches the pod, whatever it allows.
+    /// Whether a budget matches the pod, however many disruptions it allows.
     pub fn protects(&self, pod: &PodInfo) -> bool {
         self.matching(pod).next().is_some()
     }
 
-    /// What the eviction of `pod` costs.
+    /// The disruptions that the eviction of `pod` uses.
     pub fn claim(&self, pod: &PodInfo) -> EvictionCost {
-        // The API asks no budget about pods that never ran or are on their way out.
+        // The API checks no budget for pods that never ran or are being deleted.
         if pods::phase(pod) == Some("Pending") || pod.deleted().is_some() {
             return EvictionCost::Nothing;
         }
@@ -69,7 +69,8 @@ impl Budgets {
         }
     }
 
-    /// How many disruptions a budget allows now. One that its controller has not looked at since it changed allows none.
+    /// How many disruptions a budget allows now. One whose controller has not observed its latest generation allows
+    /// none.
     pub fn allowed(&self, id: BudgetId) -> usize {
         let current = |status: &&PodDisruptionBudgetStatus| {
             let seen = status.observed_generation.unwrap_or(i64::MAX);
@@ -86,12 +87,12 @@ impl Budgets {
         format!("{namespace}/{name}")
     }
 
-    /// What each budget allows, in the order of their ids.
+    /// The disruptions that each budget allows, in the order of their ids.
     pub fn allowances(&self) -> Vec<usize> {
         (0..self.objects.len()).map(|id| self.allowed(id)).collect()
     }
 
-    /// An empty selector matches all pods of the namespace, an absent one none.
+    /// An empty selector matches all pods of the namespace, an absent one matches none.
     fn matching<'a>(&'a self, pod: &'a PodInfo) -> impl Iterator<Item = BudgetId> + 'a {
         let namespace = pod.key().0;
         let matches = |&id: &BudgetId| {
@@ -101,8 +102,8 @@ impl Budgets {
         self.of_namespace.get(namespace).into_iter().flatten().copied().filter(matches)
     }
 
-    /// Whether a pod that is not ready may go without a disruption: always by that policy, and while enough others are
-    /// ready by the default one, `IfHealthyBudget`.
+    /// Whether a pod that is not ready may be evicted without a disruption: always with policy `AlwaysAllow`, and while
+    /// enough others are ready with the default one, `IfHealthyBudget`.
     fn lets_unready_go(&self, id: BudgetId) -> bool {
         let object = &self.objects[id];
         let policy = object.spec.as_ref().and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());

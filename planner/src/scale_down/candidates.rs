@@ -1,4 +1,4 @@
-//! What can be said of each node by itself: whether anything but the places of its pods speaks against its going.
+//! Checks each node on its own: whether anything other than the places of its pods prevents its removal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use crate::resources::{Amounts, Basic, ResourceNames};
 use crate::scale_down::budgets::{BudgetId, EvictionCost};
 use crate::scale_down::drainability::{self, Blocker, BlockingPodReason};
 
-/// A node against whose going nothing speaks yet.
+/// A node whose removal nothing prevents so far.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The pool.
+    /// Index of its pool.
     pub pool: usize,
-    /// The node.
+    /// Index of the node.
     pub node: usize,
-    /// Whether pods have to leave it first.
+    /// Whether it has to be drained first.
     pub drains: bool,
-    /// How much of it they ask for.
+    /// Its utilization.
     pub utilization: Utilization,
-    /// Since when nothing has needed it, should its pods have places.
+    /// Since when it is unneeded, provided that its pods have places.
     pub since: Timestamp,
     /// The pods that need places, sorted.
     pub pods: Vec<usize>,
-    /// How many disruptions of which budget its going costs.
+    /// How many disruptions of which budget its removal needs.
     pub claims: Vec<(BudgetId, usize)>,
 }
 
-/// What the pods on a node ask for, of what it offers.
+/// The requests of the pods on a node, relative to its allocatable resources.
 #[derive(Clone, Debug)]
 pub struct Usage {
-    /// How much, or what cannot be read of the node.
+    /// The utilization, or what cannot be read of the node.
     pub utilization: Result<Utilization, String>,
     /// Pods whose requests cannot be read.
     pub unreadable: Vec<usize>,
 }
 
-/// The usage of every node. Pods that should have ended long ago no longer count, as in Cluster Autoscaler; those of
+/// The usage of every node. Pods that should have terminated long ago do not count, as in Cluster Autoscaler; those of
 /// `DaemonSet`s and mirror pods do.
 pub fn usage(
     all_nodes: &[Arc<Node>],
@@ -77,7 +77,7 @@ pub fn usage(
     all_nodes.iter().zip(asked).map(&mut usage).collect()
 }
 
-/// The candidates, in the order in which they go, and the verdicts on all other nodes that stay.
+/// The candidates, in the order in which they are removed. Records the verdicts on all other nodes that stay.
 pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], removal: &mut ScaleDown) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
@@ -112,7 +112,7 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], removal: &mut Sca
     candidates
 }
 
-/// Empty nodes first, those unneeded for longest before others; then those whose pods ask for the least.
+/// Empty nodes first, those unneeded for longest before others; then those with the lowest utilization.
 fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
     let used = || if a.drains { a.utilization.cmp(&b.utilization) } else { std::cmp::Ordering::Equal };
     let rest = || (a.since, a.pool, a.node).cmp(&(b.since, b.pool, b.node));
@@ -131,7 +131,8 @@ impl From<NodeReason> for Kept {
     }
 }
 
-/// What speaks against the node, in Cluster Autoscaler's order, or what budgets its going costs.
+/// What prevents the removal of the node, in Cluster Autoscaler's order, or how many disruptions of which budget it
+/// needs.
 fn judge(input: &ScaleDownInput<'_>, n: usize, pool: &Pool) -> Result<Vec<(BudgetId, usize)>, Kept> {
     let node = &input.nodes[n];
     let blocking_pods = &input.blocking_pods[n];
@@ -179,8 +180,8 @@ fn underused(input: &ScaleDownInput<'_>, n: usize, threshold: i32) -> Result<(),
     }
 }
 
-/// A pod that must not be evicted. Where several block, one that does so for good is named before others, and the node
-/// is blocked until the last of them no longer does.
+/// Fails if a pod must not be evicted. If several block, one that blocks permanently is named before others, and the
+/// node is blocked until the last of them no longer blocks.
 fn blocked(input: &ScaleDownInput<'_>, n: usize) -> Result<(), Kept> {
     let mut named: Option<(usize, Blocker)> = None;
     let mut until = Some(Timestamp::MIN);
@@ -208,8 +209,8 @@ fn blocker(input: &ScaleDownInput<'_>, n: usize, pod: usize) -> Option<Blocker> 
     })
 }
 
-/// The disruptions of each budget that it takes to clear the node. None of the budgets is used up; one that is left is
-/// enough, because the others are granted as the pods that went before come up elsewhere.
+/// The disruptions of each budget that it takes to drain the node. A budget need not allow them all at once; one that
+/// is left is enough, because the others are allowed as the evicted pods become ready elsewhere.
 fn claims(input: &ScaleDownInput<'_>, n: usize) -> Vec<(BudgetId, usize)> {
     let mut claims: BTreeMap<BudgetId, usize> = BTreeMap::new();
     for &pod in &input.blocking_pods[n].pods {

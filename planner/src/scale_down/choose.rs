@@ -1,4 +1,5 @@
-//! Which of the nodes that could go do go together: as many as bounds, limits, budgets and places allow, in their order.
+//! Which of the removable nodes are removed together: as many as bounds, limits, budgets and places allow, in their
+//! order.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ pub(super) fn choose(
     }
 }
 
-/// What is left of each budget when the nodes that go already are cleared.
+/// What is left of each budget after the nodes that are already being removed are drained.
 fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let mut allowances = input.budgets.allowances();
     for &pod in pools.iter().flat_map(|pool| &pool.leaving).flat_map(|&node| &input.blocking_pods[node].pods)
@@ -65,7 +66,7 @@ fn allowances(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     allowances
 }
 
-/// How many nodes of each autoscaler's pools go already.
+/// How many nodes of each autoscaler's pools are already being removed.
 fn going(pools: &[Pool]) -> BTreeMap<(&str, &str), usize> {
     let mut going = BTreeMap::new();
     for pool in pools {
@@ -74,13 +75,14 @@ fn going(pools: &[Pool]) -> BTreeMap<(&str, &str), usize> {
     going
 }
 
-/// Namespace and name of the autoscaler, whose `maxNodes` counts over all its pools.
+/// Namespace and name of the autoscaler, whose `maxNodes` applies to all its pools together.
 fn autoscaler(pool: &Pool) -> (&str, &str) {
     let namespace = pool.object.metadata.namespace.as_deref().unwrap_or_default();
     (namespace, pool.standing.autoscaler().unwrap_or_default())
 }
 
-/// The bound or limit that spares a node of a pool of which `gone` are to go, while `taken` of its autoscaler's go.
+/// The bound or limit that keeps a node of a pool from which `gone` nodes are removed, while `taken` of its
+/// autoscaler's are removed.
 fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
     let most = pool.standing.scale_down().max_nodes.map_or(usize::MAX, count);
     let left = pool.bounds.base.saturating_sub(gone);
@@ -93,7 +95,7 @@ fn limit(pool: &Pool, gone: usize, taken: usize) -> Option<RemovalVerdict> {
     }
 }
 
-/// The budget of which others have used up what the node would cost.
+/// The budget that others have used up and that the removal of the node would need.
 fn shortage(
     input: &ScaleDownInput<'_>,
     candidate: &Candidate,

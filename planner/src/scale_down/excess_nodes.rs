@@ -1,5 +1,5 @@
-//! The nodes that a pool's bounds leave no place for, and how many of them stay after all because pending pods would
-//! have the pool grow: no node is made while another one of the pool goes.
+//! The nodes that exceed a pool's bounds, and how many of them stay because pending pods would make the pool scale up:
+//! no node is created while another one of the pool is removed.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use crate::input::nodes;
 use crate::pools::Pool;
 use crate::scale_down::blocking_pods::BlockingPods;
 
-/// The excess of every pool.
+/// The excess nodes of every pool.
 #[derive(Clone, Debug)]
 pub struct ExcessNodes {
     pools: Vec<OfPool>,
 }
 
-/// The excess of one pool.
+/// The excess nodes of one pool.
 #[derive(Clone, Debug)]
 struct OfPool {
-    /// In the order in which they go.
+    /// In the order in which they are removed.
     nodes: Vec<usize>,
     /// How many of them, from the end, stay for pending pods.
     kept: usize,
-    /// How many of them the pool's upper bound has a place for.
+    /// How many of them fit below the pool's upper bound.
     most: usize,
 }
 
@@ -34,7 +34,7 @@ impl OfPool {
 }
 
 impl ExcessNodes {
-    /// The excess before anything is known of pending pods: all of it goes.
+    /// The excess nodes before pending pods are considered: all of them are removed.
     pub fn of(pools: &[Pool], nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Self {
         let of_pool = |pool: &Pool| {
             let nodes = excess_nodes(pool, nodes, blocking_pods);
@@ -44,12 +44,13 @@ impl ExcessNodes {
         Self { pools: pools.iter().map(of_pool).collect() }
     }
 
-    /// The nodes of `pool` that go.
+    /// The nodes of `pool` that are removed.
     pub fn going(&self, pool: usize) -> &[usize] {
         self.pools[pool].going()
     }
 
-    /// `pools`, with the nodes that go taken out and those that stay counted among what each pool should have.
+    /// `pools`, without the nodes that are removed, and with those that stay added to the number of nodes each pool
+    /// should have.
     pub fn applied_to(&self, pools: &[Pool]) -> Vec<Pool> {
         let mut pools = pools.to_vec();
         for (pool, excess_nodes) in pools.iter_mut().zip(&self.pools) {
@@ -60,9 +61,9 @@ impl ExcessNodes {
         pools
     }
 
-    /// Keeps nodes of the pools that grow by `added` while they shrink, and says whether there were any: then the pass
-    /// has to be planned again. At first as many stay as would be added; where that was not enough, all that the upper
-    /// bound has a place for. So a pool asks for at most two more passes.
+    /// Keeps nodes of the pools that scale up by `added` while they scale down, and returns whether there were any:
+    /// then the pass has to be planned again. At first as many stay as would be added; if that is not enough, as many
+    /// as the upper bound allows. So a pool causes at most two more passes.
     pub fn keep_for(&mut self, added: &[usize]) -> bool {
         let mut changed = false;
         for (pool, &added) in self.pools.iter_mut().zip(added) {
@@ -75,7 +76,7 @@ impl ExcessNodes {
     }
 }
 
-/// The nodes that must go because the pool has more than its bounds allow: first those that do no work, then those with
+/// The nodes to remove because the pool has more than its bounds allow: first those that are not ready, then those with
 /// the fewest pods, the newest first; protected ones last.
 fn excess_nodes(pool: &Pool, nodes: &[Arc<Node>], blocking_pods: &[BlockingPods]) -> Vec<usize> {
     if !pool.is_planned() || pool.bounds.correction.is_none() {

@@ -1,10 +1,9 @@
-//! Which nodes go because nothing has needed them for long enough: empty ones, and ones whose pods all have a place
-//! elsewhere at the same time. Those that a bound leaves no place for are not decided about here.
+//! Which nodes are removed because they have been unneeded for long enough: empty ones, and ones whose pods all have a
+//! place elsewhere at the same time. Excess nodes beyond a bound are not decided here. Victims are always named
+//! together with the remaining number of nodes, so both operators mean the same nodes.
 //!
-//! Victims are always named together with the number of nodes that remains, so both operators mean the same nodes.
-//!
-//! A pass goes: what can be said of each node by itself ([`candidates`]) → whether its pods have a place ([`RemainingNodes`])
-//! → for how long that has been so (`timing`) → which of them go together (`choose`).
+//! The steps: check each node on its own ([`candidates`]) → whether its pods have a place ([`RemainingNodes`]) → for
+//! how long it has been unneeded (`timing`) → which nodes are removed together (`choose`).
 
 pub mod blocking_pods;
 pub mod budgets;
@@ -43,7 +42,7 @@ use crate::reasons::NodeReason;
 use crate::scale_down::blocking_pods::BlockingPods;
 use crate::scale_down::budgets::Budgets;
 
-/// What a pass knows of the nodes when it decides which go.
+/// The input of the scale-down of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleDownInput<'a> {
     /// The time.
@@ -52,26 +51,26 @@ pub struct ScaleDownInput<'a> {
     pub nodes: &'a [Arc<Node>],
     /// All pods, by namespace and name.
     pub pods: &'a [Arc<PodInfo>],
-    /// What keeps each node.
+    /// The blocking pods of each node.
     pub blocking_pods: &'a [BlockingPods],
-    /// All budgets.
+    /// All `PodDisruptionBudget`s.
     pub budgets: &'a Budgets,
-    /// How much of each node its pods ask for, or why that cannot be said.
+    /// The usage of each node, or why it cannot be read.
     pub usage: &'a [candidates::Usage],
-    /// Pending pods that this pass planned onto each node.
+    /// How many pending pods this pass planned onto each node.
     pub planned: &'a [usize],
-    /// Whether each pool grows in this pass.
+    /// Whether each pool scales up in this pass.
     pub growing: &'a [bool],
-    /// What pending pods ask of each pool.
+    /// The nodes that each pool keeps for pending pods.
     pub reserves: &'a [Reserve],
 }
 
-/// A reason, and what it is in this case.
+/// A reason, and its details in this case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovalVerdict {
     /// The reason.
     pub reason: NodeReason,
-    /// For people.
+    /// The message for users.
     pub message: String,
 }
 
@@ -81,30 +80,30 @@ impl From<NodeReason> for RemovalVerdict {
     }
 }
 
-/// What becomes of the nodes.
+/// The decisions about the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct ScaleDown {
     /// The verdict on each node.
     pub verdicts: Vec<Option<RemovalVerdict>>,
-    /// The nodes of each pool that go.
+    /// The nodes of each pool that are removed.
     pub victims: Vec<Vec<usize>>,
-    /// The nodes of each pool that nothing needs, and since when.
+    /// The unneeded nodes of each pool, and since when they are unneeded.
     pub unneeded: Vec<Vec<UnneededNode>>,
-    /// When the next node may go, or stops counting as starting, if nothing else happens.
+    /// When the next node may be removed, or stops counting as starting, if nothing changes before.
     pub next: Option<Timestamp>,
 }
 
-/// Nodes that may go, and pods that may have to move: what an [`RemainingNodes`] is made for.
+/// Nodes that may be removed, and pods that may have to move: the input for creating a [`RemainingNodes`].
 #[derive(Clone, Debug, Default)]
 pub struct MovingPods {
-    /// The nodes, in the order in which they go. Pods had better not move to these, above all not to the first.
+    /// The nodes, in the order in which they are removed. Pods should avoid moving to these, above all to the first.
     pub nodes: Vec<usize>,
-    /// Every pod that will be asked about, sorted.
+    /// Every pod that may have to move, sorted.
     pub pods: Vec<usize>,
 }
 
-/// Decides about every node. `pools` have had their excess taken out. `elsewhere` makes what answers whether pods have
-/// places, from the cluster with this pass's pending pods placed.
+/// Decides about every node. `pools` no longer contain excess nodes. `elsewhere` creates the removal simulation, from
+/// the cluster with this pass's pending pods placed.
 pub fn scale_down<E: RemainingNodes>(
     input: &ScaleDownInput<'_>,
     pools: &[Pool],
@@ -122,7 +121,7 @@ pub fn scale_down<E: RemainingNodes>(
     }
     let candidates = candidates::find(input, pools, &mut removal);
     let mut elsewhere = elsewhere(&movers(input, &candidates, &leaving));
-    // The pods of nodes that go already will take their places first.
+    // The pods of nodes that are already being removed take their places first.
     for &node in &leaving {
         elsewhere.abandon(node, &moving(input, node));
     }
@@ -143,7 +142,8 @@ pub fn scale_down<E: RemainingNodes>(
     removal
 }
 
-/// Nodes that go whatever is decided here: their pools say so, or they belong to nobody and are being deleted.
+/// Nodes that are removed whatever is decided here: their pools say so, or they are outside all pools and being
+/// deleted.
 fn leaving(input: &ScaleDownInput<'_>, pools: &[Pool]) -> Vec<usize> {
     let of_pools = pools.iter().flat_map(|pool| pool.leaving.iter().copied());
     let mut leaving: Vec<_> = of_pools.collect();
@@ -160,7 +160,7 @@ fn movers(input: &ScaleDownInput<'_>, candidates: &[Candidate], leaving: &[usize
     MovingPods { nodes: candidates.iter().map(|c| c.node).collect(), pods }
 }
 
-/// The pods of a node that need a place when it goes.
+/// The pods of a node that need a place when it is removed.
 fn moving(input: &ScaleDownInput<'_>, node: usize) -> Vec<usize> {
     let blocking_pods = input.blocking_pods[node].pods.iter().copied();
     blocking_pods.filter(|&pod| pods::needs_place(&input.pods[pod])).collect()

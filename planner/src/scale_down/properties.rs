@@ -1,4 +1,4 @@
-//! What holds for every decision about nodes, checked by trying all placings.
+//! Property tests for every decision about nodes, checked by trying all placements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::numbers::count;
 use crate::scale_down::budgets::{Budgets, EvictionCost};
 use crate::{Observed, ScalingPlan, SchedulingResult, plan};
 
-/// Up to six nodes of two pools with pods, some of which need a toleration, block, or are under a budget.
+/// Up to six nodes of two pools with pods, some of which need a toleration, block, or are covered by a budget.
 fn cluster() -> impl Strategy<Value = Observed> {
     let node = (0_usize..2, prop::bool::weighted(0.2), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
     let running = (
@@ -74,7 +74,7 @@ fn name(pod: &PodInfo) -> &str {
     pod.key().1
 }
 
-/// Thousandths of a core, of the first container.
+/// The cpu request of the first container, in thousandths of a core.
 fn cpu(pod: &PodInfo) -> i64 {
     let requests = pod.spec().unwrap().containers[0].resources.as_ref().unwrap().requests.as_ref().unwrap();
     shared_crds::quantity::Exact::parse(&requests["cpu"].0).unwrap().milli()
@@ -87,7 +87,7 @@ fn tolerates(pod: &PodInfo, node: &Node) -> bool {
     spec.unschedulable != Some(true) && (!tainted || tolerant)
 }
 
-/// A node that stays, as the checker sees it: thousandths of a core and places for pods that are free.
+/// A node that stays, as the checker sees it: free thousandths of a core and free places for pods.
 struct Staying<'a> {
     node: &'a Node,
     cpu: i64,
@@ -114,7 +114,7 @@ fn staying<'a>(plan: &ScalingPlan, observed: &'a Observed) -> Vec<Staying<'a>> {
     observed.nodes.iter().filter(stays).map(of_node).collect()
 }
 
-/// Whether all pods find places at the same time, by trying every placing.
+/// Whether all pods find places at the same time, by trying every placement.
 fn all_fit(pods: &[&Arc<PodInfo>], nodes: &mut [Staying<'_>]) -> bool {
     let Some((pod, rest)) = pods.split_first() else { return true };
     let asked = cpu(pod);
@@ -165,7 +165,7 @@ proptest! {
             }
         }
         for (budget, of_nodes) in claims {
-            // The last node may ask for more than is left, and is cleared as its pods come up elsewhere.
+            // The last node may need more disruptions than are left, and is drained as its pods become ready elsewhere.
             let before_the_last = of_nodes.values().sum::<usize>() - of_nodes.values().max().unwrap();
             prop_assert!(before_the_last < budgets.allowed(budget), "{}", budgets.name(budget));
         }

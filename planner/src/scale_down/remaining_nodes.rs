@@ -1,22 +1,22 @@
-//! What scale-down asks of the cluster: whether the pods of a node have places on others, all at the same time.
+//! What scale-down needs from the cluster: whether the pods of a node have places on other nodes, all at the same time.
 
-/// The nodes that stay, and what is free on them. What it answers depends on what was asked before: nodes that left take
-/// no pods any more, and pods that moved take their room.
+/// The nodes that stay, and their free capacity. Answers depend on earlier calls: removed nodes take no pods any more,
+/// and moved pods occupy their new places.
 pub trait RemainingNodes {
-    /// Takes `node` away and gives each of `pods`, and each pod that moved to it before, a place on a node that is left.
+    /// Removes `node` and gives each of `pods`, and each pod that moved to it before, a place on a remaining node.
     ///
     /// # Errors
     ///
-    /// A pod that has none; then nothing has changed.
+    /// A pod without a place; then nothing has changed.
     fn leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize>;
 
-    /// What [`Self::leave`] would answer. Nothing changes.
+    /// What [`Self::leave`] would return. Nothing changes.
     ///
     /// # Errors
     ///
     /// As there.
     fn could_leave(&mut self, node: usize, pods: &[usize]) -> Result<(), usize>;
 
-    /// Takes away a node that goes in any case, and gives places to as many of its pods as have one.
+    /// Removes a node that is removed in any case, and gives places to as many of its pods as possible.
     fn abandon(&mut self, node: usize, pods: &[usize]);
 }

@@ -1,4 +1,5 @@
-//! The snapshot of a pass, as scale-down asks it: the pods of a node are placed anew, with all that the scheduler looks at.
+//! The removal simulation: the pods of a node are placed again in the snapshot of a pass, by all of the scheduler's
+//! rules.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,25 +8,25 @@ use super::RemainingNodes;
 use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
-/// The snapshot, and which pods moved where. Planned nodes take none: a decision that adds a node for pods of one that goes
-/// would go round in circles.
+/// The snapshot, and which pods moved where. Planned nodes take none: a decision that adds a node for the pods of a
+/// removed node would oscillate.
 #[derive(Debug)]
 pub struct RemovalSimulation<'a> {
     snapshot: &'a mut ClusterSnapshot,
     classes: &'a [PodClass],
-    /// The class of each pod of the pass that has a node, and that node.
+    /// The class of each bound pod of the pass, and the index of its node.
     placed: &'a [Option<(PodClassId, usize)>],
-    /// How many pods of which class moved to each node. They move on with it.
+    /// How many pods of which class moved to each node. They move again when that node is removed.
     arrived: BTreeMap<NodeIndex, BTreeMap<PodClassId, usize>>,
     /// A pod of each class that has moved, for messages.
     named: BTreeMap<PodClassId, usize>,
 }
 
-/// Where pods went.
+/// The new places of pods.
 type Moves = Vec<(PodClassId, NodeIndex, usize)>;
 
 impl<'a> RemovalSimulation<'a> {
-    /// Nothing has left yet.
+    /// A simulation in which no node has been removed yet.
     pub const fn new(
         snapshot: &'a mut ClusterSnapshot,
         classes: &'a [PodClass],
@@ -34,8 +35,8 @@ impl<'a> RemovalSimulation<'a> {
         Self { snapshot, classes, placed, arrived: BTreeMap::new(), named: BTreeMap::new() }
     }
 
-    /// Takes the node away, and places what was on it as far as that goes. Gives back where pods went, and the classes of
-    /// which some are left.
+    /// Removes the node, and places as many of its pods as possible. Returns their new places, and the classes with
+    /// pods that are left.
     fn scatter(&mut self, node: NodeIndex, pods: &[usize]) -> (Moves, BTreeSet<PodClassId>) {
         let mut wanted = self.arrived.get(&node).cloned().unwrap_or_default();
         for &pod in pods {
@@ -48,8 +49,8 @@ impl<'a> RemovalSimulation<'a> {
         let mut classes: Vec<PodClassId> = wanted.keys().copied().collect();
         classes.sort_by_key(|&class| (Reverse(self.classes[class].request.clone()), class));
         let mut moves = Moves::new();
-        // What one class needs near it, or spread around it, may be placed after it: as long as any gets a place, all that
-        // are left are asked about once more.
+        // Pods that one class needs in its domain, or spreads with, may be placed after it: while any pod gets a place,
+        // all that are left are tried once more.
         loop {
             let before = moves.len();
             for &class in &classes {
@@ -66,7 +67,7 @@ impl<'a> RemovalSimulation<'a> {
         (moves, wanted.into_iter().filter(|&(_, left)| left > 0).map(|(class, _)| class).collect())
     }
 
-    /// Moves all, or says which pod has no place.
+    /// Moves all pods, or returns a pod without a place.
     fn try_to_leave(&mut self, node: NodeIndex, pods: &[usize]) -> Result<Moves, usize> {
         if let Some(&unknown) = pods.iter().find(|&&pod| self.placed[pod].is_none()) {
             return Err(unknown);
@@ -75,7 +76,7 @@ impl<'a> RemovalSimulation<'a> {
         let Some(class) = left.first() else { return Ok(moves) };
         let own =
             pods.iter().copied().find(|&pod| self.placed[pod].is_some_and(|(of_pod, _)| of_pod == *class));
-        // What arrived from elsewhere was of a class that has been named.
+        // A pod that moved here from another node has a class with a named pod.
         Err(own.or_else(|| self.named.get(class).copied()).unwrap_or_default())
     }
 

@@ -1,13 +1,8 @@
-//! How many empty nodes of a pool stay because pods are pending.
-//!
-//! A plan says where pending pods fit, and kube-scheduler binds them where it likes. The next plan may find other places
-//! for them too, once nodes that were on their way are there. So a pool whose new nodes could take `n` of the pending pods
-//! keeps `n` empty nodes, or all that it has and that such a pod fits. Each of those pods then has a place whatever becomes
-//! of the others: a pool that has shrunk does not grow for them, and one that has grown for them does not shrink before
-//! they are bound.
-//!
-//! kube-scheduler binds a pod within seconds of the node that it fits. What it has not bound for [`AWAITED_FOR`] has a
-//! reason that no plan sees, and counts no more.
+//! How many empty nodes of a pool stay because of pending pods. A plan says where pending pods fit, but kube-scheduler
+//! may bind them elsewhere, and the next plan may find other places for them too, once upcoming nodes exist. So a pool
+//! whose new nodes could take `n` of the pending pods keeps `n` empty nodes, or all that it has and that such a pod
+//! fits. Each of those pods then has a place wherever the others go: a pool that has scaled down does not scale up for
+//! them, and one that has scaled up for them does not scale down before they are bound.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,28 +19,32 @@ use crate::requirements::pod_class::PodClassId;
 use crate::scale_down::blocking_pods::BlockingPods;
 use crate::snapshot::{ClusterSnapshot, NodeOrTemplate};
 
-/// How long after kube-scheduler first found no node for it a pod keeps nodes from going. Longer than any node should take
-/// to start, so that the nodes that a pool grew for it are there for it when they come.
+/// How long a pod keeps nodes from being removed after kube-scheduler first found it unschedulable. Longer than any
+/// node should take to start, so that the nodes that a pool added for the pod are still there when they are ready.
+///
+/// kube-scheduler binds a pod within seconds once a node fits. A pod that stays unbound for longer than this has a
+/// reason that no plan sees, and no longer counts.
 pub const AWAITED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// The empty nodes of a pool, and how many of them have to stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
-    /// The nodes that a pending pod fits and that have no pod that keeps them.
+    /// The nodes that a pending pod fits and that have no blocking pods.
     empty: BTreeSet<usize>,
-    /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, if there
-    /// were no other pods; those without, as the other pods are. A pod that others keep out for good asks for nothing.
+    /// How many pending pods a new node of the pool could take: those with a place in this pass, wherever it is, as if
+    /// there were no other pods; those without, given the other pods. A pod that other pods keep out permanently needs
+    /// no node.
     wanted: usize,
-    /// When the first of them counts no more, if one of them ever does.
+    /// When the first of them no longer counts; `None` if that never happens.
     pub(super) until: Option<Timestamp>,
 }
 
-/// What a reserve is reckoned from, beside the snapshot with the pending pods in it.
+/// The input for the reserves, in addition to the snapshot with the pending pods in it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReserveInput<'a> {
-    /// The pending pods. Headroom is none of them: nothing is ever bound for it.
+    /// The pending pods, without headroom: headroom is never bound.
     pub groups: &'a [PendingGroup],
-    /// How many of each group have no place.
+    /// How many pods of each group have no place.
     pub left: &'a [usize],
     /// All pods of the pass.
     pub pods: &'a [Arc<PodInfo>],
@@ -53,14 +52,14 @@ pub struct ReserveInput<'a> {
     pub planned: &'a [usize],
     /// The nodes of the pass.
     pub nodes: &'a [Arc<Node>],
-    /// What keeps each of them.
+    /// The blocking pods of each node.
     pub blocking_pods: &'a [BlockingPods],
     /// The time.
     pub now: Timestamp,
 }
 
 impl ReserveInput<'_> {
-    /// What is asked of each pool.
+    /// The nodes that each pool keeps for pending pods.
     pub fn reserves(self, snapshot: &mut ClusterSnapshot, pools: &[Pool]) -> Vec<Reserve> {
         let awaited: Vec<_> =
             self.groups.iter().zip(self.left).map(|(group, &left)| self.awaited(group, left)).collect();
@@ -133,8 +132,8 @@ impl Awaited {
 }
 
 impl Reserve {
-    /// Whether the pool can do without the candidate. An empty node that no pending pod fits is no place for one; a drained
-    /// one leaves its pods to other nodes, where they may take the place of a pending one.
+    /// Whether the candidate may be removed. An empty node that no pending pod fits is no place for one; a drained node
+    /// leaves its pods to other nodes, where they may take the place of a pending pod.
     pub(super) fn spares(&self, candidate: &Candidate) -> bool {
         let left = self.empty.len();
         if candidate.drains {
@@ -144,7 +143,7 @@ impl Reserve {
         }
     }
 
-    /// Notes that the candidate goes.
+    /// Records that the candidate is removed.
     pub(super) fn take(&mut self, candidate: &Candidate) {
         self.empty.remove(&candidate.node);
     }

@@ -1,4 +1,4 @@
-//! Which unneeded nodes have been unneeded for long enough, and what the others wait for.
+//! Which unneeded nodes have been unneeded for long enough, and why the others have to wait.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::v1alpha1::UnneededNode;
@@ -11,7 +11,7 @@ use crate::pools::Pool;
 use crate::reasons::NodeReason;
 use crate::time::later;
 
-/// Records unneeded nodes, says why those that have to wait do, and gives back the others.
+/// Records unneeded nodes and the reasons of those that have to wait, and returns the others.
 pub(super) fn ripe(
     input: &ScaleDownInput<'_>,
     pools: &[Pool],
@@ -27,7 +27,7 @@ pub(super) fn ripe(
         let ripens = later(since, pools[pool].standing.scale_down().unneeded_seconds);
         let allowed = ripens.max(blocked[pool].unwrap_or(ripens));
         sooner(&mut removal.next, allowed, input.now);
-        // What speaks against the node itself comes first, then what only its pool is busy with.
+        // Reasons of the node itself come first, then those of its pool.
         let reason = if ripens > input.now {
             NodeReason::NotUnneededLongEnough
         } else if allowed > input.now {
@@ -35,7 +35,7 @@ pub(super) fn ripe(
         } else if nodes::is_rolling_out(&pools[pool].object) {
             NodeReason::RolloutInProgress
         } else if input.growing[pool] || pools[pool].missing() > 0 {
-            // Also while nodes are on their way: the two operators count nodes that are owed in different ways.
+            // Also while nodes are upcoming: the two operators count missing nodes in different ways.
             NodeReason::ScaleUpInProgress
         } else if pools[pool].staying.len() > pools[pool].bounds.base {
             NodeReason::ScaleDownInProgress

@@ -1,4 +1,4 @@
-//! What becomes of nodes with pods on them, case by case.
+//! Tests of decisions about nodes with pods, case by case.
 
 use std::sync::Arc;
 
@@ -68,10 +68,10 @@ fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
             .running("z", "n3", gap, owned())
             .plan()
     };
-    // The gap of 1 takes either; the other may not go to a node that has gone.
+    // The gap of 1 takes the pods of either; those of the other may not move to a removed node.
     let plan = cluster("3");
     assert_eq!(plan.pool("a").victims, ["n1"]);
-    // With a gap of two both go.
+    // With a gap of two both are removed.
     let plan = cluster("2");
     assert_eq!(plan.pool("a").victims, ["n1", "n2"]);
     assert_eq!(plan.desired("a"), 1);
@@ -79,7 +79,8 @@ fn of_two_nodes_whose_pods_fit_only_one_gap_one_goes() {
 
 #[test]
 fn pods_move_on_with_the_node_they_moved_to() {
-    // Nothing but the candidates has room: what moves from n1 to n3 has to move once more before n3 may go, and cannot.
+    // Only the candidates have room: what moves from n1 to n3 has to move once more before n3 can be removed, and
+    // cannot.
     let plan = nodes(TestCluster::eager(), 3)
         .running("x", "n1", "1900m", owned())
         .running("y", "n2", "1950m", owned())
@@ -385,7 +386,7 @@ fn what_cannot_be_read_keeps_a_node() {
 }
 
 /// Cluster Autoscaler's `BenchmarkRunOnceScaleDown`, smaller: pods of a hundredth of a node each, forty on every node;
-/// exactly six nodes of ten can go.
+/// exactly six nodes of ten can be removed.
 #[test]
 fn six_of_ten_nodes_go_when_all_are_two_fifths_full() {
     for count in [10, 100, 500] {
@@ -438,7 +439,7 @@ fn as_many_empty_nodes_stay_as_pods_are_pending_that_the_pool_could_take() {
     );
 }
 
-/// A pool of five nodes that have nothing to do, each with this changed.
+/// A pool of five idle nodes, each with this change.
 fn five_empty(change: Value) -> TestCluster {
     let zone = json!({ "metadata": { "labels": { "zone": "a" } } });
     let pool = json!({ "spec": { "replicas": 5, "maxReplicas": 5, "template": zone } });

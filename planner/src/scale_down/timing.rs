@@ -1,4 +1,4 @@
-//! How long nodes have been unneeded, when their pools last grew, and when to look again.
+//! How long nodes have been unneeded, when their pools last scaled up, and when to plan again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ pub(super) fn history(pool: &Pool) -> BTreeMap<&str, Timestamp> {
     remembered.iter().map(|node| (node.name.as_str(), node.since_time.0)).collect()
 }
 
-/// Since when a node has been unneeded, if it is now. It can have the name of one that went; what was remembered of that
-/// one says nothing about it.
+/// Since when a node has been unneeded, if it is unneeded now. It may have the name of a removed node, whose history
+/// does not apply to it.
 pub(super) fn since(
     input: &ScaleDownInput<'_>,
     history: &BTreeMap<&str, Timestamp>,
@@ -31,25 +31,25 @@ pub(super) fn since(
     history.get(name).copied().unwrap_or(input.now).max(born).min(input.now)
 }
 
-/// Until when no node of the pool goes because it grew.
+/// Until when no node of the pool is removed because of a scale-up.
 pub(super) fn blocked_until(pool: &Pool, nodes: &[Arc<Node>]) -> Option<Timestamp> {
     let recorded = autoscaling(pool).and_then(|a| a.last_scale_up_time.as_ref()).map(|time| time.0);
     let youngest = pool.staying.iter().filter_map(|&n| nodes::created(&nodes[n])).max();
     recorded.max(youngest).map(|added| later(added, pool.standing.scale_down().delay_after_add_seconds))
 }
 
-/// Looks again when the next pod of the node that is being deleted should have ended.
+/// Plans again when the next pod of the node that is being deleted should have terminated.
 pub(super) fn when_pods_end(input: &ScaleDownInput<'_>, node: usize, next: &mut Option<Timestamp>) {
     for &pod in &input.blocking_pods[node].pods {
         if let Some(until) = pods::keeps_until(&input.pods[pod]) {
-            // At that moment it still keeps the node.
+            // At that very moment it still keeps the node.
             let after = until.checked_add(SignedDuration::from_millis(1)).unwrap_or(until);
             sooner(next, after, input.now);
         }
     }
 }
 
-/// Keeps the earliest moment that is still to come.
+/// Keeps the earliest moment in the future.
 pub(super) fn sooner(next: &mut Option<Timestamp>, moment: Timestamp, now: Timestamp) {
     if moment > now && next.is_none_or(|earliest| moment < earliest) {
         *next = Some(moment);

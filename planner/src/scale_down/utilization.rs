@@ -1,20 +1,21 @@
-//! How much of a node its pods ask for: the greater share of cpu and of memory, as Cluster Autoscaler measures it.
+//! The utilization of a node: the larger share of cpu and of memory requested by its pods, as Cluster Autoscaler
+//! measures it.
 
 use std::cmp::Ordering;
 
 use crate::resources::{Amounts, Basic, Resource};
 
-/// A share: how much is asked for of how much there is. A node without the resource counts as not used.
+/// A share: the requested amount of the allocatable one. A node without the resource counts as unused.
 #[derive(Clone, Copy, Debug)]
 pub struct Utilization {
-    /// The resource of which the greatest share is asked for.
+    /// The resource with the larger requested share.
     pub resource: Basic,
     asked: i64,
     of: i64,
 }
 
 impl Utilization {
-    /// The utilisation of a node with `allocatable`, whose pods ask for `asked` together.
+    /// The utilization of a node with `allocatable`, whose pods request `asked` in total.
     pub fn of(asked: &Amounts, allocatable: &Amounts) -> Self {
         let share = |basic: Basic| {
             let resource = Resource::Basic(basic);
@@ -29,17 +30,17 @@ impl Utilization {
         if memory > cpu { memory } else { cpu }
     }
 
-    /// Whether less than `percent` are asked for.
+    /// Whether less than `percent` are requested.
     pub fn is_below(self, percent: i32) -> bool {
         i128::from(self.asked) * 100 < i128::from(percent) * i128::from(self.of)
     }
 
-    /// Whether nothing is asked for; such a node is below every threshold.
+    /// Whether nothing is requested; such a node is below every threshold.
     pub const fn is_nothing(self) -> bool {
         self.asked == 0
     }
 
-    /// In whole percents, rounded down, for people.
+    /// In whole percents, rounded down, for messages.
     pub fn percent(self) -> i128 {
         i128::from(self.asked) * 100 / i128::from(self.of)
     }

@@ -1,4 +1,4 @@
-//! Pools that are alike in all but name and zone share what they grow by: the smallest first.
+//! Balances the scale-up between pools that are equal except for name and zone: the smallest first.
 
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 use shared_crds::v1alpha1::Expander;
@@ -9,10 +9,10 @@ use crate::requirements::pod_class::{PodClass, PodClassId};
 use crate::requirements::predicates::node_affinity;
 use crate::snapshot::ClusterSnapshot;
 
-/// Labels that pools which share may differ in.
+/// Labels in which balanced pools may differ.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
 
-/// The pools that can grow in this pass, each with those it shares with; sets and their pools by index.
+/// The pools that can scale up in this pass, grouped into sets that are balanced; sets and their pools by index.
 pub fn sets(pools: &[Pool]) -> Vec<Vec<usize>> {
     let mut sets: Vec<Vec<usize>> = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
@@ -57,37 +57,37 @@ pub fn weight(pool: &Pool) -> i32 {
     pool.object.spec.weight.unwrap_or(1)
 }
 
-/// How much the pods of a class would rather run on nodes like these.
+/// How strongly the pods of a class prefer nodes of this template.
 pub fn preference(class: &PodClass, template: &Template) -> i64 {
     let holds = |term| node_affinity::matches(Some(std::slice::from_ref(term)), &template.profile).is_ok();
     class.preferred.iter().filter(|p| holds(&p.term)).map(|p| i64::from(p.weight)).sum()
 }
 
-/// How far the pools have grown in a plan.
+/// How far the pools have scaled up in a plan.
 #[derive(Clone, Debug)]
 pub struct PlannedSizes<'a> {
     /// The pools.
     pub pools: &'a [Pool],
-    /// New nodes of each.
+    /// Number of new nodes of each pool.
     pub added: Vec<usize>,
-    /// How many more each may have.
+    /// How many more nodes each pool may add.
     pub room: Vec<usize>,
 }
 
 /// Which pool of a set opens the next node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextPool {
-    /// This one.
+    /// This pool.
     Pool(usize),
     /// Pools that would take the pods are full.
     Full,
-    /// None of them takes such pods.
+    /// No pool of the set takes such pods.
     None,
 }
 
 impl PlannedSizes<'_> {
-    /// The smallest pool of the set that has room and whose new node would take a pod of this class. Of equally large ones
-    /// the one the pods would rather run on, then the first.
+    /// The smallest pool of the set that has room and whose new node would take a pod of this class. Of equally large
+    /// ones the one that the pods prefer, then the first.
     pub fn next(
         &self,
         snapshot: &mut ClusterSnapshot,
@@ -114,13 +114,13 @@ impl PlannedSizes<'_> {
         if full { NextPool::Full } else { NextPool::None }
     }
 
-    /// A node of the pool has been opened.
+    /// Counts a new node of the pool.
     pub fn opened(&mut self, pool: usize) {
         self.added[pool] += 1;
         self.room[pool] = self.room[pool].saturating_sub(1);
     }
 
-    /// A node of the pool is not needed after all.
+    /// Uncounts a new node of the pool that is not needed after all.
     pub fn closed(&mut self, pool: usize) {
         self.added[pool] = self.added[pool].saturating_sub(1);
         self.room[pool] = self.room[pool].saturating_add(1);

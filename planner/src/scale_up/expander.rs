@@ -1,6 +1,6 @@
-//! Which pool grows when several could: the comparisons that Cluster Autoscaler calls expanders.
+//! Which pool scales up if several could: the comparisons that Cluster Autoscaler calls expanders.
 //!
-//! Ties go to the offer that more pods would rather run on, then to the pool whose namespace and name come first.
+//! Ties go to the expansion option that more pods prefer, then to the pool whose namespace and name come first.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -8,28 +8,29 @@ use shared_crds::v1alpha1::Expander;
 
 use crate::pools::Pool;
 
-/// What a pool, or a set of like ones, would add, and for what.
+/// What a pool, or a set of balanced ones, would add, and for which pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpansionOption {
-    /// Nodes that would be added.
+    /// Number of nodes that would be added.
     pub nodes: usize,
-    /// Pods that would find a place.
+    /// Number of pods that would find a place.
     pub pods: usize,
     /// Weight of the pool.
     pub weight: i32,
-    /// How much the pods would rather run there: the sum of the weights of their preferred node affinities.
+    /// How strongly the pods prefer the nodes: the sum of the weights of their preferred node affinities.
     pub preferred: i64,
     /// Capacity in thousandths of a core of all nodes that would be added.
     pub cpu: i128,
     /// Capacity in bytes of all nodes that would be added.
     pub memory: i128,
-    /// Thousandths of a core that the pods on them ask for.
+    /// Thousandths of a core that the pods on them request.
     pub requested_cpu: i128,
-    /// Bytes that the pods on them ask for.
+    /// Bytes that the pods on them request.
     pub requested_memory: i128,
 }
 
-/// Orders two offers, the better one first. `a` and `b` are each an offer and what `Random` draws for it.
+/// Compares two expansion options, the better one first. `a` and `b` are each an option and its random number for
+/// `Random`.
 pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOption, u64)) -> Ordering {
     let ((a, drawn_a), (b, drawn_b)) = (a, b);
     let by_expander = match expander {
@@ -42,8 +43,8 @@ pub fn compare(expander: Expander, a: (&ExpansionOption, u64), b: (&ExpansionOpt
     by_expander.then(Reverse(a.preferred).cmp(&Reverse(b.preferred)))
 }
 
-/// What `Random` draws with: another seed after each scale-up, and the same one while nothing happens, or a pass that is
-/// repeated would come to another decision.
+/// The random seed for `Random`: a different one after each scale-up, and the same one while nothing happens; otherwise
+/// a repeated pass would reach a different decision.
 pub fn seed(base: u64, pools: &[Pool]) -> u64 {
     pools.iter().fold(base, |seed, pool| {
         let grown = pool.remembered.as_ref().and_then(|a| a.last_scale_up_time.as_ref());
@@ -52,9 +53,9 @@ pub fn seed(base: u64, pools: &[Pool]) -> u64 {
     })
 }
 
-/// A number for `Random`: the same for the same seed, round and pool, whatever else there is.
+/// The random number for `Random`: the same for the same seed, round and pool, whatever other pools there are.
 pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
-    // 64-bit FNV-1a, then the finaliser of SplitMix64, so that near names draw far numbers.
+    // 64-bit FNV-1a, then the finalizer of SplitMix64, so that similar names give very different numbers.
     let hash = pool.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed ^ round.rotate_left(32), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -63,12 +64,12 @@ pub fn draw(seed: u64, round: u64, pool: &str) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Orders offers by the share of cpu and of memory that pods would leave unused, the least first.
+/// Compares expansion options by the share of cpu and of memory that pods would leave unused, the least first.
 pub fn least_waste(a: &ExpansionOption, b: &ExpansionOption) -> Ordering {
     waste(a).total_cmp(&waste(b))
 }
 
-/// Unused share of cpu plus unused share of memory; a resource the nodes do not have counts as all unused.
+/// Unused share of cpu plus unused share of memory; a resource that the nodes do not have counts as all unused.
 fn waste(offer: &ExpansionOption) -> f64 {
     unused(offer.cpu, offer.requested_cpu) + unused(offer.memory, offer.requested_memory)
 }

@@ -1,5 +1,5 @@
-//! Where pending pods go, and how much each pool grows for those that find no place: over all pools in one pass. The set
-//! of like pools with the best offer takes what it can; what is left goes to the next.
+//! Where pending pods are placed, and how far each pool scales up for those that find no place: over all pools in one
+//! pass. The set of balanced pools with the best expansion option takes what it can; what is left goes to the next.
 
 pub mod balance;
 pub mod expander;
@@ -16,36 +16,36 @@ use crate::scale_up::packing::{Packing, pack};
 use crate::scale_up::placement::{PendingPods, Placement};
 use crate::snapshot::{ClusterSnapshot, Fork, Place};
 
-/// How often pods are placed anew because nodes have brought domains that spreads look at.
+/// How often pods are placed again because nodes have added domains for spread constraints.
 const MOST_ROUNDS: usize = 4;
 /// How many pools, at most, are tried without their bound to find out whether it cut them.
 const MOST_TRIALS: usize = 16;
 
-/// What the pools grow by, and for whom.
+/// The scale-up of the pools, and the pods it is for.
 #[derive(Clone, Debug, Default)]
 pub struct ScaleUp {
-    /// New nodes, by pool.
+    /// Number of new nodes, by pool.
     pub added: Vec<usize>,
-    /// Whether a bound cut what pods asked for, by pool.
+    /// Whether a bound cut the number of nodes that pending pods need, by pool.
     pub limited: Vec<bool>,
-    /// Where the pods of each ask go.
+    /// The placement of each entry of pending pods.
     pub placement: Placement,
 }
 
-/// What a pass plans its growth from.
+/// The input of the scale-up of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleUpInput<'a> {
     /// The pools.
     pub pools: &'a [Pool],
     /// All classes of pods.
     pub classes: &'a [PodClass],
-    /// The pods that wait, in the order in which they are considered.
+    /// The pending pods, in the order in which they are considered.
     pub asks: &'a [PendingPods],
-    /// What `Random` draws with.
+    /// The random seed for `Random`.
     pub seed: u64,
 }
 
-/// Places the pods that wait on `snapshot`, where they stay, together with the new nodes that some of them need.
+/// Places the pending pods on `snapshot`, where they stay, together with the new nodes that some of them need.
 pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> ScaleUp {
     let search = Search { pass: *pass, sets: balance::sets(pass.pools) };
     let base = snapshot.fork();
@@ -75,30 +75,31 @@ pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> Scal
 
 struct Search<'a> {
     pass: ScaleUpInput<'a>,
-    /// Pools that share what they grow by.
+    /// Pools that are balanced.
     sets: Vec<Vec<usize>>,
 }
 
-/// What came of a search.
+/// The result of a search.
 struct Found {
     added: Vec<usize>,
     placement: Placement,
 }
 
-/// What a set of pools offers for the pods that are left.
+/// The expansion option of a set of pools for the pods that are left.
 #[derive(Clone, Debug)]
 enum Expansion {
-    /// That has to be found out, again.
+    /// It has to be computed, or computed again.
     Unknown,
-    /// It can take none of them.
+    /// The set can take none of the pods.
     Nothing,
-    /// This.
+    /// The set can take these pods.
     Packing(Packing),
 }
 
 impl Search<'_> {
-    /// Places all pods, with no more than `room` new nodes for each pool. Nodes bring domains, and in their light places
-    /// that were found before can be too generous: then everything is placed anew, with those nodes there from the start.
+    /// Places all pods, with at most `room` new nodes for each pool. New nodes add domains, and with those domains
+    /// earlier placements may violate a spread constraint: then everything is placed again, with those nodes present
+    /// from the start.
     fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
         let ScaleUpInput { pools, asks, .. } = self.pass;
         let mut opened = Vec::new();
@@ -132,7 +133,7 @@ impl Search<'_> {
                 }
             }
             if retired {
-                // Their domains are gone with them, and with those what kept some pods out.
+                // Their domains are gone with them, and so may be what excluded some pods.
                 placement.fill(snapshot, asks);
                 self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             }
@@ -140,7 +141,7 @@ impl Search<'_> {
         }
     }
 
-    /// Opens nodes until nobody can take any of the pods that are left.
+    /// Opens nodes until no set can take any of the pods that are left.
     fn grow(
         &self,
         snapshot: &mut ClusterSnapshot,
@@ -191,7 +192,8 @@ impl Search<'_> {
             })
     }
 
-    /// The set with the best offer: of each autoscaler's by its expander, then among those by the least waste.
+    /// The set with the best expansion option: of each autoscaler's by its expander, then among those by the least
+    /// waste.
     fn best(
         &self,
         snapshot: &mut ClusterSnapshot,
@@ -241,7 +243,7 @@ impl Search<'_> {
             .map(|(_, set)| set)
     }
 
-    /// Forgets the bids that can have changed now that `packing` is in the snapshot.
+    /// Drops the expansion options that may have changed now that `packing` is in the snapshot.
     fn outdate(
         &self,
         snapshot: &ClusterSnapshot,
@@ -257,7 +259,7 @@ impl Search<'_> {
             let stays = match bid {
                 Expansion::Packing(theirs) => {
                     let shared = theirs.placement.placed.iter().zip(&took);
-                    // What an offer had to leave out is not in it, and may have found its place now.
+                    // Pods that an option had to leave out are not in it, and may have found a place now.
                     calm && !theirs.cut
                         && !shared.into_iter().any(|(theirs, &took)| took && !theirs.is_empty())
                 }
@@ -276,7 +278,7 @@ impl Search<'_> {
         asks.into_iter().any(|(ask, &left)| left > 0 && snapshot.would_take(ask.class, pool))
     }
 
-    /// Whether new nodes of other pools take pods that the pool's could take.
+    /// Whether new nodes of other pools take pods that a node of this pool could take.
     fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
         self.pass.asks.iter().zip(&placement.placed).any(|(ask, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);

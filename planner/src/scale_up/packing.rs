@@ -1,5 +1,5 @@
-//! What one set of like pools can take of the pods that are left: first fit, in their order, onto nodes that are opened
-//! as they are needed.
+//! What one set of balanced pools can take of the pods that are left: first-fit bin packing, in their order, onto nodes
+//! that are opened as they are needed.
 
 use super::balance::{NextPool, PlannedSizes, preference, weight};
 use super::expander::ExpansionOption;
@@ -8,21 +8,21 @@ use crate::requirements::pod_class::PodClass;
 use crate::resources::{Amounts, Basic, Resource};
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
-/// What came of packing.
+/// The result of packing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
     /// The pools of the nodes that were opened, in that order.
     pub opened: Vec<usize>,
-    /// Where pods went, and how many are left of all.
+    /// Where pods were placed, and how many of each entry are left.
     pub placement: Placement,
     /// Whether pods were left out only because pools were full.
     pub cut: bool,
-    /// What expanders compare.
+    /// The expansion option that expanders compare.
     pub offer: ExpansionOption,
 }
 
-/// Packs onto the snapshot what `placement` has left, with new nodes of the pools in `set`. What was placed and opened stays
-/// in the snapshot and in `sizes`; `None` when no node was opened and no pod placed.
+/// Packs the pods that `placement` has left onto the snapshot, with new nodes of the pools in `set`. Placed pods and
+/// opened nodes stay in the snapshot and in `sizes`; `None` if no node was opened and no pod placed.
 pub fn pack(
     snapshot: &mut ClusterSnapshot,
     classes: &[PodClass],
@@ -48,16 +48,16 @@ struct Packer<'w, 's, 'p> {
     classes: &'s [PodClass],
     set: &'s [usize],
     sizes: &'s mut PlannedSizes<'p>,
-    /// The first node that was not there before.
+    /// The index of the first new node.
     first: NodeIndex,
     placement: Placement,
     opened: Vec<usize>,
-    /// For each ask, whether full pools would have taken more of its pods when they were last asked.
+    /// For each entry of pending pods, whether full pools would have taken more of its pods when they were last tried.
     full: Vec<bool>,
 }
 
 impl Packer<'_, '_, '_> {
-    /// Pods that only others can make a place for are asked again until nothing moves.
+    /// Pods that depend on the placement of other pods are tried again until no more pods are placed.
     fn run(&mut self, asks: &[PendingPods]) {
         let mut again = false;
         loop {
@@ -79,7 +79,7 @@ impl Packer<'_, '_, '_> {
     }
 
     fn ask(&mut self, at: usize, ask: PendingPods, waits: bool) -> bool {
-        // Pods that need nothing but room have been tried on all older nodes.
+        // Pods that only need free capacity have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
         let placed = self.snapshot.place(ask.class, self.placement.left[at], scope);
         let mut moved = self.placement.note(at, placed);

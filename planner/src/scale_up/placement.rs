@@ -1,33 +1,33 @@
-//! Places the pods that wait on the nodes of the snapshot, first fit, in their order.
+//! Places the pending pods on the nodes of the snapshot, first fit, in their order.
 
 use crate::requirements::pod_class::PodClassId;
 use crate::snapshot::{ClusterSnapshot, NodeIndex, Scope};
 
-/// Like pods that wait for a place.
+/// Equal pending pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingPods {
-    /// What they are like.
+    /// Their class.
     pub class: PodClassId,
-    /// How many.
+    /// Their number.
     pub count: usize,
 }
 
-/// Where they go, as far as is known.
+/// The placement of pending pods, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// For each ask, how many went to which node.
+    /// For each entry of pending pods, how many were placed on which node.
     pub placed: Vec<Vec<(NodeIndex, usize)>>,
-    /// For each ask, how many have no place yet.
+    /// For each entry of pending pods, how many have no place yet.
     pub left: Vec<usize>,
 }
 
 impl Placement {
-    /// Nobody has a place yet.
+    /// A placement in which no pod has a place yet.
     pub fn of(asks: &[PendingPods]) -> Self {
         Self { placed: vec![Vec::new(); asks.len()], left: asks.iter().map(|ask| ask.count).collect() }
     }
 
-    /// Notes where pods of an ask went, and says whether there were any.
+    /// Records where pods of an entry were placed, and returns whether there were any.
     pub fn note(&mut self, ask: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
         let count: usize = placed.iter().map(|p| p.1).sum();
         self.left[ask] = self.left[ask].saturating_sub(count);
@@ -35,8 +35,8 @@ impl Placement {
         count > 0
     }
 
-    /// Places what is left on all nodes of the snapshot. Pods that only others can make a place for are asked again until
-    /// nothing moves.
+    /// Places what is left on all nodes of the snapshot. Pods that depend on the placement of other pods are tried
+    /// again until no more pods are placed.
     pub fn fill(&mut self, snapshot: &mut ClusterSnapshot, asks: &[PendingPods]) {
         let mut again = false;
         loop {

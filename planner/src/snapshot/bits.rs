@@ -1,8 +1,8 @@
-//! What single nodes are closed to, as bits that the indexes carry upwards. A speed-up only: every node that an index
-//! finds is checked.
+//! What single nodes are closed to, as bits that the indexes propagate upwards. Only an optimization: every node that
+//! an index finds is checked.
 //!
-//! A condition gets a bit once nodes have been looked at in vain because of it. There are 63; where more conditions want
-//! one, they take turns.
+//! A condition gets a bit once it has caused enough failed checks of nodes. There are 63; if more conditions need one,
+//! they are reused in turn.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::requirements::pod_class::TopologyCountId;
 
 /// The bit of nodes that take no pod at all.
 pub(super) const CLOSED: u64 = 1 << 63;
-/// Bits that conditions share.
+/// The number of bits for conditions.
 const SHARED: usize = 63;
-/// Looks in vain that earn a condition its bit.
+/// Failed checks after which a condition gets a bit.
 const PATIENCE: u32 = if cfg!(test) { 1 } else { 24 };
 
 /// Why a node takes no pod of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClosedBy {
-    /// The topology count counts so many pods on it, or more.
+    /// The topology count on it is at least this number.
     AtLeast(TopologyCountId, u32),
-    /// The topology count counts none on it.
+    /// The topology count on it is zero.
     Zero(TopologyCountId),
 }
 
@@ -39,7 +39,7 @@ impl ClosedBy {
     }
 }
 
-/// Which condition has which bit.
+/// Assigns bits to conditions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits {
     misses: BTreeMap<ClosedBy, u32>,
@@ -50,14 +50,14 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// The bits of those of these conditions that have one.
+    /// The bits of those conditions that have one.
     pub(super) fn mask(&self, closings: &[ClosedBy]) -> u64 {
         let bits = closings.iter().filter_map(|closing| self.numbers.get(closing));
         bits.fold(CLOSED, |mask, &bit| mask | 1 << bit)
     }
 
-    /// Notes a look in vain, and says whether the condition has a bit from now on: then all nodes' bits are to be
-    /// computed anew.
+    /// Records a failed check, and returns whether the condition gets a bit now: then all nodes' bits have to be
+    /// recomputed.
     pub(super) fn missed(&mut self, closing: ClosedBy) -> bool {
         if self.numbers.contains_key(&closing) {
             return false;

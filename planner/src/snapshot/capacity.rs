@@ -1,5 +1,5 @@
-//! The nodes that are there or on their way, and what is free on each before pending pods are placed: what the pass's
-//! [`ClusterSnapshot`] is made of.
+//! The existing and upcoming nodes, and their free capacity before pending pods are placed: the input of the pass's
+//! [`ClusterSnapshot`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
 
-/// What capacity is read from. Nodes and pods are in the order of names.
+/// What capacity is read from. Nodes and pods are sorted by name.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotInput<'a> {
     /// The objects of the pass.
     pub observed: &'a Observed,
-    /// Its nodes.
+    /// The nodes of the pass.
     pub nodes: &'a [Arc<Node>],
-    /// Its pods.
+    /// The pods of the pass.
     pub pods: &'a [Arc<PodInfo>],
-    /// What its pods are like.
+    /// The pod classes and topology counts of the pass.
     pub demand: &'a Demand,
-    /// What daemons take of each node.
+    /// The daemons, which use resources of each node.
     pub daemons: &'a Daemons,
-    /// How many pods wait for a place, those of the headroom included.
+    /// How many pods are pending, including headroom.
     pub waiting: usize,
 }
 
@@ -94,14 +94,15 @@ fn template(pool: &Pool, daemons: &Daemons, demand: &Demand) -> Option<TemplateS
     Some(TemplateSetup { profile: Arc::new(profile), free, ports, raises })
 }
 
-/// How many of a pool's `missing` nodes are in the snapshot. They are empty and alike, and only pods that wait for a place
-/// go there: with one more than there are such pods, one at least stays empty, as more would. So what a pool asks for
-/// does not say how much memory a pass takes. Daemons that other pods look at make each node count.
+/// How many of a pool's `missing` nodes are in the snapshot. They are empty and equal, and only pending pods are placed
+/// there: with one more than there are such pods, at least one stays empty, as any further ones would. So the requested
+/// size of a pool does not determine how much memory a pass needs. If daemons on them raise topology counts, each node
+/// counts.
 fn upcoming(missing: usize, waiting: usize, raises: &[TopologyCountId]) -> usize {
     if raises.is_empty() { missing.min(waiting.saturating_add(1)) } else { missing }
 }
 
-/// The pods on each node whose class is known.
+/// The pods on each node, as far as their class is known.
 fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> {
     let mut classes = vec![Vec::new(); nodes];
     for &(class, node) in demand.placed.iter().flatten() {
@@ -114,7 +115,7 @@ fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> 
     classes.into_iter().map(counted).collect()
 }
 
-/// The daemons, by namespace and name, that have a pod on each node already.
+/// The daemons, by namespace and name, that already have a pod on each node.
 fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
     let mut running = vec![BTreeSet::new(); source.nodes.len()];
     if source.daemons.is_empty() {
@@ -128,7 +129,7 @@ fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
     running
 }
 
-/// Whose a node is.
+/// The pool a node belongs to.
 #[derive(Clone, Copy)]
 enum NodeOwner {
     Pool(usize),
@@ -145,12 +146,12 @@ fn owners(pools: &[Pool], nodes: usize) -> Vec<NodeOwner> {
     owners
 }
 
-/// What a node offers before its pods.
+/// The capacity of a node before its pods.
 struct NodeCapacity {
     profile: NodeProfile,
     free: Amounts,
     ports: Vec<HostPort>,
-    /// By daemons that are still to come.
+    /// Raised by daemons whose pods do not exist yet.
     raises: Vec<TopologyCountId>,
 }
 
@@ -159,7 +160,7 @@ impl NodeCapacity {
         Self { profile, free, ports: Vec::new(), raises: Vec::new() }
     }
 
-    /// Keeps a place for a pod of the daemon, which other pods see as they see any pod.
+    /// Reserves a place for a pod of the daemon, which counts for other pods like any pod.
     fn reserve(&mut self, daemon: &Daemon, demand: &Demand) {
         self.free.take(&daemon.request, 1);
         self.ports.extend(daemon.ports.iter().cloned());
@@ -168,8 +169,8 @@ impl NodeCapacity {
     }
 }
 
-/// A node offers itself when it is up, its pool's template (less the daemons that are not there yet) while it starts,
-/// nothing when it has been down for too long.
+/// A node that is up counts with its own capacity; while it starts, with its pool's template (minus the daemons whose
+/// pods do not exist yet); one that has been down for too long counts with none.
 fn offer(
     source: SnapshotInput<'_>,
     node: &Node,

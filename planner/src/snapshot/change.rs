@@ -1,4 +1,4 @@
-//! What changes in the snapshot, and how it is taken back.
+//! Changes to the snapshot, and how they are reverted.
 
 use super::bits::CLOSED;
 use super::{ClusterSnapshot, Node, NodeIndex, Place};
@@ -6,32 +6,32 @@ use crate::requirements::pod_class::{PodClassId, TopologyCountId};
 use crate::resources::Amounts;
 use crate::snapshot::index::FitIndex;
 
-/// A moment that [`ClusterSnapshot::undo_to`] can go back to.
+/// A state that [`ClusterSnapshot::revert`] can return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork(usize);
 
-/// Something that happened.
+/// A change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UndoEntry {
     /// Pods were placed on a node.
     Placed(NodeIndex, PodClassId, usize),
-    /// Pods were taken off a node.
+    /// Pods were removed from a node.
     Evicted(NodeIndex, PodClassId, usize),
-    /// The last node was opened.
+    /// A node was added at the end.
     Opened,
-    /// A node was closed that was open.
+    /// An open node was closed.
     Closed(NodeIndex),
-    /// A node left.
+    /// A node was retired.
     Retired(NodeIndex),
 }
 
 impl ClusterSnapshot {
-    /// Remembers this moment.
+    /// Remembers the current state.
     pub const fn fork(&self) -> Fork {
         Fork(self.journal.len())
     }
 
-    /// Takes back everything that happened since.
+    /// Reverts all changes since `fork`.
     pub fn revert(&mut self, fork: Fork) {
         while self.journal.len() > fork.0 {
             match self.journal.pop() {
@@ -58,7 +58,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// A new node of the pool; `None` when nothing is known of the pool's nodes.
+    /// Adds a new node of the pool; `None` if the pool has no template.
     pub fn open(&mut self, pool: usize) -> Option<NodeIndex> {
         let template = self.templates.get(pool)?.as_ref()?;
         let (bucket, node_class, free) = (template.bucket, template.node_class, template.free.clone());
@@ -71,7 +71,7 @@ impl ClusterSnapshot {
         Some(node)
     }
 
-    /// Takes pods off a node, no more than there are.
+    /// Removes pods from a node, at most as many as there are.
     pub fn evict(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         let pods = &self.nodes[node].pods;
         let there = pods.binary_search_by_key(&class, |p| p.0).map_or(0, |at| pods[at].1);
@@ -83,7 +83,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// No pod goes onto the node any more. It still counts, with its pods.
+    /// Closes the node to further pods. It still counts, with its pods.
     pub fn close(&mut self, node: NodeIndex) {
         if self.nodes[node].closed & CLOSED == 0 {
             self.nodes[node].closed |= CLOSED;
@@ -92,7 +92,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// The node goes, with the pods that are still on it, and with its last node a domain goes.
+    /// Removes the node, with the pods that are still on it; a domain is removed with its last node.
     pub fn retire(&mut self, node: NodeIndex) {
         if self.nodes[node].gone {
             return;
@@ -108,14 +108,14 @@ impl ClusterSnapshot {
         self.journal.push(UndoEntry::Retired(node));
     }
 
-    /// Places pods, and remembers it.
+    /// Places pods, and records it in the journal.
     pub(super) fn put(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         self.lay(node, class, count);
         self.reindex(node);
         self.journal.push(UndoEntry::Placed(node, class, count));
     }
 
-    /// A node more at the end of its bucket; its index is for the caller to bring up to date.
+    /// Adds a node at the end of its bucket; the caller updates the bucket's index.
     pub(super) fn insert(
         &mut self,
         place: Place,
@@ -154,7 +154,7 @@ impl ClusterSnapshot {
         self.nodes.pop();
     }
 
-    /// Pods onto a node: what is free, counts and the list of pods.
+    /// Adds pods to a node: updates the free capacity, the counts and the list of pods.
     pub(super) fn lay(&mut self, node: NodeIndex, class: PodClassId, count: usize) {
         self.nodes[node].free.take(&self.classes[class].request, count);
         let pods = &mut self.nodes[node].pods;
@@ -184,7 +184,7 @@ impl ClusterSnapshot {
         rule.raises.iter().for_each(|&topology_count| self.count(node, topology_count, by, up));
     }
 
-    /// Counts what is on a node besides its pods, or no longer does.
+    /// Counts what a node raises apart from its pods, or no longer does.
     fn count_raised(&mut self, node: NodeIndex, up: bool) {
         for at in 0..self.nodes[node].raises.len() {
             let topology_count = self.nodes[node].raises[at];
@@ -192,7 +192,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// Changes what a topology count counts in the domain of a node, if the node counts for it.
+    /// Changes a topology count in the domain of a node, if the node counts for it.
     pub(super) fn count(&mut self, node: NodeIndex, topology_count: TopologyCountId, by: u32, up: bool) {
         let node_class = &self.node_classes.list[self.nodes[node].node_class];
         if !node_class.counts(topology_count) {
@@ -221,7 +221,7 @@ impl ClusterSnapshot {
         node.closed = self.bits.after(node.closed, topology_count, after);
     }
 
-    /// The node is one of its domains' nodes.
+    /// Adds the node to the nodes of its domains.
     fn join(&mut self, node: NodeIndex) {
         let node_class = &self.node_classes.list[self.nodes[node].node_class];
         for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
@@ -245,7 +245,7 @@ impl ClusterSnapshot {
         self.buckets[bucket].index.set(slot, free.basic(), closed);
     }
 
-    /// Gives every node the bits it should have, and makes the indexes anew.
+    /// Recomputes the bits of every node, and rebuilds the indexes.
     pub(super) fn rebuild_indexes(&mut self) {
         for node in &mut self.nodes {
             let bits = self.bits.of(|topology_count| count_of(node, topology_count));
@@ -259,7 +259,7 @@ impl ClusterSnapshot {
     }
 }
 
-/// What a topology count over single nodes counts on one.
+/// A topology count over single nodes, on this node.
 pub(super) fn count_of(node: &Node, topology_count: TopologyCountId) -> u32 {
     node.here.binary_search_by_key(&topology_count, |h| h.0).map_or(0, |at| node.here[at].1)
 }

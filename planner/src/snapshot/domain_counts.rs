@@ -1,4 +1,4 @@
-//! How many pods each topology count counts in each domain, and what the least of them is.
+//! How many pods each topology count counts in each domain, and the minimum over the domains.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use super::rules::CountedBy;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DomainCounts {
     pub(super) ground: CountedBy,
-    /// Pods in each domain.
+    /// Number of pods in each domain.
     pub(super) pods: Vec<u32>,
-    /// Nodes that count, in each domain; known only where some spread looks at the topology count.
+    /// Number of counted nodes in each domain; only maintained if a spread constraint uses the topology count.
     pub(super) nodes: Vec<u32>,
-    /// Pods in all domains.
+    /// Number of pods in all domains.
     pub(super) total: u64,
-    /// Known only where some spread looks at the topology count.
+    /// Only maintained if a spread constraint uses the topology count.
     pub(super) levels: Option<Levels>,
 }
 
-/// How many domains there are with which count.
+/// How many domains have which count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Levels {
-    /// Domains there are.
+    /// Number of domains.
     domains: usize,
-    /// Domains with pods.
+    /// Number of domains with pods.
     filled: usize,
     /// How many of those have which count.
     by_count: BTreeMap<u32, usize>,
@@ -40,7 +40,7 @@ impl DomainCounts {
         }
     }
 
-    /// The count of a domain went from `before` to `after`.
+    /// The count of a domain changed from `before` to `after`.
     pub(super) fn moved(&mut self, before: u32, after: u32) {
         self.total = self.total.saturating_sub(u64::from(before)).saturating_add(u64::from(after));
         if let Some(levels) = &mut self.levels {
@@ -48,7 +48,7 @@ impl DomainCounts {
         }
     }
 
-    /// A node that counts has come.
+    /// A counted node was added.
     pub(super) fn joined(&mut self, domain: Option<usize>) {
         let Some(levels) = &mut self.levels else { return };
         let first = domain.is_none_or(|domain| {
@@ -58,7 +58,7 @@ impl DomainCounts {
         levels.domains += usize::from(first);
     }
 
-    /// A node that counted has gone; its pods went before.
+    /// A counted node was removed; its pods were removed before.
     pub(super) fn left(&mut self, domain: Option<usize>) {
         let Some(levels) = &mut self.levels else { return };
         let last = domain.is_none_or(|domain| {
@@ -68,12 +68,12 @@ impl DomainCounts {
         levels.domains = levels.domains.saturating_sub(usize::from(last));
     }
 
-    /// The least count of a domain; zero while there are fewer domains than `min_domains`.
+    /// The minimum over the domains; zero while there are fewer domains than `min_domains`.
     pub(super) fn least(&self, min_domains: u32) -> u32 {
         self.levels.as_ref().map_or(0, |levels| levels.least(min_domains))
     }
 
-    /// How many domains some spread sees.
+    /// How many domains the spread constraints see.
     pub(super) fn domains(&self) -> usize {
         self.levels.as_ref().map_or(0, |levels| levels.domains)
     }

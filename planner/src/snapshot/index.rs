@@ -1,28 +1,28 @@
-//! A list of nodes' free capacity that finds the next node with enough room without looking at all of them.
+//! An index of nodes' free capacity that finds the next node with enough room without checking all of them.
 //!
-//! A tree of maxima over the four basic resources, and of bits that say what a node is closed to. Extended resources are
-//! left to the caller to check: they are rare, and the answer "maybe" costs one look.
+//! A tree of maxima over the four basic resources, and of bits for what a node is closed to. The caller checks extended
+//! resources: they are rare, and a false positive costs one check.
 
-/// Amounts of the four basic resources, as [`crate::resources::Amounts::basic`] orders them.
+/// Amounts of the four basic resources, in the order of [`crate::resources::Amounts::basic`].
 type Free = [i64; 4];
 
-/// What the tree knows of a node, or of all nodes below one of its branches.
+/// An entry of the tree: for a node, or for all nodes below a branch.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// The most that one of them has free.
+    /// The largest free amounts of any of them.
     free: Free,
-    /// What all of them are closed to.
+    /// The bits that all of them have.
     closed: u64,
 }
 
 const NONE: Entry = Entry { free: [i64::MIN; 4], closed: u64::MAX };
 
-/// The tree. Slots are numbered from 0 in the order they were pushed.
+/// The tree. Slots are numbered from 0 in the order in which they were pushed.
 #[derive(Clone, Debug, Default)]
 pub struct FitIndex {
-    /// Slots in use.
+    /// Number of slots in use.
     len: usize,
-    /// Leaves in the tree, a power of two, or 0.
+    /// Number of leaves in the tree, a power of two, or 0.
     leaves: usize,
     /// A complete binary tree; the root is at 1, slot `i` at `leaves + i`.
     entries: Vec<Entry>,
@@ -47,12 +47,12 @@ impl FitIndex {
         Self { len, leaves, entries }
     }
 
-    /// Slots in use.
+    /// Number of slots in use.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no slots.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -70,7 +70,7 @@ impl FitIndex {
         self.set(self.len - 1, free, closed);
     }
 
-    /// Takes the last slot away.
+    /// Removes the last slot.
     pub fn pop(&mut self) {
         if self.len > 0 {
             self.put(self.len - 1, NONE);
@@ -78,7 +78,7 @@ impl FitIndex {
         }
     }
 
-    /// Changes what is known of a slot.
+    /// Replaces the values of a slot.
     pub fn set(&mut self, slot: usize, free: Free, closed: u64) {
         self.put(slot, Entry { free, closed });
     }
@@ -92,8 +92,8 @@ impl FitIndex {
         }
     }
 
-    /// The first slot from `start` on that has room for `need` and is closed to nothing in `mask`. Resources that are not
-    /// needed are not looked at.
+    /// The first slot from `start` on that has room for `need` and is closed to nothing in `mask`. Resources that are
+    /// not needed are ignored.
     pub fn first_from(&self, start: usize, need: Free, mask: u64) -> Option<usize> {
         if start >= self.len {
             return None;
@@ -113,7 +113,7 @@ impl FitIndex {
     }
 }
 
-/// What is looked for.
+/// The parameters of a search.
 struct Search {
     start: usize,
     need: Free,
@@ -156,7 +156,7 @@ mod tests {
             start in 0_usize..45,
             pushed in any::<bool>(),
         ) {
-            // A pod always takes a place, so something is always needed.
+            // A pod always needs a place, so something is always needed.
             let need = [need[0].max(1), need[1], need[2], need[3]];
             let mut plain = slots.clone();
             let mut index = if pushed {

@@ -1,7 +1,7 @@
-//! The nodes there are, on their way, or planned, each with what is free, and the counts of pods that constraints ask
-//! about. Pods are placed on it as the scheduler's filters would allow; everything can be taken back.
+//! The snapshot: the existing, upcoming and planned nodes, each with its free capacity, and the counts of pods that
+//! constraints need. Pods are placed on it as the scheduler's filters would allow; all changes can be reverted.
 //!
-//! What is placed in which order, and which pool opens a node, is decided elsewhere. See `docs/adr/0012`.
+//! Other modules decide in which order pods are placed and which pool opens a node. See `docs/adr/0012`.
 
 mod bits;
 pub mod capacity;
@@ -39,67 +39,67 @@ use crate::snapshot::index::FitIndex;
 /// Index of a node in a [`ClusterSnapshot`].
 pub type NodeIndex = usize;
 
-/// Which node it is.
+/// Identifies a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// An existing node, by its index in the pass.
     Node(usize),
-    /// A node of that pool that was asked for and does not exist yet.
+    /// A node of that pool that was requested and does not exist yet.
     Upcoming(usize),
-    /// A node of that pool that nobody has asked for yet.
+    /// A node of that pool that only this plan adds.
     Planned(usize),
 }
 
-/// What a snapshot is made of.
+/// The input for creating a snapshot.
 #[derive(Clone, Debug)]
 pub struct Setup<'a> {
-    /// The constraints that classes and topology counts speak of.
+    /// The constraint sets that classes and topology counts refer to.
     pub constraint_sets: &'a [Constraints],
     /// All classes of pods.
     pub classes: &'a [PodClass],
     /// All topology counts.
     pub topology_counts: &'a [TopologyCount],
-    /// For each constraint set, whether pods of it wait for a place: nodes that the fewest of these can use are filled first.
+    /// For each constraint set, whether pending pods have it: nodes that the fewest of these can use are filled first.
     pub pending: &'a [bool],
     /// The nodes: existing ones first, in the order of the pass.
     pub nodes: Vec<NodeSetup>,
-    /// What a new node of each pool is like, where that can be said.
+    /// The template of a new node of each pool; `None` if it cannot be read.
     pub templates: Vec<Option<TemplateSetup>>,
 }
 
-/// A node there is, or on its way.
+/// An existing or upcoming node.
 #[derive(Clone, Debug)]
 pub struct NodeSetup {
-    /// Which one.
+    /// Identifies the node.
     pub place: Place,
     /// Name, labels and taints; nodes that do not exist yet share their pool's.
     pub profile: Arc<NodeProfile>,
-    /// What is free on it before any pod of `pods`.
+    /// The free capacity before any pod of `pods`.
     pub free: Amounts,
     /// The pods on it.
     pub pods: Vec<(PodClassId, usize)>,
-    /// Host ports that are taken by other pods than those.
+    /// Host ports that are used by other pods than those.
     pub ports: Vec<HostPort>,
-    /// The topology counts that other pods than those raise, each as often as it is raised.
+    /// The topology counts that other pods than those raise, one entry for each time.
     pub raises: Vec<TopologyCountId>,
-    /// Whether it takes pods. One that does not still counts, with its pods, in every topology count.
+    /// Whether it takes pods. A closed node still counts, with its pods, in every topology count.
     pub open: bool,
 }
 
-/// A node that a pool would make.
+/// A new node of a pool.
 #[derive(Clone, Debug)]
 pub struct TemplateSetup {
     /// Labels and taints.
     pub profile: Arc<NodeProfile>,
-    /// What is free on an empty one.
+    /// The free capacity of an empty one.
     pub free: Amounts,
-    /// Host ports that are taken from the start.
+    /// Host ports that are used from the start.
     pub ports: Vec<HostPort>,
-    /// Tallies that are raised from the start, each as often as it is raised.
+    /// Topology counts that are raised from the start, one entry for each time.
     pub raises: Vec<TopologyCountId>,
 }
 
-/// The snapshot.
+/// The nodes, pods and counts of a pass.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
     constraint_sets: Vec<Constraints>,
@@ -108,17 +108,16 @@ pub struct ClusterSnapshot {
     node_classes: NodeClasses,
     nodes: Vec<Node>,
     buckets: Vec<Bucket>,
-    /// The buckets in the order in which they are looked through.
+    /// The buckets in the order in which they are searched.
     order: Vec<usize>,
     counts: Vec<DomainCounts>,
-    /// The topology counts that some spread looks at.
+    /// The topology counts that a spread constraint uses.
     spread: Vec<TopologyCountId>,
     templates: Vec<Option<Template>>,
     bits: Bits,
     journal: Vec<UndoEntry>,
 }
 
-/// A node.
 #[derive(Clone, Debug)]
 struct Node {
     place: Place,
@@ -126,19 +125,19 @@ struct Node {
     slot: usize,
     node_class: usize,
     free: Amounts,
-    /// DomainCounts of topology counts over the host name and of ports, sorted, without zeros.
+    /// Topology counts over the host name and of ports, sorted, without zeros.
     here: Vec<(TopologyCountId, u32)>,
     /// Sorted by class, without zeros.
     pods: Vec<(PodClassId, usize)>,
-    /// Tallies that are raised by what is none of `pods`.
+    /// Topology counts that are raised by anything other than `pods`.
     raises: Vec<TopologyCountId>,
-    /// What it is closed to, as [`Bits`] numbers it.
+    /// What it is closed to, as bits of [`Bits`].
     closed: u64,
-    /// Whether it has left the snapshot.
+    /// Whether it has been retired.
     gone: bool,
 }
 
-/// Nodes of one node class and one sort that are looked through together.
+/// Nodes of one node class and one tier (existing, upcoming, planned) that are searched together.
 #[derive(Clone, Debug)]
 struct Bucket {
     node_class: usize,
@@ -148,13 +147,13 @@ struct Bucket {
     index: FitIndex,
 }
 
-/// What a new node of a pool is like.
+/// A new node of a pool.
 #[derive(Clone, Debug)]
 struct Template {
     bucket: usize,
     node_class: usize,
     free: Amounts,
-    /// Tallies, of ports too, that it raises from the start.
+    /// Topology counts, including those of ports, that it raises from the start.
     raises: Vec<TopologyCountId>,
 }
 
@@ -211,23 +210,23 @@ impl ClusterSnapshot {
         snapshot
     }
 
-    /// How many nodes there are, those that have gone included.
+    /// The number of nodes, including retired ones.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Which node it is.
+    /// Identifies the node.
     pub fn place_of(&self, node: NodeIndex) -> Place {
         self.nodes[node].place
     }
 
-    /// The snapshot's node for an existing one of the pass.
+    /// The snapshot's index of an existing node of the pass.
     pub fn node_of(&self, node: usize) -> NodeIndex {
         debug_assert_eq!(self.nodes[node].place, Place::Node(node), "existing nodes come first");
         node
     }
 
-    /// What is free on a node; below zero where it is overcommitted.
+    /// The free capacity of a node; negative if it is overcommitted.
     pub fn free(&self, node: NodeIndex) -> &Amounts {
         &self.nodes[node].free
     }
@@ -237,33 +236,33 @@ impl ClusterSnapshot {
         &self.nodes[node].pods
     }
 
-    /// Whether the node has left the snapshot.
+    /// Whether the node has been retired.
     pub fn is_gone(&self, node: NodeIndex) -> bool {
         self.nodes[node].gone
     }
 
-    /// Whether pods or nodes that come later can make a place for pods of this class.
+    /// Whether pods or nodes that are added later can make a place for pods of this class.
     pub fn waits(&self, class: PodClassId) -> bool {
         self.classes[class].waits
     }
 
-    /// Whether pods of this class have to do with other pods only in that they need room.
+    /// Whether pods of this class affect other pods only by the capacity they use.
     pub fn is_plain(&self, class: PodClassId) -> bool {
         let rule = &self.classes[class];
         !rule.waits && rule.apart_here.is_empty() && rule.raises.is_empty()
     }
 
-    /// Whether pods of this class spread over domains of which there can be more.
+    /// Whether pods of this class have spread constraints, for which new nodes can add domains.
     pub fn spreads(&self, class: PodClassId) -> bool {
         !self.classes[class].spreads.is_empty() || !self.classes[class].spreads_here.is_empty()
     }
 
-    /// What is free on an empty new node of a pool.
+    /// The free capacity of an empty new node of a pool; `None` if the pool has no template.
     pub fn free_on_new(&self, pool: usize) -> Option<&Amounts> {
         self.templates.get(pool)?.as_ref().map(|template| &template.free)
     }
 
-    /// How many domains all spreads see together: grows when a node brings a new one.
+    /// The number of domains that all spread constraints see together: increases when a node adds a domain.
     pub fn domains(&self) -> usize {
         self.spread.iter().map(|&topology_count| self.counts[topology_count].domains()).sum()
     }
@@ -304,8 +303,9 @@ impl ClusterSnapshot {
         })
     }
 
-    /// Existing nodes come before upcoming ones and those before planned ones, and among each those that admit the fewest
-    /// constraint sets that wait, so that pods with a choice leave the others to pods without one.
+    /// Existing nodes come before upcoming ones and those before planned ones. Within each tier those come first that
+    /// admit the fewest constraint sets of pending pods, so that pods with a choice leave the other nodes to pods
+    /// without one.
     fn sort_buckets(&mut self, pending: &[bool]) {
         let mut sought = vec![0_usize; self.node_classes.list.len()];
         for constraint_set in (0..self.constraint_sets.len())
@@ -328,5 +328,5 @@ impl ClusterSnapshot {
     }
 }
 
-/// Sort of node, pool where it does not exist yet, node class.
+/// Tier of the node, pool if it does not exist yet, node class.
 type BucketKey = (u8, usize, usize);

@@ -1,5 +1,5 @@
-//! The constraints once more, as plainly as can be: pod by pod, node by node, everything counted anew for each question.
-//! What the snapshot does is held against it.
+//! The constraints once more, as simply as possible: pod by pod, node by node, everything counted again for each query.
+//! The snapshot is tested against it.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(crate) struct NaiveNode {
     pub(crate) profile: NodeProfile,
     pub(crate) capacity: Amounts,
     pub(crate) ports: Vec<HostPort>,
-    /// Tallies that something besides its pods raises.
+    /// Topology counts that are raised by anything other than its pods.
     pub(crate) raises: Vec<TopologyCountId>,
     pub(crate) pods: Vec<PodClassId>,
     pub(crate) open: bool,
@@ -110,7 +110,7 @@ impl Naive {
         self.count(spread.topology_count, &own) + u32::from(spread.itself) <= least + spread.max_skew
     }
 
-    /// The node's domain; each node with a host name is one of its own.
+    /// The node's domain; each node with a host name is a domain of its own.
     fn domain(&self, topology_count: TopologyCountId, node: NodeIndex) -> Option<String> {
         let key = &self.topology_counts[topology_count].key;
         let value = self.nodes[node].profile.labels.get(key)?;

@@ -1,4 +1,4 @@
-//! Nodes that no constraint of the pass can tell apart, but for their name and what is free on them.
+//! Nodes that no constraint of the pass can tell apart, except for their name and free capacity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,10 +9,9 @@ use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{CountedNodes, TopologyCount, TopologyCountId};
 use crate::requirements::predicates::{self, node_affinity, selector, taints};
 
-/// One node class.
 #[derive(Clone, Debug)]
 pub(super) struct NodeClass {
-    /// What constraints look at.
+    /// The parts that constraints use.
     pub(super) profile: NodeProfile,
     /// Whether its nodes have a host name.
     pub(super) host: bool,
@@ -27,13 +26,13 @@ pub(super) struct NodeClass {
 pub(super) struct NodeClasses {
     pub(super) list: Vec<NodeClass>,
     ids: BTreeMap<(NodeProfile, bool), usize>,
-    /// Label keys that some constraint looks at.
+    /// Label keys that a constraint uses.
     keys: BTreeSet<String>,
-    /// Whether some constraint looks at the names of nodes.
+    /// Whether a constraint uses the names of nodes.
     by_name: bool,
     /// The values of each topology key.
     values: Vec<BTreeMap<String, usize>>,
-    /// Which node classes admit each constraint set, as far as somebody has asked.
+    /// Which node classes admit each constraint set; filled on first use.
     admits: Vec<Option<Arc<[bool]>>>,
 }
 
@@ -54,7 +53,7 @@ impl NodeClasses {
         }
     }
 
-    /// The node class of a node. Classes must not have been asked about before the last node class is known.
+    /// The node class of a node. [`Self::admitting`] must not be called before the last node class is known.
     pub(super) fn of(
         &mut self,
         profile: &NodeProfile,
@@ -108,7 +107,7 @@ impl NodeClasses {
         Arc::clone(row)
     }
 
-    /// How many values a topology key has.
+    /// The number of values of a topology key.
     pub(super) fn values(&self, key: usize) -> usize {
         self.values[key].len()
     }

@@ -1,4 +1,4 @@
-//! First fit: where pods of a class go.
+//! First fit: on which nodes pods of a class are placed.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use super::rules::{AffinityRule, PlacementRule};
 use super::{ClusterSnapshot, NodeIndex, Place};
 use crate::requirements::pod_class::{PodClassId, TopologySpread};
 
-/// Which nodes pods may go to.
+/// Which nodes pods may be placed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All.
+    /// All nodes.
     Anywhere,
-    /// Those that are there or on their way.
+    /// Existing and upcoming nodes.
     Standing,
-    /// Those with this index or a higher one.
+    /// Nodes with this index or a higher one.
     From(NodeIndex),
 }
 
-/// A bucket that may have room yet.
+/// A bucket that may still have room.
 struct Cursor {
     bucket: usize,
     from: usize,
 }
 
 impl ClusterSnapshot {
-    /// Places as many of `wanted` pods of a class as find a place, and says how many went where.
+    /// Places up to `wanted` pods of a class, and returns how many were placed on which node.
     pub fn place(&mut self, class: PodClassId, wanted: usize, scope: Scope) -> Vec<(NodeIndex, usize)> {
         let rule = Arc::clone(&self.classes[class]);
         let mut cursors = self.cursors(&rule, scope);
@@ -45,7 +45,7 @@ impl ClusterSnapshot {
         placed
     }
 
-    /// Places as many of `wanted` pods of a class as find a place on one node, and says how many did.
+    /// Places up to `wanted` pods of a class on one node, and returns how many were placed.
     pub fn place_on(&mut self, node: NodeIndex, class: PodClassId, wanted: usize) -> usize {
         let rule = Arc::clone(&self.classes[class]);
         let mut placed = 0;
@@ -84,9 +84,9 @@ impl ClusterSnapshot {
         self.order.iter().filter_map(cursor).collect()
     }
 
-    /// The first node that takes a pod. Cursors move past nodes that cannot take one of the class any more.
+    /// The first node that takes a pod. Cursors move past nodes that can no longer take a pod of the class.
     fn first(&mut self, rule: &PlacementRule, cursors: &mut Vec<Cursor>) -> Option<NodeIndex> {
-        // Nodes that a spread over the host name closes can open again, when the least count rises.
+        // Nodes that a spread over the host name closes can open again, when the minimum rises.
         let keeps = rule.spreads_here.is_empty();
         let mut at = 0;
         while let Some(cursor) = cursors.get_mut(at) {
@@ -132,7 +132,7 @@ impl ClusterSnapshot {
         (None, from)
     }
 
-    /// What closes single nodes to the class, as counts stand.
+    /// The conditions that close single nodes to the class, given the current counts.
     pub(super) fn closings(&self, rule: &PlacementRule) -> Vec<ClosedBy> {
         let mut closings: Vec<_> =
             rule.apart_here.iter().map(|&topology_count| ClosedBy::AtLeast(topology_count, 1)).collect();
@@ -149,14 +149,14 @@ impl ClusterSnapshot {
         closings
     }
 
-    /// What of them closes a node.
+    /// The first of them that closes a node.
     pub(super) fn on_node(&self, node: NodeIndex, closings: &[ClosedBy]) -> Result<(), ClosedBy> {
         let holds =
             |closing: &&ClosedBy| closing.holds(count_of(&self.nodes[node], closing.topology_count()));
         closings.iter().find(holds).map_or(Ok(()), |&closing| Err(closing))
     }
 
-    /// Whether the constraints over keys allow nodes of the node class.
+    /// Whether the constraints over topology keys allow nodes of the node class.
     fn in_node_class(&self, rule: &PlacementRule, node_class: usize) -> bool {
         rule.near.as_ref().is_none_or(|near| self.is_near(near, node_class))
             && rule.apart.iter().all(|&topology_count| self.in_domain(topology_count, node_class) == 0)
@@ -164,7 +164,8 @@ impl ClusterSnapshot {
             && (rule.spreads_here.is_empty() || self.node_classes.list[node_class].host)
     }
 
-    /// Whether the domain has the pods that affinity asks for. Where the host name is the key, that is for the node to say.
+    /// Whether the domain has the pods that affinity requires. If the host name is the key, the single node decides
+    /// instead.
     fn is_near(&self, near: &AffinityRule, node_class: usize) -> bool {
         let keys = near.topology_counts.iter().chain(&near.topology_counts_here);
         let has_keys = keys.clone().all(|&topology_count| {
@@ -178,7 +179,7 @@ impl ClusterSnapshot {
                 || self.begins(near))
     }
 
-    /// Whether a pod that satisfies its own affinity may go anywhere, because no other such pod is there.
+    /// Whether a pod that satisfies its own affinity may be placed anywhere, because no other such pod exists.
     pub(super) fn begins(&self, near: &AffinityRule) -> bool {
         near.itself
             && near
@@ -198,14 +199,14 @@ impl ClusterSnapshot {
             )
     }
 
-    /// What a topology count over a key counts in the domain of the node class.
+    /// A topology count over a key, in the domain of the node class.
     pub(super) fn in_domain(&self, topology_count: usize, node_class: usize) -> u32 {
         let counts = &self.counts[topology_count];
         self.node_classes.list[node_class].domain(counts.ground).map_or(0, |domain| counts.pods[domain])
     }
 }
 
-/// Whether one more pod in a domain with `count` stays within the skew.
+/// Whether one more pod in a domain with `count` stays within the maximum skew.
 pub(super) fn is_within(spread: &TopologySpread, count: u32, least: u32) -> bool {
     u64::from(count) + u64::from(spread.itself) <= u64::from(spread.max_skew) + u64::from(least)
 }

@@ -1,5 +1,5 @@
-//! Kinds as placing needs them: constraints over the host name and over host ports apart from those over other keys, and
-//! ports as counts of pods that hold them.
+//! Pod classes in the form that placing needs: constraints over the host name and over host ports separate from those
+//! over other keys, and ports as counts of pods that use them.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use crate::requirements::pod_class::{
 };
 use crate::resources::Amounts;
 
-/// A [`PodClass`], read for placing.
+/// A [`PodClass`], prepared for placing.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRule {
     pub(super) request: Amounts,
     pub(super) constraint_set: usize,
     pub(super) near: Option<AffinityRule>,
-    /// Tallies that must be zero in the node's domain.
+    /// Topology counts that must be zero in the node's domain.
     pub(super) apart: Vec<TopologyCountId>,
-    /// Tallies that must be zero on the node itself.
+    /// Topology counts that must be zero on the node itself.
     pub(super) apart_here: Vec<TopologyCountId>,
     pub(super) spreads: Vec<TopologySpread>,
     pub(super) spreads_here: Vec<TopologySpread>,
     pub(super) raises: Vec<TopologyCountId>,
-    /// Whether one such pod can stand in the way of the next, so that they are placed one at a time.
+    /// Whether one such pod can exclude the next, so that they are placed one at a time.
     pub(super) alone: bool,
-    /// Whether pods or nodes that come later can make a place for such a pod.
+    /// Whether pods or nodes that are added later can make a place for such a pod.
     pub(super) waits: bool,
 }
 
-/// Required affinity.
+/// Required pod affinity.
 #[derive(Clone, Debug)]
 pub(super) struct AffinityRule {
     pub(super) topology_counts: Vec<TopologyCountId>,
@@ -36,12 +36,12 @@ pub(super) struct AffinityRule {
     pub(super) itself: bool,
 }
 
-/// What a topology count is counted by.
+/// The domains of a topology count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedBy {
     /// By node, of those that have a host name.
     Host,
-    /// By node: pods whose host ports stand in the way of one port.
+    /// By node: pods whose host ports conflict with one port.
     Ports,
     /// By the value of a topology key.
     Key(usize),
@@ -51,18 +51,18 @@ pub(super) enum CountedBy {
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRules {
     pub(super) classes: Vec<PlacementRule>,
-    /// Topology keys but the host name's, as [`CountedBy::Key`] numbers them.
+    /// Topology keys except the host name's, as [`CountedBy::Key`] numbers them.
     pub(super) keys: Vec<String>,
-    /// What each topology count is counted by; the ports' are behind those of the classes.
+    /// The domains of each topology count; those of ports follow those of the classes.
     pub(super) grounds: Vec<CountedBy>,
-    /// The host ports that occur, one topology count each.
+    /// The host ports in use, with one topology count each.
     pub(super) ports: BTreeMap<HostPort, TopologyCountId>,
-    /// Whether some spread looks at the topology count.
+    /// Whether a spread constraint uses the topology count.
     pub(super) spread: Vec<bool>,
 }
 
 impl PlacementRules {
-    /// Reads `classes`. `taken` are ports that pods outside of them take on nodes.
+    /// Prepares `classes`. `taken` are ports that other pods use on nodes.
     pub(super) fn of<'a>(
         classes: &'a [PodClass],
         topology_counts: &[TopologyCount],
@@ -100,7 +100,7 @@ impl PlacementRules {
         if ports.is_empty() { Vec::new() } else { self.ports.iter().filter_map(conflicting).collect() }
     }
 
-    /// The topology key of a topology count, for people.
+    /// The topology key of a topology count, for messages.
     pub(super) fn key(&self, topology_count: TopologyCountId) -> &str {
         match self.grounds[topology_count] {
             CountedBy::Key(key) => &self.keys[key],

@@ -1,4 +1,4 @@
-//! The snapshot against the naive one: the same places, the same answers, and everything can be taken back.
+//! Tests of the snapshot against the naive one: the same placements, the same answers, and all changes can be reverted.
 
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ pub(crate) fn class() -> impl Strategy<Value = PodClass> {
         })
 }
 
-/// Something that happens to a snapshot; numbers are taken modulo what there is.
+/// A change to a snapshot; numbers are taken modulo the number of existing entries.
 #[derive(Clone, Debug)]
 enum Step {
     Place(PodClassId, usize, bool),
@@ -138,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A snapshot and its naive twin.
+/// A snapshot and its naive counterpart.
 #[derive(Clone, Debug)]
 struct SnapshotPair {
     snapshot: ClusterSnapshot,
@@ -158,7 +158,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
             let (constraint_sets, topology_counts) = (constraint_sets(), topology_counts());
             let existing = nodes.iter().filter(|node| !node.4).count();
             let mut setups = Vec::new();
-            // Existing nodes come first, then those on their way.
+            // Existing nodes come first, then upcoming ones.
             let sorted = nodes.iter().filter(|n| !n.4).chain(nodes.iter().filter(|n| n.4));
             for (at, ((zone, host, tainted), size, pods, open, _, raises)) in sorted.cloned().enumerate() {
                 let mut pods: Vec<_> = if at < existing { pods } else { Vec::new() };
@@ -223,7 +223,7 @@ fn interner() -> impl Strategy<Value = SnapshotPair> {
 }
 
 impl SnapshotPair {
-    /// Does the same to both; says what differs.
+    /// Applies a step to both; returns how they differ.
     fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         let nodes = self.snapshot.nodes();
         match *step {
@@ -245,7 +245,7 @@ impl SnapshotPair {
                     let expected = self.naive.allows(class, node);
                     prop_assert_eq!(self.snapshot.would_take(class, pool), expected, "would take {}", class);
                     let why_not = self.snapshot.why_not(class, NodeOrTemplate::Template(pool));
-                    // What the new node brings with it can make a spread more even, which the reason does not weigh.
+                    // Daemons on the new node can make a spread more even, which the reason does not consider.
                     let exact = self.templates[pool].raises.is_empty();
                     prop_assert!(why_not.is_none() == expected || !exact, "{:?}", why_not);
                 }
@@ -275,14 +275,14 @@ impl SnapshotPair {
         Ok(())
     }
 
-    /// The nodes in the order in which the snapshot looks through them.
+    /// The nodes in the order in which the snapshot searches them.
     fn order(&self, standing: bool) -> Vec<NodeIndex> {
         let nodes =
             self.snapshot.order.iter().flat_map(|&bucket| self.snapshot.buckets[bucket].nodes.clone());
         nodes.filter(|&n| !(standing && matches!(self.snapshot.place_of(n), Place::Planned(_)))).collect()
     }
 
-    /// All that can be seen of the snapshot.
+    /// The complete visible state of the snapshot.
     fn view(&self) -> String {
         let snapshot = &self.snapshot;
         let nodes: Vec<_> = snapshot
@@ -295,8 +295,8 @@ impl SnapshotPair {
     }
 }
 
-/// Does to `naive` what happened to `snapshot`, pod by pod; says which pod the naive snapshot would not have let go there.
-/// `templates` are what new nodes are like.
+/// Repeats on `naive` what was placed on `snapshot`, pod by pod; returns the pod that the naive snapshot would not have
+/// allowed there. `templates` are the properties of new nodes.
 pub(crate) fn replay(
     snapshot: &ClusterSnapshot,
     naive: &mut Naive,

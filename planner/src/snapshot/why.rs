@@ -1,4 +1,4 @@
-//! Why a node, or a new node of a pool, takes no pod of a class: the first of the scheduler's filters that says no.
+//! Why a node, or a new node of a pool, takes no pod of a class: the first of the scheduler's filters that rejects it.
 
 use super::bits::CLOSED;
 use super::place::is_within;
@@ -9,28 +9,28 @@ use crate::requirements::pod_class::PodClassId;
 use crate::requirements::predicates;
 use crate::resources::Resource;
 
-/// What is asked about.
+/// The node to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeOrTemplate {
-    /// A node.
+    /// A node of the snapshot.
     Node(NodeIndex),
     /// A new node of that pool, if it were opened now.
     Template(usize),
 }
 
-/// Why not.
+/// Why a pod cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementError {
-    /// It takes no pod at all, or nothing is known of it.
+    /// The node takes no pod at all, or the pool has no template.
     Closed,
     /// Taints, labels, ports, or other pods.
     Rejected(Rejection),
-    /// It has not enough of this free.
+    /// The free amount of this resource is insufficient.
     Short(Resource),
 }
 
 impl ClusterSnapshot {
-    /// Why it takes no pod of this class; `None` when it does. Bounds of pools are not looked at.
+    /// Why `target` takes no pod of this class; `None` if it does. Bounds of pools are ignored.
     pub fn why_not(&self, class: PodClassId, target: NodeOrTemplate) -> Option<PlacementError> {
         let rule = &self.classes[class];
         let (node_class, free) = match target {
@@ -78,7 +78,7 @@ impl ClusterSnapshot {
             .iter()
             .any(|&topology_count| self.counts[topology_count].ground != CountedBy::Ports)
         {
-            // What runs on the new node may raise the least of a spread too: only the node itself can tell.
+            // Daemons on the new node may also raise the minimum of a spread: only the opened node can tell.
             let fork = self.fork();
             let takes =
                 self.open(pool).is_some_and(|node| self.why_not(class, NodeOrTemplate::Node(node)).is_none());
@@ -91,7 +91,7 @@ impl ClusterSnapshot {
             && self.too_near_or_far(rule, node_class, target).is_none()
     }
 
-    /// The count of a topology count over single nodes.
+    /// A topology count over single nodes, on the target.
     fn here(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
         match target {
             NodeOrTemplate::Node(node) => super::change::count_of(&self.nodes[node], topology_count),
@@ -99,7 +99,7 @@ impl ClusterSnapshot {
         }
     }
 
-    /// What a new node adds to a topology count by itself, since daemons run on it.
+    /// What a new node adds to a topology count by itself, because daemons run on it.
     fn brought(&self, topology_count: usize, target: NodeOrTemplate) -> u32 {
         let NodeOrTemplate::Template(pool) = target else { return 0 };
         let raises = |t: &super::Template| {
@@ -110,7 +110,7 @@ impl ClusterSnapshot {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// The count of a topology count where a node is, or would be.
+    /// A topology count in the domain of the target.
     fn around(&self, topology_count: usize, node_class: usize, target: NodeOrTemplate) -> u32 {
         let counts = &self.counts[topology_count];
         match self.node_classes.list[node_class].domain(counts.ground) {
@@ -142,7 +142,7 @@ impl ClusterSnapshot {
                 return Some(Rejection::TopologyKeyMissing(key()));
             }
             let domain = of.domain(counts.ground);
-            // A new node can bring a new domain, with no pods.
+            // A new node can add a new domain, without pods.
             let brings =
                 new && of.counts(spread.topology_count) && domain.is_none_or(|d| counts.nodes[d] == 0);
             let count = self.around(spread.topology_count, node_class, target);

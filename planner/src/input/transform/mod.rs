@@ -1,4 +1,5 @@
-//! What the caches keep of nodes and pods: only what the planner reads, because these are the many objects of a cluster.
+//! What the caches keep of nodes and pods: only what the planner reads, because these objects are the most numerous of
+//! a cluster.
 
 mod others;
 mod pod;
@@ -9,16 +10,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 pub use others::{budget, daemon_set, namespace, storage_class};
 pub use pod::{pod, pods};
 
-/// Annotations that somebody reads begin with one of these.
+/// Prefixes of the annotations that the planner reads.
 const READ_ANNOTATIONS: [&str; 4] =
     ["tandem.dev/", "kubernetes.io/config.mirror", "cluster-autoscaler.kubernetes.io/", "karpenter.sh/"];
 
-/// Drops what the planner does not read of a node; on a real one the list of images is most of the object.
+/// Drops what the planner does not read of a node; on a real node the list of images is most of the object.
 pub fn node(node: &mut Node) {
     keep_read(&mut node.metadata);
     node.metadata.finalizers = None;
     if let Some(status) = node.status.as_mut() {
-        // What of a node pods can have; its capacity is read where it does not say that.
+        // Allocatable is what pods can use; capacity is only read if it is missing.
         if status.allocatable.is_some() {
             status.capacity = None;
         }

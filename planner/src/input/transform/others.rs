@@ -1,4 +1,4 @@
-//! What the caches keep of the kinds beside nodes and pods: only what the planner reads.
+//! What the caches keep of the other types besides nodes and pods: only what the planner reads.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod, PodTemplateSpec};
@@ -8,7 +8,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use super::pod::template;
 use crate::input::claim_info::DEFAULT_CLASS;
 
-/// Drops what the planner does not read of a `DaemonSet`: what a pod of it asks for and where it goes stays.
+/// Drops what the planner does not read of a `DaemonSet`: the requests and constraints of its pods stay.
 pub fn daemon_set(set: &mut DaemonSet) {
     set.metadata.annotations = None;
     set.status = None;
@@ -26,7 +26,7 @@ pub fn daemon_set(set: &mut DaemonSet) {
     });
 }
 
-/// Drops what the planner does not read of a budget: whom it covers and what it still allows stays.
+/// Drops what the planner does not read of a `PodDisruptionBudget`: its selector and the allowed disruptions stay.
 pub fn budget(budget: &mut PodDisruptionBudget) {
     budget.metadata.annotations = None;
     if let Some(whole) = budget.status.take() {
@@ -41,8 +41,8 @@ pub fn budget(budget: &mut PodDisruptionBudget) {
     }
 }
 
-/// Drops what the planner does not read of a storage class: when and where volumes are made stays, and which class is
-/// the default.
+/// Drops what the planner does not read of a storage class: when and where volumes are provisioned stays, and which
+/// class is the default.
 pub fn storage_class(class: &mut StorageClass) {
     if let Some(annotations) = &mut class.metadata.annotations {
         annotations.retain(|key, _| DEFAULT_CLASS.contains(&key.as_str()));
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Prunes, and gives back what is left as JSON.
+    /// Prunes an object, and returns what is left as JSON.
     fn left<K: serde::de::DeserializeOwned + serde::Serialize>(whole: Value, prune: fn(&mut K)) -> Value {
         let mut object: K = serde_json::from_value(whole).unwrap();
         prune(&mut object);

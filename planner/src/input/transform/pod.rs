@@ -1,4 +1,4 @@
-//! Pods as the cache keeps them: what is read of them, with the shapes that many have in common kept once.
+//! Pods as the cache keeps them: what the planner reads of them, with the shapes that many share kept once.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -12,10 +12,10 @@ use super::keep_read;
 use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::input::pods;
 
-/// Conditions that somebody reads.
+/// Conditions that the planner reads.
 const READ_CONDITIONS: [&str; 3] = ["PodScheduled", "PodResizePending", "Ready"];
 
-/// Makes of pods what the cache keeps of them: what the planner reads, once for all pods that have it in common.
+/// Converts pods to what the cache keeps of them: what the planner reads, with shared parts kept once.
 pub fn pods() -> impl FnMut(Pod) -> PodInfo + Send + 'static {
     let mut shapes = PodShapes::default();
     move |mut whole| {
@@ -28,7 +28,7 @@ pub fn pods() -> impl FnMut(Pod) -> PodInfo + Send + 'static {
 
 /// Drops what the planner does not read of a pod that is not kept for long.
 pub fn pod(pod: &mut Pod) {
-    // It names the one node that the pod is for; nobody looks for another.
+    // The affinity names the one node of the pod; no other node is ever considered for it.
     if pods::is_daemon(pod)
         && let Some(affinity) = pod.spec.as_mut().and_then(|spec| spec.affinity.as_mut())
     {
@@ -37,7 +37,7 @@ pub fn pod(pod: &mut Pod) {
     template(pod);
 }
 
-/// Drops what the planner does not read of what pods are made from.
+/// Drops what the planner does not read of a pod template.
 pub(super) fn template(pod: &mut Pod) {
     keep_read(&mut pod.metadata);
     let Pod { spec: Some(spec), status, .. } = pod else { return };
@@ -60,7 +60,7 @@ fn spec(spec: &mut PodSpec) {
     spec.dns_config = None;
 }
 
-/// Requests, ports and the name stay of a container.
+/// Keeps a container's requests, ports and name.
 fn container(container: &mut Container) {
     let whole = mem::take(container);
     *container = Container {
@@ -73,7 +73,7 @@ fn container(container: &mut Container) {
     container.resources.iter_mut().for_each(limits);
 }
 
-/// A limit is only read where there is no request, and the API server makes a request of each.
+/// A limit is only read if there is no request, and the API server defaults a missing request to the limit.
 fn limits(resources: &mut ResourceRequirements) {
     resources.claims = None;
     let ResourceRequirements { limits: Some(limits), requests: Some(requests), .. } = resources else {
@@ -85,7 +85,8 @@ fn limits(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Claims say where a pod can run; the other two keep data on the node, which decides whether the pod may leave it.
+/// Claims determine where a pod can run; the other two keep data on the node, which decides whether the pod may leave
+/// it.
 fn is_read_volume(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
         || volume.ephemeral.is_some()
@@ -93,7 +94,7 @@ fn is_read_volume(volume: &Volume) -> bool {
         || volume.empty_dir.is_some()
 }
 
-/// In a vector of their own size: a volume takes much room even where it says little.
+/// In a vector of exact size: a volume takes much memory even if few fields are set.
 fn volumes(mut volumes: Vec<Volume>) -> Vec<Volume> {
     volumes.retain(is_read_volume);
     volumes.shrink_to_fit();
@@ -129,7 +130,7 @@ fn conditions(conditions: Vec<PodCondition>) -> Vec<PodCondition> {
     .collect()
 }
 
-/// What containers were granted counts while they are resized: where it differs from what they ask for.
+/// The resources allocated to containers matter during a resize: they are kept if they differ from the requests.
 fn in_force(
     statuses: Option<Vec<ContainerStatus>>,
     containers: &[Container],
@@ -147,7 +148,7 @@ fn in_force(
     Some(read.collect::<Vec<_>>()).filter(|read| !read.is_empty())
 }
 
-/// Whether granted, in force and asked for are all the same, and a request is all that is asked for.
+/// Whether allocated, actual and requested resources are all the same, and only requests are set.
 fn is_as_asked(status: &ContainerStatus, container: &Container) -> bool {
     let empty = BTreeMap::<String, Quantity>::new();
     let resources = container.resources.as_ref();
@@ -268,7 +269,7 @@ mod tests {
         }
     }
 
-    /// A pod of a `ReplicaSet` as the kubelet leaves it.
+    /// A pod of a `ReplicaSet` with the status that the kubelet sets.
     fn running(name: &str, node: &str, granted: &str) -> Pod {
         let resources = json!({ "requests": { "cpu": granted }, "limits": { "cpu": granted } });
         let object: Value = json!({

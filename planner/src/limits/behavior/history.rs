@@ -1,7 +1,7 @@
-//! What status remembers of a pool's past: which numbers of nodes were wanted, and which changes were made. Lists of
-//! bounded length that change only when a number does, so that the passing of time writes nothing.
+//! What status remembers of a pool's past: which numbers of nodes were wanted, and which changes were made. These are
+//! lists of bounded length that change only when a number does, so that time alone causes no writes.
 //!
-//! The clock of this memory goes in whole seconds, as the API's times do: what was written and what is read are the same.
+//! Times are in whole seconds here, like the API's: what was written and what is read are the same.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -12,8 +12,8 @@ use crate::time::{later, whole_second};
 /// `maxItems` of both lists.
 pub const MOST_ENTRIES: usize = 256;
 
-/// The recommendations after `wanted` has been recommended to a pool of `current` nodes. Without a record, what the pool
-/// had is what was wanted so far.
+/// The recommendations after `wanted` was recommended for a pool of `current` nodes. Without a record, the pool's
+/// number of nodes is treated as what was wanted so far.
 pub fn recommended(
     before: &[Recommendation],
     current: i32,
@@ -34,14 +34,14 @@ pub fn recommended(
         all.push(Recommendation { replicas: current, time: time.clone() });
     }
     all.push(Recommendation { replicas: wanted, time });
-    // The first of two is gone for good when the second began a whole window ago.
+    // The first of two is outdated if the second began a whole window ago.
     let gone = all.windows(2).take_while(|pair| later(pair[1].time.0, window_seconds) <= now).count();
     all.drain(..gone);
     coarsened(all, MOST_ENTRIES)
 }
 
-/// The recommendations that are within the window, each with the moment at which it leaves it; none for the last one,
-/// which is in force.
+/// The recommendations that are within the window, each with the time at which it leaves the window; `None` for the
+/// last one, which is in force.
 pub fn within(
     all: &[Recommendation],
     window_seconds: i32,
@@ -55,9 +55,9 @@ pub fn within(
 /// At most `limit` recommendations that never allow more than `all` do: at every later moment the lowest of them is no
 /// higher, and the highest no lower.
 ///
-/// An entry goes when the one before it, which then lasts for as long as it did, or a later one is as low, and one of
-/// them as high. Where no entry is like that, numbers go up and down in ever smaller steps; then the first three become
-/// two. Fewer than three it does not leave.
+/// An entry is dropped if the previous one, which then lasts as long as the dropped one did, or a later one is as low,
+/// and one of them as high. If there is no such entry, the numbers go up and down in ever smaller steps; then the first
+/// three become two. Never leaves fewer than three.
 fn coarsened(mut all: Vec<Recommendation>, limit: usize) -> Vec<Recommendation> {
     while all.len() > limit.max(3) {
         let covered = |at: usize| {
@@ -89,8 +89,8 @@ pub fn changed(before: &[ScaleEvent], change: i32, longest_seconds: i32, now: Ti
     let time = Time(whole_second(now));
     let counts = |event: &&ScaleEvent| later(event.time.0, longest_seconds) > now;
     let mut all: Vec<_> = before.iter().filter(counts).cloned().collect();
-    // Changes of one second are one. A full list stops every further change but the correction of a bound, which then
-    // counts with the last one.
+    // Changes within one second are merged. A full list stops every further change except the correction to a bound,
+    // which is then merged into the last one.
     let full = all.len() >= MOST_ENTRIES;
     let last = all.pop_if(|last| full || last.time == time);
     let change = last.map_or(0, |last| last.change).saturating_add(change);

@@ -1,4 +1,4 @@
-//! What is remembered, and that shortening it never allows more.
+//! Tests of the remembered history; shortening it never allows more.
 
 use proptest::prelude::*;
 
@@ -63,7 +63,7 @@ fn a_list_of_changes_never_grows_too_long() {
     assert_eq!(all.iter().map(|event| event.change).sum::<i32>(), 400, "none is forgotten");
 }
 
-/// Numbers with the time between one and the next; the second kind swings in ever smaller steps.
+/// Numbers with the time between one and the next; the second variant swings in ever smaller steps.
 fn history() -> impl Strategy<Value = Vec<(i32, i64)>> {
     let any = prop::collection::vec((0_i32..9, 1_i64..9), 1..60);
     let swing = (3_usize..40).prop_map(|count| {

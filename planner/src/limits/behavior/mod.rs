@@ -1,9 +1,9 @@
-//! How far a pool may go in this pass for another reason than its bounds: the policies and stabilisation windows of
-//! `spec.behavior`, and somebody else's number that is kept.
+//! How far a pool may scale in this pass, apart from its bounds: the policies and stabilization windows of
+//! `spec.behavior`, and another writer's value that is kept.
 //!
-//! The limits are known before anything is planned, from what status remembers. So a pass is planned freely first; where
-//! that stays within all limits it stands, else it is planned again with them. What the free one wanted is what status
-//! remembers.
+//! The limits are known before anything is planned, from what status remembers. So a pass is first planned without the
+//! temporary ones; if the plan stays within all limits it is used, otherwise the pass is planned again with them.
+//! Status remembers what the first plan wanted.
 
 pub mod history;
 mod rate;
@@ -23,61 +23,61 @@ use crate::time::{later, whole_second};
 /// Which limits a pass is planned with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BehaviorStage {
-    /// Only those that time does not lift: a direction that is disabled, somebody else's number.
+    /// Only those that time does not lift: a disabled direction, another writer's value.
     Wanted,
-    /// All.
+    /// All limits.
     Limited,
 }
 
-/// Whether a pool grows or shrinks.
+/// The direction of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It grows.
+    /// Scale-up.
     Up,
-    /// It shrinks.
+    /// Scale-down.
     Down,
 }
 
-/// How far a pool may go in one direction, and why no further.
+/// How far a pool may scale in one direction, and why no further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// In which direction.
+    /// The direction that it limits.
     pub direction: Direction,
-    /// The most nodes, or the fewest.
+    /// The maximum number of nodes, or the minimum.
     pub bound: usize,
-    /// Why.
+    /// Why the limit exists.
     pub reason: PoolReason,
-    /// From when on it may be another; none while nothing but a person or a decision changes it.
+    /// When the limit may change; `None` if only the user or a decision changes it.
     pub until: Option<Timestamp>,
-    /// Whether time does not lift it.
+    /// Whether time alone never lifts it.
     pub lasting: bool,
 }
 
-/// The limits of a pool in this pass, and what they come from.
+/// The limits of a pool in this pass, and what they are computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BehaviorLimits {
-    /// In both directions.
+    /// The limits in both directions.
     pub limits: Vec<Limit>,
-    /// The upper bound, which they come on top of.
+    /// The upper bound, which applies in addition to the limits.
     pub max: usize,
-    /// The schedules that stand in place of the pool's bounds.
+    /// The active schedules, whose bounds replace the pool's.
     pub window: Window,
-    /// Who last said how many nodes there should be.
+    /// Which writer last set the number of nodes.
     pub claim: ReplicasWriter,
-    /// What is remembered.
+    /// The history that status remembers.
     pub memory: BehaviorHistory,
 }
 
 /// What status remembers for `spec.behavior`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BehaviorHistory {
-    /// The longer one of the stabilisation windows; 0 without one.
+    /// The longer of the two stabilization windows in seconds; 0 without one.
     pub window_seconds: i32,
-    /// The longest period of the policies; 0 without any.
+    /// The longest period of the policies in seconds; 0 without policies.
     pub period_seconds: i32,
     /// The numbers of nodes that were wanted.
     pub recommendations: Vec<Recommendation>,
-    /// The changes there were.
+    /// The changes that were made.
     pub events: Vec<ScaleEvent>,
 }
 
@@ -105,7 +105,7 @@ impl BehaviorHistory {
         Self { window_seconds, period_seconds, recommendations, events }
     }
 
-    /// Whether so many changes are remembered that one more could not be.
+    /// Whether the list of changes has no room for one more.
     fn is_full(&self, now: Timestamp) -> bool {
         let counts = |event: &&ScaleEvent| later(event.time.0, self.period_seconds) > now;
         self.events.iter().filter(counts).count() >= history::MOST_ENTRIES
@@ -113,7 +113,7 @@ impl BehaviorHistory {
 }
 
 impl BehaviorLimits {
-    /// The limits of a pool that has `current` nodes as far as the changes that are remembered go.
+    /// The limits of a pool that has `current` nodes, from the remembered changes.
     pub fn of(
         status: Option<&AutoscalingStatus>,
         behavior: &ScalingBehavior,
@@ -142,7 +142,7 @@ impl BehaviorLimits {
                 lasting: true,
             }));
         }
-        // A correction to a bound, or of somebody else's number, is neither slowed nor stopped.
+        // A correction to a bound, or of another writer's value, is neither slowed down nor stopped.
         for limit in &mut limits {
             limit.bound = match limit.direction {
                 Direction::Up => limit.bound.max(bounds.base),
@@ -158,18 +158,18 @@ impl BehaviorLimits {
         })
     }
 
-    /// The most nodes that the pool may grow to.
+    /// The maximum number of nodes that the pool may scale up to; `None` without a limit.
     pub fn ceiling(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Up).map(|limit| limit.bound).min()
     }
 
-    /// The fewest nodes that the pool may shrink to.
+    /// The minimum number of nodes that the pool may scale down to; `None` without a limit.
     pub fn floor(&self, stage: BehaviorStage) -> Option<usize> {
         self.at(stage, Direction::Down).map(|limit| limit.bound).max()
     }
 
-    /// The limit that keeps a pool from the number of nodes that is `wanted`: the tightest one of those that time lifts
-    /// and that are beyond it, and of those that it does not. Of several, what lasts longest counts.
+    /// The limit that keeps a pool from the `wanted` number of nodes: the tightest one of the temporary limits that the
+    /// number violates, and of those that time does not lift. Of several, the one that lasts longest.
     pub fn binding(&self, direction: Direction, wanted: usize) -> Option<&Limit> {
         let tightness = |limit: &Limit| match direction {
             Direction::Up => usize::MAX - limit.bound,
@@ -184,7 +184,7 @@ impl BehaviorLimits {
         cutting.max_by_key(|limit| (tightness(limit), limit.lasting, limit.until))
     }
 
-    /// What is remembered of changes after one at `now`.
+    /// The remembered changes after a change at `now`.
     pub fn events_after(&self, from: i32, to: i32, now: Timestamp) -> Vec<ScaleEvent> {
         let from = self.claim.reclaimed().unwrap_or(from);
         history::changed(&self.memory.events, to.saturating_sub(from), self.memory.period_seconds, now)
@@ -220,8 +220,8 @@ fn of_rules(
     limits
 }
 
-/// The lowest number of nodes that was wanted within the window for growing, the highest for shrinking; and when one of
-/// those leaves the window. The number wanted now is not among them: it limits nothing.
+/// The lowest number of nodes that was wanted within the window for scale-up, the highest for scale-down; and when one
+/// of those leaves the window. The number wanted now is not included: it limits nothing.
 fn stabilized_at(
     direction: Direction,
     current: usize,

@@ -1,8 +1,8 @@
-//! The policies of one direction: how far a pool may grow or shrink within a period, from the changes there were.
+//! The policies of one direction: how far a pool may scale up or down within a period, given the past changes.
 //!
-//! The formulas are those of a `HorizontalPodAutoscaler`: a limit is measured from the number of nodes at the beginning of
-//! the period, which is today's less what was added and more what was taken away since. Only from zero it differs: a
-//! percentage of nothing would keep a pool at nothing for ever, so the first node is always allowed.
+//! The formulas are those of a `HorizontalPodAutoscaler`: a limit is measured from the number of nodes at the beginning
+//! of the period, which is the current number minus the nodes added and plus the nodes removed since. Only zero nodes
+//! are different: a percentage of zero would keep a pool at zero forever, so the first node is always allowed.
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::v1alpha1::{ScaleEvent, ScalingPolicy, ScalingPolicyType, ScalingRules, SelectPolicy};
@@ -10,16 +10,16 @@ use shared_crds::v1alpha1::{ScaleEvent, ScalingPolicy, ScalingPolicyType, Scalin
 use super::Direction;
 use crate::time::later;
 
-/// What the policies come to.
+/// What the policies allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AllowedChange {
-    /// The most nodes, or the fewest.
+    /// The maximum number of nodes, or the minimum.
     pub bound: i64,
-    /// When a change leaves one of the periods next.
+    /// When a change next leaves one of the periods; `None` if none does.
     pub until: Option<Timestamp>,
 }
 
-/// What `rules` allow a pool of `current` nodes; none without policies. `Disabled` is not for this file.
+/// What `rules` allow a pool of `current` nodes; `None` without policies. The caller handles `Disabled`.
 pub(super) fn rate(
     rules: &ScalingRules,
     direction: Direction,
@@ -36,7 +36,7 @@ pub(super) fn rate(
     };
     let until = rules.policies.iter().filter_map(ends).min();
     let bound = match direction {
-        // What was allowed before may be more, or less, than there is now.
+        // What was allowed earlier may be more, or less, than the current number.
         Direction::Up => bound?.max(current),
         Direction::Down => bound?.clamp(0, current.max(0)),
     };
@@ -58,11 +58,11 @@ fn allowed(
         (Direction::Up, ScalingPolicyType::Nodes) => start + value,
         (Direction::Up, ScalingPolicyType::Percent) => {
             let whole = start * (100 + value);
-            // Rounded up, or a small pool would never grow.
+            // Rounded up, or a small pool would never scale up.
             (whole / 100 + i64::from(whole % 100 > 0)).max(1)
         }
         (Direction::Down, ScalingPolicyType::Nodes) => start - value,
-        // Rounded down, or a small pool would never shrink.
+        // Rounded down, or a small pool would never scale down.
         (Direction::Down, ScalingPolicyType::Percent) => start * (100 - value).max(0) / 100,
     }
 }
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// Changes, and how many seconds ago they were.
+    /// Changes, and how many seconds ago they were made.
     fn events(changes: &[(i32, i64)]) -> Vec<ScaleEvent> {
         changes.iter().map(|&(change, ago)| ScaleEvent { change, time: Time(at(-ago)) }).collect()
     }
@@ -102,11 +102,11 @@ mod tests {
         for (direction, select, policies, current, changes, bound) in [
             (Up, Max, &[(NODES, 4, 60)][..], 10, &[][..], Some(14)),
             (Up, Max, &[], 10, &[], None),
-            // What was added within the period is taken off, what was added before is not.
+            // Nodes added within the period are subtracted, nodes added before are not.
             (Up, Max, &[(NODES, 4, 60)], 10, &[(3, 59)], Some(11)),
             (Up, Max, &[(NODES, 4, 60)], 10, &[(3, 60)], Some(14)),
             (Up, Max, &[(NODES, 4, 60)], 10, &[(3, 30), (2, 10)], Some(10)),
-            // What was taken away within the period may come back.
+            // Nodes removed within the period may come back.
             (Up, Max, &[(NODES, 4, 60)], 10, &[(-3, 30)], Some(17)),
             (Up, Max, &[(PERCENT, 100, 60)], 10, &[], Some(20)),
             (Up, Max, &[(PERCENT, 10, 60)], 10, &[], Some(11)),

@@ -1,4 +1,4 @@
-//! What policies and stabilisation windows make of a plan.
+//! Tests of how policies and stabilization windows change a plan.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn ago(seconds: i64) -> String {
     after(-seconds).to_string()
 }
 
-/// Pool `a` of up to 10 nodes with `replicas` empty nodes, with this behaviour and this memory.
+/// Pool `a` of up to 10 nodes with `replicas` empty nodes, this behavior and this history.
 fn cluster(replicas: i32, behavior: &Value, memory: &Value) -> TestCluster {
     let spec =
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
@@ -29,7 +29,7 @@ fn cluster(replicas: i32, behavior: &Value, memory: &Value) -> TestCluster {
     (0..replicas).fold(cluster, |cluster, at| cluster.node("a", &format!("n{at}"), json!({})))
 }
 
-/// Pods that take a whole node each: on each node one, and `more` that wait.
+/// Pods that need a whole node each: one on each node, and `more` that are pending.
 fn busy(cluster: TestCluster, nodes: i32, more: usize) -> TestCluster {
     let running =
         |cluster: TestCluster, at: i32| cluster.running(&format!("r{at}"), &format!("n{at}"), "4", json!({}));
@@ -142,7 +142,7 @@ fn a_direction_that_is_disabled_stops_that_direction_and_no_correction() {
 fn a_pool_grows_to_the_lowest_number_that_was_wanted_within_the_window() {
     let up = json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } });
     for (what, memory, desired, reason, next) in [
-        // Of what was before it is only known that it was enough.
+        // Of the time before, only the number of nodes is known, and that it was enough.
         ("no record", json!([]), 2, "ScaleUpStabilized", Some(60)),
         ("wanted just now", json!([wanted(2, 10), wanted(8, 10)]), 2, "ScaleUpStabilized", Some(50)),
         ("wanted for long enough", json!([wanted(2, 60), wanted(8, 60)]), 8, "ScaleUp", None),

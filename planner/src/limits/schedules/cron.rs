@@ -1,14 +1,14 @@
-//! A cron expression of five fields: which minutes it names. Time zones are no business of this file.
+//! A cron expression of five fields: which minutes it matches. Time zones are not handled here.
 //!
-//! What is accepted, and what it means, is what `CronJob` has: numbers, names of months and days of the week, `*`, `?`,
-//! ranges, lists, steps; 7 is Sunday too; where day of month and day of week are both restricted, either suffices.
+//! Syntax and meaning are those of `CronJob`: numbers, names of months and days of the week, `*`, `?`, ranges, lists,
+//! steps; 7 is Sunday too; if day of month and day of week are both restricted, either suffices.
 
 use k8s_openapi::jiff::civil::{Date, Time, Weekday};
 
-/// A field's set of values, one bit for each.
+/// The values of a field, one bit for each.
 type Set = u64;
 
-/// An expression that was read.
+/// A parsed expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
     minutes: Set,
@@ -20,7 +20,7 @@ pub(super) struct Cron {
     restricts: (bool, bool),
 }
 
-/// What a field is called, which values it takes, and their names.
+/// A field: its name, the range of its values, and their names.
 struct Field {
     what: &'static str,
     least: u32,
@@ -42,11 +42,11 @@ const FIELDS: [Field; 5] = [
 const LAST_DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 impl Cron {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and what it could say instead.
+    /// What is wrong with it, and what is allowed instead.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split_whitespace().collect();
         let [minute, hour, day, month, weekday] = parts[..] else {
@@ -69,7 +69,7 @@ impl Cron {
         if cron.ever() { Ok(cron) } else { Err(format!("{text:?} names a day that no month has")) }
     }
 
-    /// Whether there is such a day in some year.
+    /// Whether the expression matches any day of any year.
     fn ever(&self) -> bool {
         let exists = |month: usize| {
             let days = (1..=LAST_DAYS[month]).fold(0, |set, day| set | bit(day));
@@ -78,7 +78,7 @@ impl Cron {
         self.restricts.1 || (0..12).any(exists)
     }
 
-    /// Whether it names the day.
+    /// Whether it matches the day.
     pub(super) fn on(&self, date: Date) -> bool {
         let day = holds(self.days, date.day().unsigned_abs().into());
         let weekday = holds(self.weekdays, weekday(date.weekday()));
@@ -89,7 +89,7 @@ impl Cron {
         either && holds(self.months, date.month().unsigned_abs().into())
     }
 
-    /// The times of a day that it names, in their order.
+    /// The times of a day that it matches, in order.
     pub(super) fn times(&self) -> impl Iterator<Item = Time> + '_ {
         let minutes = |hour: i8| (0..60_i8).map(move |minute| Time::constant(hour, minute, 0, 0));
         let named = |time: &Time| {
@@ -99,7 +99,7 @@ impl Cron {
         (0..24_i8).flat_map(minutes).filter(named)
     }
 
-    /// Whether it names every hour, and so means the passing of time rather than a time of day.
+    /// Whether it matches every hour, and so means elapsed time rather than a time of day.
     pub(super) fn is_hourly(&self) -> bool {
         self.hours.count_ones() == 24
     }
@@ -134,7 +134,7 @@ impl Field {
         };
         let by: u32 =
             step.map_or(Ok(1), |step| number(step).filter(|&by| by > 0).ok_or_else(|| self.wrong(text)))?;
-        // The second name of Sunday is for writing it, not for a star to count it twice.
+        // The second number for Sunday is only for input; a star must not count Sunday twice.
         let last = if self.most == 7 { 6 } else { self.most };
         let (first, last) = match range.split_once('-') {
             _ if matches!(range, "*" | "?") => (self.least, last),

@@ -1,5 +1,5 @@
-//! The schedules of an autoscaler: which bounds they put in place of a pool's own at some time, when that changes next,
-//! and what about them cannot be followed.
+//! The schedules of an autoscaler: which bounds replace a pool's own at some time, when that changes next, and which
+//! schedules cannot be followed.
 
 mod cron;
 mod zone;
@@ -14,23 +14,23 @@ use crate::input::observed::{Observed, key};
 use crate::numbers::count;
 use crate::time::later;
 
-/// What the schedules of an autoscaler come to at some time.
+/// The result of an autoscaler's schedules at some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedules {
-    /// What the active ones ask for.
+    /// The bounds of the active schedules.
     pub window: Window,
-    /// When one of them begins or ends next.
+    /// When one of them begins or ends next; `None` if none does.
     pub next: Option<Timestamp>,
-    /// What is wrong with those that play no part, for people.
+    /// What is wrong with the schedules that are ignored, as messages for users.
     pub problems: Vec<String>,
 }
 
-/// The bounds that the active schedules put in place of a pool's own.
+/// The bounds of the active schedules, which replace a pool's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// The highest lower bound of them.
+    /// The highest of their lower bounds; `None` if none sets one.
     pub min: Option<usize>,
-    /// The lowest upper bound of them.
+    /// The lowest of their upper bounds; `None` if none sets one.
     pub max: Option<usize>,
     /// The names of the active schedules, sorted.
     pub names: Vec<String>,
@@ -44,7 +44,7 @@ impl Window {
 }
 
 impl Schedules {
-    /// What `schedules` come to at `now`.
+    /// Evaluates `schedules` at `now`.
     pub fn of(schedules: &[Schedule], now: Timestamp) -> Self {
         let mut schedules: Vec<_> = schedules.iter().collect();
         schedules.sort_by(|a, b| a.name.cmp(&b.name));
@@ -73,7 +73,7 @@ impl Schedules {
     }
 }
 
-/// The parts of a schedule that can be wrong.
+/// The parsed parts of a schedule.
 struct Readable {
     cron: Cron,
     zone: TimeZone,
@@ -92,7 +92,7 @@ impl Readable {
     }
 }
 
-/// When a schedule of any autoscaler that plans begins or ends next.
+/// When a schedule of any planning autoscaler begins or ends next.
 pub fn next(observed: &Observed) -> Option<Timestamp> {
     let plans =
         |autoscaler: &&std::sync::Arc<NodePoolAutoscaler>| autoscaler.spec.mode != AutoscalerMode::Off;
@@ -102,7 +102,7 @@ pub fn next(observed: &Observed) -> Option<Timestamp> {
     observed.autoscalers.iter().filter(plans).filter_map(next).min()
 }
 
-/// What is wrong with schedules of autoscalers that plan, for people.
+/// What is wrong with the schedules of planning autoscalers, as messages for users.
 pub fn problems(observed: &Observed) -> Vec<String> {
     let mut problems = Vec::new();
     for autoscaler in observed.autoscalers.iter().filter(|a| a.spec.mode != AutoscalerMode::Off) {

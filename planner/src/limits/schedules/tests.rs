@@ -1,4 +1,4 @@
-//! When schedules are active, where clocks change as well, and what is said of those that cannot be read.
+//! Tests of when schedules are active, also across clock changes, and of the messages for those that cannot be parsed.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn at(time: &str) -> Timestamp {
     time.parse().unwrap()
 }
 
-/// The beginnings of a schedule between two moments.
+/// The beginnings of a schedule between two times.
 fn beginnings(cron: &str, zone: &str, from: &str, to: &str) -> Vec<String> {
     let (cron, zone) = (Cron::parse(cron).unwrap(), zone::zone(zone).unwrap());
     let mut all = Vec::new();
@@ -102,7 +102,7 @@ fn where_clocks_are_put_forward_a_skipped_time_begins_when_the_gap_ends() {
             "2026-03-09T12:00:00Z",
             vec!["2026-03-08T07:00:00Z", "2026-03-09T06:15:00Z"],
         ),
-        // Every hour means the passing of time: nothing is made up for.
+        // Every hour means elapsed time: nothing is made up for.
         (
             "30 * * * *",
             "Europe/Berlin",
@@ -110,7 +110,7 @@ fn where_clocks_are_put_forward_a_skipped_time_begins_when_the_gap_ends() {
             "2026-03-29T03:00:00Z",
             vec!["2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z", "2026-03-29T02:30:00Z"],
         ),
-        // A whole day that never was.
+        // A whole day that was skipped.
         (
             "0 9 30 12 *",
             "Pacific/Apia",
@@ -149,7 +149,7 @@ fn where_clocks_are_put_back_a_repeated_time_begins_once() {
             "2026-11-01T12:00:00Z",
             vec!["2026-11-01T05:00:00Z", "2026-11-01T05:30:00Z"],
         ),
-        // Every hour means the passing of time: the hour comes twice.
+        // Every hour means elapsed time: the hour occurs twice.
         (
             "30 * * * *",
             "Europe/Berlin",
@@ -231,7 +231,7 @@ mod plans {
     use crate::fixtures::{Read as _, TestCluster};
     use crate::{plan, plan_for_cluster};
 
-    /// A pool of 1 to 5 with `replicas`, and schedules that are active all day long.
+    /// A pool of 1 to 5 with `replicas`, and schedules that are active all day.
     fn cluster(replicas: Option<i32>, schedules: &Value) -> TestCluster {
         TestCluster::new()
             .autoscaler("x", json!({ "schedules": schedules, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } }))

@@ -1,9 +1,9 @@
-//! When a schedule begins, in its time zone. The zones' data is part of the program, so the answer is the same on every
-//! machine.
+//! When a schedule begins, in its time zone. The time zone database is compiled into the program, so the answer is the
+//! same on every machine.
 //!
-//! Where clocks are put forward, a time that is skipped begins at the first instant after the gap. Where they are put
-//! back, a time that comes twice begins the first time only. A schedule that names every hour is about the passing of
-//! time: it skips what the clock skips and begins both times that an hour comes.
+//! Where clocks are put forward, a skipped time begins at the first instant after the gap. Where they are put back, a
+//! time that occurs twice begins the first time only. A schedule that matches every hour means elapsed time: it skips
+//! what the clock skips and begins both times that an hour occurs.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use k8s_openapi::jiff::{Timestamp, ToSpan as _};
 
 use super::cron::Cron;
 
-/// From 29 February to the next one, over a century that is no leap year.
+/// From 29 February to the next one, across a century year that is no leap year.
 const LONGEST_WAIT_DAYS: i32 = 366 * 8 + 2;
-/// The most that a name can differ from what it was meant to be.
+/// The largest edit distance at which a name is suggested.
 const CLOSE: usize = 2;
 
-/// The time zone of that name.
+/// The time zone with that name.
 ///
 /// # Errors
 ///
-/// That there is none, with the nearest name.
+/// That there is none, with the closest name.
 pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     if name == "UTC" {
         return Ok(TimeZone::UTC);
@@ -36,7 +36,7 @@ pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::tzif(canonical, data).map_err(|_| unknown())
 }
 
-/// The name that differs least, or that ends in what was written.
+/// The name with the smallest edit distance, or one that ends in the input.
 fn nearest(name: &str) -> Option<&'static str> {
     let wanted = name.to_ascii_lowercase().replace(' ', "_");
     let distance = |known: &str| {
@@ -48,7 +48,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     known.min().filter(|(distance, _)| *distance <= CLOSE).map(|(_, known)| known)
 }
 
-/// Levenshtein's distance; where it is more than close anyway, just that.
+/// The Levenshtein distance; if it is larger than [`CLOSE`], only that it is.
 fn edits(a: &str, b: &str) -> usize {
     if a.len().abs_diff(b.len()) > CLOSE {
         return CLOSE + 1;
@@ -93,13 +93,13 @@ pub(super) fn next(cron: &Cron, zone: &TimeZone, after: Timestamp) -> Option<Tim
     None
 }
 
-/// The date there, some days on: clocks have been put back and forward by as much as a day.
+/// The local date at `at`, plus some days: clocks have been put back and forward by as much as a day.
 fn around(zone: &TimeZone, at: Timestamp, days: i32) -> Date {
     let date = zone.to_datetime(at).date();
     date.checked_add(days.days()).unwrap_or(date)
 }
 
-/// All beginnings of the local date, in their order.
+/// All beginnings on the local date, in order.
 fn begins(cron: &Cron, zone: &TimeZone, date: Date) -> BTreeSet<Timestamp> {
     if !cron.on(date) {
         return BTreeSet::new();
@@ -107,13 +107,13 @@ fn begins(cron: &Cron, zone: &TimeZone, date: Date) -> BTreeSet<Timestamp> {
     cron.times().flat_map(|time| instants(zone, date.to_datetime(time), cron.is_hourly())).flatten().collect()
 }
 
-/// The instants that a local time stands for.
+/// The instants of a local time.
 fn instants(zone: &TimeZone, local: DateTime, hourly: bool) -> [Option<Timestamp>; 2] {
     match zone.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Unambiguous { offset } => [offset.to_timestamp(local).ok(), None],
         AmbiguousOffset::Gap { .. } if hourly => [None, None],
         AmbiguousOffset::Gap { before, .. } => {
-            // Read with the offset from before the gap, the time lies after it; the gap's end is the last transition.
+            // With the offset from before the gap, the time is after the gap; the gap's end is the last transition.
             let beyond = before.to_timestamp(local).ok();
             let transition = |at: Timestamp| {
                 let after = at.checked_add(1.nanosecond()).unwrap_or(at);

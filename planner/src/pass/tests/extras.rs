@@ -1,4 +1,4 @@
-//! Daemons and headroom, from objects to decisions.
+//! Tests of daemons and headroom, from objects to decisions.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn none() -> Value {
     json!({})
 }
 
-/// A `DaemonSet` whose pods ask for a core.
+/// A `DaemonSet` whose pods request a core.
 fn daemon(mut cluster: TestCluster, name: &str, change: Value) -> TestCluster {
     let base = json!({ "metadata": { "name": name, "namespace": "sys" }, "spec": { "selector": {}, "template": { "spec": {
         "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] } } } });

@@ -1,4 +1,5 @@
-//! What pools grow by: the peers' tables, and what DESIGN §3.1 says about expanders, balance and bounds.
+//! Tests of scale-up: the tables of the peer projects, and what DESIGN §3.1 specifies about expanders, balance and
+//! bounds.
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ fn spread_over(pods: &mut Pods, key: &str, max_skew: u32) -> PodClass {
     PodClass { spreads, raises: vec![topology_count], ..class(20, 100) }
 }
 
-/// A node of no pool in that zone, with room for nothing that asks for cpu.
+/// A node outside all pools in that zone, without room for any pod that requests cpu.
 fn full_node(cluster: TestCluster, name: &str, zone: &str) -> TestCluster {
     let change =
         json!({ "metadata": { "labels": { ZONE: zone } }, "status": { "allocatable": { "cpu": "0" } } });
@@ -73,7 +74,8 @@ fn fifty_thousand_pods_need_exactly_the_nodes_that_their_cpu_fills() {
 
 #[test]
 fn the_diverse_mix_finds_all_its_places_on_a_fifth_as_many_nodes() {
-    // On the smallest, all cpu would fill a sixth as many: there it matters who is placed first.
+    // Measured against the smallest node, all cpu would fill a sixth as many: there it matters which pod is placed
+    // first.
     let sizes = [(500, 1, 16_000), (1000, 3, 16_000), (2000, 3, 8000), (1000, 2, 32_000), (2000, 3, 4000)];
     for (count, zones, cpu) in sizes {
         let (cluster, pods) = diverse_mix(count, zones, cpu);
@@ -86,7 +88,7 @@ fn the_diverse_mix_finds_all_its_places_on_a_fifth_as_many_nodes() {
 fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pass() {
     let mut pods = Pods::new();
     let topology_count = pods.topology_count(ZONE);
-    // The larger one is considered first, and finds the smaller one not there yet.
+    // The larger pod is considered first, before the smaller one is placed.
     pods.pending(
         PodClass {
             near: Some(PodAffinity { topology_counts: vec![topology_count], itself: false }),
@@ -124,7 +126,7 @@ fn a_pod_with_affinity_to_its_own_class_begins_a_domain_and_the_others_follow_it
 fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     let mut pods = Pods::new();
     let spread = spread_over(&mut pods, ZONE, 1);
-    // All six fit the first node, and spread over the only zone. The others bring a second one.
+    // All six fit the first node, and spread over the only zone. The others add a second node.
     pods.pending(PodClass { request: amounts(400, 100), ..spread }, 6);
     pods.pending(class(500, 100), 8);
     let pool = |zone| shape(zone, 4000, 50_000, 20, 10);
@@ -150,7 +152,7 @@ fn like_pools_share_and_the_smallest_grows_first() {
             .pool("c", zone("c"))
     };
     let mut pods = Pods::new();
-    // Two nodes are on their way; seven more are needed.
+    // Two nodes are upcoming; seven more are needed.
     pods.pending(class(4000, 100), 9);
     let plan = |max_of_b, change| pods.plan(&cluster(max_of_b, change)).growth;
     let growth = plan(10, json!({}));
@@ -163,7 +165,7 @@ fn like_pools_share_and_the_smallest_grows_first() {
 
 #[test]
 fn each_expander_chooses_by_its_own_measure() {
-    // Four pods of a core each: a holds one a node, b two, c all four with much to spare.
+    // Four pods of a core each: pool a takes one per node, b two, c all four with much room to spare.
     let pool = |cpu: i64, weight: i32| {
         merged(shape("z", cpu, cpu * 4, 10, 3), json!({ "spec": { "weight": weight } }))
     };
@@ -282,8 +284,8 @@ fn timing() {
     time("diverse 20000 on 4 cores", &cluster, &pods);
 }
 
-/// In zone c a node is planned for the large pod, so everything is placed anew with it; then the large pod takes the room
-/// in zone b, and nobody needs the node in zone c any more.
+/// A node in zone c is planned for the large pod, so everything is placed again with it; then the large pod uses the
+/// room in zone b, and the node in zone c is no longer needed.
 #[test]
 fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
     let pool = |zone: &str, cpu: i64, replicas: i32| {

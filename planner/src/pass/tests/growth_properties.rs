@@ -1,5 +1,5 @@
-//! What holds for the growth of every cluster: each place is one that the naive cluster allows at that moment, no bound is
-//! broken, nobody is left out whom a pool with room would take, and the same input gives the same plan.
+//! Property tests of scale-up: each placement is one that the naive snapshot allows at that moment, no bound is
+//! violated, no pod is left out that a pool with room would take, and the same input gives the same plan.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -77,7 +77,7 @@ fn naive_node(profile: &NodeProfile, pool: Option<&Pool>, size: i64) -> NaiveNod
     }
 }
 
-/// The naive cluster before anything is placed, and what new nodes are like.
+/// The naive snapshot before anything is placed, and the properties of new nodes.
 fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<NaiveNode>) {
     let of_pool = |pool: &Pool| naive_node(&pool.template.as_ref().unwrap().profile, Some(pool), 0);
     let templates: Vec<_> = planned.pools.iter().map(of_pool).collect();
@@ -96,16 +96,16 @@ fn naive(cluster: &Cluster, demand: &Demand, planned: &Planned) -> (Naive, Vec<N
     (Naive { constraint_sets, classes, topology_counts, nodes }, templates)
 }
 
-/// A plan, and the naive cluster after it.
+/// A plan, and the naive snapshot after it.
 struct Replayed {
     pods: Pods,
     planned: Planned,
     naive: Naive,
-    /// What a new node of each pool is like.
+    /// The properties of a new node of each pool.
     templates: Vec<NaiveNode>,
 }
 
-/// Plans, and does the same in the naive cluster, which must allow each step.
+/// Plans, and repeats the plan in the naive snapshot, which must allow each step.
 fn replayed(
     cluster: &Cluster,
     placed: Vec<(usize, usize)>,

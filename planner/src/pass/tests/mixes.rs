@@ -1,4 +1,5 @@
-//! Hand-made pods for tests of the engine: classes and topology counts without objects, and the two peers' benchmark mixes.
+//! Hand-made pods for tests of the engine: classes and topology counts without objects, and the benchmark mixes of the
+//! two peer projects.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -32,13 +33,13 @@ pub(super) fn amounts(cpu: i64, memory: i64) -> Amounts {
     amounts
 }
 
-/// A pool of nodes in a zone with `cpu` thousandths, `memory` bytes and `pods` pods, up to `max` of them.
+/// A pool of nodes in a zone with `cpu` thousandths of a core, `memory` bytes and `pods` pods, up to `max` of them.
 pub(super) fn shape(zone: &str, cpu: i64, memory: i64, pods: i64, max: i32) -> Value {
     json!({ "spec": { "maxReplicas": max, "template": { "metadata": { "labels": { ZONE: zone } }, "spec": { "capacity": {
         "cpu": format!("{cpu}m"), "memory": memory.to_string(), "pods": pods.to_string() } } } } })
 }
 
-/// Pods by hand.
+/// Hand-made pods.
 #[derive(Clone, Debug)]
 pub(super) struct Pods {
     pub(super) demand: Demand,
@@ -49,20 +50,20 @@ impl Pods {
         Self { demand: Demand { constraint_sets: vec![Constraints::default()], ..Demand::default() } }
     }
 
-    /// A topology count of pods that some affinity asks about.
+    /// Adds a topology count for an affinity.
     pub(super) fn topology_count(&mut self, key: &str) -> TopologyCountId {
         self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes: CountedNodes::All });
         self.demand.topology_counts.len() - 1
     }
 
-    /// A topology count of pods that some spread asks about.
+    /// Adds a topology count for a spread constraint.
     pub(super) fn spread_count(&mut self, key: &str) -> TopologyCountId {
         let nodes = CountedNodes::Eligible { keys: vec![key.to_owned()], labels_of: None, taints_of: None };
         self.demand.topology_counts.push(TopologyCount { key: key.to_owned(), nodes });
         self.demand.topology_counts.len() - 1
     }
 
-    /// A group of pending pods.
+    /// Adds a group of pending pods.
     pub(super) fn pending(&mut self, class: PodClass, count: usize) -> PodClassId {
         self.demand.classes.push(class);
         let class = self.demand.classes.len() - 1;
@@ -71,7 +72,7 @@ impl Pods {
         class
     }
 
-    /// The class of each ask of a plan.
+    /// The class of each group of pending pods in a plan.
     pub(super) fn ordered_classes(
         &self,
         cluster: &fixtures::TestCluster,
@@ -88,7 +89,7 @@ impl Pods {
         demand
     }
 
-    /// Plans them in a cluster.
+    /// Plans the pods in a cluster.
     pub(super) fn plan(&self, cluster: &fixtures::TestCluster) -> Planned {
         let mut names = ResourceNames::default();
         let observed = &cluster.observed;
@@ -96,12 +97,12 @@ impl Pods {
         self.plan_on(cluster, pools)
     }
 
-    /// Plans them onto these pools.
+    /// Plans the pods onto these pools.
     pub(super) fn plan_on(&self, cluster: &fixtures::TestCluster, pools: Vec<Pool>) -> Planned {
         self.plan_among(cluster, pools, usize::MAX)
     }
 
-    /// Plans them onto these pools, with as many upcoming nodes as `waiting` pods can have a use for.
+    /// Plans the pods onto these pools, with as many upcoming nodes as `waiting` pods can use.
     pub(super) fn plan_among(
         &self,
         cluster: &fixtures::TestCluster,
@@ -134,7 +135,7 @@ impl Pods {
     }
 }
 
-/// What came of it.
+/// The result of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub(super) growth: ScaleUp,
@@ -143,17 +144,17 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// New nodes of all pools.
+    /// The number of new nodes in all pools.
     pub(super) fn added(&self) -> usize {
         self.growth.added.iter().sum()
     }
 
-    /// Pods that found no place.
+    /// The number of pods without a place.
     pub(super) fn left(&self) -> usize {
         self.growth.placement.left.iter().sum()
     }
 
-    /// How many pods went to existing nodes, to upcoming ones and to new ones.
+    /// The number of pods on existing nodes, on upcoming ones and on new ones.
     pub(super) fn by_tier(&self) -> [usize; 3] {
         let mut tiers = [0; 3];
         for &(node, count) in self.growth.placement.placed.iter().flatten() {
@@ -177,7 +178,7 @@ pub(super) fn estimator_mix() -> (fixtures::TestCluster, Pods) {
     (fixtures::TestCluster::eager().pool("a", shape("a", 1000, 5000, 100, 3000)), pods)
 }
 
-/// The five sorts of pods of Karpenter's benchmark, on pools of large nodes in `zones` zones.
+/// The five types of pods of Karpenter's benchmark, on pools of large nodes in `zones` zones.
 pub(super) fn diverse_mix(count: usize, zones: usize, cpu: i64) -> (fixtures::TestCluster, Pods) {
     const MIB: i64 = 1 << 20;
     let mut pods = Pods::new();

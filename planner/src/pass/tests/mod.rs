@@ -1,4 +1,4 @@
-//! What a pass decides, seen from outside.
+//! Tests of the decisions of a pass.
 
 mod extras;
 mod growth;

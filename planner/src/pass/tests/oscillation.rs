@@ -1,5 +1,5 @@
-//! Where the input is constant, no pool grows after it has shrunk, or shrinks after it has grown, however much time
-//! passes: the pods stay as they are, decisions are carried out, clocks go on.
+//! Property tests: with constant input, no pool scales up after it has scaled down, or the other way round, however
+//! much time passes: the pods stay as they are, decisions are carried out, time advances.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,20 +13,21 @@ use super::properties::{carry_out, cluster};
 use crate::fixtures::{Read, TestCluster};
 use crate::{Observed, ScalingPlan, plan};
 
-/// Which way each pool goes.
+/// The direction of each pool.
 fn directions(plan: &ScalingPlan) -> Vec<Ordering> {
     plan.pools.iter().map(|decision| decision.desired.cmp(&decision.current)).collect()
 }
 
-/// Whether a pool's replicas were within its bounds. A correction of what somebody else wrote is the input's, not the
-/// planner's.
+/// Whether a pool's replicas were within its bounds. A correction of what another writer set comes from the input, not
+/// from the planner.
 fn was_within(plan: &ScalingPlan, at: usize) -> bool {
     let spec = &plan.pools[at].object.spec;
     spec.replicas == Some(spec.effective_replicas())
 }
 
-/// `observed`, with every node Ready, open to pods and as its pool's template has it. One that is not goes to make room
-/// for one that is where the pool may not grow: one down and one up, and no oscillation, as the other property shows.
+/// `observed`, with every node Ready, open to pods and matching its pool's template. A node that does not match is
+/// removed to make room for one that does if the pool may not scale up: one down and one up, which is no oscillation,
+/// as the other property shows.
 fn like_new(mut observed: Observed) -> Observed {
     let pools = observed.pools.clone();
     for node in &mut observed.nodes {
@@ -44,8 +45,9 @@ fn like_new(mut observed: Observed) -> Observed {
     observed
 }
 
-/// A seed of the property below. While pool `gpu` is on its way, the pod with a choice is planned onto `n0`, so `plain`
-/// grows; once all nodes are there, that pod is planned onto the node of `gpu`, and nothing seems to need the new one.
+/// A seed of the property below. While pool `gpu` is starting, the pod that fits both pools is planned onto `n0`, so
+/// `plain` scales up; once all nodes are up, that pod is planned onto the node of `gpu`, and the new node seems
+/// unneeded.
 #[test]
 fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
     let taint = json!([{ "key": "gpu", "effect": "NoSchedule" }]);
@@ -64,7 +66,7 @@ fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
     assert_eq!(after.fates(), ["fits zgpu-0", "fits n0", "fits zplain-1"]);
     assert_eq!((after.desired("gpu"), after.desired("plain")), (1, 3));
     assert_eq!(after.verdict("zplain-2"), "NeededByPendingPods");
-    // Bound, they ask for nothing any more.
+    // Once bound, they are no longer pending.
     observed.pods.clear();
     let bound = TestCluster { observed }
         .running("choice", "zgpu-0", "3", json!({}))

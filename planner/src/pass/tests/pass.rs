@@ -1,4 +1,4 @@
-//! The planner as a whole: what DESIGN §3.1 says, case by case.
+//! Tests of the planner as a whole: what DESIGN §3.1 specifies, case by case.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
 
 #[test]
 fn a_pool_that_is_full_already_passes_pods_on_and_says_that_its_bound_cut_them() {
-    // A label tells the pools apart: like ones would be balanced.
+    // A label tells the pools apart: equal ones would be balanced.
     let cluster = |max_of_a: i32, max_of_b: i32| {
         TestCluster::eager()
             .pool("a", json!({ "spec": { "replicas": 1, "maxReplicas": max_of_a } }))
@@ -190,7 +190,7 @@ fn nodes_that_are_cordoned_drained_or_deleted_take_no_pods() {
             .running("r", "n1", "1", none())
             .pending("p", 1, "1", &none())
             .plan();
-        // Where the node is on its way out, another one takes its place in the count and is capacity to come.
+        // If the node is being removed, another one replaces it in the count and is upcoming capacity.
         let expected =
             if matches!(what, "drained" | "deleted") { "fits upcoming ns/a" } else { "grows ns/b" };
         assert_eq!(plan.fates(), [expected], "{what}");
@@ -379,7 +379,7 @@ fn replicas_outside_the_bounds_are_corrected_at_once() {
     let a = plan.pool("a");
     assert_eq!((a.desired, a.reason.as_str(), a.limited), (1, "AboveMaxReplicas", false));
     assert_eq!(a.victims, ["n1", "n2"], "the node with the most pods stays");
-    // An unset number stands for what the NodePool operator fills in, so nothing is to be written.
+    // An unset number stands for what the `NodePool` operator fills in, so nothing has to be written.
     for (replicas, reason, writes) in [(json!(0), "BelowMinReplicas", true), (NONE, "ReplicasUnset", false)] {
         let plan = TestCluster::new()
             .autoscaler("x", slow.clone())
@@ -602,17 +602,17 @@ fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_t
             .pending("p", 1, "3", &none())
             .plan()
     };
-    // Both are kept, also where one would be enough: the NodePool operator fills in just that number.
+    // Both are kept, even if one would be enough: the `NodePool` operator fills in just that number.
     let plan = cluster("1", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["fits n1".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").changes_replicas());
     assert_eq!(plan.pool("a").message, "spec.replicas is not set, which stands for 2 nodes");
-    // No node has a place, and the bound allows no third.
+    // No node has room, and the bound allows no third.
     let plan = cluster("3", 2);
     assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && plan.pool("a").limited);
     assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("NotUnderutilized", "NotUnderutilized"));
-    // No node has a place, and a third may come.
+    // No node has room, and a third is allowed.
     let plan = cluster("3", 3);
     assert_eq!((plan.desired("a"), plan.fates()), (3, vec!["grows ns/a".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").limited);

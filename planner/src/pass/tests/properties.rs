@@ -1,4 +1,4 @@
-//! What holds for every cluster, however odd.
+//! Property tests that hold for every cluster, however unusual.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::fixtures::{Read, TestCluster};
 use crate::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan};
 
-/// A small cluster with everything in it that a plan depends on.
+/// A small cluster with everything that a plan depends on.
 pub(super) fn cluster() -> impl Strategy<Value = Observed> {
     let pool =
         (prop::option::weighted(0.9, 0_i32..6), 0_i32..4, 0_i32..4, prop::option::of(Just("gpu")), 1_i32..9);
@@ -60,7 +60,7 @@ pub(super) fn cluster() -> impl Strategy<Value = Observed> {
         })
 }
 
-/// How many pods go to which node or pool.
+/// How many pods are placed on each node or pool.
 fn totals(plan: &ScalingPlan) -> BTreeMap<String, usize> {
     let mut totals = BTreeMap::new();
     plan.fates().into_iter().for_each(|fate| *totals.entry(fate).or_default() += 1);
@@ -168,14 +168,14 @@ proptest! {
     fn a_bound_limits_a_pool_only_when_it_leaves_a_pod_out_or_the_pool_would_grow_further_without_it(observed in cluster()) {
         let bounded = plan(&observed);
         for (at, decision) in bounded.pools.iter().enumerate().filter(|(_, d)| d.limited) {
-            // Without the bound another pool may have the better offer, and take that pod too.
+            // Without the bound another pool may have the better expansion option, and take that pod too.
             if leaves_out(&bounded, decision) || keeps_nodes(&bounded) {
                 continue;
             }
             let mut free = observed.clone();
             let pool = free.pools.iter_mut().find(|p| p.metadata.name == decision.object.metadata.name).unwrap();
             let mut object = (**pool).clone();
-            // The bound alone goes: what it corrects would otherwise be another cluster.
+            // Only the bound is removed: what it corrects would otherwise be another cluster.
             if object.spec.replicas.is_none_or(|replicas| replicas > object.spec.max_replicas) {
                 continue;
             }
@@ -203,7 +203,7 @@ proptest! {
     fn plans_that_are_carried_out_settle(observed in cluster()) {
         let mut observed = observed;
         let mut last = plan(&observed);
-        // Two passes for each node that is down for good: it goes, then another comes in its stead.
+        // Two passes for each node that is permanently down: it is removed, then another one replaces it.
         for _ in 0..24 {
             carry_out(&last, &mut observed);
             let next = plan(&observed);
@@ -218,7 +218,7 @@ proptest! {
     }
 }
 
-/// Whether a pod finds no place because of the pool's upper bound.
+/// Whether a pod is unschedulable because of the pool's upper bound.
 fn leaves_out(plan: &ScalingPlan, decision: &PoolDecision) -> bool {
     let (namespace, name) = crate::input::observed::key(&decision.object.metadata);
     let id = format!("{namespace}/{name}");
@@ -231,14 +231,14 @@ fn leaves_out(plan: &ScalingPlan, decision: &PoolDecision) -> bool {
     plan.pods.iter().any(|pod| bound(&pod.fate))
 }
 
-/// Whether a pool that has to shrink keeps nodes for pending pods. Those are there for nothing, so that which pool has the
-/// best offer changes with the pool that keeps them.
+/// Whether a pool that has to scale down keeps nodes for pending pods. Those nodes are free of cost, so which pool has
+/// the best expansion option changes with the pool that keeps them.
 fn keeps_nodes(plan: &ScalingPlan) -> bool {
     plan.pools.iter().any(|decision| decision.message.contains("kept for pending pods"))
 }
 
-/// Does what the operators would do: replicas are set, victims and other excess nodes go, missing nodes come and are
-/// Ready. Pods stay pending.
+/// Does what the operators would do: replicas are set, victims and other excess nodes are removed, missing nodes are
+/// created and are Ready. Pods stay pending.
 pub(super) fn carry_out(plan: &ScalingPlan, observed: &mut Observed) {
     let mut cluster = TestCluster { observed: observed.clone() };
     cluster.observed.pools.clear();

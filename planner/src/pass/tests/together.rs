@@ -1,4 +1,5 @@
-//! Where parts of the planner meet: decisions that follow each other closely, limits beside removals, nodes on their way.
+//! Tests of how parts of the planner interact: decisions in close succession, limits together with removals, upcoming
+//! nodes.
 
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ fn decided(replicas: i32, target: i32, named: &[&str]) -> Value {
 
 #[test]
 fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
-    // Two of four nodes are named for the two that are set; nothing needs the third either.
+    // Two of four nodes are victims of the scale-down to two; the third is unneeded as well.
     let cluster = || {
         let pool = decided(2, 2, &["n1", "n2"]);
         let cluster =
@@ -36,7 +37,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
         "they count among those that can be named"
     );
 
-    // A pod that comes in between makes the pool grow, and the same two are still the ones that go.
+    // A new pod in between makes the pool scale up, and the victims are still the same two.
     let plan = cluster().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({})).plan();
     let decision = plan.pool("a");
     assert_eq!((decision.desired, decision.victims.len()), (3, 0));

@@ -1,4 +1,4 @@
-//! Whether a pod may run on a node, resources aside: one file for each of the scheduler's filters, called in the
+//! Whether a pod may run on a node, apart from resources: one file for each of the scheduler's filters, called in the
 //! scheduler's order.
 
 pub mod node_affinity;
@@ -10,7 +10,7 @@ use super::constraints::Constraints;
 use crate::reasons::Rejection;
 use crate::requirements::node_profile::NodeProfile;
 
-/// The first filter that keeps a pod with these constraints off the node, in the order kube-scheduler names them.
+/// The first filter that rejects a pod with these constraints on the node, in kube-scheduler's order.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use crate::requirements::node_profile::NodeProfile;
 ///
 /// # Errors
 ///
-/// Says that no term matches.
+/// That no term matches.
 pub fn matches(terms: Option<&[NodeTerm]>, node: &NodeProfile) -> Result<(), Rejection> {
     match terms {
         Some(terms) if !terms.iter().any(|term| term_matches(term, node)) => {
@@ -40,7 +40,7 @@ fn label_matches(rule: &NodeRequirement, labels: &BTreeMap<String, String>) -> b
     }
 }
 
-/// The scheduler knows one field and two operators; a node that does not exist yet has no name to be asked for.
+/// The scheduler supports one field and two operators; a node that does not exist yet has no name to match.
 fn field_matches(rule: &NodeRequirement, name: Option<&str>) -> bool {
     let named = name.is_some_and(|name| rule.values.iter().any(|v| v == name));
     rule.key == NAME_FIELD

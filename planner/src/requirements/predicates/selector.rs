@@ -8,7 +8,7 @@ use crate::reasons::Rejection;
 ///
 /// # Errors
 ///
-/// Names the first label that is missing or different.
+/// The first label that is missing or different.
 pub fn matches(selector: &[(String, String)], labels: &BTreeMap<String, String>) -> Result<(), Rejection> {
     match selector.iter().find(|(key, value)| labels.get(key) != Some(value)) {
         None => Ok(()),

@@ -8,7 +8,7 @@ use crate::requirements::node_profile::RepellingTaint;
 ///
 /// # Errors
 ///
-/// Names the first taint that is not.
+/// The first taint that is not.
 pub fn tolerated(tolerations: &[Tolerated], taints: &[RepellingTaint]) -> Result<(), Rejection> {
     match taints.iter().find(|taint| !tolerations.iter().any(|t| tolerates(t, taint))) {
         None => Ok(()),
@@ -28,7 +28,7 @@ fn tolerates(toleration: &Tolerated, taint: &RepellingTaint) -> bool {
         return false;
     }
     match operator.as_str() {
-        // An empty key stands for every key only together with `Exists`.
+        // An empty key means every key only together with `Exists`.
         "" | "Equal" => !key.is_empty() && *value == taint.value,
         "Exists" => true,
         "Lt" => compare(&taint.value, value, |taint, bound| taint < bound),

@@ -1,14 +1,14 @@
-//! Karpenter's annotation of pods that are not to be disturbed, for good or for a while after their start.
+//! Karpenter's annotation of pods that must not be disrupted, permanently or for some time after their start.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{Blocker, BlockingPodReason, duration};
 use crate::input::pod_info::PodInfo;
 
-/// `true`, or for how long after `status.startTime`; anything else is as if it were not there.
+/// `true`, or how long after `status.startTime`; any other value is ignored.
 const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 
-/// Blocks a pod that asks for it. A pod that is being deleted is past asking.
+/// Blocks a pod with the annotation. For a pod that is being deleted the annotation is ignored.
 pub(super) fn blocker(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
     let value = pod.annotation(ANNOTATION)?;
     if pod.deleted().is_some() {
@@ -21,7 +21,7 @@ pub(super) fn blocker(pod: &PodInfo, now: Timestamp) -> Option<Blocker> {
     }
     let period = duration::parse(value).filter(SignedDuration::is_positive)?;
     let Some(started) = pod.started() else {
-        // The time has not begun to count.
+        // The pod has not started, so the time has not begun.
         return Some(lasting);
     };
     let until = started.checked_add(period).unwrap_or(Timestamp::MAX);

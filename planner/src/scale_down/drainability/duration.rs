@@ -1,9 +1,9 @@
-//! Durations as Go writes them, `1h30m` or `1.5s`: what annotations of Go programs hold. See
+//! Durations in Go's format, `1h30m` or `1.5s`, as in annotations of Go programs. See
 //! <https://pkg.go.dev/time#ParseDuration>.
 
 use k8s_openapi::jiff::SignedDuration;
 
-/// The units and their nanoseconds. Both letters that print as `µ` are known.
+/// The units in nanoseconds. Both characters that look like `µ` are accepted.
 const UNITS: [(&str, i128); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -15,7 +15,7 @@ const UNITS: [(&str, i128); 8] = [
     ("h", 3600 * 1_000_000_000),
 ];
 
-/// Reads a duration; `None` when it is none, or more than Go can hold.
+/// Parses a duration; `None` if it is invalid, or more than Go can represent.
 pub(super) fn parse(text: &str) -> Option<SignedDuration> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Option<SignedDuration> {
     Some(SignedDuration::from_nanos(nanos))
 }
 
-/// The nanoseconds of the first number with its unit, and what comes after it.
+/// The nanoseconds of the first number with its unit, and the rest of the text.
 fn part(text: &str) -> Option<(i128, &str)> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);

@@ -1,11 +1,11 @@
-//! Pods that keep data on their node.
+//! Pods that keep data on their node (local storage).
 
 use k8s_openapi::api::core::v1::Volume;
 
 use super::{Blocker, BlockingPodReason};
 use crate::input::pod_info::PodInfo;
 
-/// Cluster Autoscaler's annotation: names of local volumes that may be lost, with commas and nothing else between them.
+/// Cluster Autoscaler's annotation: names of local volumes that may be lost, separated by commas without spaces.
 const DISPENSABLE: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 
 /// Blocks a pod with a local volume that the annotation does not name.
@@ -19,7 +19,7 @@ pub(super) fn blocker(pod: &PodInfo) -> Option<Blocker> {
     Some(Blocker::lasting(BlockingPodReason::LocalStorageRequested, why))
 }
 
-/// Directories of the host, and empty ones unless they are in memory, where nobody expects data to stay.
+/// `hostPath` volumes, and `emptyDir` volumes unless they are in memory, where no data is expected to survive.
 fn is_local(volume: &Volume) -> bool {
     volume.host_path.is_some()
         || volume.empty_dir.as_ref().is_some_and(|dir| dir.medium.as_deref() != Some("Memory"))

@@ -1,8 +1,8 @@
-//! Which pods must not be evicted so that their node can go: the rules of Cluster Autoscaler's defaults and Karpenter's
+//! Which pods must not be evicted for a scale-down: the rules of Cluster Autoscaler's defaults and Karpenter's
 //! annotation, one function each.
 //!
-//! Asked only about pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
-//! ended long ago stand in nobody's way.
+//! Only called for pods that keep a node: those of a `DaemonSet`, mirror pods, finished pods and those that should have
+//! terminated long ago never block.
 
 mod do_not_disrupt;
 mod duration;
@@ -19,25 +19,26 @@ use crate::input::pods;
 /// Cluster Autoscaler's annotation of a pod: `true`, `false` or `on-completion`.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
-/// The namespace whose pods the cluster itself needs.
+/// The namespace of the pods that the cluster itself needs.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` where it has one.
+/// Why a pod blocks. Names are those of Cluster Autoscaler's `BlockingPodReason` if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockingPodReason {
-    /// No controller would make it again.
+    /// It has no controller that would recreate it.
     NotReplicated,
-    /// It runs in `kube-system`, and no budget says how many of its kind may be missing.
+    /// It runs in `kube-system`, and no `PodDisruptionBudget` covers it.
     UnmovableKubeSystemPod,
-    /// Its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict` forbids it, or forbids it until the pod ends.
+    /// Its annotation `cluster-autoscaler.kubernetes.io/safe-to-evict` forbids eviction, permanently or until the pod
+    /// completes.
     NotSafeToEvictAnnotation,
-    /// Its annotation `karpenter.sh/do-not-disrupt` forbids it.
+    /// Its annotation `karpenter.sh/do-not-disrupt` forbids eviction.
     DoNotDisruptAnnotation,
     /// It keeps data on the node.
     LocalStorageRequested,
-    /// Its budget allows no more disruptions, or two budgets match it.
+    /// Its `PodDisruptionBudget` allows no more disruptions, or two of them match it.
     NotEnoughPdb,
-    /// What it asks for cannot be read, so that no place can be found for it.
+    /// Its requests cannot be read, so no place can be found for it.
     UnexpectedError,
 }
 
@@ -56,31 +57,31 @@ impl BlockingPodReason {
     }
 }
 
-/// What stands in the way of evicting a pod.
+/// What prevents the eviction of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
     /// The rule.
     pub rule: BlockingPodReason,
     /// Why, as the end of a sentence about the pod.
     pub why: String,
-    /// From when on it no longer does, when that only takes time.
+    /// When it stops blocking, if that only takes time; `None` if time alone does not lift it.
     pub until: Option<Timestamp>,
 }
 
 impl Blocker {
-    /// One that time alone does not lift.
+    /// A blocker that time alone does not lift.
     pub fn lasting(rule: BlockingPodReason, why: impl Into<String>) -> Self {
         Self { rule, why: why.into(), until: None }
     }
 }
 
-/// What stands in the way of evicting `pod` now, which keeps its node. The first rule that does is named.
+/// What prevents the eviction of `pod`, which keeps its node, at `now`. The first rule that applies is named.
 pub fn blocker(pod: &PodInfo, budgets: &Budgets, now: Timestamp) -> Option<Blocker> {
     let overridden = pod.annotation(SAFE_TO_EVICT) == Some("true");
     let mut blocker = own(pod, budgets, now).filter(|_| !overridden).or_else(|| budget(pod, budgets))?;
-    // A pod that is being deleted stops keeping its node in the end, whatever it says.
+    // A pod that is being deleted stops keeping its node in the end, whatever its annotations.
     let over = pods::keeps_until(pod).map(|last| {
-        // At that moment it still does.
+        // At that very moment it still does.
         last.checked_add(SignedDuration::from_millis(1)).unwrap_or(last)
     });
     blocker.until = [blocker.until, over].into_iter().flatten().min();

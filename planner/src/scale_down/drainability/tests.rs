@@ -1,4 +1,4 @@
-//! The truth table of what stands in the way of an eviction.
+//! The truth table of what prevents an eviction.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn pod(change: Value) -> PodInfo {
     serde_json::from_value(merged(base, change)).unwrap()
 }
 
-/// The only rule of a pod that keeps its node, or why there is none.
+/// The only rule that blocks a pod which keeps its node, or why no rule does.
 fn verdict(pod: &PodInfo, budgets: &Budgets) -> &'static str {
     let now: Timestamp = NOW.parse().unwrap();
     if !pods::keeps_node(pod, now) {
