@@ -102,7 +102,7 @@ fn without_tests(text: &str) -> usize {
     let mut count = 0;
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        let begins = |next: &&str| next.starts_with("mod ") && next.ends_with('{');
+        let begins = |next: &&str| next.contains("mod ") && next.ends_with('{');
         if line == "#[cfg(test)]" && lines.peek().is_some_and(begins) {
             // As rustfmt writes it, the module ends with a brace in the first column.
             lines.by_ref().find(|line| *line == "}");
@@ -161,7 +161,7 @@ mod tests {
         let long = "let x = 1;\n".repeat(MAX_LINES + 1);
         assert!(size("a/src/b.rs", &long).is_some());
         assert!(size("a/src/b_tests.rs", &long).is_none());
-        let tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{long}}}\n");
+        let tests = format!("fn f() {{}}\n#[cfg(test)]\npub(crate) mod tests {{\n{long}}}\n");
         assert!(size("a/src/b.rs", &tests).is_none());
         // Only the tests are left out: not what comes after them, nor a file after another one's attribute.
         assert!(size("a/src/b.rs", &format!("{tests}{long}")).is_some());
