@@ -1,5 +1,5 @@
-//! Carries decisions out: `spec.replicas` of every pool whose decision changes them, and before a scale-down the names of
-//! the nodes that go. One pool's failure does not keep the others waiting.
+//! Carries out decisions: writes `spec.replicas` of every pool whose decision changes it, and before a scale-down the
+//! names of the nodes to remove. A failure on one pool does not delay the others.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::outcome::Outcome;
 use crate::status::pool_status;
 use crate::write_backoff::{Refusal, Waiting, Write};
 
-/// Pools that are written at the same time.
+/// Number of pools that are written concurrently.
 const PARALLEL_WRITES: usize = 8;
 
-/// Writes every decision that is to be written. The outcomes are in the order of the plan's pools.
+/// Writes every decision that needs a write. The outcomes are in the order of the plan's pools.
 pub async fn apply(
     ctx: &Context,
     observed: &Observed,
@@ -37,7 +37,7 @@ pub async fn apply(
     stream::iter(work).buffered(PARALLEL_WRITES).collect().await
 }
 
-/// Keeps a pool that could not be written, and it alone, from being written again too soon.
+/// Records the result of a pool's write, so that a failed write, and only it, waits for its backoff.
 fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
     let (pool, write) = (&decision.object.metadata, Write::of(decision));
     match outcome {
@@ -59,7 +59,8 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
     if !decision.acts || !decision.changes_replicas() {
         return Outcome::Settled;
     }
-    // A guard that there is no status would be tripped by the first one, which the NodePool operator writes about now.
+    // A precondition that there is no status would fail with the first one, which the NodePool operator writes about
+    // now.
     if decision.object.status.is_none() {
         return Outcome::Unobserved;
     }
@@ -92,9 +93,9 @@ enum Announced {
     Not(Outcome),
 }
 
-/// Names the victims in status, bound to the number of nodes that remain, before the replicas are written: the `NodePool`
-/// operator must never see the one without the other. A scale-up has nothing to announce; what an earlier decision has is
-/// taken away first, so that a number never meets the nodes of another one.
+/// Names the victims in the status, bound to the number of nodes that remain, before the replicas are written: the
+/// `NodePool` operator must never see one without the other. A scale-up has nothing to announce; the list of an earlier
+/// decision is removed first, so that a count is never combined with the nodes of another one.
 async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -> Result<Announced, Error> {
     let pool = &decision.object;
     let plan = pool_status::victims(decision, nodes);
@@ -107,7 +108,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
             || fresh.metadata.generation != pool.metadata.generation
             || fresh.metadata.uid != pool.metadata.uid;
         if outdated {
-            // The decision does not hold any more; leave the status as it is.
+            // The decision is no longer valid; leave the status as it is.
             return pool_status::untouched(fresh);
         }
         pool_status::announcing(fresh, plan.as_ref())
@@ -120,18 +121,18 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
     })
 }
 
-/// What an answer to the announcement of `plan` means, which was made from `pool`.
+/// The result of the announcement of `plan`, which was made from `pool`.
 fn announced(written: Written<NodePool>, pool: &NodePool, plan: Option<&ScaleDownPlan>) -> Announced {
     match written {
         Written::Changed(fresh) if carries(&fresh, plan) => Announced::Ready(Box::new(fresh)),
-        // Another's stands: what an earlier release applied is taken away first, and somebody was faster to write anew.
+        // Another list is in the status: that of an earlier release is removed first, or another writer was faster.
         Written::Changed(_) | Written::Conflict | Written::Aborted => Announced::Not(Outcome::Outdated),
         Written::Unchanged => Announced::Ready(Box::new(pool.clone())),
         Written::Gone => Announced::Not(Outcome::Gone),
     }
 }
 
-/// Whether the list that stands on `pool` is that of `plan`, or none if there is none.
+/// Whether the list in the status of `pool` is that of `plan`, or absent if there is none.
 fn carries(pool: &NodePool, plan: Option<&ScaleDownPlan>) -> bool {
     standing(pool).map(|list| &list.decision_id) == plan.map(|plan| &plan.decision_id)
 }

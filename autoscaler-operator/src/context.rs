@@ -1,4 +1,4 @@
-//! Everything a pass needs from outside, in one place: caches, the write door, the clock. It decides nothing.
+//! Everything a pass needs from outside, in one place: caches, the writer, the clock. It decides nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,15 +28,15 @@ use crate::status::{Told, Unreported};
 use crate::watched::Cached;
 use crate::write_backoff::{Refusal, Write, WriteBackoff};
 
-/// The key that the controller loop is given: there is one, because every pass is about the whole cluster.
+/// The key of the controller loop: there is only one, because every pass is about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cluster;
 
-/// What the watches keep up to date.
+/// The caches that the watches keep up to date.
 pub struct Caches {
-    /// Every pool that is looked at.
+    /// Every `NodePool` in the watched namespaces.
     pub pools: Store<NodePool>,
-    /// Every autoscaler that is looked at.
+    /// Every `NodePoolAutoscaler` in the watched namespaces.
     pub autoscalers: Store<NodePoolAutoscaler>,
     /// Every node.
     pub nodes: Store<Node>,
@@ -44,44 +44,44 @@ pub struct Caches {
     pub pods: Store<Cached<PodInfo>>,
     /// Every `DaemonSet`.
     pub daemon_sets: Store<DaemonSet>,
-    /// Every budget.
+    /// Every `PodDisruptionBudget`.
     pub budgets: Store<PodDisruptionBudget>,
-    /// Every persistent volume.
+    /// Every `PersistentVolume`.
     pub volumes: Store<Cached<VolumeInfo>>,
-    /// Every claim.
+    /// Every `PersistentVolumeClaim`.
     pub claims: Store<Cached<ClaimInfo>>,
-    /// Every storage class.
+    /// Every `StorageClass`.
     pub storage_classes: Store<StorageClass>,
-    /// Every namespace.
+    /// Every `Namespace`.
     pub namespaces: Store<Namespace>,
 }
 
-/// What a pass needs from outside.
+/// The dependencies of a pass.
 pub struct Context {
-    /// The only way to write.
+    /// The only way to write to the API server.
     pub door: Door,
-    /// Tells when a cache is behind our own writes.
+    /// Detects a cache that is behind our own writes.
     pub floors: Floors,
-    /// Publishes events.
+    /// Publishes Kubernetes events.
     pub recorder: Recorder,
-    /// Tells the time.
+    /// Wall clock and monotonic clock.
     pub clock: Clock,
-    /// Counts.
+    /// The operator's Prometheus metrics.
     pub metrics: AutoscalerMetrics,
-    /// What the watches keep.
+    /// The caches.
     pub caches: Caches,
-    /// Plans, and remembers what it has read.
+    /// The planner, which remembers the objects it has read.
     pub planner: Arc<Mutex<Planner>>,
-    /// What pods have been told in events.
+    /// The events that were already published on pods and autoscalers.
     pub told: Told,
-    /// What was done and is in no status yet.
+    /// Decisions that were written and are in no status yet.
     pub unreported: Unreported,
-    /// Writes that were refused and wait for their next try.
+    /// Refused writes that wait for their next attempt.
     backoff: Mutex<WriteBackoff>,
 }
 
 impl Context {
-    /// Puts it together.
+    /// Creates the context from the operator's shared runtime and the caches.
     pub fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
         Ok(Self {
             door: operator.door.clone(),
@@ -97,13 +97,13 @@ impl Context {
         })
     }
 
-    /// `write` of `object` failed, and is not tried again at once.
+    /// Records that `write` of `object` failed, so that it is not retried at once.
     pub fn refused(&self, object: &ObjectMeta, write: Write, refusal: Refusal, error: &Error) {
         let wait = self.backoff().refused(object, write, refusal, self.clock.monotonic(), rand::random());
         warn!(category = error.category(), error = %chain(error), again_in = ?wait, "write failed");
     }
 
-    /// The writes that were refused and wait for their next try.
+    /// The refused writes that wait for their next attempt.
     pub fn backoff(&self) -> MutexGuard<'_, WriteBackoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }

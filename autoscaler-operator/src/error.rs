@@ -1,4 +1,4 @@
-//! What can go wrong in a pass, and the short name under which metrics count it.
+//! Errors of a pass, and the short name under which the metrics count each.
 
 use shared_runtime::error::Categorised;
 use shared_runtime::metrics::MetricsError;
@@ -10,16 +10,16 @@ pub enum Error {
     /// A write failed.
     #[error("cannot write {what} of {kind} {name}")]
     Write {
-        /// What was written.
+        /// The part that was written.
         what: &'static str,
-        /// Of which kind of object.
+        /// Kind of the object.
         kind: &'static str,
-        /// Of which object.
+        /// Name of the object.
         name: String,
-        /// Why it failed.
+        /// The writer's error.
         source: WriteError,
     },
-    /// The planner did not come back.
+    /// The planner's task panicked or was cancelled.
     #[error("the planner failed")]
     Plan(#[from] tokio::task::JoinError),
     /// A metric could not be registered.
@@ -28,12 +28,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the API server minds this very write, so that the next one will fare no better soon.
+    /// Whether the API server refuses this very write, so that an immediate retry will not succeed either.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.is_refusal())
     }
 
-    /// Whether it was refused because this replica does not lead.
+    /// Whether it was refused because this replica is not the leader.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.is_fenced())
     }

@@ -1,9 +1,9 @@
-//! **The Autoscaler operator**: decides how many nodes each `NodePool` should have, from the pods that wait for nodes and
-//! the nodes that nothing needs, and says why. It never makes or removes a node: it writes `spec.replicas` through the
-//! scale subresource, and its own part of the status.
+//! **The Autoscaler operator**: decides how many nodes each `NodePool` should have, from pending pods and unneeded
+//! nodes, and reports why. It never makes or removes a node: it writes `spec.replicas` through the scale subresource,
+//! and its own part of the status.
 //!
-//! One pass over the cluster is [`reconcile`]: `observe → plan → apply → report`, one file each. Everything that is decided
-//! is decided in [`planner`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
+//! One pass over the cluster is [`reconcile`]: `observe → plan → apply → report`, one file each. All decisions are made
+//! in [`planner`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
 //! wiring.
 
 pub mod apply;
@@ -47,15 +47,15 @@ use crate::explain::{ExplainArgs, ExplainError};
 use crate::simulate::{SimulateArgs, SimulateError};
 use crate::watched::Cached;
 
-/// A burst of pods becomes one pass.
+/// Merges a burst of pod events into one pass.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Finished pods take nothing from a node; leaving them out keeps the cache small.
+/// Finished pods use no resources of a node; leaving them out keeps the cache small.
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Decides how many nodes each NodePool should have.
 ///
-/// Reads pods that wait for nodes, sets spec.replicas of the NodePools that a NodePoolAutoscaler selects, and says why
-/// in their status and in events. `autoscaler-operator simulate --help` shows how to ask it without a cluster.
+/// Reads pods that wait for nodes, sets spec.replicas of the NodePools that a NodePoolAutoscaler selects, and reports
+/// why in their status and in events. `autoscaler-operator simulate --help` shows how to ask it without a cluster.
 #[derive(Debug, Parser)]
 #[expect(clippy::doc_markdown, reason = "it is help text for a terminal")]
 #[command(name = "autoscaler-operator", version, max_term_width = 120)]
@@ -86,7 +86,7 @@ enum Command {
     ///   autoscaler-operator simulate -f a.yaml -f b.yaml -o table
     ///
     /// Objects of other kinds, fields and constraints that this version does not plan with, and what was changed, are
-    /// named on standard error. Exit code 0: planned; 1: the objects cannot be had or changed; 2: wrong usage.
+    /// named on standard error. Exit code 0: planned; 1: the objects cannot be read or changed; 2: wrong usage.
     #[command(verbatim_doc_comment)]
     Simulate(SimulateArgs),
     /// Say why a pod waits, why a node stays or goes, or why a pool has as many nodes as it has. Writes nothing
@@ -95,8 +95,8 @@ enum Command {
     ///   autoscaler-operator explain node worker-3 -o json
     ///   autoscaler-operator explain pool demo/small -f objects.yaml
     ///
-    /// Reads the cluster; with -f, files as `simulate` takes them. Exit code 0: explained; 1: there is no such object, or
-    /// the objects cannot be had; 2: wrong usage.
+    /// Reads the cluster; with -f, files as `simulate` takes them. Exit code 0: explained; 1: there is no such object,
+    /// or the objects cannot be read; 2: wrong usage.
     #[command(verbatim_doc_comment)]
     Explain(ExplainArgs),
 }
@@ -107,19 +107,19 @@ struct RunArgs {
     common: CommonArgs,
 }
 
-/// Why the program ended otherwise than well.
+/// Why the program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The operator could not go on.
+    /// The operator could not continue.
     #[error("the operator stopped")]
     Run(#[from] bootstrap::Error),
-    /// The definitions could not be written as YAML.
+    /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
     Definitions(#[from] shared_crds::Error),
-    /// Nothing could be simulated.
+    /// `simulate` failed.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
-    /// Nothing could be explained.
+    /// `explain` failed.
     #[error(transparent)]
     Explain(#[from] ExplainError),
     /// Standard output is closed or full.
@@ -144,7 +144,7 @@ const SPEC: OperatorSpec = OperatorSpec {
     crds: &["nodepools.tandem.dev", "nodepoolautoscalers.tandem.dev"],
 };
 
-/// Wires caches, triggers and the loop together, and runs until the operator stops.
+/// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(operator: Operator) -> Result<(), Error> {
     let all = watcher::Config::default;
     let (pools, pool_changes) = operator.reflect(operator.api_watched::<NodePool>(), &all(), |_| {});
@@ -210,7 +210,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
     Ok(())
 }
 
-/// Every change is a reason to look at everything: a pod of any namespace may go to a node of any pool.
+/// Every change triggers a pass over the whole cluster: a pod of any namespace may go to a node of any pool.
 fn whole<T>(changes: impl Stream<Item = T> + Send + 'static) -> BoxStream<'static, Cluster> {
     changes.map(|_| Cluster).boxed()
 }

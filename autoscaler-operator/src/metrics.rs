@@ -1,4 +1,4 @@
-//! What the operator counts. No label holds an object's name, so the number of series is fixed.
+//! The operator's Prometheus metrics. No label holds an object's name, so the number of series is fixed.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use planner::{PoolDecision, ScalingPlan, SchedulingResult};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use shared_runtime::metrics::{Metrics, MetricsError};
 
-/// Seconds; from a small cluster to one far beyond the planner's bar.
+/// In seconds; from a small cluster to one far beyond the planner's target.
 const PLAN_BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0];
 const OUTCOMES: [&str; 3] = ["fits", "triggers_scale_up", "unschedulable"];
 
-/// The operator's own metrics; the runtime counts passes, writes and conflicts.
+/// The operator's own metrics; the shared runtime counts passes, writes and conflicts.
 #[derive(Clone, Debug)]
 pub struct AutoscalerMetrics {
     pending: IntGaugeVec,
@@ -24,7 +24,7 @@ pub struct AutoscalerMetrics {
 }
 
 impl AutoscalerMetrics {
-    /// Makes and registers them.
+    /// Creates and registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let opts = |name: &str, help: &str| Opts::new(format!("tandem_autoscaler_{name}"), help);
         let planning =
@@ -65,7 +65,7 @@ impl AutoscalerMetrics {
         Ok(all)
     }
 
-    /// Shows what the last plan says.
+    /// Sets the metrics of the last plan. `took` is the planning time.
     pub fn planned(&self, plan: &ScalingPlan, took: Duration) {
         self.planning.observe(took.as_secs_f64());
         let mut pods = [0_i64; OUTCOMES.len()];
@@ -89,7 +89,7 @@ impl AutoscalerMetrics {
         self.pools.with_label_values(&["not_planned"]).set(count(plan.pools.len() - planned().count()));
     }
 
-    /// Shows how many writes were refused and wait.
+    /// Sets the number of refused writes that wait.
     pub fn refused(&self, writes: usize) {
         self.refused.set(count(writes));
     }

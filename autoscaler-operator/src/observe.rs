@@ -1,4 +1,4 @@
-//! Takes what the caches hold as the input of one plan. Nothing is decided and nothing is written here.
+//! Turns the contents of the caches into the input of one plan. Nothing is decided and nothing is written here.
 
 use planner::Observed;
 use shared_runtime::freshness::Freshness;
@@ -6,8 +6,8 @@ use shared_runtime::freshness::Freshness;
 use crate::context::Context;
 use crate::watched;
 
-/// The cluster as the caches show it. `None` while they are behind this operator's own writes: a plan from before would
-/// do again what has just been done.
+/// The cluster in the caches. `None` while they are behind this operator's own writes: a plan from an older state would
+/// repeat what has just been done.
 pub fn observe(ctx: &Context) -> Option<Observed> {
     let (pools, autoscalers) = (ctx.caches.pools.state(), ctx.caches.autoscalers.state());
     let behind = pools.iter().any(|pool| ctx.floors.check(&**pool) == Freshness::Stale)

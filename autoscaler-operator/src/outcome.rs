@@ -1,23 +1,24 @@
-//! What came of the decision about a pool.
+//! The result of the decision about a pool.
 
 use crate::error::Error;
 
-/// What came of one pool's decision.
+/// The result of one pool's decision.
 #[derive(Debug)]
 pub enum Outcome {
     /// There was nothing to write.
     Settled,
-    /// `spec.replicas` are what was decided.
+    /// `spec.replicas` has the decided value.
     Scaled,
-    /// The decision was made from something that is no longer so: it has to be made again.
+    /// The decision was made from an object that has changed since: it has to be made again.
     Outdated,
-    /// The pool has no status yet, and what guards the count stands there. This pass writes one, which brings the next.
+    /// The pool has no status yet, and the precondition of the count is in the status. This pass writes one, which
+    /// triggers the next pass.
     Unobserved,
     /// The pool is gone.
     Gone,
     /// It could not be written.
     Failed(Error),
-    /// It could not be written by a pass before, and is not tried again yet; why it could not.
+    /// An earlier pass could not write it, and it is not retried yet; the text is the reason.
     Waiting(String),
 }
 
@@ -32,7 +33,7 @@ impl Outcome {
         matches!(self, Self::Failed(_) | Self::Waiting(_))
     }
 
-    /// The error, if it is one of this process and not of the pool.
+    /// The error, if it concerns this process and not the pool.
     pub fn into_error(self) -> Option<Error> {
         match self {
             Self::Failed(error) => Some(error).filter(Error::is_fenced),

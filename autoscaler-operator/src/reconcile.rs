@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::report::report;
 use crate::write_backoff::Waiting;
 
-/// Brings every pool to the number of nodes it should have, and says why.
+/// Sets every pool to the number of nodes it should have, and reports why.
 #[instrument(skip_all)]
 pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let Some(mut observed) = observe(&ctx) else {
@@ -28,7 +28,7 @@ pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     // A large cluster takes a while to plan; watches and the lease must not wait for it.
     let planner = Arc::clone(&ctx.planner);
     let (observed, mut plan) = tokio::task::spawn_blocking(move || {
-        // A pass that was cut off leaves nothing behind but readings, which are right by themselves.
+        // A cancelled pass leaves nothing behind but parsed objects, which are valid by themselves.
         let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = planner.plan_for_cluster(&observed);
         (observed, plan)
@@ -59,8 +59,7 @@ fn waiting(ctx: &Context, observed: &Observed, started: Duration) -> Waiting {
     ctx.backoff().waiting(pools.chain(autoscalers), started)
 }
 
-/// When writes that were refused are to be tried again. A refusal that is news changes the plan at once: the pods of
-/// that pool may have a place in another one.
+/// When to retry refused writes. A new refusal changes the plan at once: the pods of that pool may fit in another one.
 fn retry(ctx: &Context, started: Duration, outcomes: &[Outcome]) -> Option<Duration> {
     let mut backoff = ctx.backoff();
     backoff.passed(started);

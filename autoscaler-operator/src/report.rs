@@ -1,5 +1,5 @@
-//! Says what was decided and what came of it: writes the Autoscaler's part of each pool's status and the status of each
-//! autoscaler, and publishes events. What to say is put together in `status`.
+//! Reports decisions and their results: writes the Autoscaler's part of each pool's status and the status of each
+//! autoscaler, and publishes events. The content comes from `status`.
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -16,15 +16,15 @@ use crate::status::pool_status::{self, Scaled, Standing};
 use crate::status::{autoscaler_status, events};
 use crate::write_backoff::{Refusal, Waiting, Write};
 
-/// Statuses that are written at the same time.
+/// Number of statuses that are written concurrently.
 const PARALLEL_WRITES: usize = 8;
 
-/// What came of reporting.
+/// The result of reporting.
 #[derive(Debug, Default)]
 pub struct Reported {
-    /// Somebody wrote first, and the strategy leaves it to the next pass.
+    /// Another writer was first, and the write strategy leaves the conflict to the next pass.
     pub conflict: bool,
-    /// This replica does not lead any more.
+    /// This replica is not the leader any more.
     pub error: Option<Error>,
 }
 
@@ -61,7 +61,7 @@ pub async fn report(
 }
 
 impl Reported {
-    /// Takes in one write: whether it met a conflict, or failed.
+    /// Records the result of one write: whether it met a conflict, or failed.
     fn absorb(&mut self, ctx: &Context, object: &ObjectMeta, result: Result<bool, Error>) {
         match result {
             Ok(conflict) => {
@@ -80,7 +80,8 @@ impl Reported {
     }
 }
 
-/// How far the decision has come, if there is something to say about that; what was written is kept until a status says it.
+/// How far the decision has come, if there is something to report about it; a written decision is kept until a status
+/// reports it.
 fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Option<Standing> {
     Some(match outcome {
         Outcome::Scaled => ctx.unreported.remember(decision, Scaled::of(decision, now)),
@@ -89,7 +90,7 @@ fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Tim
         }
         Outcome::Failed(error) => Standing::Failed(chain(error)),
         Outcome::Waiting(problem) => Standing::Failed(problem.clone()),
-        // There will be another decision in a moment, or no pool to speak of.
+        // There will be another decision in a moment, or the pool is gone.
         Outcome::Outdated => return None,
         Outcome::Gone => {
             ctx.unreported.forget(decision);

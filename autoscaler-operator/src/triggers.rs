@@ -1,4 +1,4 @@
-//! Which changes of a cache are worth a pass. Only what cannot change a plan is held back.
+//! Which changes of a cache trigger a pass. Only changes that cannot affect a plan are filtered out.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use futures::{Stream, StreamExt as _, future};
 use kube::{Resource, ResourceExt as _};
 use shared_runtime::reflect::Change;
 
-/// Changes of what is written in `spec`: the API server counts those in `metadata.generation`. The status of a
-/// `DaemonSet` moves with each of its pods, which are watched themselves.
+/// Changes of `spec`: the API server counts them in `metadata.generation`. The status of a `DaemonSet` changes with
+/// each of its pods, which are watched themselves.
 pub(crate) fn of_specs<K>(
     changes: impl Stream<Item = Change<K>> + Send + 'static,
 ) -> impl Stream<Item = Change<K>> + Send + 'static

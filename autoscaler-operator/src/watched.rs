@@ -1,4 +1,4 @@
-//! The planner's own types as caches keep them: found by the keys of the objects that they were made from.
+//! The planner's own types as cache entries, found by the keys of the objects they were made from.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use planner::input::pod_info::PodInfo;
 use planner::input::volume_info::VolumeInfo;
 use shared_runtime::reflect::Unreadable;
 
-/// What the planner reads of an object, as a cache keeps it.
+/// The part of an object that the planner reads, as a cache entry.
 #[derive(Clone, Debug)]
 pub struct Cached<T>(Arc<T>);
 
 impl<T> Cached<T> {
-    /// Keeps what is made of an object.
+    /// Wraps a conversion function so that it returns cache entries.
     pub(crate) fn as_made_by<W>(mut make: impl FnMut(W) -> T) -> impl FnMut(W) -> Self {
         move |whole| Self(Arc::new(make(whole)))
     }
 }
 
-/// Takes everything out of a cache that keeps the planner's own types.
+/// All entries of a cache of the planner's own types.
 pub(crate) fn state<T>(store: &Store<Cached<T>>) -> Vec<Arc<T>>
 where
     Cached<T>: Lookup<DynamicType = ()> + Clone + 'static,
@@ -30,8 +30,8 @@ where
     store.state().iter().map(|cached| Arc::clone(&cached.0)).collect()
 }
 
-/// What the cache holds of a pod that cannot be read: that it runs on its node, without anything that says it could run
-/// elsewhere, so the node stays. One without a node needs none that could be planned.
+/// The cache entry of an unreadable pod: it runs on its node, and nothing shows that it could run elsewhere, so the
+/// node stays. `None` for a pod without a node, which needs no node that could be planned.
 pub(crate) fn stand_in(unreadable: &Unreadable) -> Option<Pod> {
     let node_name = unreadable.node_name.clone()?;
     let mut pod = Pod::default();
@@ -44,8 +44,8 @@ pub(crate) fn stand_in(unreadable: &Unreadable) -> Option<Pod> {
     Some(pod)
 }
 
-/// Says that the API server knows `$kept` as `$whole`, and under which key. A version would only cost room: nothing is
-/// written to these objects.
+/// Declares that the API server knows `$kept` as `$whole`, and under which key. A resourceVersion would only cost
+/// memory: nothing is written to these objects.
 macro_rules! found {
     ($kept:ty as $whole:ty, $key:expr, $uid:expr) => {
         impl Lookup for Cached<$kept> {

@@ -1,8 +1,8 @@
-//! Which writes were refused lately, and when each is tried again: a failure is the business of the object that could not
-//! be written, not of the pass that wrote it.
+//! Which writes were refused recently, and when each is retried: a failure affects only the object that could not be
+//! written, not the whole pass.
 //!
-//! Pure: time (since any fixed origin) and randomness are arguments. A record ends when the write succeeds, or when its
-//! time comes and nothing is to be written any more.
+//! Pure: time (since any fixed origin) and randomness are arguments. A record ends when the write succeeds, or when it
+//! is due and there is nothing to write any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use planner::{PoolDecision, ScalingPlan};
 use shared_runtime::controller::Backoff;
 
-/// What is written. The three fail by themselves: a policy that keeps a pool from shrinking lets it grow.
+/// The kind of write. The three fail independently: a policy that keeps a pool from shrinking lets it grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Write {
-    /// More nodes, or the count of a pool that had none set.
+    /// A scale-up, or the count of a pool that had none set.
     Growth,
-    /// Fewer nodes, and before that which ones.
+    /// A scale-down, and before it the list of victims.
     Removal,
     /// The status.
     Status,
 }
 
 impl Write {
-    /// Which one a decision asks for.
+    /// The write that a decision needs.
     pub const fn of(decision: &PoolDecision) -> Self {
         if decision.desired < decision.current { Self::Removal } else { Self::Growth }
     }
@@ -32,19 +32,19 @@ impl Write {
 /// A write that was refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Why, as the server says it.
+    /// The error message.
     pub problem: String,
-    /// The API server minds this very write; else it did not answer, or could not.
+    /// Whether the API server refuses this very write; otherwise it did not or could not answer.
     pub is_final: bool,
-    /// The decision that could not be carried out; none for a status.
+    /// The decision that could not be carried out; `None` for a status.
     pub decision: Option<Box<PoolDecision>>,
 }
 
-/// So many failures in a row of a write that nobody minds, and it is planned without it all the same: a webhook that never
-/// answers in time is as good as one that refuses. One lost answer is not, and the write may have been carried out.
+/// After this many failures in a row without a refusal, plans are made without the write too: a webhook that never
+/// answers in time is as good as one that refuses. One lost answer is not, because the write may have been carried out.
 const LASTING: u32 = 3;
 
-/// When writes that were refused are tried again.
+/// When refused writes are retried.
 #[derive(Debug, Default)]
 pub struct WriteBackoff(HashMap<(String, Write), Record>);
 
@@ -56,8 +56,8 @@ struct Record {
     seen: Seen,
 }
 
-/// What of an object a policy or a webhook may judge by, but for what this operator writes itself. When it changes, the
-/// next try may end otherwise.
+/// The parts of an object that a policy or a webhook may judge by, except for what this operator writes itself. When
+/// they change, the next attempt may succeed.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     generation: Option<i64>,
@@ -84,12 +84,12 @@ pub struct Waiting(HashMap<(String, Write), Waits>);
 #[derive(Debug)]
 struct Waits {
     refusal: Refusal,
-    /// There is no use in planning with the write.
+    /// Planning with the write is useless.
     lasts: bool,
 }
 
 impl WriteBackoff {
-    /// `write` of `object` was refused. Returns how long it waits.
+    /// Records that `write` of `object` was refused. Returns how long it waits.
     pub fn refused(
         &mut self,
         object: &ObjectMeta,
@@ -106,12 +106,13 @@ impl WriteBackoff {
         delay
     }
 
-    /// `write` of `object` went through, or the object is gone.
+    /// Records that `write` of `object` succeeded, or that the object is gone.
     pub fn over(&mut self, object: &ObjectMeta, write: Write) {
         self.0.remove(&key(object, write));
     }
 
-    /// What a pass over `objects` that begins at `now` leaves out: what is not due yet, unless its object has changed.
+    /// What a pass over `objects` that begins at `now` leaves out: writes that are not due yet, unless the object has
+    /// changed.
     pub fn waiting<'a>(&self, objects: impl Iterator<Item = &'a ObjectMeta>, now: Duration) -> Waiting {
         if self.0.is_empty() {
             return Waiting::default();
@@ -126,30 +127,30 @@ impl WriteBackoff {
         Waiting(objects.flat_map(all).flatten().collect())
     }
 
-    /// A pass that began at `began` is over. What was due by then and was not refused again is forgotten: there was
-    /// nothing to write any more.
+    /// Records the end of a pass that began at `began`. Writes that were due by then and were not refused again are
+    /// dropped: there was nothing to write any more.
     pub fn passed(&mut self, began: Duration) {
         self.0.retain(|_, record| record.due > began);
     }
 
-    /// When the next write is due.
+    /// When the next write is due; `None` when no write waits.
     pub fn next(&self) -> Option<Duration> {
         self.0.values().map(|record| record.due).min()
     }
 
-    /// How many writes wait.
+    /// The number of writes that wait.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none waits.
+    /// Whether no write waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Waiting {
-    /// Why `write` of `object` waits, if it does.
+    /// Why `write` of `object` waits; `None` if it does not.
     pub fn refusal(&self, object: &ObjectMeta, write: Write) -> Option<&Refusal> {
         if self.0.is_empty() {
             return None;
@@ -157,14 +158,14 @@ impl Waiting {
         self.0.get(&key(object, write)).map(|waits| &waits.refusal)
     }
 
-    /// Why pools do not grow for now, by UID: nodes that cannot be asked for do not come.
+    /// Why pools cannot grow for now, by UID: nodes that cannot be requested do not come.
     pub fn closed_pools(&self) -> BTreeMap<String, String> {
         let growth = self.0.iter().filter(|((_, write), waits)| *write == Write::Growth && waits.lasts);
         growth.map(|((uid, _), waits)| (uid.clone(), waits.refusal.problem.clone())).collect()
     }
 
-    /// Shows a pool whose growth waits with the decision that was refused. The plan sends its pods elsewhere for now, and
-    /// with what is left the status would say by turns that the pool should grow and that it should not.
+    /// Replaces the decision about a pool whose scale-up waits by the refused one. The plan sends its pods elsewhere
+    /// for now, and with the remaining decision the status would alternate between a wanted scale-up and none.
     pub fn stand_in(&self, plan: &mut ScalingPlan) {
         if self.0.is_empty() {
             return;

@@ -55,7 +55,7 @@ fn an_object_that_changes_is_tried_at_once_and_our_own_status_is_no_change() {
     assert!(changed(|object| object.generation = Some(2)));
     assert!(changed(|object| object.labels = Some([("team".into(), "b".into())].into())));
     assert!(changed(|object| object.annotations = Some([("approved".into(), "yes".into())].into())));
-    // It does not count as a success: the pause goes on growing.
+    // It does not count as a success: the backoff continues to grow.
     let mut now = object("a");
     now.generation = Some(2);
     assert_eq!(backoff.refused(&now, Write::Growth, refusal("no"), MS(1), 1.0), MS(60_000));
@@ -72,7 +72,7 @@ fn a_refusal_is_forgotten_when_it_is_due_and_there_is_nothing_to_write_any_more(
     backoff.refused(&a, Write::Growth, refusal("no"), MS(105), 1.0);
     backoff.passed(MS(100));
     assert_eq!(backoff.next(), Some(MS(305)));
-    // One that wrote nothing.
+    // A pass that wrote nothing.
     backoff.passed(MS(305));
     assert!(backoff.is_empty() && backoff.next().is_none());
 }
@@ -109,7 +109,7 @@ fn pods_go_to_another_pool_while_one_cannot_be_written_and_its_status_keeps_what
     assert_eq!((plan.desired(&refused), plan.desired(other)), (1, 1));
     assert_eq!(plan.pool(&refused).triggering_pods, 1);
 
-    // When it is due the pool is one like the others.
+    // When it is due, the pool is treated like the others.
     world.observed.closed_pools = waiting(&world, &backoff, MS(100)).closed_pools();
     assert_eq!(plan_for_cluster(&world.observed).desired(&refused), 1);
 }
@@ -121,7 +121,7 @@ fn a_pod_without_another_pool_is_told_that_its_pool_cannot_be_written() {
     world.observed.closed_pools = waiting(&world, &backoff, MS(50)).closed_pools();
     let plan = plan_for_cluster(&world.observed);
     assert_eq!(plan.fates(), ["no WriteRefused"]);
-    // Nodes that were asked for before still come.
+    // Nodes that were requested before still come.
     let pool = json!({ "metadata": { "uid": "1" }, "spec": { "replicas": 1 } });
     let mut world =
         TestCluster::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));

@@ -1,4 +1,4 @@
-//! The program as a person runs it: exit codes, what goes to which stream, and bad input.
+//! The program as a user runs it: exit codes, output streams, and invalid input.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -8,7 +8,7 @@ const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guides/examp
 
 fn run(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autoscaler-operator"));
-    // Nobody's cluster is a test bed.
+    // No cluster of the user's environment may be used by a test.
     for variable in ["KUBECONFIG", "TANDEM_KUBECONFIG", "TANDEM_CONTEXT", "KUBERNETES_SERVICE_HOST", "HOME"] {
         command.env_remove(variable);
     }

@@ -1,5 +1,5 @@
-//! The transcripts of `docs/guides/explain.md` are what this version prints. `cargo xtask guide` writes them anew: it runs
-//! this test with `TANDEM_WRITE_GUIDES=1`.
+//! The transcripts of `docs/guides/explain.md` are the output of this version. `cargo xtask guide` regenerates them: it
+//! runs this test with `TANDEM_WRITE_GUIDES=1`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// What the program prints: what it says beside the answer comes first.
+/// The program's output: messages on standard error come first.
 fn printed(arguments: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_autoscaler-operator"))
         .args(arguments.split_whitespace())
@@ -24,10 +24,10 @@ fn printed(arguments: &str) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// The guide with the output of every command below it, and how many commands there are.
+/// The guide with the output of every command below it, and the number of commands.
 fn written(guide: &str) -> (String, usize) {
     let (mut text, mut commands) = (String::new(), 0);
-    // Whether a line is of the old output of a command.
+    // Whether the line is old output of a command.
     let mut stale = false;
     for line in guide.lines() {
         let command = line.strip_prefix(PROGRAM);

@@ -1,4 +1,4 @@
-//! How much memory a plan takes must not be for one pool to say.
+//! One pool must not determine how much memory a plan takes.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// What a pipe holds until somebody reads; a program with more to say waits.
+/// Capacity of a pipe; a program with more output waits for the reader.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// The most memory that `simulate` has held at any time when it begins to print what it planned for `objects`.
+/// The peak memory of `simulate` when it begins to print its plan for `objects`.
 fn peak_mib(objects: &[Value]) -> u64 {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     for object in objects {
@@ -24,7 +24,7 @@ fn peak_mib(objects: &[Value]) -> u64 {
         .spawn()
         .unwrap();
     let mut stdout = child.stdout.take().unwrap();
-    // With its first byte the plan is made, and the rest does not fit into the pipe: the program is still there.
+    // With its first byte the plan is complete, and the rest does not fit into the pipe: the program is still running.
     stdout.read_exact(&mut [0]).unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let mut printed = String::new();
@@ -34,8 +34,8 @@ fn peak_mib(objects: &[Value]) -> u64 {
     peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
-/// A pool that was asked for `replicas` nodes, none of which is there, with as much written on each as the API takes; and
-/// a thousand pods that wait for some.
+/// A pool with `replicas` requested nodes, none of which exists, with as much metadata on each as the API allows; and a
+/// thousand pending pods for some of them.
 fn cluster(replicas: u32) -> Vec<Value> {
     let labels: serde_json::Map<_, _> =
         (0..64).map(|at| (format!("example.com/{at:0>50}"), format!("{at:v>63}").into())).collect();

@@ -1,8 +1,8 @@
-//! Carries a plan out. It writes what the plan says, in an order that is safe to be cut short anywhere, and decides
-//! nothing: a write that loses a race is an outcome, and the next pass starts from what is then there.
+//! Carries out a plan. The writes are ordered so that the pass can stop after any of them. Nothing is decided here: a
+//! write that fails with a conflict is a result, and the next pass plans from the state of the cluster at that time.
 //!
-//! The order: hold the pool; take nodes out of the count; only if all of that worked, bring nodes back and make new
-//! ones. A pass that dies half-way therefore leaves too few nodes, never too many.
+//! Order: add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
+//! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
 
 use std::future::Future;
 use std::time::Duration;
@@ -22,25 +22,25 @@ use crate::plan::supply::Trouble;
 use crate::plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches};
 use crate::provider::Order;
 
-/// After so long no further write begins. A decision about many nodes should not be carried out long after it was
-/// made, and an operator that is told to stop has to be done within the Pod's grace period.
+/// No further write starts after this time. A decision about many nodes should not be carried out long after it was
+/// made, and an operator that is told to stop must finish within the Pod's termination grace period.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Writes at the same time.
+/// Number of concurrent writes.
 const PARALLEL_WRITES: usize = 16;
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// What was done.
     pub applied: Applied,
-    /// A failure of the provider that came to light in this pass.
+    /// A provider failure that was detected in this pass.
     pub trouble: Option<Trouble>,
-    /// The first error. The rest of the plan was carried out as far as it did not depend on it.
+    /// The first error. Everything in the plan that did not depend on it was still carried out.
     pub error: Option<Error>,
 }
 
 impl Outcome {
-    /// Adds what came of another part of the plan.
+    /// Merges the result of another part of the plan.
     pub fn absorb(&mut self, part: Result<Applied, Error>) {
         match part {
             Ok(applied) => self.applied.absorb(applied),
@@ -53,7 +53,7 @@ impl Outcome {
     }
 }
 
-/// Carries `plan` out.
+/// Carries out `plan` against the API server and the provider.
 pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     if let Some(pool) = seen.observed.pool.as_deref() {
@@ -81,7 +81,7 @@ pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
     outcome
 }
 
-/// Does all of `work`, a few at a time. What has not begun at `deadline` is left for the next pass.
+/// Runs all of `work` with limited concurrency. What has not started at `deadline` is left for the next pass.
 async fn all<F>(
     ctx: &Context,
     deadline: Duration,
@@ -97,8 +97,8 @@ async fn all<F>(
             Ok(Applied { extent: Extent::CutShort, ..Applied::default() })
         }
     };
-    // The futures are made first: a closure that is borrowed across the stream's awaits would not be general enough to
-    // be sent to another thread.
+    // Collect the futures first: a closure that is borrowed across the stream's awaits would not be general enough for
+    // the future to be `Send`.
     let work: Vec<_> = work.map(in_time).collect();
     let mut results = stream::iter(work).buffer_unordered(PARALLEL_WRITES);
     while let Some(result) = results.next().await {
@@ -106,7 +106,7 @@ async fn all<F>(
     }
 }
 
-/// Remembers how the provider behaved.
+/// Records whether the provider succeeded or failed in this pass.
 fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
     let observed = &seen.observed;
     for refusal in &seen.failures {
@@ -142,8 +142,8 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
     Ok(applied)
 }
 
-/// Fills an unset count, so that what reads `/scale` (which answers 500 until then) can begin. Whoever sets it first wins:
-/// the write is granted only while it is unset, in the spec that was looked at.
+/// Sets `spec.replicas` where it is unset, so that readers of `/scale` (which answers 500 until then) can start. The
+/// first writer wins: the patch succeeds only while the field is unset and the spec is the one that was observed.
 async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error> {
     let mut applied = Applied::default();
     let (Some(pool), Some(replicas)) = (seen.observed.pool.as_deref(), plan.fill) else {
@@ -165,8 +165,8 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
         Created::Created(_) => applied.created.push(name),
         Created::AlreadyExists => {
-            // Either this is our own creation from before a restart, which a look at the cluster will show, or somebody
-            // else's node has the name of one of the pool's slots.
+            // Either this is our own creation from before a restart, which a live read will show, or a foreign node has
+            // the name of one of the pool's slots.
             if is_foreign(&api, seen, &name).await? {
                 ctx.procurement.taken(&seen.observed.key, &name);
                 ctx.procurement.drop_request(&seen.observed.key, &name).await;
@@ -180,7 +180,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
 
 async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Error> {
     let what = "a node";
-    // Whose it is is in its labels; the rest of it may be what cannot be read.
+    // The labels tell which pool the node belongs to. The rest of the object may be the part that cannot be read.
     let existing = tokio::time::timeout(TIME_LIMIT, api.get_metadata_opt(name))
         .await
         .map_err(|_elapsed| Error::ListTimeout { what, limit: TIME_LIMIT })?
@@ -188,7 +188,8 @@ async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Er
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
-/// Asks the provider for machines, until it refuses one. Nodes that did not become Ready in time count as a refusal.
+/// Requests machines from the provider until it refuses one. Nodes that did not become Ready in time count as a
+/// refusal.
 async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
     let observed = &seen.observed;
     let Some(pool) = observed.pool.as_deref() else { return };

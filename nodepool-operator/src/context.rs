@@ -1,4 +1,4 @@
-//! Everything a reconcile needs from outside, in one place: caches, the write door, the provider, the clock.
+//! Everything a reconcile needs from outside, in one place: caches, the writer, the provider, the clock.
 //!
 //! It also remembers which pools this process has visited. It decides nothing.
 
@@ -24,37 +24,37 @@ use crate::provider::procurement::Procurement;
 use crate::provider::simulated::Simulated;
 use crate::tracker::Tracker;
 
-/// What a reconcile needs from outside.
+/// The dependencies of a reconcile.
 pub struct Context {
-    /// For reads; writes go through `door`.
+    /// Client for reads. Writes go through `door`.
     pub client: Client,
-    /// The only way to write.
+    /// The only way to write to the API server.
     pub door: Door,
-    /// Tells when a cache is behind our own writes.
+    /// Detects a cache that is behind our own writes.
     pub floors: Floors,
-    /// Publishes events.
+    /// Publishes Kubernetes events.
     pub recorder: Recorder,
-    /// Tells the time.
+    /// Wall clock and monotonic clock.
     pub clock: Clock,
-    /// Counts.
+    /// The operator's Prometheus metrics.
     pub metrics: NodePoolMetrics,
-    /// Cache of every pool.
+    /// Cache of all `NodePool`s.
     pub pools: Store<NodePool>,
-    /// Cache of every node with a pool's label.
+    /// Cache of all nodes that carry a pool's label.
     pub nodes: Store<Node>,
-    /// What the caches leave out because it cannot be read.
+    /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
-    /// Makes machines.
+    /// The provider, with a record of its requests and failures.
     pub procurement: Procurement,
-    /// What was seen on draining nodes lately.
+    /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
-    /// Since when nodes and pods are as they are.
+    /// For how long this process has observed nodes and pods in their current state.
     pub tracker: Tracker,
     visited: Mutex<HashSet<PoolKey>>,
 }
 
 impl Context {
-    /// Puts it together.
+    /// Creates the context from the operator's shared runtime and the caches.
     pub fn new(
         operator: &Operator,
         pools: Store<NodePool>,
@@ -109,22 +109,22 @@ impl Context {
         }
     }
 
-    /// Whether this process has looked at the pool's nodes with a live read.
+    /// Whether this process has already read the pool's nodes live.
     pub fn has_visited(&self, key: &PoolKey) -> bool {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
-    /// This process has now.
+    /// Records that this process has read the pool's nodes live.
     pub fn visited(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
     }
 
-    /// The cluster turned out to be other than the pool's cache says, so the next visit reads it live.
+    /// Records that the cluster differs from the pool's cache, so the next visit does a live read.
     pub fn doubt(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Nothing is left of the pool, so nothing needs to be remembered.
+    /// Drops everything remembered about the pool: the pool and its nodes are gone.
     pub async fn forget(&self, key: &PoolKey) {
         self.doubt(key);
         self.tracker.forget(key);

@@ -1,7 +1,8 @@
-//! How often the pods of a draining node are looked at and asked to go, however often the pool is visited.
+//! Limits how often the pods of a draining node are listed and evicted, independent of how often the pool is
+//! reconciled.
 //!
-//! A pass inside the interval works with what the last one saw and was told, so that it comes to the same result without
-//! a request. It is a memory and decides nothing; a restart forgets it, which costs one more request per pod.
+//! A pass within the interval reuses what the last one observed and was answered, so it comes to the same result
+//! without a request. This is a cache and decides nothing. A restart empties it, which costs one more request per pod.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,45 +13,45 @@ use shared_runtime::clock::Clock;
 
 use crate::plan::Blocked;
 
-/// The pods of one node are not listed more often: half of the drain's own pace, so that a pass that comes a little early
-/// is not put off.
+/// Minimum interval between two lists of one node's pods: half of the drain's polling interval, so that a pass that
+/// comes a little early is not postponed.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
-/// No pod is asked more often to go after it was refused: a little less than a blocked drain's own pace.
+/// Minimum interval between two attempts for a pod after a refusal: a little less than the polling interval of a
+/// blocked drain.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
-/// So long it is known that a pod was refused, or that asking for it failed: until then it is asked after those that
-/// were not.
+/// For how long a refusal or a failed attempt is remembered. Until then the pod is tried after pods without one.
 const REFUSED_MEMORY: Duration = Duration::from_secs(300);
 
-/// What was seen and asked lately.
+/// Recent pod lists and recent eviction and deletion results.
 pub struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
     asked: Mutex<HashMap<(Way, String), (Duration, Answer)>>,
 }
 
-/// How a pod is made to go. What it answered to the one says nothing about the other.
+/// How a pod is removed. The result of one way says nothing about the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// It is evicted, which its budgets may refuse.
+    /// Evict, which a `PodDisruptionBudget` may refuse.
     Evict,
-    /// It is deleted.
+    /// Delete.
     Delete,
 }
 
-/// What came of asking a pod to go.
+/// The result of an eviction or deletion of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It goes, or it is gone.
+    /// The pod is terminating or already gone.
     Going,
-    /// It stays for now.
+    /// The request was refused; the pod stays for now.
     Refused(Blocked),
-    /// No answer came, or one that says nothing of the pod.
+    /// There was no answer, or one that says nothing about the pod.
     None,
 }
 
 impl Answer {
-    /// For how long it is of any interest.
+    /// For how long the answer is kept.
     const fn memory(&self) -> Duration {
         match self {
             Self::Going => LIST_INTERVAL,
@@ -68,12 +69,12 @@ impl Answer {
 }
 
 impl Drains {
-    /// Remembers nothing yet.
+    /// Creates an empty memory.
     pub fn new(clock: Clock) -> Self {
         Self { clock, listed: Mutex::default(), asked: Mutex::default() }
     }
 
-    /// The pods of those of `nodes` that were listed lately.
+    /// The pods of those `nodes` that were listed recently, by node.
     pub fn seen(&self, nodes: &[String]) -> BTreeMap<String, Vec<Pod>> {
         let now = self.clock.monotonic();
         let listed = lock(&self.listed);
@@ -84,7 +85,7 @@ impl Drains {
         nodes.iter().filter_map(recent).collect()
     }
 
-    /// The pods of a draining node were listed.
+    /// Records the listed pods of a draining node.
     pub fn saw(&self, node: &str, pods: &[Pod]) {
         let now = self.clock.monotonic();
         let mut listed = lock(&self.listed);
@@ -92,12 +93,13 @@ impl Drains {
         listed.insert(node.to_owned(), (now, pods.to_vec()));
     }
 
-    /// The node is closed only now: what was on it before is no reason to think it empty.
+    /// Drops the listed pods of a node that is cordoned only now: a list from before does not show that the node is
+    /// empty.
     pub fn closed(&self, node: &str) {
         lock(&self.listed).remove(node);
     }
 
-    /// What this pod answered lately.
+    /// The recent result of an eviction or deletion of `pod`; `None` if it is due for another attempt.
     pub fn answer(&self, way: Way, pod: &Pod) -> Option<Answer> {
         let now = self.clock.monotonic();
         let asked = lock(&self.asked);
@@ -105,8 +107,8 @@ impl Drains {
         is_recent(*at, now, answer.interval()).then(|| answer.clone())
     }
 
-    /// `pods` in the order in which they are asked: a pass may run out of time, and those that did not go when they were
-    /// last asked, and do not as a rule, would keep the others from ever being asked.
+    /// `pods` in the order of attempts. A pass may run out of time, and pods that were refused at the last attempt, and
+    /// usually are again, would otherwise keep the others from ever being attempted.
     pub fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let asked = lock(&self.asked);
         let stayed = |pod: &&Pod| {
@@ -118,7 +120,7 @@ impl Drains {
         pods
     }
 
-    /// It answered.
+    /// Records the result of an eviction or deletion of `pod`.
     pub fn answered(&self, way: Way, pod: &Pod, answer: Answer) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();

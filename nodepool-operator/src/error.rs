@@ -1,4 +1,4 @@
-//! What can go wrong in a reconcile, and the short name under which metrics count it.
+//! Errors of a reconcile, and the short name under which the metrics count each.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use shared_runtime::write::WriteError;
 
 use crate::plan::{Rejected, RejectedWrite};
 
-/// What a creation writes, in the words of [`Error::Write`].
+/// What a creation writes, as named in [`Error::Write`].
 pub const NEW_NODE: &str = "a new node";
 
 /// A reconcile failed. A conflict is not an error; see `shared_runtime::controller::Step`.
@@ -18,25 +18,25 @@ pub enum Error {
     /// A live read failed.
     #[error("cannot list {what}")]
     List {
-        /// What was listed.
+        /// The kind of object that was listed.
         what: &'static str,
-        /// Why it failed.
+        /// The client's error.
         source: kube::Error,
     },
-    /// A live read did not come back.
+    /// A live read timed out.
     #[error("listing {what} took longer than {} s", limit.as_secs())]
     ListTimeout {
-        /// What was listed.
+        /// The kind of object that was listed.
         what: &'static str,
-        /// How long it was waited for.
+        /// The timeout.
         limit: Duration,
     },
     /// A write failed.
     #[error("cannot write {what}")]
     Write {
-        /// What was written.
+        /// The object that was written.
         what: &'static str,
-        /// Why it failed.
+        /// The writer's error.
         source: WriteError,
     },
     /// A metric could not be registered.
@@ -45,7 +45,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the pool's owner has to be told: a write that no repetition can help, or a creation that is never answered.
+    /// What to report to the user: a write that a retry cannot help, or a creation that is never answered.
     pub fn rejection(&self) -> Option<Rejected> {
         let Self::Write { what, source } = self else {
             return None;

@@ -1,9 +1,9 @@
-//! **The `NodePool` operator**: turns a `NodePool` into nodes. It asks a provider for machines, registers, adopts,
-//! drains and removes nodes, and reports. How many nodes there should be is never its decision: it reads
-//! `spec.replicas`, whoever wrote it.
+//! **The `NodePool` operator**: turns a `NodePool` into nodes. It requests machines from a provider, registers, adopts,
+//! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
+//! whichever writer set it.
 //!
-//! One pass over a pool is [`reconcile`]: `observe → plan → apply → report`, one file each. Everything that is decided is
-//! decided in [`plan`], which does no I/O. This file is the command line and the wiring.
+//! One pass over a pool is [`reconcile`]: `observe → plan → apply → report`, one file each. All decisions are made in
+//! [`plan`], which does no I/O. This file is the command line and the wiring.
 
 pub mod apply;
 pub mod context;
@@ -38,7 +38,7 @@ use shared_runtime::controller;
 use crate::context::Context;
 use crate::error::Error;
 
-/// A burst of node events becomes one pass.
+/// Merges a burst of node events into one pass.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Turns node pools into nodes.
@@ -66,13 +66,13 @@ struct RunArgs {
     common: CommonArgs,
 }
 
-/// Why the program ended otherwise than well.
+/// Why the program failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The operator could not go on.
+    /// The operator could not continue.
     #[error("the operator stopped")]
     Run(#[from] bootstrap::Error),
-    /// The definitions could not be written as YAML.
+    /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
     Definitions(#[from] shared_crds::Error),
     /// Standard output is closed or full.
@@ -95,7 +95,7 @@ const SPEC: OperatorSpec = OperatorSpec {
     crds: &["nodepools.tandem.dev"],
 };
 
-/// Wires caches, triggers and the loop together, and runs until the operator stops.
+/// Wires caches, triggers and the reconcile loop together, and runs until the operator stops.
 async fn start(operator: Operator) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
@@ -108,7 +108,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops what nobody reads: on a real node the list of images is most of the object.
+/// Drops fields that the operator does not read: on a real node the list of images is most of the object.
 fn prune(node: &mut Node) {
     if let Some(status) = node.status.as_mut() {
         status.images = None;

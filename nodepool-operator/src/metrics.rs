@@ -1,4 +1,4 @@
-//! What the operator counts. No label holds an object's name, so the number of series is fixed.
+//! The operator's Prometheus metrics. No label holds an object's name, so the number of series is fixed.
 
 use prometheus::{IntCounter, IntCounterVec, Opts};
 use shared_crds::conditions::Reason;
@@ -6,7 +6,7 @@ use shared_runtime::metrics::{Metrics, MetricsError};
 
 use crate::plan::Applied;
 
-/// The operator's own counters; the runtime counts reconciles, writes and conflicts.
+/// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
 pub struct NodePoolMetrics {
     nodes: IntCounterVec,
@@ -17,7 +17,7 @@ pub struct NodePoolMetrics {
 }
 
 impl NodePoolMetrics {
-    /// Makes and registers them.
+    /// Creates and registers the metrics.
     pub fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let name = |name: &str| format!("tandem_nodepool_{name}");
         let all = Self {
@@ -62,7 +62,7 @@ impl NodePoolMetrics {
         Ok(all)
     }
 
-    /// Counts what came of a plan.
+    /// Counts the result of a plan.
     pub fn applied(&self, applied: &Applied) {
         let count = |counter: &IntCounterVec, label: &str, by: usize| {
             if by > 0 {
@@ -79,12 +79,12 @@ impl NodePoolMetrics {
         self.deleted_pods.inc_by(u64::try_from(applied.deleted_pods).unwrap_or(u64::MAX));
     }
 
-    /// Counts a list of one node's pods that failed.
+    /// Counts a failed list of one node's pods.
     pub fn pods_unread(&self, category: &str) {
         self.unread.with_label_values(&[category]).inc();
     }
 
-    /// Counts nodes that did not come about.
+    /// Counts nodes that were not made.
     pub fn failed(&self, reason: Reason) {
         self.failures.with_label_values(&[reason.as_str()]).inc();
     }

@@ -1,4 +1,4 @@
-//! Carries out what the plan says about one node. Nothing is decided here.
+//! Carries out the plan's step for one node. Nothing is decided here.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::drains::{Answer, Way};
 use crate::error::Error;
 use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
 
-/// Carries `step` out. A node may have many pods: what has not begun when the clock's monotonic time reaches `deadline` is
-/// left for the next pass.
+/// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
+/// `deadline` is left for the next pass.
 pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
     let node = &*step.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
@@ -28,7 +28,8 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
             patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
         }
         Fate::Close => {
-            // The moment of the patch, not of the decision: pods that were made in between did not choose a closed node.
+            // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned
+            // node.
             let now = ctx.clock.now();
             ctx.drains.closed(&name());
             if patch(ctx, node, patches::close(node, now), &mut applied).await? {
@@ -59,7 +60,7 @@ pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Re
     Ok(applied)
 }
 
-/// Whether the pass has run out of time, which is then said in `applied`.
+/// Whether the pass has run out of time, which is then recorded in `applied`.
 fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
     let over = ctx.clock.monotonic() >= deadline;
     if over {
@@ -68,12 +69,12 @@ fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
     over
 }
 
-/// Names what a write was about, should it have failed.
+/// Adds to an error what the write was about.
 pub fn written<T>(what: &'static str, result: Result<Written<T>, WriteError>) -> Result<Written<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }
 
-/// Patches the node; `true` when it is as it should be now.
+/// Patches the node; `true` when it is now in the wanted state.
 async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     match written("a node", ctx.door.json_patch(&api, node, patch).await)? {
@@ -86,9 +87,9 @@ async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) 
     }
 }
 
-/// Deletes the node as it was when that was decided; `true` when this very node is on its way out or gone. One that has changed may
-/// have been rescued: the next pass decides again from what it is now. So does one whose kubelet reported just then, which
-/// costs a pass; heartbeats are leases, and change no node.
+/// Deletes the node in the version that was observed; `true` when this node is terminating or gone. A node that has
+/// changed may have been uncordoned: the next pass decides again from its current state. The same happens when the
+/// kubelet has just updated the node status, which costs a pass. Heartbeats are leases and do not change the node.
 async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let deleted = ctx
@@ -105,7 +106,7 @@ async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<boo
     }
 }
 
-/// Deletes the node unless somebody has, and lets go of it.
+/// Deletes the node unless it is already being deleted, and removes its finalizer.
 async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(), Error> {
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
@@ -131,7 +132,7 @@ fn in_turn<'a>(ctx: &Context, way: Way, pods: &'a [Pod]) -> Vec<(Way, &'a Pod)> 
     ctx.drains.in_turn(way, pods).into_iter().map(|pod| (way, pod)).collect()
 }
 
-/// Makes a pod of `node` go, unless it was asked a moment ago.
+/// Evicts or deletes a pod of `node`, unless that was attempted a moment ago.
 async fn make_go(
     ctx: &Context,
     (way, node, pod): (Way, &str, &Pod),
@@ -144,7 +145,7 @@ async fn make_go(
             Way::Evict => evict(ctx, node, pod, applied).await,
             Way::Delete => delete_pod(ctx, node, pod, applied).await,
         };
-        // Also a failure counts as having been asked: else the same pod came first again, and failed the next pass too.
+        // A failure counts as an attempt too: otherwise the same pod would come first again and fail the next pass too.
         ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
         asked?
     };
@@ -175,7 +176,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
     Ok(answer)
 }
 
-/// Deletes the pod, which leaves it its own grace period. A refusal is about this one pod, as with evictions.
+/// Deletes the pod with its own grace period. A refusal is about this one pod, as with evictions.
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
         Ok(Deleted::Accepted) => {
@@ -196,7 +197,7 @@ mod tests {
     use crate::plan::testing::{annotate, draining, node, pod};
     use crate::testing::{Bench, failure, success};
 
-    /// A pass in which nothing runs out of time.
+    /// A deadline that never comes.
     const ENDLESS: Duration = Duration::MAX;
 
     fn step(node: Node, fate: Fate) -> NodeStep {

@@ -1,8 +1,8 @@
-//! Looks at everything a decision about one pool is made from. Nothing is decided and nothing is written here.
+//! Collects everything a decision about one pool is made from. Nothing is decided and nothing is written here.
 //!
-//! Nodes come from the cache, except where an old cache could do harm; then they are read live, from a quorum:
-//! on the first visit in the life of this process (another one, killed or deposed, may have written just before), while
-//! the cache is behind our own writes, and before a pool is let go.
+//! Nodes come from the cache, except where a stale cache could do harm. Then they are read live, from a quorum: on the
+//! first visit of this process (another process, killed or no longer the leader, may have written just before), while
+//! the cache is behind our own writes, and before the finalizer of a pool is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -27,32 +27,32 @@ use crate::error::Error;
 use crate::plan::{self, Observed, PodsNeeded, PoolKey, slots};
 use crate::provider::Refusal;
 
-/// How long a live read may take. The client has no limit of its own, and a connection that died silently would hold
-/// the pool forever.
+/// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
+/// forever.
 const READ_LIMIT: Duration = Duration::from_secs(30);
-/// The same for the pods of one node, which are few: while they are waited for, the rest of the pool waits too.
+/// Timeout of a live read of one node's pods, which are few: while the read waits, the rest of the pool waits too.
 const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
-/// Live reads of pods at the same time.
+/// Number of concurrent live reads of pods.
 const PARALLEL_READS: usize = 8;
 
-/// What was seen, and the failures that the provider reported now.
+/// What was observed, and the failures that the provider reported in this pass.
 pub struct Seen {
     /// The input of the plan.
     pub observed: Observed,
     /// Machines that failed since the last visit.
     pub failures: Vec<Refusal>,
-    /// Pods of some node could not be listed. That node waits; the pool should be visited again soon.
+    /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
     pub has_unread: bool,
 }
 
-/// Looks at the pool; `None` when the cache does not show our last write of it yet.
+/// Observes the pool; `None` when the cache does not contain our last write of it yet.
 pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error> {
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     if pool.as_deref().is_some_and(|pool| ctx.floors.check(pool) == Freshness::Stale) {
         return Ok(None);
     }
     if pool.is_none() && unreadable(ctx, key).is_some() {
-        // It can no longer be read since the pass began; that is not the same as gone.
+        // It became unreadable since the pass began; that is not the same as gone.
         return Ok(None);
     }
     let now = ctx.clock.now();
@@ -67,8 +67,8 @@ pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error
     Ok(Some(Seen { observed, failures, has_unread }))
 }
 
-/// Fills in the pods that the plan needs, and says whether those of some node are missing. What was seen a moment ago will
-/// do, but not to remove a node.
+/// Fills in the pods that the plan needs; `true` when those of some node are missing. A recent list is sufficient,
+/// except for removing a node.
 async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> bool {
     let PodsNeeded { draining, undecided, in_doubt } = plan::pods_needed(observed);
     observed.pods = ctx.drains.seen(&draining);
@@ -105,8 +105,9 @@ async fn nodes(
     Ok((live.items.into_iter().map(Arc::new).collect(), unreadable))
 }
 
-/// What the store has, and the names of those that it does not have because they cannot be read. The two are read one
-/// after the other: a node that changes sides meanwhile is in one of them if the latter is read on both sides of the former.
+/// The nodes in the store, and the names of those that are not in it because they cannot be read. The two are read one
+/// after the other: a node that moves from one to the other meanwhile is found if the latter is read before and after
+/// the former.
 fn in_cache(
     stored: impl FnOnce() -> Vec<Arc<Node>>,
     unreadable: impl Fn() -> BTreeSet<String>,
@@ -120,7 +121,8 @@ fn in_cache(
     (stored, unreadable)
 }
 
-/// The nodes in the pool's slots that the cache cannot read. Their labels are not known either; a slot's name is the pool's.
+/// The nodes in the pool's slots that the cache cannot read. Their labels are not known either, but a slot's name
+/// belongs to the pool.
 fn unreadable_slots(ctx: &Context, key: &PoolKey) -> BTreeSet<String> {
     let prefix = slots::prefix(key);
     let unreadable = ctx.unreadable.of::<Node>();
@@ -142,15 +144,15 @@ fn belongs(node: &Node, key: &PoolKey) -> bool {
         && label(names::NODEPOOL_NAMESPACE_LABEL) == Some(&key.namespace)
 }
 
-/// The pool, if it cannot be read. The store is looked at first: an object that can be read again is there before it leaves
-/// the list of those that cannot.
+/// The pool, if it cannot be read. The store is read first: an object that becomes readable again is in the store
+/// before it leaves the list of unreadable objects.
 pub fn unreadable(ctx: &Context, key: &PoolKey) -> Option<Arc<Unreadable>> {
     let pool = ObjectRef::<NodePool>::new(&key.name).within(&key.namespace);
     let is_readable = ctx.pools.get(&pool).is_some();
     ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name).filter(|_| !is_readable)
 }
 
-/// A pool that cannot be read, as it is on the API server.
+/// A pool that cannot be read, as stored on the API server; `None` when it is gone.
 pub async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<DynamicObject>, Error> {
     let namespace = pool.namespace.as_deref().unwrap_or_default();
     let pools = ApiResource::erase::<NodePool>(&());
@@ -162,8 +164,8 @@ pub async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<Dynamic
         .map_err(|source| Error::List { what, source })
 }
 
-/// The pods of `nodes`, live: they decide whether a node may be removed. A node whose pods cannot be listed is left out,
-/// and that is counted: it holds up this node and no other.
+/// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
+/// left out and counted: it blocks this node and no other.
 async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let list = |node: String| {
@@ -192,7 +194,8 @@ async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
     found
 }
 
-/// A pod of which only the name and the UID can be read. That is enough to evict it, and it holds its node until it is gone.
+/// A pod of which only the name and the UID can be read. That is enough to evict it, and it keeps its node from being
+/// removed until it is gone.
 fn stand_in(unreadable: &Unreadable) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.namespace.clone_from(&unreadable.namespace);

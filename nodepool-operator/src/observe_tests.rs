@@ -1,4 +1,4 @@
-//! What one list that fails holds up, and what one node that cannot be read.
+//! What a failed list blocks, and what an unreadable node blocks.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::plan::testing::{draining, key, node, pod, pool};
 use crate::reconcile::reconcile;
 use crate::testing::{Bench, failure, success};
 
-/// A server with these nodes, whose pods are `pods(node)`, or an error.
+/// A server with these nodes. `pods(node)` are a node's pods, or `None` for an error.
 fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> Bench {
     Bench::new(move |path, _| {
         if let Some((_, node)) = path.split_once("/pods?&fieldSelector=spec.nodeName%3D") {
@@ -71,7 +71,7 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
         (answers == 1).then(Vec::new)
     });
     let bench = bench.with_pool(pool(0));
-    // As after a while: the margin since the node was closed has passed.
+    // Some time later: the margin since the node was cordoned has passed.
     observe(&bench.ctx, &key()).await.unwrap();
     bench.time.advance(Duration::from_secs(60));
     bench.ctx.drains.saw("n-000", &[]);

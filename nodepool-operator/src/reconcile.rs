@@ -13,11 +13,11 @@ use crate::observe::{observe, unreadable};
 use crate::plan::{self, Extent, PoolKey};
 use crate::report::{self, report};
 
-/// When the pool is visited again because pods could not be listed. That is no failure of the pool: the rest of it goes on
-/// at its own pace.
+/// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
+/// pace.
 const UNREAD_RETRY: Duration = Duration::from_secs(2);
 
-/// Brings the pool one step closer to what is wanted.
+/// Brings the pool one step closer to its wanted state.
 pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
     if let Some(pool) = unreadable(&ctx, &key) {
         return report::unreadable(&ctx, &pool).await;
@@ -33,7 +33,7 @@ pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
     if let Some(error) = error {
         return Err(error);
     }
-    // Looked at first: a status that cannot be written is an error, whatever else happened.
+    // Checked first: a status that cannot be written is an error, whatever else happened.
     let reported = reported?;
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);

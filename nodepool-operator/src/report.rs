@@ -1,4 +1,4 @@
-//! Tells the world what a pass found and did: status, events, metrics, and one line of log when something changed.
+//! Reports what a pass found and did: status, events, metrics, and one log line when something changed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
@@ -18,12 +18,12 @@ use crate::observe::{Seen, raw_pool};
 use crate::plan::events::{Kind, notes};
 use crate::plan::{Applied, Facts, Plan, status, unreadable};
 
-/// Whether the status was written.
+/// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// It was, or it was right already, or there is nothing to write it on.
+    /// It was written, or unchanged, or the pool is gone.
     Done,
-    /// Somebody else was faster.
+    /// Another writer changed the object first.
     Conflict,
 }
 
@@ -55,7 +55,7 @@ pub async fn report(ctx: &Context, seen: &Seen, plan: &Plan, outcome: &Outcome) 
     }
 }
 
-/// Says on a pool that it cannot be read. Nothing else is done about it: what its nodes are for is not known.
+/// Reports on a pool that it cannot be read. Nothing else is done with it: the purpose of its nodes is not known.
 pub async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step, Error> {
     let Some(raw) = raw_pool(ctx, pool).await? else {
         return Ok(Step::Done);
@@ -91,7 +91,7 @@ async fn write_status(
     }
 }
 
-/// One line when something happened, none otherwise. The pool is in the span.
+/// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
     let Applied { created, closed, rescued, removed, replaced, .. } = applied;
     let (created, draining, rescued) = (created.len(), closed.len(), rescued.len());
@@ -101,7 +101,7 @@ fn log(applied: &Applied) {
     }
 }
 
-/// How each kind of event is spelled on the API.
+/// The API spelling of each kind of event.
 const fn kind(kind: Kind) -> EventKind {
     match kind {
         Kind::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),

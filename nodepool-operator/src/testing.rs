@@ -1,5 +1,5 @@
-//! For unit tests of what talks to the API server: a context whose server is one closure. It says nothing about how a
-//! real server treats conflicts; that is what the end-to-end tests are for.
+//! For unit tests of API requests: a context whose server is one closure. It does not model how a real server treats
+//! conflicts; that is what the end-to-end tests are for.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use shared_runtime::clock::{Clock, FakeClock};
 
 use crate::context::Context;
 
-/// A context, the hands of its clock, and what its server was asked.
+/// A context, its fake clock, and the requests its server received.
 pub(crate) struct Bench {
     pub(crate) ctx: Context,
     pub(crate) time: FakeClock,
@@ -23,8 +23,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// `answer` is given a request's path with its query and the clock, and says the status code and the body. Needs a tokio
-    /// runtime.
+    /// `answer` gets a request's path with its query and the clock, and returns the status code and the body. Needs a
+    /// tokio runtime.
     pub(crate) fn new(mut answer: impl FnMut(&str, &FakeClock) -> (u16, Value) + Send + 'static) -> Self {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -53,7 +53,7 @@ impl Bench {
         self
     }
 
-    /// The context, to share, and what tells the requests so far.
+    /// The context, to share, and a function that returns the requests so far.
     pub(crate) fn into_parts(self) -> (Arc<Context>, impl Fn() -> Vec<String>) {
         let asked = self.asked;
         (Arc::new(self.ctx), move || asked.lock().unwrap().clone())
@@ -65,12 +65,12 @@ impl Bench {
     }
 }
 
-/// What the API server answers to an eviction or a deletion that it grants.
+/// The API server's answer to an accepted eviction or deletion.
 pub(crate) fn success() -> (u16, Value) {
     (200, json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))
 }
 
-/// An error as the API server words it.
+/// An error in the API server's format.
 pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code });
     (code, status)

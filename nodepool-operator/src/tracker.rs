@@ -1,7 +1,7 @@
-//! Remembers since when this process has seen nodes and pods as they are, by a clock that never jumps.
+//! Measures for how long this process has observed nodes and pods in their current state, with a monotonic clock.
 //!
-//! It is a memory and decides nothing: the plan reads it beside the wall clock ([`ObservedTime`]). A restart forgets it,
-//! so what needs time then takes that long once more.
+//! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`ObservedTime`]). A restart
+//! empties it, so a timeout then takes its full time once more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,37 +16,35 @@ use crate::plan::PoolKey;
 use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{NodeTime, ObservedTime};
 
-/// What was seen, pool by pool. A node at rest, which is marked as Ready and does not drain, takes no room.
+/// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub struct Tracker {
     clock: Clock,
     pools: Mutex<HashMap<PoolKey, Tracked>>,
 }
 
-/// What was seen of one pool.
 #[derive(Default)]
 struct Tracked {
     nodes: HashMap<String, TrackedNode>,
-    /// By the name of their node: a node whose pods could not be listed keeps what is known of them.
+    /// By the name of their node: a node whose pods could not be listed keeps what is known about them.
     terminating_pods: HashMap<String, HashMap<String, Duration>>,
 }
 
-/// What was seen of one node, by its UID.
 #[derive(Clone, Debug, Default)]
 struct TrackedNode {
     was_ready: bool,
     not_ready_since: Option<Duration>,
-    /// The mark of the drain, and since when it has been seen.
+    /// The drain annotation, and since when it has been observed.
     draining_since: Option<(String, Duration)>,
 }
 
 impl Tracker {
-    /// Remembers nothing yet.
+    /// Creates an empty tracker.
     pub fn new(clock: Clock) -> Self {
         Self { clock, pools: Mutex::default() }
     }
 
-    /// These are the pool's nodes now: remembers what is new, forgets what is gone, and says for how long each has been as
-    /// it is.
+    /// Records the pool's current nodes, forgets those that are gone, and returns for how long each has been in its
+    /// state.
     pub fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> ObservedTime {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +68,7 @@ impl Tracker {
         ObservedTime { nodes: times, terminating_pods: BTreeMap::new() }
     }
 
-    /// These are the pods of draining nodes now. The same for pods.
+    /// The same for the current pods of draining nodes.
     pub fn saw_pods(
         &self,
         key: &PoolKey,
@@ -98,14 +96,14 @@ impl Tracker {
         times
     }
 
-    /// Nothing is left of the pool.
+    /// Drops everything about a pool that is gone.
     pub fn forget(&self, key: &PoolKey) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
 impl TrackedNode {
-    /// What is known after another look; `None` when there is nothing to remember.
+    /// The entry after another observation; `None` when there is nothing to remember.
     fn seen(self, node: &Node, now: Duration) -> Option<Self> {
         let Self { was_ready, not_ready_since, draining_since } = self;
         let ready = is_ready(node);
@@ -136,7 +134,7 @@ fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
     node.metadata.annotations.as_ref()?.get(name).map(String::as_str)
 }
 
-/// The mark of a drain that has begun: a node that somebody has opened again is not being drained.
+/// The annotation of a drain that has started: a node that was uncordoned by hand is not being drained.
 fn drain_mark(node: &Node) -> Option<&str> {
     let closed = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| closed)
@@ -174,7 +172,7 @@ mod tests {
         assert_eq!(look(&tracker, &fresh), NodeTime::default());
         time.advance(Duration::from_secs(7));
         assert_eq!(look(&tracker, &fresh).not_ready, seconds(7));
-        // A look that does not show it: it is gone, and its namesake would be another one.
+        // An observation without the node: it is gone, and a node of the same name would be another one.
         assert_eq!(look(&tracker, &leaving), NodeTime::default());
         time.advance(Duration::from_secs(3));
         assert_eq!(look(&tracker, &leaving).draining, seconds(3));

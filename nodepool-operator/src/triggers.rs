@@ -1,4 +1,4 @@
-//! Which pools a change concerns. Nothing is decided about them here.
+//! Maps watch events to the pools to reconcile. Nothing is decided about them here.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use shared_runtime::reflect::Change;
 
 use crate::plan::PoolKey;
 
-/// The pools that changes of pools and nodes concern. With a `namespace`, only pools in it: nodes of others are another
-/// operator's business, although the watch shows them.
+/// The pools that changes of pools and nodes concern. With a `namespace`, only pools in it: another operator handles
+/// the nodes of other namespaces, although the watch returns them.
 ///
-/// Other writers move a pool all the time, and a kubelet its node; a pass for each would be a storm of passes.
+/// Other writers update a pool all the time, and a kubelet its node; a pass for each would be far too many.
 pub fn keys(
     pools: impl Stream<Item = Change<NodePool>> + Send + 'static,
     nodes: impl Stream<Item = Change<Node>> + Send + 'static,
@@ -38,8 +38,8 @@ fn pool_of(change: &Change<NodePool>) -> PoolKey {
     }
 }
 
-/// Whether nothing changed that a pass reads or that it would put right again: the operator's own part of the status is
-/// among that, so what somebody wrote over is written anew.
+/// Whether no change needs a pass: a pass neither reads the changed part nor corrects it. The operator's own part of
+/// the status is compared too, so what another writer overwrote is written again.
 fn same_pool(before: &NodePool, now: &NodePool) -> bool {
     let meta = |pool: &NodePool| {
         let meta = &pool.metadata;
@@ -48,7 +48,7 @@ fn same_pool(before: &NodePool, now: &NodePool) -> bool {
     meta(before) == meta(now) && read_part(before) == read_part(now)
 }
 
-/// The status without what others write and a pass does not read.
+/// The status without the parts that other writers own and a pass does not read.
 fn read_part(pool: &NodePool) -> Option<NodePoolStatus> {
     let mut status = pool.status.clone()?;
     status.conditions.retain(|condition| {
@@ -60,7 +60,7 @@ fn read_part(pool: &NodePool) -> Option<NodePoolStatus> {
     Some(status)
 }
 
-/// Whether nothing but the version and the times of heartbeats changed.
+/// Whether nothing but the resourceVersion and the heartbeat times changed.
 fn same_node(before: &Node, now: &Node) -> bool {
     let still = |node: &Node| {
         let mut node = node.clone();
@@ -74,7 +74,7 @@ fn same_node(before: &Node, now: &Node) -> bool {
     still(before) == still(now)
 }
 
-/// Which pool each node was last seen in: a node whose label is changed concerns the pool it leaves as well.
+/// The pool each node was last seen in: a node whose label changes also concerns its previous pool.
 #[derive(Debug, Default)]
 struct Owners(HashMap<String, PoolKey>);
 
@@ -223,7 +223,7 @@ mod tests {
         let mut owners = Owners::default();
         owners.concerned(&Change::Applied(in_pool("a")));
         assert_eq!(owners.concerned(&Change::Unreadable(unreadable(None, &name))), [pool("a")]);
-        // It may have left the pool meanwhile, unseen.
+        // The node may have left the pool meanwhile without an event.
         assert_eq!(owners.concerned(&Change::Applied(in_pool("b"))), [pool("b")]);
     }
 

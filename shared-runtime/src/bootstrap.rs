@@ -1,7 +1,7 @@
-//! The life of an operator, the same for both: telemetry, admin server, client, waiting for the cluster, leader election,
-//! work, and an orderly stop in the reverse order.
+//! The life cycle of an operator, the same for both: telemetry, admin server, client, waiting for the cluster, leader
+//! election, work, and an orderly stop in the reverse order.
 //!
-//! What the work is comes from the operator as one async function.
+//! The operator supplies its work as one async function.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -36,57 +36,58 @@ use crate::telemetry::{self, TelemetryError};
 use crate::write::{Door, NotAnOperator};
 use crate::{controller, crds, gate, shutdown};
 
-/// How long the work may take to end when it is told to. The controller loop's own deadline is shorter.
+/// How long the work may take to end after it is told to. The controller loop's own deadline is shorter.
 const WORK_DEADLINE: Duration = Duration::from_secs(25);
-/// How long the last events may take at the end.
+/// How long publishing the last events may take at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// Which operator runs.
+/// Identity and requirements of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct OperatorSpec {
     /// Its name: field manager, user agent, default name of its lease, reporter of its events.
     pub name: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// Whose fields it writes.
+    /// The owner of the fields it writes.
     pub owner: Owner,
-    /// The custom resource definitions it cannot work without.
+    /// Names of the custom resource definitions it requires.
     pub crds: &'static [&'static str],
 }
 
 /// Everything an operator's work needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Operator {
-    /// For reads and watches. Writes go through `door`.
+    /// Client for reads and watches. Writes go through `door`.
     pub client: Client,
-    /// The only way to write.
+    /// The only way to write to the API server.
     pub door: Door,
-    /// Whether a cached object may be decided from.
+    /// Whether a cached object is fresh enough for a decision.
     pub floors: Floors,
-    /// The registry.
+    /// The metrics registry.
     pub metrics: Metrics,
-    /// Kubernetes events.
+    /// Publishes Kubernetes events.
     pub recorder: Recorder,
-    /// What must hold while there is work.
+    /// The conditions that must hold for the operator to work.
     pub readiness: Readiness,
-    /// What is left out of the caches because it cannot be read.
+    /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
-    /// Up to when the caches are known to show the cluster.
+    /// Up to which point in time the caches are known to show the cluster.
     pub caches: Caches,
     /// Whether the tasks of this process run.
     pub liveness: Liveness,
-    /// The clocks.
+    /// Wall clock and monotonic clock.
     pub clock: Clock,
-    /// Whether this replica leads.
+    /// Whether this replica is the leader.
     pub fence: Fence,
     /// Cancelled when the work must end.
     pub shutdown: CancellationToken,
-    /// The flags.
+    /// The command-line flags.
     pub args: CommonArgs,
 }
 
 impl Operator {
-    /// A controller loop that runs while this replica leads and every cache is current. Triggers are taken before.
+    /// The configuration of a controller loop that runs while this replica is the leader and every cache is current.
+    /// Triggers are accepted before.
     pub fn controller(&self, name: &'static str) -> controller::Config {
         controller::Config::new(name, self.clock.clone(), self.metrics.clone())
             .concurrency(usize::from(self.args.concurrency))
@@ -108,7 +109,8 @@ impl Operator {
         reflect::reflect(api, config, &self.watching(), prune)
     }
 
-    /// A cache of what `keep` makes of a kind's objects, and the stream of its changes; see [`reflect::reflect_as`].
+    /// A cache of the values that `keep` makes from a kind's objects, and the stream of its changes; see
+    /// [`reflect::reflect_as`].
     pub fn reflect_as<W, K, P>(
         &self,
         api: Api<W>,
@@ -135,7 +137,7 @@ impl Operator {
         }
     }
 
-    /// The namespaces the operator looks at: one, or all.
+    /// The watched namespaces: one, or all.
     pub fn api_watched<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -147,11 +149,11 @@ impl Operator {
     }
 }
 
-/// Why an operator ended otherwise than by being asked to.
+/// Why an operator failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The lease times do not fit together.
+    /// The lease times are inconsistent.
     #[error("the flags of leader election do not fit together")]
     Timing(#[from] InvalidTiming),
     /// Logs or traces cannot be set up.
@@ -160,37 +162,37 @@ pub enum Error {
     /// Metrics cannot be set up.
     #[error("cannot set up metrics")]
     Metrics(#[from] MetricsError),
-    /// Signals cannot be listened for.
+    /// Signal handlers cannot be installed.
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
     /// The admin server cannot listen.
     #[error("cannot start the admin server")]
     Admin(#[from] AdminError),
-    /// No connection can be set up.
+    /// The client cannot be created.
     #[error("cannot connect to the cluster")]
     Client(#[from] ClientError),
-    /// The spec names an owner that is no operator.
+    /// The spec's owner is not an operator.
     #[error("cannot open the write door")]
     Door(#[from] NotAnOperator),
     /// The operator's own work failed.
     #[error("the operator failed")]
     Work(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The operator's work ended although nobody asked for it.
+    /// The operator's work ended without being told to.
     #[error("the operator's work ended by itself")]
     Ended,
-    /// Another replica leads now. This process exits: what it holds in memory is from before, and a fresh start is the
-    /// one way back that is known to be right.
+    /// Another replica is the leader now. This process exits: its memory is outdated, and a fresh start is the one
+    /// recovery that is known to be correct.
     #[error("this replica lost its lease and makes room for another")]
     LostLease,
-    /// Nobody renews the lease any more: the task that did has panicked.
+    /// The lease is not renewed any more: the elector's task has panicked.
     #[error("leader election failed, and this replica makes room for another")]
     Election(#[source] JoinError),
 }
 
-/// Runs an operator until SIGTERM or SIGINT, or until it cannot go on.
+/// Runs an operator until SIGTERM or SIGINT, or until it cannot continue.
 ///
-/// `start` is called when the definitions are there, in a standby replica too, so that its caches are warm when it comes
-/// to lead; it ends when [`Operator::shutdown`] is cancelled.
+/// `start` is called when the definitions are established, in a standby replica too, so that its caches are warm when
+/// it becomes the leader. It ends when [`Operator::shutdown`] is cancelled.
 pub async fn run_operator<F, Fut, E>(spec: OperatorSpec, args: CommonArgs, start: F) -> Result<(), Error>
 where
     F: FnOnce(Operator) -> Fut,
@@ -199,7 +201,7 @@ where
 {
     let timing = args.leader.timing()?;
     let telemetry = telemetry::init(&args.telemetry, spec.name, spec.version)?;
-    // Beside the other operator's line this tells whether both look at the same pools.
+    // Together with the other operator's line this shows whether both watch the same pools.
     let watched = match args.client.watch_namespace.as_str() {
         "" => "all",
         namespace => namespace,
@@ -230,7 +232,7 @@ where
     let metrics = Metrics::new(spec.name, spec.version)?;
     let readiness = Readiness::default();
     let liveness = Liveness::new(clock.clone());
-    // The admin server outlives everything else, so that a stop can be watched.
+    // The admin server outlives everything else, so that a stop can be observed.
     let served = CancellationToken::new();
     let _stop_serving = served.clone().drop_guard();
     admin::serve(args.admin_address, readiness.clone(), liveness.clone(), metrics.clone(), served).await?;
@@ -270,7 +272,7 @@ where
         metrics.leading(true);
     }
 
-    // Caches that are listed after the lease was won need not catch up with what was written before.
+    // Caches that are listed after the lease was acquired need not catch up with earlier writes.
     let caches = Caches::default();
     tokio::select! {
         () = signalled.cancelled() => {}
@@ -307,7 +309,7 @@ where
     concluded(ended, lease)
 }
 
-/// How the operator ended, when the work and the election did.
+/// The result of the operator from the results of the work and the election.
 fn concluded(ended: Result<(), Error>, lease: Result<Ended, JoinError>) -> Result<(), Error> {
     match (ended, lease) {
         (_, Err(failed)) => Err(Error::Election(failed)),
@@ -316,7 +318,8 @@ fn concluded(ended: Result<(), Error>, lease: Result<Ended, JoinError>) -> Resul
     }
 }
 
-/// Lets the work run until it ends, a signal comes, or the lease is lost; in the last two cases tells it to end and waits.
+/// Runs the work until it ends, a signal arrives, or the lease is lost; in the last two cases tells it to end and
+/// waits.
 async fn supervise<E>(
     work: impl Future<Output = Result<(), E>>,
     stop: &CancellationToken,
@@ -358,8 +361,8 @@ fn hostname() -> Result<String, std::io::Error> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned())
 }
 
-/// For `main`: runs `operator` on a multi-threaded runtime; an error is printed with everything that led to it, and the
-/// exit code is 1.
+/// For `main`: runs `operator` on a multi-threaded runtime. An error is printed with its causes, and the exit code is
+/// 1.
 pub fn main<E>(operator: impl Future<Output = Result<(), E>>) -> ExitCode
 where
     E: std::error::Error + 'static,
@@ -369,7 +372,7 @@ where
         Err(failed) => return report(&failed),
     };
     let ended = runtime.block_on(operator);
-    // Nothing that is left may keep the process: a reconcile past its deadline, a watch.
+    // No remaining task may keep the process alive: a reconcile past its deadline, a watch.
     runtime.shutdown_timeout(Duration::from_secs(1));
     match ended {
         Ok(()) => ExitCode::SUCCESS,

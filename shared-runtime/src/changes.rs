@@ -1,5 +1,4 @@
-//! Leaves out changes that concern nobody: what a watch brings is any movement of an object, and most of it is other
-//! people's.
+//! Filters out irrelevant changes: a watch returns every update of an object, and most of them come from other writers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +9,10 @@ use kube::runtime::reflector::ObjectRef;
 
 use crate::reflect::Change;
 
-/// The changes after which `same` of the object before and the object now does not hold. First sights and deletions always
-/// come through; a repeated list brings nothing that has not changed.
+/// The changes for which `same` of the previous and the current object is false. First occurrences and deletions always
+/// pass; a repeated list produces nothing that has not changed.
 ///
-/// Reading the cache, not the stream, remains right: the cache also holds what was left out here. Only the objects
+/// Reading the cache, not the stream, remains correct: the cache also holds what was filtered out here. Only objects
 /// that the cache holds anyway are kept.
 pub fn material<K>(
     changes: impl Stream<Item = Change<K>> + Send + 'static,
@@ -33,7 +32,7 @@ fn learn<K: Resource<DynamicType = ()> + Clone>(
 ) -> bool {
     match change {
         Change::Unreadable(unreadable) => {
-            // What was known of it is of the past, also when it comes back just so.
+            // The last known version is outdated, also if the object comes back unchanged.
             known.remove(&unreadable.key());
             true
         }
@@ -79,7 +78,7 @@ mod tests {
         }))
     }
 
-    /// The versions that come through when only the spec matters; `?` for what cannot be read.
+    /// The versions that pass when only the spec matters; `?` for unreadable objects.
     fn through(changes: Vec<Change<Node>>) -> Vec<String> {
         let material = material(stream::iter(changes), |a, b| a.spec == b.spec);
         let kept: Vec<_> = material.collect().now_or_never().unwrap();

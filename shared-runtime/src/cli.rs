@@ -1,7 +1,7 @@
 //! The flags that both operators have. Each is an environment variable too: `--write-strategy` is
 //! `TANDEM_WRITE_STRATEGY`.
 //!
-//! Flags are parsed and checked here; what they do is elsewhere.
+//! Flags are parsed and checked here; they are applied elsewhere.
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are help texts, which show no backticks")]
 
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use clap::{ArgAction, Args, ValueEnum};
 use crate::leader::{InvalidTiming, Timing};
 use crate::write::WriteStrategy;
 
-/// What both operators take.
+/// The flags of both operators.
 #[derive(Args, Clone, Debug)]
 pub struct CommonArgs {
-    /// How to reach the cluster.
+    /// Connection to the cluster.
     #[command(flatten)]
     pub client: ClientArgs,
 
-    /// How status and replicas are written where others write beside
+    /// How status and replicas are written where others write the same object
     ///
     /// All four end in the same object; they differ in what a race costs. Watch the difference in
     /// conflict_retry_conflicts_total and conflict_retry_requests_total:
@@ -43,7 +43,7 @@ pub struct CommonArgs {
     #[arg(long, env = "TANDEM_CONCURRENCY", default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Writing")]
     pub concurrency: u16,
 
-    /// Who leads among several replicas.
+    /// Leader election.
     #[command(flatten)]
     pub leader: LeaderArgs,
 
@@ -57,12 +57,12 @@ pub struct CommonArgs {
     )]
     pub admin_address: SocketAddr,
 
-    /// What is logged, and how.
+    /// Logging and tracing.
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }
 
-/// How to reach the cluster.
+/// Connection to the cluster.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClientArgs {
@@ -90,7 +90,7 @@ pub struct ClientArgs {
     pub watch_namespace: String,
 }
 
-/// Who leads among several replicas.
+/// Leader election among several replicas.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaderArgs {
@@ -119,7 +119,7 @@ pub struct LeaderArgs {
     #[arg(long, env = "TANDEM_LEASE_DURATION_SECONDS", value_name = "SECONDS", default_value_t = 15, value_parser = seconds())]
     pub lease_duration_seconds: u32,
 
-    /// How long the holder goes on without a renewal; must be shorter than the lease
+    /// How long the holder continues without a renewal; must be shorter than the lease
     #[arg(long, env = "TANDEM_RENEW_DEADLINE_SECONDS", value_name = "SECONDS", default_value_t = 10, value_parser = seconds())]
     pub renew_deadline_seconds: u32,
 
@@ -133,7 +133,7 @@ fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
 }
 
 impl LeaderArgs {
-    /// The times, checked against each other.
+    /// The lease times, checked against each other.
     pub fn timing(&self) -> Result<Timing, InvalidTiming> {
         let seconds = |value: u32| Duration::from_secs(u64::from(value));
         Timing {
@@ -145,7 +145,7 @@ impl LeaderArgs {
     }
 }
 
-/// What is logged, and how.
+/// Logging and tracing.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Telemetry")]
 pub struct TelemetryArgs {
@@ -171,12 +171,12 @@ pub struct TelemetryArgs {
     pub log_level: String,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For machines, one object a line
+    /// JSON, one object per line
     Json,
 }
 

@@ -1,5 +1,4 @@
-//! The connection to the API server: where it is found, what every request gets on its way, and errors that say what to
-//! do.
+//! The connection to the API server: configuration, middleware of every request, and errors with advice.
 //!
 //! Nothing is read from or written to the cluster here.
 
@@ -21,8 +20,8 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::proxy::{self, InvalidProxy};
 
-/// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): whoever has not answered by then
-/// never will. Writes have a tighter bound of their own. A watch has its answer as soon as it is opened.
+/// Longer than the API server lets any ordinary request run (`--request-timeout`, 60 s): a server that has not answered
+/// by then never will. Writes have a tighter bound of their own. A watch gets its answer as soon as it is opened.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Longer than kube's watcher waits on a silent watch before it ends it (295 s).
@@ -31,35 +30,35 @@ const READ_TIMEOUT: Duration = Duration::from_secs(310);
 /// Set in every Pod, next to its service account's token.
 const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 
-/// No connection can be set up. An API server that does not answer is not among these: that may change by itself.
+/// The client cannot be created. An API server that does not answer is no such error: that may change by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The file that was named does not exist or cannot be read.
+    /// The given file does not exist or cannot be read.
     #[error("cannot read the kubeconfig {}; check --kubeconfig", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of reading it.
         source: Box<KubeconfigError>,
     },
     /// Neither a kubeconfig nor a service account.
     #[error("no cluster to connect to: pass --kubeconfig, set KUBECONFIG, or run in a Pod")]
     NoCluster(#[source] Box<KubeconfigError>),
-    /// The context that was named is not in the kubeconfig.
+    /// The given context is not in the kubeconfig.
     #[error("the kubeconfig has no context {wanted:?}; it has {}; choose one with --context", list(.known))]
     NoContext {
-        /// What was asked for.
+        /// The requested context.
         wanted: String,
-        /// What there is.
+        /// The contexts of the kubeconfig.
         known: Vec<String>,
     },
-    /// The kubeconfig names no context, or what its context says cannot be used.
+    /// The kubeconfig names no context, or the contents of its context cannot be used.
     #[error("the kubeconfig cannot be used; check the context it names, or choose one with --context")]
     Unusable(#[source] Box<KubeconfigError>),
     /// The kubeconfig or the environment names a proxy that cannot be used.
     #[error(transparent)]
     Proxy(#[from] InvalidProxy),
-    /// A variable about proxies cannot be read.
+    /// A proxy variable cannot be read.
     #[error("cannot use the proxy of the environment; check HTTPS_PROXY and NO_PROXY")]
     ProxyVariables(#[source] Box<KubeconfigError>),
     /// The Pod's service account cannot be used.
@@ -74,7 +73,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// A client for the cluster that the flags, or the surroundings, name. `name` and `version` make the user agent, which
+/// A client for the cluster that the flags, or the environment, name. `name` and `version` form the user agent, which
 /// the API server's audit log shows.
 pub async fn connect(
     args: &ClientArgs,
@@ -84,18 +83,19 @@ pub async fn connect(
     metrics: Metrics,
 ) -> Result<Client, ClientError> {
     let mut config = config(args).await?;
-    // kube repeats 429, 503 and 504 for every verb by itself, for minutes. A repeated PUT conflicts with itself, and an
-    // eviction that a budget blocks is never heard of. `conflict-retry` and the controllers retry where it is right.
+    // By default kube retries 429, 503 and 504 for every verb by itself, for minutes. A repeated PUT conflicts with
+    // itself, and an eviction that a PodDisruptionBudget blocks is never reported. `conflict-retry` and the controllers
+    // retry where it is correct.
     config.default_retry = false;
-    // A list whose body stalls, and a watch over a connection that died silently, end here.
+    // Ends a list whose body stalls, and a watch over a connection that died silently.
     config.read_timeout = Some(READ_TIMEOUT);
-    // The pod's name tells replicas apart in the API server's audit log; they share an account.
+    // The pod's name distinguishes replicas in the API server's audit log; they share an account.
     let pod = std::env::var("POD_NAME").map(|pod| format!(" ({pod})")).unwrap_or_default();
     let agent = format!("{name}/{version}{pod}");
     if let Ok(agent) = HeaderValue::try_from(agent) {
         config.headers.push((USER_AGENT, agent));
     }
-    // Without the user and the password that may stand before the host.
+    // Without the user and the password that may precede the host.
     let proxy = config.proxy_url.as_ref().and_then(|proxy| proxy.host());
     info!(cluster = %config.cluster_url, proxy, "connecting");
     let builder = ClientBuilder::try_from(config).map_err(|failed| ClientError::Setup(Box::new(failed)))?;
@@ -106,7 +106,7 @@ async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
     let kubeconfig = match &args.kubeconfig {
         Some(path) => read(path)?,
         None if args.context.is_none() && std::env::var_os(IN_CLUSTER).is_some() => {
-            // Variables about proxies are for the way out of the cluster, and its API server is inside.
+            // Proxy variables are for traffic out of the cluster, and its API server is inside.
             return Config::incluster().map_err(ClientError::InCluster);
         }
         None => Kubeconfig::read().map_err(|failed| ClientError::NoCluster(Box::new(failed)))?,
@@ -133,7 +133,7 @@ async fn config(args: &ClientArgs) -> Result<Config, ClientError> {
     Ok(config)
 }
 
-/// What kube would say about a proxy that it cannot read is said by [`proxy`], with the place where it stands.
+/// Removes the proxies, so that [`proxy`] and not kube reports an invalid one, with the place where it is configured.
 fn without_proxies(mut kubeconfig: Kubeconfig) -> Kubeconfig {
     for cluster in kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
         cluster.proxy_url = None;
@@ -161,7 +161,7 @@ impl<S> Layer<S> for Requests {
     }
 }
 
-/// No answer came in [`RESPONSE_TIMEOUT`].
+/// No answer came within [`RESPONSE_TIMEOUT`].
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {RESPONSE_TIMEOUT:?}")]
 struct NoAnswer;

@@ -13,7 +13,7 @@ pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// tokio's instant, so that a test with paused time moves it.
+    /// tokio's instant, so that a test with paused time advances it.
     System {
         origin: Instant,
         /// How long the machine had been suspended by then.
@@ -29,7 +29,7 @@ struct Times {
     suspended: Duration,
 }
 
-/// The handle that moves a fake [`Clock`].
+/// The handle that advances a fake [`Clock`].
 #[derive(Clone, Debug)]
 pub struct FakeClock(Arc<Mutex<Times>>);
 
@@ -39,14 +39,14 @@ impl Clock {
         Self(Source::System { origin: Instant::now(), suspended: suspended() })
     }
 
-    /// A clock that stands still at `start` until it is advanced.
+    /// A clock that stays at `start` until it is advanced.
     pub fn fake(start: Timestamp) -> (Self, FakeClock) {
         let times =
             Arc::new(Mutex::new(Times { wall: start, monotonic: Duration::ZERO, suspended: Duration::ZERO }));
         (Self(Source::Fake(times.clone())), FakeClock(times))
     }
 
-    /// Wall time: what goes into objects and is shown to people.
+    /// Wall time: what goes into objects and is shown to users.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System { .. } => Timestamp::now(),
@@ -54,8 +54,8 @@ impl Clock {
         }
     }
 
-    /// Time since the clock was made, never going back: what durations are measured with. It stands still while the
-    /// machine is suspended, as timers do.
+    /// Time since the clock was created, never going back: for measuring durations. It stops while the machine is
+    /// suspended, as timers do.
     pub fn monotonic(&self) -> Duration {
         match &self.0 {
             Source::System { origin, .. } => origin.elapsed(),
@@ -63,9 +63,9 @@ impl Clock {
         }
     }
 
-    /// As [`Clock::monotonic`], and time in which the machine was suspended counts: for what must be over when it wakes
-    /// because others went on without it. Where the system does not say (it does on Linux), or where a hypervisor stops
-    /// a machine without telling it, this is the same as `monotonic`.
+    /// Like [`Clock::monotonic`], but including time in which the machine was suspended: for deadlines that have passed
+    /// when it wakes because other processes continued. Where the system does not report this (Linux does), or where a
+    /// hypervisor stops a machine without telling it, this is the same as `monotonic`.
     pub fn boottime(&self) -> Duration {
         match &self.0 {
             Source::System { origin, suspended: before } => {
@@ -80,14 +80,14 @@ impl Clock {
 }
 
 impl FakeClock {
-    /// Moves both times on.
+    /// Advances both times.
     pub fn advance(&self, by: Duration) {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         times.monotonic = times.monotonic.saturating_add(by);
         times.wall = times.wall.saturating_add(by).unwrap_or(times.wall);
     }
 
-    /// The machine is suspended for that long: the monotonic clock stands still.
+    /// Simulates a suspended machine: the monotonic clock stops for that long.
     pub fn suspend(&self, by: Duration) {
         let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         times.suspended = times.suspended.saturating_add(by);
@@ -95,12 +95,12 @@ impl FakeClock {
     }
 }
 
-/// How long the machine has been suspended since it booted: what its two clocks differ by.
+/// How long the machine has been suspended since it booted: the difference between its two clocks.
 #[cfg(target_os = "linux")]
 fn suspended() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
 
-    // In this order, so that a moment between the two makes it longer, never shorter.
+    // In this order, so that time passing between the two makes the result longer, never shorter.
     let [monotonic, boottime] = [ClockId::Monotonic, ClockId::Boottime].map(|clock| {
         let time = clock_gettime(clock);
         Duration::try_from(time).unwrap_or_default()
@@ -144,7 +144,7 @@ mod tests {
     fn a_machine_that_is_awake_has_one_time() {
         let clock = Clock::system();
         let (before, boottime, after) = (clock.monotonic(), clock.boottime(), clock.monotonic());
-        // A moment passes between two readings, and not more.
+        // Only a moment passes between two readings.
         let slack = Duration::from_secs(5);
         assert!(before <= boottime + slack && boottime <= after + slack, "{before:?} {boottime:?} {after:?}");
     }

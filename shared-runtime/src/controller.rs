@@ -1,8 +1,8 @@
 //! The keyed loop of both operators: triggers in, one reconcile per key at a time out.
 //!
-//! kube's own `Controller` is not used for two reasons: its scheduler has no floor under a failing object's delay (any
-//! event brings it forward), and the Autoscaler reconciles the whole cluster under one key. Which key runs when is
-//! decided by the state machine in `queue`; this file feeds it events and time, spawns, counts and stops.
+//! kube's own `Controller` is not used for two reasons: its scheduler has no minimum delay for a failing object (any
+//! event brings it forward), and the Autoscaler reconciles the whole cluster under one key. The state machine in
+//! `queue` decides which key runs when; this file feeds it events and time, spawns, counts and stops.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -24,34 +24,34 @@ use crate::metrics::{Metrics, ReconcileResult};
 pub use crate::queue::{Backoff, CONFLICT_BACKOFF};
 use crate::queue::{Next, Outcome, Queue};
 
-/// What a reconcile that did not fail wants next.
+/// The next step of a key after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing until an event asks for it.
+    /// Nothing until the next event.
     Done,
-    /// Again after this time, or earlier when an event asks for it.
+    /// Requeue after this time, or earlier on an event.
     RequeueAfter(Duration),
-    /// A write lost a race: again at once, give or take a few milliseconds; conflict after conflict, less and less often
-    /// until something changes ([`CONFLICT_BACKOFF`]).
+    /// A write lost a race: requeue at once, give or take a few milliseconds; after repeated conflicts with growing
+    /// delays until something changes ([`CONFLICT_BACKOFF`]).
     Conflict,
-    /// The cache is behind the operator's own writes: again when the watch has caught up.
+    /// The cache is behind the operator's own writes: requeue when the watch has caught up.
     Stale,
 }
 
-/// When a key whose cache was stale is looked at again without an event. The watch usually brings the missing write
-/// first, within milliseconds, and that event runs the key.
+/// When a key with a stale cache is rechecked without an event. The watch usually delivers the missing write first,
+/// within milliseconds, and that event runs the key.
 const STALE_RECHECK: Duration = Duration::from_millis(250);
 
-/// Triggers taken in one go, so that a stream that never pauses does not keep the loop from anything else.
+/// Number of triggers taken at once, so that a stream that never pauses does not block the rest of the loop.
 const BURST: usize = 1024;
 
-/// How long the loop may wait for anything before it turns once more, to show that it can.
+/// Maximum wait of the loop before it turns once more, to show that it is alive.
 const TURN: Duration = Duration::from_secs(10);
 
 /// How long running reconciles may take to finish when the loop stops; below the 30 s that Kubernetes gives a Pod.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 
-/// How a loop runs. [`crate::bootstrap::Operator::controller`] makes one with everything filled in.
+/// Configuration of a loop. [`crate::bootstrap::Operator::controller`] makes one with everything filled in.
 pub struct Config {
     name: &'static str,
     concurrency: usize,
@@ -80,7 +80,7 @@ impl Config {
         }
     }
 
-    /// Told each time the loop turns, at least every few seconds.
+    /// The liveness pulse, which beats each time the loop turns, at least every few seconds.
     #[must_use]
     pub fn pulse(mut self, pulse: Pulse) -> Self {
         self.pulse = Some(pulse);
@@ -101,7 +101,7 @@ impl Config {
         self
     }
 
-    /// How long a failing key stays away.
+    /// Backoff of a failing key.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
@@ -115,8 +115,8 @@ impl Config {
         self
     }
 
-    /// Reconciles start only while the last word of this stream is `true`. Triggers are taken all the while, and what runs
-    /// already goes on.
+    /// Reconciles start only while the last item of this stream is `true`. Triggers are accepted in the meantime, and
+    /// running reconciles continue.
     #[must_use]
     pub fn gate(mut self, gate: impl Stream<Item = bool> + Send + 'static) -> Self {
         self.gate = gate.boxed();
@@ -135,12 +135,13 @@ impl Debug for Config {
     }
 }
 
-/// Runs `reconcile` for every key that `triggers` names, until `shutdown`; then lets running reconciles finish.
+/// Runs `reconcile` for every key from `triggers`, until `shutdown`; then lets running reconciles finish.
 ///
-/// - One reconcile per key at a time; a trigger that comes meanwhile runs the key once more afterwards.
-/// - `Err` backs the key off ([`Backoff`]), and an event shortens a long wait; it is logged and counted by its category.
-/// - A panic in `reconcile` counts as an error of category `panic`; the loop goes on.
-/// - The end of `triggers` does not end the loop: keys that asked to come back still do.
+/// - One reconcile per key at a time; a trigger that arrives meanwhile runs the key once more afterwards.
+/// - `Err` backs the key off ([`Backoff`]), and an event shortens a long wait; it is logged and counted by its
+///   category.
+/// - A panic in `reconcile` counts as an error of category `panic`; the loop continues.
+/// - The end of `triggers` does not end the loop: requeued keys still run.
 pub async fn run<K, S, F, Fut, E>(config: Config, triggers: S, reconcile: F, shutdown: CancellationToken)
 where
     K: Hash + Eq + Clone + Debug + Send + 'static,
@@ -179,7 +180,7 @@ where
             pulse.beat();
         }
         tokio::select! {
-            // In order of urgency; the loop above has already started whatever may start.
+            // In order of urgency; the loop above has already started every key that may start.
             biased;
             () = shutdown.cancelled() => break,
             Some(now) = gate.next() => open = now,
@@ -193,7 +194,7 @@ where
             }
             Some(key) = triggers.next() => {
                 queue.trigger(key, clock.monotonic());
-                // Whatever else is there already, so that a burst is one pass through the queue.
+                // Take what is already available too, so that a burst is one pass through the queue.
                 for _ in 0..BURST {
                     let Some(Some(key)) = triggers.next().now_or_never() else { break };
                     queue.trigger(key, clock.monotonic());
@@ -208,13 +209,13 @@ where
     runs.finish(stop_deadline).await;
 }
 
-/// What is known of a reconcile while it runs.
+/// A running reconcile.
 struct Running<K> {
     key: K,
     since: Duration,
 }
 
-/// The reconciles that run now.
+/// All running reconciles.
 struct Runs<K, E> {
     name: &'static str,
     clock: Clock,
@@ -230,7 +231,7 @@ impl<K: Clone + Debug, E: Categorised> Runs<K, E> {
         self.keys.insert(task.id(), Running { key, since: self.clock.monotonic() });
     }
 
-    /// Counts and logs the end of a run, and says what the queue should make of it.
+    /// Counts and logs the end of a run, and returns its outcome for the queue.
     fn settle(&mut self, ended: Result<(Id, Result<Step, E>), JoinError>) -> Option<(K, Outcome)> {
         let (id, result) = match ended {
             Ok((id, result)) => (id, Ok(result)),

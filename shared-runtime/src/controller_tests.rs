@@ -218,7 +218,7 @@ async fn conflicts_come_back_at_once_and_are_no_errors() {
 #[tokio::test(start_paused = true)]
 async fn a_cache_that_stands_still_costs_few_requests_and_work_goes_on_as_soon_as_it_moves() {
     let (config, _) = config();
-    // What the server has and what the watch has brought; a write is accepted for the server's version only.
+    // The server's version and the version in the cache; a write is accepted for the server's version only.
     let (stored, cached) = (7, Arc::new(AtomicUsize::new(6)));
     let (requests, clock) = (Arc::new(Mutex::new(Vec::new())), Clock::system());
     let (send, events) = mpsc::unbounded_channel();
@@ -239,7 +239,7 @@ async fn a_cache_that_stands_still_costs_few_requests_and_work_goes_on_as_soon_a
     let frozen = requests.lock().unwrap().len();
     assert!((10..=40).contains(&frozen), "{frozen} requests in a minute");
 
-    // The watch brings what the server has.
+    // The watch delivers the server's version.
     cached.store(stored, Ordering::SeqCst);
     let moved = clock.monotonic();
     send.send("a").unwrap();

@@ -1,7 +1,7 @@
 //! Waiting for the cluster: until the API server answers and the custom resource definitions are established.
 //!
-//! An operator that exits because somebody has not installed a definition yet ends in a crash loop that hides the reason.
-//! This one stays, says on `/readyz` and in one log line what it waits for, and goes on when it is there.
+//! An operator that exits because a definition is not installed yet ends in a crash loop that hides the reason. This
+//! one keeps running, reports on `/readyz` and in one log line what it waits for, and continues when it is available.
 
 use std::time::Duration;
 
@@ -13,22 +13,23 @@ use crate::error::{chain, client_category};
 use crate::metrics::Metrics;
 use crate::readiness::{Gate, Readiness};
 
-/// Between two looks: from soon, for definitions that are being installed, to a pace that burdens nobody.
+/// Interval between two checks: short at first, for definitions that are being installed, then long enough to cause
+/// little load.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How one look at the cluster ended.
+/// The result of one check of the cluster.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     Ready,
-    /// What is missing, in words for `/readyz`, and what to do about it.
+    /// What is missing, as text for `/readyz`, and what to do about it.
     Waiting {
         reason: String,
         advice: &'static str,
     },
 }
 
-/// Comes back when every definition in `names` is established. To be dropped when the process is asked to stop.
+/// Returns when every definition in `names` is established. Drop the future when the process is told to stop.
 pub async fn wait_for_crds(
     client: &Client,
     names: &[&'static str],
@@ -119,7 +120,7 @@ mod tests {
         })
     }
 
-    /// An API server that gives these answers one after another, and the last one for ever.
+    /// An API server that gives these answers one after another, and then repeats the last one.
     fn answering(answers: Vec<(u16, Value)>) -> (Client, Log) {
         let mut nth = 0;
         server(move |_| {

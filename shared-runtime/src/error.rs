@@ -1,8 +1,8 @@
-//! What every error of an operator must be able to say about itself.
+//! What every error of an operator must provide.
 //!
-//! No error type lives here; each module has its own.
+//! No error type is defined here; each module has its own.
 
-/// An error with a stable, short, lower-case name. Only this name reaches a metric label; the text is for people.
+/// An error with a stable, short, lower-case name. Only this name reaches a metric label; the text is for users.
 pub trait Categorised: std::error::Error + Send + Sync + 'static {
     /// For instance `forbidden`, `conflict_exhausted`, `timeout`: one of a small, fixed set per type.
     fn category(&self) -> &'static str;
@@ -35,8 +35,8 @@ pub fn status_category(code: u16) -> &'static str {
     }
 }
 
-/// An error and everything that led to it in one line, for logs. A part is left out when it has been said already: some
-/// libraries repeat their source's text in their own. Of an answer of the API server only its message is told.
+/// An error and all its causes in one line, for logs. A part is left out when it is a repetition: some libraries
+/// include their source's text in their own. Of an answer of the API server only the message is shown.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

@@ -1,7 +1,7 @@
 //! Kubernetes events, best effort: an event that cannot be published is counted and never fails or delays a reconcile.
 //!
-//! When an event is worth publishing (on a change or a refusal, never on a visit) is the caller's to know; whatever a
-//! person must act on is in the object's status too.
+//! The caller decides when an event is worth publishing (on a change or a refusal, never on a visit). Whatever the user
+//! must act on is in the object's status too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::error::{chain, client_category};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 
-/// Events that wait to be published; beyond it they are dropped. A burst of a few hundred new nodes fits.
+/// Number of events that wait to be published; further ones are dropped. A burst of a few hundred new nodes fits.
 const QUEUE: usize = 1024;
-/// How long one event may take.
+/// Timeout of publishing one event.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Series that are remembered.
+/// Number of series that are remembered.
 const MAX_SERIES: usize = 4096;
 /// The API allows 1,024 bytes of note.
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// What happened, in words for machines. A constant of the operator.
+/// Type, reason and action of an event, machine-readable. A constant of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKind {
     type_: EventType,
@@ -37,12 +37,12 @@ pub struct EventKind {
 }
 
 impl EventKind {
-    /// Something went as it should. `reason` says why and `action` what was done, both in CamelCase.
+    /// A normal event. `reason` is why it happened and `action` what was done, both in CamelCase.
     pub const fn normal(reason: &'static str, action: &'static str) -> Self {
         Self { type_: EventType::Normal, reason, action }
     }
 
-    /// Something needs a person's eye.
+    /// A warning, which the user should look at.
     pub const fn warning(reason: &'static str, action: &'static str) -> Self {
         Self { type_: EventType::Warning, reason, action }
     }
@@ -53,10 +53,10 @@ impl EventKind {
     }
 }
 
-/// Takes events and publishes them one after another in its own task. Cheap to clone.
+/// Accepts events and publishes them one after another in its own task. Cheap to clone.
 ///
-/// The same event about the same object within six minutes, note included, becomes a count on the first one. An event with
-/// another note is an event of its own, because "from 3 to 5" must not hide behind "from 1 to 3".
+/// The same event about the same object within six minutes, note included, becomes a count on the first one. An event
+/// with another note is an event of its own, because "from 3 to 5" must not be hidden behind "from 1 to 3".
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Item>,
@@ -70,10 +70,10 @@ struct Item {
 }
 
 impl Recorder {
-    /// A recorder for the operator `controller`, and its task. The task ends when every clone of the recorder is gone
-    /// and what waited has been published.
+    /// A recorder for the operator `controller`, and its task. The task ends when every clone of the recorder is
+    /// dropped and all waiting events are published.
     ///
-    /// Nothing is taken while `fence` is closed: what a replica that lost its lease found out is no longer true.
+    /// No event is accepted while `fence` is closed: the findings of a replica that lost its lease are no longer true.
     pub fn new(
         client: Client,
         controller: &str,
@@ -88,7 +88,8 @@ impl Recorder {
         (Self { queue, fence, metrics }, task)
     }
 
-    /// Hands an event over. `note` is for people; kube's `object_ref` makes the reference. Never waits, never fails.
+    /// Queues an event. `note` is the human-readable message; kube's `object_ref` makes the reference. Never waits,
+    /// never fails.
     pub fn publish(&self, regarding: &ObjectReference, kind: EventKind, note: impl Into<String>) {
         let event = Event {
             type_: kind.type_,
@@ -105,16 +106,16 @@ impl Recorder {
     }
 }
 
-/// kube counts repetitions without looking at the note. A series of its own for each note mends that.
+/// kube counts repetitions without looking at the note. A separate series for each note fixes that.
 struct Series {
     client: Client,
     reporter: Reporter,
-    /// By object and reason: the last note, and who counts its repetitions.
+    /// By object and reason: the last note, and the recorder that counts its repetitions.
     last: HashMap<(String, String), (Option<String>, KubeRecorder)>,
 }
 
 impl Series {
-    /// Who publishes `event`: whoever published its like last, if the note was the same.
+    /// The recorder for `event`: the one of the last such event if the note is the same.
     fn recorder(&mut self, regarding: &ObjectReference, event: &Event) -> KubeRecorder {
         if self.last.len() >= MAX_SERIES {
             // A repetition that is forgotten is published once more; nothing is lost.
@@ -130,7 +131,7 @@ impl Series {
     }
 }
 
-/// One after another, because kube names an event after the nanosecond of its publication.
+/// Publishes one after another, because kube names an event after the nanosecond of its publication.
 async fn publish(mut series: Series, mut items: mpsc::Receiver<Item>, metrics: Metrics) {
     let warned = Arc::new(AtomicBool::new(false));
     while let Some(Item { regarding, event }) = items.recv().await {
@@ -155,7 +156,7 @@ async fn publish(mut series: Series, mut items: mpsc::Receiver<Item>, metrics: M
     }
 }
 
-/// `note` within the API's bound, cut between characters.
+/// `note` within the API's limit, cut between characters.
 fn cut(mut note: String) -> String {
     if note.len() > MAX_NOTE_BYTES {
         let end = (0..=MAX_NOTE_BYTES).rev().find(|end| note.is_char_boundary(*end)).unwrap_or_default();

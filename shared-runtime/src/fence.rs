@@ -1,8 +1,8 @@
-//! The token every write has to show: may this process write *now*?
+//! The token that every write requires: may this process write *now*?
 //!
-//! A fence does not make writes safe by itself: a request that was sent in time can be carried out late. Resource versions
-//! and `test` guards do that. What the fence does is keep a process that has lost touch from *starting* writes that its
-//! successor will have to undo.
+//! A fence does not make writes safe by itself: a request that was sent in time can be carried out late. Resource
+//! versions and `test` operations protect against that. The fence keeps a process that has lost its connection from
+//! *starting* writes that the next leader would have to undo.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use crate::clock::Clock;
 /// This process may not write now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fenced {
-    /// Another replica leads, or none does yet.
+    /// Another replica is the leader, or there is none yet.
     #[error("this replica does not lead")]
     Standby,
-    /// This replica led and could not renew its lease in time.
+    /// This replica was the leader and could not renew its lease in time.
     #[error("this replica no longer leads")]
     Lost,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is no leader election; whoever asks may write.
+    /// There is no leader election; every write is allowed.
     Always,
     Standby,
-    /// Writes may start before `renew_by`; none may be waited for after `expires`, when a successor may begin. In the time
-    /// of [`Clock::boottime`]: a machine that is suspended wakes with the timers it had, and the elector's does not fire
-    /// at once.
+    /// Writes may start before `renew_by`; none may be waited for after `expires`, when another replica may take over.
+    /// In the time of [`Clock::boottime`]: a machine that is suspended wakes with the timers it had, and the elector's
+    /// does not fire at once.
     Leading {
         renew_by: Duration,
         expires: Duration,
@@ -37,7 +37,7 @@ enum State {
     Lost,
 }
 
-/// Whether this process leads. Cheap to clone.
+/// Whether this process is the leader. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Fence {
     clock: Clock,
@@ -47,12 +47,12 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence that lets everything pass: for a process without leader election.
+    /// A fence that is always open: for a process without leader election.
     pub fn unguarded(clock: Clock) -> Self {
         Self::new(clock, State::Always)
     }
 
-    /// A fence that lets nothing pass until the elector leads.
+    /// A fence that is closed until the elector has acquired the lease.
     pub fn standby(clock: Clock) -> Self {
         Self::new(clock, State::Standby)
     }
@@ -65,7 +65,7 @@ impl Fence {
         Self { clock, state: watch::Sender::new(state), lost, tried }
     }
 
-    /// How long a write that starts now may go on, retries included; `None` means as long as it likes.
+    /// How long a write that starts now may take, retries included; `None` means no limit.
     pub fn pass(&self) -> Result<Option<Duration>, Fenced> {
         let now = self.clock.boottime();
         match *self.state.borrow() {
@@ -76,24 +76,24 @@ impl Fence {
         }
     }
 
-    /// Comes back as soon as this process leads.
+    /// Returns as soon as this process is the leader.
     pub async fn leading(&self) {
         let mut state = self.state.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = state.wait_for(|state| matches!(state, State::Always | State::Leading { .. })).await;
     }
 
-    /// Whether this process leads, or has led.
+    /// Whether this process is the leader, or was.
     pub fn has_led(&self) -> bool {
         *self.state.borrow() != State::Standby
     }
 
-    /// Cancelled when this process has tried to lead once, whatever came of it.
+    /// Cancelled when this process has tried to acquire the lease once, whatever the result.
     pub fn tried(&self) -> &CancellationToken {
         &self.tried
     }
 
-    /// Cancelled when this process has led and does so no more.
+    /// Cancelled when this process was the leader and is not any more.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
@@ -103,18 +103,18 @@ impl Fence {
         self.renewed(self.clock.monotonic() + time, self.clock.monotonic() + time);
     }
 
-    /// The lease was renewed.
+    /// Opens the fence: the lease was renewed.
     pub(crate) fn renewed(&self, renew_by: Duration, expires: Duration) {
         self.state.send_replace(State::Leading { renew_by, expires });
         self.tried.cancel();
     }
 
-    /// The lease is somebody else's, or cannot be had.
+    /// Records that the lease is held by another replica, or cannot be acquired.
     pub(super) fn stands_by(&self) {
         self.tried.cancel();
     }
 
-    /// The lease was not renewed in time, or was given up.
+    /// Closes the fence: the lease was not renewed in time, or was released.
     pub(super) fn close(&self) {
         self.state.send_replace(State::Lost);
         self.lost.cancel();
@@ -149,10 +149,10 @@ mod tests {
         let fence = Fence::standby(clock);
         fence.renewed(SECOND * 10, SECOND * 15);
         fake.advance(SECOND);
-        // Somebody else leads by the time it wakes, and no timer of this process has fired yet.
+        // Another replica is the leader by the time it wakes, and no timer of this process has fired yet.
         fake.suspend(SECOND * 3600);
         assert_eq!(fence.pass(), Err(Fenced::Lost));
-        // A nap within the lease counts, too.
+        // A short suspension within the lease counts, too.
         fence.renewed(SECOND * 3611, SECOND * 3616);
         fake.suspend(SECOND * 4);
         assert_eq!(fence.pass(), Ok(Some(SECOND * 11)));

@@ -1,8 +1,8 @@
-//! Read your own writes, for every kind an operator caches: after a write is acknowledged, a cached object older than it
-//! is not to be decided from.
+//! Read your own writes, for every cached kind: after a write is acknowledged, no decision may be made from an older
+//! cached object.
 //!
-//! What is remembered per kind is [`conflict_retry::freshness`]'s business. This file keeps one of its floors per cached
-//! kind, so that the write door can tell them by type.
+//! [`conflict_retry::freshness`] defines what is remembered per kind. This file keeps one of its floors per cached
+//! kind, so that the writer can find them by type.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ use tracing::warn;
 
 use crate::clock::Clock;
 
-/// Every own write that the watches have not brought yet, by kind. Cheap to clone.
+/// Every own write that the watches have not delivered yet, by kind. Cheap to clone.
 ///
-/// Only kinds that a reflector feeds are remembered; a write of any other kind is not read from a cache, so there is
-/// nothing to be stale.
+/// Only kinds with a reflector are remembered; objects of any other kind are not read from a cache, so nothing can be
+/// stale.
 #[derive(Clone)]
 pub struct Floors(Arc<Shared>);
 
@@ -38,7 +38,7 @@ impl Debug for Floors {
 }
 
 impl Floors {
-    /// Remembers nothing yet. Stale reads and lost events are told to `observer`.
+    /// Creates empty floors. Stale reads and lost events are reported to `observer`.
     pub fn new(clock: Clock, observer: Arc<dyn Observer>) -> Self {
         Self(Arc::new(Shared { kinds: Mutex::default(), clock, observer }))
     }
@@ -51,8 +51,8 @@ impl Floors {
         self.of::<K>().map_or(Freshness::Fresh, |floors| floors.check(cached))
     }
 
-    /// Our writes of this kind that the watch has not brought yet. An object that was created and is not in the cache, or
-    /// deleted and still in it, is found here by name.
+    /// Our writes of this kind that the watch has not delivered yet. An object that was created and is not in the
+    /// cache, or deleted and still in it, is found here by name.
     pub fn pending<K>(&self) -> Vec<Pending>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -60,7 +60,7 @@ impl Floors {
         self.of::<K>().map(|floors| floors.pending()).unwrap_or_default()
     }
 
-    /// A write was acknowledged and `object` is what the server stored.
+    /// Records an acknowledged write. `object` is what the server stored.
     pub(crate) fn wrote<K>(&self, object: &K, change: ChangeKind)
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -70,7 +70,7 @@ impl Floors {
         }
     }
 
-    /// A write of a subresource was acknowledged and left `object`, of which a copy is at hand, at `version`.
+    /// Records an acknowledged write of a subresource. It left `object`, of which a copy is available, at `version`.
     pub(crate) fn wrote_version<K>(&self, object: &K, version: Option<&str>, change: ChangeKind)
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -80,7 +80,7 @@ impl Floors {
         }
     }
 
-    /// A deletion is about to be sent; the answer counts as not deleted unless it is said to be.
+    /// Records a deletion that is about to be sent; it counts as not carried out unless the guard is told otherwise.
     pub(crate) fn deleting<K>(&self, object: &K) -> Option<Deleting>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -88,8 +88,9 @@ impl Floors {
         self.of::<K>().map(|floors| floors.deleting(object))
     }
 
-    /// A reflector for this kind exists; from now on its writes are remembered. The first reflector of a kind feeds, a
-    /// second one (with another selector, say) does not: its stream tells nothing about the first one's cache.
+    /// Registers a reflector for this kind; from now on its writes are remembered. The first reflector of a kind feeds
+    /// the floors. A second one (with another selector, for instance) does not: its stream says nothing about the first
+    /// one's cache.
     pub(crate) fn feed<K>(&self) -> Option<Feed>
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -116,12 +117,12 @@ impl Floors {
     }
 }
 
-/// The right to tell [`Floors`] what the watch of one kind has brought.
+/// The right to report to [`Floors`] what the watch of one kind has delivered.
 #[derive(Debug)]
 pub(crate) struct Feed(OfKind);
 
 impl Feed {
-    /// The store has just taken this event in.
+    /// Records an event that the store has just applied.
     pub(crate) fn observe<K>(&self, event: &watcher::Event<K>)
     where
         K: Resource<DynamicType = ()> + 'static,
@@ -129,7 +130,7 @@ impl Feed {
         self.0.observe(event);
     }
 
-    /// The cluster's data is older than it was; see [`conflict_retry::freshness::Floors::rewound`].
+    /// Records that the cluster's data is older than before; see [`conflict_retry::freshness::Floors::rewound`].
     pub(crate) fn rewound(&self) {
         self.0.rewound();
     }

@@ -1,4 +1,4 @@
-//! When an operator may decide: the one rule between what it knows and what it does.
+//! When an operator may make decisions: the only rule that connects its knowledge to its actions.
 
 use futures::{Stream, stream};
 
@@ -6,10 +6,11 @@ use crate::fence::Fence;
 use crate::readiness::Readiness;
 use crate::watch::Caches;
 
-/// Whether the caches may be decided from, now and whenever that changes.
+/// Whether decisions may be made from the caches, now and whenever that changes.
 ///
-/// They may while this replica leads, everything is ready, and every cache holds what had been written when this replica
-/// came to lead. When one was out of touch since, every cache first has to catch up with what is written by then.
+/// They may while this replica is the leader, everything is ready, and every cache contains all writes from before this
+/// replica became the leader. If a cache has lost its connection since, every cache first has to catch up with all
+/// writes until then.
 pub(crate) fn may_decide(
     readiness: Readiness,
     fence: Fence,
@@ -30,10 +31,10 @@ struct Opening {
     readiness: Readiness,
     fence: Fence,
     caches: Caches,
-    /// Nothing was out of touch since this replica leads.
+    /// No cache has lost its connection since this replica became the leader.
     since_led: bool,
-    /// How often a gate had been closed when the caches began to catch up. One that has closed and opened again since, between
-    /// two looks, has missed something.
+    /// The gates' closing count when the caches began to catch up. A gate that has closed and opened again since,
+    /// between two checks, has missed something.
     closings: u64,
 }
 

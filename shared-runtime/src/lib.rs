@@ -1,9 +1,9 @@
-//! How Tandem's operators behave, whatever they decide: one way to write ([`mod@write`]), one way to know that a cache has
-//! caught up with one's own writes ([`freshness`]), one loop ([`controller`]), one leader ([`leader`]), one way to
+//! The common runtime of Tandem's operators: one way to write ([`mod@write`]), one way to know that a cache has caught
+//! up with the operator's own writes ([`freshness`]), one loop ([`controller`]), one leader ([`leader`]), one way to
 //! start, report and stop ([`bootstrap`]).
 //!
-//! Nothing in here decides how many nodes a pool has or which pods fit. The operators' planners do that, and they do
-//! not depend on this crate.
+//! Nothing here decides how many nodes a pool has or which pods fit. The operators' planners do that, and they do not
+//! depend on this crate.
 
 pub mod admin;
 pub mod bootstrap;

@@ -1,4 +1,4 @@
-//! A live list, for decisions that no cache is good enough for. Each object is read for itself, as a cache does it.
+//! A live list, for decisions that require more than a cache. Each object is decoded separately, as in a cache.
 
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -6,16 +6,16 @@ use serde::de::DeserializeOwned;
 
 use crate::watch::{self, Decoded, Unreadable};
 
-/// What a live list brought.
+/// The result of a live list.
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
-    /// What can be read.
+    /// The objects that can be read.
     pub items: Vec<K>,
-    /// What cannot.
+    /// The objects that cannot be read.
     pub unreadable: Vec<Unreadable>,
 }
 
-/// Lists live, and reads each object for itself. It takes as long as the API server likes.
+/// Lists live, and decodes each object separately. There is no timeout.
 pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned,

@@ -1,7 +1,7 @@
-//! Whether the tasks of this process still run: `/livez` fails when one of them has not been heard of for so long that only
-//! a restart helps.
+//! Whether the tasks of this process still run: `/livez` fails when one of them has been silent for so long that only a
+//! restart helps.
 //!
-//! It says nothing of the cluster. An API server that is away makes an operator unready, and no restart brings it back.
+//! It says nothing about the cluster. An unreachable API server makes an operator unready, and a restart does not help.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub struct Liveness {
     last: Arc<Mutex<BTreeMap<String, Duration>>>,
 }
 
-/// One task's side. A task that ends, or panics, is silent from then on.
+/// The handle of one task. A task that ends, or panics, is silent from then on.
 #[derive(Clone, Debug)]
 pub struct Pulse {
     liveness: Liveness,
@@ -27,7 +27,7 @@ pub struct Pulse {
 }
 
 impl Liveness {
-    /// No task yet.
+    /// A registry without tasks.
     pub fn new(clock: Clock) -> Self {
         Self { clock, last: Arc::default() }
     }
@@ -36,7 +36,7 @@ impl Liveness {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new task, which is alive now.
+    /// Registers a task, which counts as alive now.
     pub fn pulse(&self, name: impl Into<String>) -> Pulse {
         let pulse = Pulse { liveness: self.clone(), name: name.into() };
         pulse.beat();
@@ -53,7 +53,7 @@ impl Liveness {
 }
 
 impl Pulse {
-    /// The task runs.
+    /// Reports that the task runs.
     pub fn beat(&self) {
         let now = self.liveness.clock.monotonic();
         let mut last = self.liveness.last();
@@ -65,7 +65,7 @@ impl Pulse {
         }
     }
 
-    /// The task has ended as it was meant to.
+    /// Removes the task, which has ended as intended.
     pub fn ended(self) {
         self.liveness.last().remove(&self.name);
     }

@@ -1,8 +1,8 @@
-//! Every metric of the runtime, in one registry, under the prefix `tandem_`; what is counted of each write is
+//! Every metric of the runtime, in one registry, under the prefix `tandem_`; the metrics of writes are
 //! `conflict-retry`'s, under its own prefix.
 //!
-//! Labels carry kinds, verbs, categories and outcomes, never the name of an object: a cluster has as many of those as it
-//! likes. What an operator counts beyond this it registers with [`Metrics::register`].
+//! Labels hold kinds, verbs, categories and outcomes, never the name of an object: the number of objects in a cluster
+//! is unbounded. An operator registers further metrics with [`Metrics::register`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-/// A metric could not be made or registered; the name is taken or malformed.
+/// A metric could not be created or registered; the name is taken or malformed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot register a metric")]
 pub struct MetricsError(#[from] prometheus::Error);
@@ -21,7 +21,8 @@ pub struct MetricsError(#[from] prometheus::Error);
 /// The content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = prometheus::TEXT_FORMAT;
 
-/// Seconds a reconcile or a request takes: from one that finds nothing to do to one that runs into its timeouts.
+/// Duration of a reconcile or a request, in seconds: from one that finds nothing to do to one that runs into its
+/// timeouts.
 const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// The registry and the runtime's own metrics. Cheap to clone.
@@ -47,14 +48,14 @@ struct Inner {
     events_dropped: IntCounter,
 }
 
-/// How one reconcile ended, as a label.
+/// The result of a reconcile, as a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReconcileResult {
     /// Nothing more to do.
     Success,
-    /// Done for now; it comes back after a time.
+    /// Done for now; the key is requeued after a time.
     Requeue,
-    /// A write lost a race; it comes back at once.
+    /// A write met a conflict; the key is requeued at once.
     Conflict,
     /// The cache was behind the operator's own writes.
     Stale,
@@ -143,12 +144,12 @@ impl Metrics {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Adds a metric of the operator's own. Its name should begin with `tandem_`.
+    /// Registers a metric of the operator's own. Its name should begin with `tandem_`.
     pub fn register(&self, collector: impl Collector + 'static) -> Result<(), MetricsError> {
         Ok(self.0.registry.register(Box::new(collector))?)
     }
 
-    /// Everything in Prometheus' text format; see [`CONTENT_TYPE`].
+    /// All metrics in Prometheus' text format; see [`CONTENT_TYPE`].
     pub fn render(&self) -> Result<Vec<u8>, MetricsError> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.0.registry.gather(), &mut text)?;
@@ -169,7 +170,7 @@ impl Metrics {
         self.0.in_backoff.with_label_values(&[controller]).set(gauge(in_backoff));
     }
 
-    /// What `conflict-retry` counts of every write, told apart by `strategy`. Once per registry.
+    /// `conflict-retry`'s metrics of every write, with the label `strategy`. Call it once per registry.
     pub(crate) fn writes(&self, strategy: &str) -> Result<conflict_retry::metrics::Metrics, MetricsError> {
         let constant = [("strategy".to_owned(), strategy.to_owned())].into();
         Ok(conflict_retry::metrics::Metrics::register(&self.0.registry, constant)?)
@@ -211,7 +212,7 @@ fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Makes metrics under the prefix and registers them.
+/// Creates metrics under the prefix and registers them.
 struct Make(Registry);
 
 impl Make {

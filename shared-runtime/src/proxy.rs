@@ -1,8 +1,8 @@
-//! Which proxy, if any, the way to the API server goes through. Pure: the environment is an argument.
+//! Which proxy, if any, is used for the API server. Pure: the environment is an argument.
 //!
-//! The rules are kubectl's. What the kubeconfig says of a cluster (`proxy-url`) always holds; the environment
-//! (`HTTPS_PROXY`, `NO_PROXY`) holds only where the kubeconfig says nothing, and never for this machine itself. kube has
-//! rules too, but holds `NO_PROXY` against the address of the proxy instead of the server's.
+//! The rules are kubectl's. The kubeconfig's `proxy-url` of a cluster always applies; the environment (`HTTPS_PROXY`,
+//! `NO_PROXY`) applies only where the kubeconfig has none, and never to this machine itself. kube has rules too, but
+//! compares `NO_PROXY` with the address of the proxy instead of the server's.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::config::Kubeconfig;
 
-/// A proxy is named, and cannot be used.
+/// The configured proxy cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot use the proxy that {named_by} names; it must look like http://HOST:PORT or socks5://HOST:PORT"
@@ -27,7 +27,7 @@ pub(crate) fn of_kubeconfig(kubeconfig: &Kubeconfig, context: Option<&str>) -> O
     cluster.cluster.as_ref()?.proxy_url.clone().filter(|url| !url.is_empty())
 }
 
-/// The proxy on the way to `server`; `configured` is what the kubeconfig says, `env` looks a variable up.
+/// The proxy for `server`; `configured` is the kubeconfig's, `env` looks up a variable.
 pub(crate) fn choose(
     configured: Option<&str>,
     server: &Uri,
@@ -49,7 +49,7 @@ pub(crate) fn choose(
 }
 
 fn parse(url: &str, named_by: &'static str) -> Result<Uri, InvalidProxy> {
-    // As kubectl reads it: without a scheme it is an HTTP proxy.
+    // As in kubectl: without a scheme it is an HTTP proxy.
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let uri: Uri = url.parse().map_err(|_| InvalidProxy { named_by })?;
     match uri.scheme_str() {
@@ -64,9 +64,9 @@ fn is_this_machine(server: &Uri) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a list such as `10.0.0.0/8,.example.org` holds `server`.
+/// Whether a list such as `10.0.0.0/8,.example.org` contains `server`.
 fn is_excepted(server: &Uri, list: &str) -> bool {
-    // The library answers with a proxy where the list does not hold; which one does not matter here.
+    // The library returns a proxy where the list does not match; which one does not matter here.
     Matcher::builder().all("http://proxy.invalid").no(list).build().intercept(server).is_none()
 }
 

@@ -1,12 +1,11 @@
-//! Which key runs next, and when: the state machine of the loop in [`crate::controller`].
+//! Which key runs next, and when: the state machine of the loop in [`crate::controller`]. Pure: time (since any fixed
+//! origin) and randomness are arguments; nothing here sleeps, spawns or logs.
 //!
-//! Pure. Time (since any fixed origin) and randomness are arguments; nothing here sleeps, spawns or logs.
-//!
-//! A key is in one of two states. *Waiting* has one due time; the earliest wish wins. *Running* remembers whether
-//! somebody asked for it meanwhile. Beside its state a key has a **floor**, the time before which it does not start
-//! whatever happens. A failure or a conflict sets both: the due time is when the key returns on its own, and grows to the
-//! larger cap; the floor is the earliest that an event may bring it back, and grows to the smaller one. So whoever mends
-//! the cause of a failure does not wait for the whole backoff, and a stream of events cannot make a hot loop of it.
+//! A key is in one of two states. *Waiting* has one due time; the earliest request wins. *Running* remembers whether it
+//! was triggered meanwhile. In addition a key has a **floor**, before which it never starts. A failure or a conflict
+//! sets both: the due time is when the key returns on its own, and grows to the larger cap; the floor is the earliest
+//! that an event may bring it back, and grows to the smaller one. So after the cause of a failure is fixed, the user
+//! does not wait for the whole backoff, and a stream of events cannot turn it into a hot loop.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -15,22 +14,22 @@ use std::time::Duration;
 /// Time since the loop began.
 type Time = Duration;
 
-/// How long a failing key stays away.
+/// The backoff of a failing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// The delay after the first failure.
     pub base: Duration,
-    /// At most, whatever the number of failures.
+    /// The maximum delay, whatever the number of failures.
     pub max: Duration,
-    /// At most, where an event asks for the key meanwhile.
+    /// The maximum delay where an event triggers the key meanwhile.
     pub event_max: Duration,
 }
 
 impl Default for Backoff {
-    /// 100 ms doubling up to one minute, of which an event leaves five seconds. client-go's rate limiter goes from 5 ms to
-    /// 1,000 s, and an event ends its wait at once. Our own figures: not every cause that is mended shows as an event, so the
-    /// minute must be one that a person is willing to sit through; and objects that change all the time, such as the pods of
-    /// a large cluster, leave a key that always fails at twelve runs a minute.
+    /// 100 ms doubling up to one minute, which an event shortens to five seconds. client-go's rate limiter goes from 5
+    /// ms to 1,000 s, and an event ends its wait at once. Our own figures: not every fixed cause shows as an event, so
+    /// the minute must be one that a user is willing to wait; and objects that change all the time, such as the pods of
+    /// a large cluster, limit a key that always fails to twelve runs a minute.
     fn default() -> Self {
         Self {
             base: Duration::from_millis(100),
@@ -41,7 +40,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
+    /// The delay after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
     /// `[0, 1)`, so that keys that failed together do not return together.
     pub fn delay(self, failures: u32, random: f64) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(31));
@@ -49,38 +48,38 @@ impl Backoff {
         full.mul_f64(0.5 + 0.5 * random.clamp(0.0, 1.0))
     }
 
-    /// Of that wait, what passes before an event can end it.
+    /// The part of that delay that passes before an event can end it.
     fn floor(self, delay: Duration) -> Duration {
         delay.min(self.event_max)
     }
 }
 
-/// How long a key stays away that has met conflicts, one after the other. A single one is resolved as soon as the watch
-/// has brought the winner's version, which takes a few milliseconds; when it is still there after many, the watch brings
-/// nothing, and each run is a full pass from the same stale cache. Our own figures.
+/// The backoff of a key with repeated conflicts. A single one is resolved as soon as the watch has delivered the other
+/// writer's version, which takes a few milliseconds; when it persists after many, the watch delivers nothing, and each
+/// run is a full pass from the same stale cache. Our own figures.
 pub const CONFLICT_BACKOFF: Backoff = Backoff {
     base: Duration::from_millis(20),
     max: Duration::from_secs(5),
     event_max: Duration::from_secs(1),
 };
 
-/// What came of one run of a key.
+/// The result of one run of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing more to do until somebody asks.
+    /// Nothing more to do until the next trigger.
     Done,
-    /// Run again after this time, or earlier when somebody asks.
+    /// Run again after this time, or earlier on a trigger.
     After(Duration),
-    /// A write lost a race: run again at once, give or take a little; later when that was so the last time, too.
+    /// A write met a conflict: run again at once, give or take a little; later when the last run met one, too.
     Conflict,
-    /// It failed: stay away, longer each time.
+    /// It failed: back off, longer each time.
     Failed,
 }
 
 /// What the loop should do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next<K> {
-    /// Run this key; it is now running.
+    /// Run this key; it counts as running now.
     Start(K),
     /// Nothing can start before this time.
     WaitUntil(Time),
@@ -98,9 +97,9 @@ struct Entry {
 
 #[derive(Debug)]
 enum State {
-    /// `seq` breaks ties in the order of asking.
+    /// `seq` breaks ties in the order of the triggers.
     Waiting { due: Time, seq: u64 },
-    /// `again` is when the key should run again because somebody asked meanwhile.
+    /// `again` is when the key should run again because it was triggered meanwhile.
     Running { again: Option<Time> },
 }
 
@@ -131,8 +130,8 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         }
     }
 
-    /// Somebody asks for `key`. It runs after the debounce time, counted from the *first* ask: later ones do not push it
-    /// back, so a key that is asked for all the time still runs.
+    /// Triggers `key`. It runs after the debounce time, counted from the *first* trigger: later ones do not delay it,
+    /// so a key that is triggered all the time still runs.
     pub(crate) fn trigger(&mut self, key: K, now: Time) {
         self.ask(key, now.saturating_add(self.debounce));
     }
@@ -163,7 +162,8 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         State::Waiting { due, seq: self.seq }
     }
 
-    /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with [`Self::finished`].
+    /// What to do now. [`Next::Start`] marks the key as running; the caller must report its end with
+    /// [`Self::finished`].
     pub(crate) fn next(&mut self, now: Time) -> Next<K> {
         if self.running >= self.concurrency {
             return Next::Idle;
@@ -185,7 +185,7 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         Next::Start(key)
     }
 
-    /// The run of `key` ended. `random` is in `[0, 1)`. Returns how many times in a row it has failed.
+    /// Records the end of the run of `key`. `random` is in `[0, 1)`. Returns how many times in a row it has failed.
     pub(crate) fn finished(&mut self, key: &K, outcome: Outcome, now: Time, random: f64) -> u32 {
         let Some(mut entry) = self.entries.remove(key) else {
             return 0;
@@ -226,12 +226,12 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         failures
     }
 
-    /// Keys that wait.
+    /// The number of keys that wait.
     pub(crate) fn depth(&self) -> usize {
         self.order.len()
     }
 
-    /// Keys that wait because they failed.
+    /// The number of keys that wait because they failed.
     pub(crate) fn in_backoff(&self) -> usize {
         self.entries.values().filter(|e| e.failures > 0 && matches!(e.state, State::Waiting { .. })).count()
     }

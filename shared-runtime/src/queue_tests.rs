@@ -74,7 +74,7 @@ fn an_event_ends_a_long_backoff_and_no_number_of_events_makes_a_hot_loop() {
         let Next::WaitUntil(due) = q.next(now) else { panic!("not waiting") };
         now = due;
     }
-    // The seventh failure: a second away, of which an event leaves 300 ms.
+    // The seventh failure: a delay of one second, which an event shortens to 300 ms.
     assert_eq!(q.next(now), Next::Start("a"));
     q.finished(&"a", Outcome::Failed, now, 1.0);
     assert_eq!(q.next(now), Next::WaitUntil(now + MS(1000)));
@@ -127,7 +127,7 @@ fn a_conflict_comes_back_within_milliseconds_and_is_no_failure() {
     assert_eq!(q.in_backoff(), 0);
 }
 
-/// How often a key runs in a minute that meets nothing but conflicts, and is asked for every `event` ms.
+/// How often a key runs in a minute of nothing but conflicts, with a trigger every `event` ms.
 fn runs_on_conflicts(event: Option<u64>) -> usize {
     let mut q = queue();
     q.trigger("a", MS(0));
@@ -146,7 +146,7 @@ fn runs_on_conflicts(event: Option<u64>) -> usize {
 
 #[test]
 fn conflicts_in_a_row_come_back_more_and_more_slowly_with_events_and_without() {
-    // 20 ms doubling to 5 s, and to 1 s where events of other objects keep asking.
+    // 20 ms doubling to 5 s, and to 1 s where events of other objects keep triggering.
     assert_eq!(runs_on_conflicts(None), 19);
     assert_eq!(runs_on_conflicts(Some(10)), 65);
 }
@@ -168,7 +168,7 @@ fn the_event_that_resolves_a_conflict_brings_the_key_back_at_once() {
     q.trigger("a", now + MS(1200));
     assert_eq!(q.next(now + MS(1200)), Next::Start("a"));
     q.finished(&"a", Outcome::Done, now + MS(1200), 0.0);
-    // The next conflict is a first one.
+    // The next conflict counts as a first one.
     q.trigger("a", now + MS(1300));
     assert_eq!(q.next(now + MS(1300)), Next::Start("a"));
     q.finished(&"a", Outcome::Conflict, now + MS(1300), 1.0);
@@ -205,7 +205,7 @@ fn a_key_with_nothing_to_do_is_forgotten() {
     assert!(q.entries.is_empty() && q.order.is_empty() && q.by_seq.is_empty());
 }
 
-/// One thing that happens to a queue.
+/// One event in the life of a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Trigger(u8),
@@ -256,12 +256,12 @@ proptest! {
                 asked.remove(&key);
             }
             prop_assert!(running.len() <= 3);
-            // Whoever was asked for and does not run yet is still in the queue.
+            // Every key that was triggered and does not run yet is still in the queue.
             for key in &asked {
                 prop_assert!(q.entries.contains_key(key));
             }
         }
-        // With time enough and no more events everything drains.
+        // With enough time and no more events everything drains.
         while let Some(key) = running.pop() { q.finished(&key, Outcome::Done, now, 0.0); }
         loop {
             match q.next(now) {

@@ -1,7 +1,7 @@
-//! What must hold before an operator works, as named gates: `/readyz` lists those that are closed, and the controller
-//! loop waits for them.
+//! The conditions for an operator to work, as named gates: `/readyz` lists the closed ones, and the controller loop
+//! waits for them.
 //!
-//! A gate says nothing about leadership: a standby replica is ready.
+//! Gates are independent of leader election: a standby replica is ready.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,19 +14,19 @@ pub struct Readiness(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// `None` is open; `Some` says what it waits for.
+    /// `None` is open; `Some` is the reason why it is closed.
     gates: Mutex<BTreeMap<String, Option<String>>>,
     closed: watch::Sender<Closed>,
 }
 
-/// How many gates are closed, and how often one was.
+/// How many gates are closed, and how often one was closed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Closed {
     now: usize,
     times: u64,
 }
 
-/// One condition of readiness. It stays as it was last set, also when dropped.
+/// One condition of readiness. It keeps its last state, also when dropped.
 #[derive(Clone, Debug)]
 pub struct Gate {
     readiness: Readiness,
@@ -47,20 +47,20 @@ impl Readiness {
         gate
     }
 
-    /// The closed gates and what each waits for; empty means ready.
+    /// The closed gates with the reason of each; empty means ready.
     pub fn waiting_for(&self) -> Vec<(String, String)> {
         let gates = self.0.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.iter().filter_map(|(name, reason)| Some((name.clone(), reason.clone()?))).collect()
     }
 
-    /// Comes back as soon as every gate is open.
+    /// Returns as soon as every gate is open.
     pub async fn ready(&self) {
         let mut closed = self.0.closed.subscribe();
         // The sender lives in `self`, so waiting cannot fail.
         let _ = closed.wait_for(|closed| closed.now == 0).await;
     }
 
-    /// Comes back as soon as a gate is closed.
+    /// Returns as soon as a gate is closed.
     pub async fn not_ready(&self) {
         let mut closed = self.0.closed.subscribe();
         let _ = closed.wait_for(|closed| closed.now > 0).await;
@@ -71,7 +71,7 @@ impl Readiness {
         self.0.closed.borrow().times
     }
 
-    /// Comes back when a gate was closed after [`Self::closings`] said `closings`, also one that is open again.
+    /// Returns when a gate was closed after [`Self::closings`] returned `closings`, even if it is open again.
     pub(crate) async fn closed_since(&self, closings: u64) {
         let mut closed = self.0.closed.subscribe();
         let _ = closed.wait_for(|closed| closed.times != closings).await;
@@ -90,12 +90,12 @@ impl Readiness {
 }
 
 impl Gate {
-    /// What the gate stands for holds.
+    /// Opens the gate: its condition holds.
     pub fn open(&self) {
         self.readiness.set(&self.name, None);
     }
 
-    /// It does not hold; `reason` is shown to whoever asks `/readyz`.
+    /// Closes the gate: its condition does not hold. `/readyz` shows `reason`.
     pub fn close(&self, reason: impl Into<String>) {
         self.readiness.set(&self.name, Some(reason.into()));
     }

@@ -1,8 +1,8 @@
 //! A cache of one kind and the stream of its changes, **deletions included**.
 //!
-//! The `watch` module brings the changes and kube's reflector is the cache; this file adds what lies between: deletions that
-//! happened while the watch was away, the changes of a list only once the store holds all of them, objects that cannot be
-//! read, the read-your-writes feed, and counters. It decides nothing from an object.
+//! The `watch` module delivers the changes and kube's reflector is the cache. This file adds the rest: deletions that
+//! happened while the watch was interrupted, the changes of a list only once the store holds all of them, objects that
+//! cannot be read, the read-your-writes feed, and counters. It decides nothing from an object.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -32,32 +32,32 @@ use crate::watch::{Failure, Sink};
 pub struct Watching {
     /// Counts failed lists and watches.
     pub metrics: Metrics,
-    /// Learns what the watch has brought.
+    /// Is told what the watch has delivered.
     pub floors: Floors,
     /// Gets a gate that is open while the cache is current.
     pub readiness: Readiness,
-    /// Learns which objects cannot be read.
+    /// Is told which objects cannot be read.
     pub unreadable: UnreadableObjects,
-    /// Asks the cache to catch up.
+    /// Tells the cache to catch up.
     pub caches: Caches,
-    /// Hears of the task that feeds the cache.
+    /// Monitors the task that feeds the cache.
     pub liveness: Liveness,
 }
 
-/// A change of the cache. The store already holds it when it comes out of the stream.
+/// A change of the cache. The store already contains it when the stream returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change<K> {
     /// The object is new, changed, or was listed again.
     Applied(Arc<K>),
-    /// The object is gone; this is the last that was known of it.
+    /// The object is gone; this is its last known version.
     Deleted(Arc<K>),
-    /// The object cannot be read, or was deleted without ever having been read; the store does not hold it. See
+    /// The object cannot be read, or was deleted without ever having been read; the store does not contain it. See
     /// [`UnreadableObjects`].
     Unreadable(Arc<Unreadable>),
 }
 
 impl<K> Change<K> {
-    /// The object, whatever happened to it, if it could be read.
+    /// The object, whatever happened to it; `None` if it could not be read.
     pub fn object(&self) -> Option<&Arc<K>> {
         match self {
             Self::Applied(object) | Self::Deleted(object) => Some(object),
@@ -66,11 +66,11 @@ impl<K> Change<K> {
     }
 }
 
-/// Watches `api` and keeps a cache. `prune` drops what nobody reads before an object is kept; `managedFields` go as well,
-/// they are about half of an object's metadata. Only who wrote `spec.replicas` stays of them.
+/// Watches `api` and keeps a cache. `prune` drops unused fields before an object is kept; `managedFields` are dropped
+/// as well, they are about half of an object's metadata. Only the owner of `spec.replicas` is kept of them.
 ///
-/// A task of its own feeds the cache until the stream is dropped; a reader that does not keep up holds it up. The stream
-/// never ends; failed lists and watches are repeated after 0.2 s to 10 s, counted, and logged when their nature changes.
+/// A task of its own feeds the cache until the stream is dropped; a slow reader blocks it. The stream never ends;
+/// failed lists and watches are retried after 0.2 s to 10 s, counted, and logged when their kind changes.
 pub fn reflect<K, P>(
     api: Api<K>,
     config: &watcher::Config,
@@ -84,9 +84,9 @@ where
     mirrored(api, config, watching, watching.floors.feed::<K>().map(observer), pruned(prune), |_| None)
 }
 
-/// As [`reflect`], for objects of which little is read: `keep` makes of each what the cache holds. They have no place for
-/// what the API's types have place for. Nothing is known of own writes to such objects. For one that cannot be read, the
-/// cache holds what `stand_in` says, if anything.
+/// Like [`reflect`], for objects of which little is read: `keep` turns each into the cached value, which has no room
+/// for all fields of the API's types. Own writes of such objects are not tracked. For an unreadable object, the cache
+/// holds the result of `stand_in`, if any.
 pub fn reflect_as<W, K, P>(
     api: Api<W>,
     config: &watcher::Config,
@@ -123,7 +123,7 @@ where
     (store, changes)
 }
 
-/// Keeps of each object what `keep` makes of it.
+/// Keeps the result of `keep` for each object.
 struct Keeping<W, K: Lookup<DynamicType = ()> + Clone + 'static, P> {
     mirror: Mirror<K>,
     keep: P,
@@ -188,7 +188,7 @@ where
     }
 }
 
-/// Makes of an object what is kept of it.
+/// Turns an object into the one that is cached.
 fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + use<K, P> {
     move |mut object| {
         owners(object.managed_fields_mut());
@@ -197,8 +197,8 @@ fn pruned<K: Resource, P: FnMut(&mut K)>(mut prune: P) -> impl FnMut(K) -> K + u
     }
 }
 
-/// Leaves of `entries` those that own something of which it matters whose it is, and of those nothing but that: `spec.replicas`, and
-/// what an earlier release applied of the list of nodes that go.
+/// Reduces `entries` to those that own a field whose owner matters, and each of them to these fields: `spec.replicas`,
+/// and the part of the list of victims that an earlier release applied.
 fn owners(entries: &mut Vec<ManagedFieldsEntry>) {
     let kept = |entry: &ManagedFieldsEntry| {
         let fields = &entry.fields_v1.as_ref()?.0;
@@ -216,23 +216,23 @@ fn owners(entries: &mut Vec<ManagedFieldsEntry>) {
     });
 }
 
-/// The cache and everybody who hears of its events.
+/// The cache and the observers of its events.
 struct Mirror<K: Lookup<DynamicType = ()> + Clone + 'static> {
     store: Store<K>,
     writer: Writer<K>,
     observer: Option<Observer<K>>,
     unreadable: UnreadableObjects,
-    /// Of the list that is being taken in.
+    /// The unreadable objects of the list in progress.
     listed_unreadable: Vec<Unreadable>,
     metrics: Metrics,
-    /// Category of the failure that was logged last; none while the watch works.
+    /// Category of the failure that was logged last; `None` while the watch works.
     failing: Option<&'static str>,
 }
 
-/// Hears of what the store has taken in.
+/// Is notified of what the store has applied.
 type Observer<K> = Box<dyn Fn(Heard<'_, K>) + Send>;
 
-/// What an observer hears of.
+/// What an observer is notified of.
 enum Heard<'a, K> {
     Event(&'a Event<K>),
     Rewound,
@@ -263,7 +263,7 @@ where
         (store, mirror)
     }
 
-    /// Takes the event into the store and tells of it.
+    /// Applies the event to the store and notifies the observers.
     fn take(&mut self, event: &Event<K>) {
         self.writer.apply_watcher_event(event);
         if let Some(observer) = &self.observer {
@@ -310,10 +310,10 @@ where
         self.store.get(&key).map(Change::Applied).into_iter().collect()
     }
 
-    /// What was known of the object is of the past: it leaves the store, for what stands in for it if anything does, and is
-    /// told as what cannot be read.
+    /// The last known version of the object is outdated: it leaves the store, is replaced by its stand-in if there is
+    /// one, and is reported as unreadable.
     fn applied_unreadable(&mut self, unreadable: Unreadable, stand_in: Option<K>) -> Vec<Change<K>> {
-        // Known here before it leaves the store: whoever finds it in neither takes it for gone.
+        // Listed as unreadable before it leaves the store: a reader that finds it in neither would treat it as gone.
         let unreadable = Arc::new(unreadable);
         self.unreadable.insert::<K>(&unreadable);
         if let Some(stand_in) = stand_in {

@@ -80,7 +80,7 @@ fn deletions_are_told_also_those_the_watch_missed() {
     let (_, mut mirror, _) = mirror();
     list(&mut mirror, &[node("a", "1"), node("b", "2"), node("c", "3")]);
     assert_eq!(said(&mirror.deleted(node("a", "1"))), ["-a"]);
-    // b vanished and c was replaced by a namesake while the watch was away.
+    // b was deleted and c was replaced by another object of the same name while the watch was interrupted.
     assert_eq!(list(&mut mirror, &[node("c", "4")]), ["+c", "-b", "-c"]);
 }
 
@@ -111,8 +111,8 @@ fn an_object_that_cannot_be_read_leaves_the_store_and_is_counted_until_it_goes_o
     assert!(known().is_none());
 }
 
-/// Whoever finds an object in neither place takes it for gone, so each step has an order: first where the object goes to,
-/// then where it leaves.
+/// A reader that finds an object in neither place treats it as gone, so each step has an order: it is added to the new
+/// place before it leaves the old one.
 #[test]
 fn an_object_that_becomes_unreadable_or_readable_again_is_in_one_place_at_every_moment() {
     type Steps = fn(&mut Mirror<Node>);
@@ -130,7 +130,7 @@ fn an_object_that_becomes_unreadable_or_readable_again_is_in_one_place_at_every_
     let again_by_watch: Steps = |mirror| {
         mirror.applied(node("a", "1"));
     };
-    // Whether the store and whether the list of the unreadable hold it, when the store has taken in each event.
+    // Whether the store and the list of unreadable objects contain it when the store has applied each event.
     let (readable, both, unread) = ((true, false), (true, true), (false, true));
     for (lost, seen_lost) in [(by_list, vec![readable, unread]), (by_watch, vec![unread])] {
         let found_again = [(again_by_list, vec![unread, unread, both]), (again_by_watch, vec![both])];

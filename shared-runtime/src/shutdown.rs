@@ -1,12 +1,12 @@
-//! From a signal to a token: SIGTERM and SIGINT ask for an orderly stop, a second one ends the process at once.
+//! From a signal to a token: SIGTERM and SIGINT request an orderly stop, a second one ends the process at once.
 //!
-//! What stops in which order is said in [`crate::bootstrap`].
+//! The order of the stop is in [`crate::bootstrap`].
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// The signals that ask a process to stop.
+/// The signals that tell a process to stop.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -22,7 +22,7 @@ impl Signals {
 }
 
 /// A token that is cancelled at the first SIGTERM or SIGINT. After a second one the process exits with code 130 without
-/// waiting for anything: whoever presses Ctrl-C twice means it.
+/// waiting: a user who presses Ctrl-C twice wants that.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut signals =
         Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };

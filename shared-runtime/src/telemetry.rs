@@ -1,7 +1,7 @@
-//! Logs for people or machines, and traces to an OpenTelemetry collector when the standard environment variables ask for
-//! them.
+//! Logs as text or JSON, and traces to an OpenTelemetry collector when the standard environment variables configure
+//! one.
 //!
-//! What is worth a log line or a span is decided where it happens.
+//! The code that logs decides what is worth a log line or a span.
 
 use std::env;
 use std::io::IsTerminal as _;
@@ -27,13 +27,14 @@ use tracing_subscriber::{EnvFilter, Layer as _, Registry};
 
 use crate::cli::{LogFormat, TelemetryArgs};
 
-/// What a plain level does not raise: libraries whose own reports ours repeat with advice, or that report each request.
+/// Modules that a plain level does not enable: libraries whose messages ours repeat with advice, or that log each
+/// request.
 const QUIET: &str = "kube_runtime=error,kube_client=warn,kube_client::client::builder=off,hyper=warn,hyper_util=warn,h2=warn,tower=warn,rustls=warn,opentelemetry=warn,opentelemetry_sdk=warn,opentelemetry_otlp=warn";
 
 /// The standard's default for `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the standard says that a collector listens when the environment names the exporter and no endpoint.
+/// The standard's collector address when the environment names the exporter and no endpoint.
 const DEFAULT_ENDPOINT: &str = "http://localhost:4318";
 
 /// Logging or tracing cannot be set up.
@@ -44,40 +45,40 @@ pub enum TelemetryError {
         "--log-level {filter:?} is no level and no filter; try info, or info,shared_runtime::write=debug"
     )]
     Filter {
-        /// What was given.
+        /// The given filter.
         filter: String,
-        /// Why.
+        /// The parser's error.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// A word where a level stands. To the library it would be the name of a module, and nothing else would be logged.
+    /// A word in the place of a level. The library would treat it as the name of a module, and log nothing else.
     #[error(
         "--log-level {filter:?}: {word:?} is no level; levels are off, error, warn, info, debug and trace, and a module has its own behind an equals sign, as in info,shared_runtime::write=debug"
     )]
     Level {
-        /// What was given.
+        /// The given filter.
         filter: String,
-        /// The part of it that is no level.
+        /// The part of it that is not a level.
         word: String,
     },
-    /// Another subscriber is installed already.
+    /// Another subscriber is already installed.
     #[error("logging is set up already")]
     Installed(#[from] tracing_subscriber::util::TryInitError),
-    /// The exporter cannot be made from what the environment says.
+    /// The exporter cannot be created from the environment.
     #[error("traces cannot be exported; check the OTEL_EXPORTER_OTLP_* environment variables")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
-    /// The endpoint is to be reached over TLS, and nothing says whom to trust.
+    /// The endpoint uses TLS, and there are no CA certificates to trust.
     #[error(
         "traces cannot be exported to {endpoint}: https needs the system's CA certificates; install them (ca-certificates), point SSL_CERT_FILE at a bundle, or use an http:// endpoint"
     )]
     Certificates {
-        /// Where the traces were to go.
+        /// The endpoint.
         endpoint: String,
-        /// Why.
+        /// The error of reading the certificates.
         source: std::io::Error,
     },
 }
 
-/// What has to be flushed at the end.
+/// The exporter, which has to be flushed at the end.
 #[derive(Debug)]
 #[must_use = "spans that are not flushed are lost"]
 pub struct Telemetry {
@@ -118,7 +119,7 @@ pub fn init(
 }
 
 impl Telemetry {
-    /// Sends what is left, within the exporter's timeout.
+    /// Sends the remaining spans, within the exporter's timeout.
     pub async fn flush(self) {
         let Some(provider) = self.tracing else { return };
         // It blocks its thread until the exporter, which runs on this runtime, is done.
@@ -134,28 +135,29 @@ fn filter(text: &str) -> Result<EnvFilter, TelemetryError> {
     if let Some(word) = no_level(text) {
         return Err(TelemetryError::Level { filter: text.to_owned(), word: word.to_owned() });
     }
-    // The library trips over a space behind a comma.
+    // The library does not accept a space after a comma.
     let trimmed: Vec<&str> = text.split(',').map(str::trim).collect();
     let trimmed = trimmed.join(",");
-    // A filter that names modules says all there is to say; a bare level is meant for our own code.
+    // A filter that names modules is complete; a bare level is meant for our own code.
     let full = if trimmed.contains('=') { trimmed } else { format!("{trimmed},{QUIET}") };
     EnvFilter::try_new(full).map_err(|source| TelemetryError::Filter { filter: text.to_owned(), source })
 }
 
-/// The first part of a filter that has a word where a level stands. A module may have any name: it may not be there yet.
+/// The first part of a filter that has a word in the place of a level. A module may have any name: it may not exist
+/// yet.
 fn no_level(text: &str) -> Option<&str> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     if parts().next().is_none() {
         return Some(text);
     }
-    // Directives about spans hold commas and equals signs of their own; the library reads those.
+    // Directives about spans contain commas and equals signs of their own; the library parses those.
     parts().filter(|_| !text.contains('[')).find_map(|part| {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
         level.parse::<LevelFilter>().is_err().then_some(level)
     })
 }
 
-/// What the environment asks for.
+/// The exporter that the environment requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Off,
@@ -166,8 +168,8 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// The rules of the OpenTelemetry specification, but one: its default is to export to localhost, ours not to export
-    /// unless an endpoint or the exporter is named.
+    /// The rules of the OpenTelemetry specification, except one: its default is to export to localhost, ours is not to
+    /// export unless an endpoint or the exporter is named.
     fn from_environment(get: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| get(name).filter(|value| !value.is_empty());
         if get("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -206,7 +208,7 @@ fn provider(
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
 }
 
-/// An HTTP client for `endpoint`. Without TLS nobody's certificate is looked at, and an image needs none.
+/// An HTTP client for `endpoint`. Without TLS no certificate is verified, and an image needs none.
 fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>, TelemetryError> {
     let is_tls = endpoint.get(.."https:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
     if !is_tls {
@@ -219,7 +221,8 @@ fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>, TelemetryError> {
     Ok(Arc::new(HyperClient::new(connector, EXPORT_TIMEOUT, None)))
 }
 
-/// The exporter's HTTP client. The exporter calls from a thread of its own, without a runtime; the request runs on ours.
+/// The exporter's HTTP client. The exporter calls it from a thread of its own, without a runtime; the request runs on
+/// ours.
 #[derive(Clone, Debug)]
 struct OnRuntime {
     client: Arc<dyn HttpClient>,

@@ -1,5 +1,5 @@
-//! For unit tests: an API server of one closure, which remembers what it was asked. It says nothing about how a real one
-//! treats conflicts; that is what the end-to-end tests are for.
+//! For unit tests: an API server of one closure, which records its requests. It does not model how a real one treats
+//! conflicts; that is what the end-to-end tests are for.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// One request, as the server saw it.
+/// One request, as the server received it.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: Method,
@@ -17,10 +17,10 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
-/// What the server was asked, in order.
+/// The requests to the server, in order.
 pub(crate) type Log = Arc<Mutex<Vec<Asked>>>;
 
-/// A client of a server that answers as `answer` says: a status code and a body.
+/// A client of a server whose answers come from `answer`: a status code and a body.
 pub(crate) fn server(mut answer: impl FnMut(&Asked) -> (u16, Value) + Send + 'static) -> (Client, Log) {
     let log: Log = Arc::default();
     let (asked, answer) = (log.clone(), Arc::new(Mutex::new(move |asked: &Asked| answer(asked))));
@@ -43,7 +43,7 @@ pub(crate) fn server(mut answer: impl FnMut(&Asked) -> (u16, Value) + Send + 'st
     (Client::new(service, "default"), log)
 }
 
-/// An error as the API server words it.
+/// An error in the API server's format.
 pub(crate) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code });
     (code, status)

@@ -1,5 +1,5 @@
-//! The objects that this version cannot read, of every kind that is cached: left out, but not forgotten. An operator that
-//! finds no pool of a name must be able to tell one that is gone from one that it does not understand.
+//! The objects that this version cannot read, of every cached kind: left out of the caches, but recorded. An operator
+//! that finds no pool of a name must be able to distinguish one that is gone from one that it cannot decode.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use crate::watch::Unreadable;
 /// Namespace (empty for a cluster-scoped kind) and name.
 type Key = (String, String);
 
-/// Of one kind, by [`Key`].
+/// The objects of one kind, by [`Key`].
 type OfKind = BTreeMap<Key, Arc<Unreadable>>;
 
-/// Of every cached kind, what cannot be read. Cheap to clone.
+/// The unreadable objects of every cached kind. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct UnreadableObjects(Arc<Mutex<BTreeMap<String, OfKind>>>);
 
@@ -51,7 +51,7 @@ impl UnreadableObjects {
         insert::<K>(of_kind, unreadable);
     }
 
-    /// A list was taken in, and these of it cannot be read. Returns what changed: these, and those that are gone.
+    /// Replaces the unreadable objects of a kind after a list. Returns what changed: these, and those that are gone.
     pub(crate) fn replace<K: Lookup<DynamicType = ()>>(
         &self,
         listed: Vec<Arc<Unreadable>>,
@@ -73,14 +73,14 @@ impl UnreadableObjects {
         changed
     }
 
-    /// Says whether there was one.
+    /// Removes an object; `true` if it was recorded.
     pub(crate) fn remove<K: Lookup<DynamicType = ()>>(&self, namespace: Option<&str>, name: &str) -> bool {
         let mut kinds = self.kinds();
         kinds.get_mut(&*K::plural(&())).is_some_and(|of_kind| of_kind.remove(&key(namespace, name)).is_some())
     }
 }
 
-/// Logs an object once for each thing that is wrong with it.
+/// Records an object, and logs it once for each error.
 fn insert<K: Lookup<DynamicType = ()>>(of_kind: &mut OfKind, unreadable: &Arc<Unreadable>) {
     let key = key(unreadable.namespace.as_deref(), &unreadable.name);
     let error = unreadable.error.clone();

@@ -1,9 +1,9 @@
-//! What somebody could do about the reason of a node, for a reader who sees it for the first time.
+//! What the user can do about a node's reason, for a reader who sees it for the first time.
 
-/// Name of a reason, and what could be done.
+/// Name of a reason, and what can be done about it.
 type Entry = (&'static str, &'static str);
 
-/// In the order of names. The names are Cluster Autoscaler's where it has one.
+/// Sorted by name. The names are Cluster Autoscaler's where it has one.
 const ADVICE: &[Entry] = &[
     ("AboveMaxReplicas", "raise spec.maxReplicas to keep it"),
     (
@@ -27,7 +27,7 @@ const ADVICE: &[Entry] = &[
     ("UnexpectedError", "see the warnings"),
 ];
 
-/// What could be done about a node's reason; empty when there is nothing to do.
+/// What can be done about a node's reason; empty when there is nothing to do.
 pub(super) fn advice(reason: &str) -> &'static str {
     ADVICE.iter().find(|entry| entry.0 == reason).map_or("", |entry| entry.1)
 }

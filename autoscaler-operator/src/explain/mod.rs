@@ -1,6 +1,7 @@
-//! `explain`: why a pod waits, why a node stays or goes, why a pool has as many nodes as it has; for people and as JSON.
+//! `explain`: why a pod is pending, why a node stays or is removed, why a pool has its number of nodes; as text and as
+//! JSON.
 //!
-//! The answers are read off plans of the cluster as it is, and off plans of the cluster with the one thing changed that the
+//! The answers are read from plans of the current cluster, and from plans of the cluster with the one change that the
 //! question is about. Nothing is decided here and nothing is written.
 
 mod advice;
@@ -24,7 +25,7 @@ use crate::simulate::input::Input;
 use crate::simulate::source::SourceArgs;
 use crate::simulate::{self, EditError, Said, SourceError};
 
-/// What `explain` takes.
+/// The arguments of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
     /// What kind of object
@@ -43,13 +44,13 @@ pub struct ExplainArgs {
     output: Format,
 }
 
-/// What can be explained.
+/// The kinds that can be explained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Why it waits, and what each pool says to it
+    /// Why it waits, and the answer of each pool
     #[value(aliases = ["pods", "po"])]
     Pod,
-    /// Whether it could go, and where its pods would
+    /// Whether it could be removed, and where its pods would go
     #[value(aliases = ["nodes", "no"])]
     Node,
     /// Why it has as many nodes as it has
@@ -57,7 +58,7 @@ enum Kind {
     Pool,
 }
 
-/// How an explanation is printed.
+/// The format of an explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Sentences and tables
@@ -69,20 +70,20 @@ enum Format {
 /// Why nothing could be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// The objects cannot be had.
+    /// The objects cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The change that the question is about cannot be made.
     #[error(transparent)]
     Edit(#[from] EditError),
-    /// Nothing has the name.
+    /// No object has the name.
     #[error("there is no {kind} {name}{hint}")]
     NoSuch {
-        /// Kind of object.
+        /// Kind of the object.
         kind: &'static str,
-        /// The name.
+        /// The name in the question.
         name: String,
-        /// What was probably meant.
+        /// The nearest known name; empty when none is near.
         hint: String,
     },
     /// Objects of several namespaces have the name.
@@ -94,7 +95,7 @@ pub enum ExplainError {
     /// The explanation cannot be written as JSON.
     #[error("cannot write the explanation as JSON")]
     Json(#[from] serde_json::Error),
-    /// Standard output is full or gone.
+    /// Standard output is full or closed.
     #[error("cannot write the explanation")]
     Output(#[source] io::Error),
 }

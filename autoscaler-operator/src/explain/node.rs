@@ -1,4 +1,4 @@
-//! A node: could it go, why not, since when, and where each of its pods would go.
+//! A node: whether it can be removed, why not, since when, and where each of its pods would go.
 
 use planner::input::nodes;
 use planner::input::observed::key;
@@ -11,7 +11,7 @@ use super::{ExplainError, advice};
 use crate::simulate::edits::keep_without;
 use crate::simulate::output::{aligned, yes_or_no};
 
-/// What `explain node -o json` prints.
+/// The JSON of `explain node -o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeFacts {
@@ -19,21 +19,21 @@ pub(super) struct NodeFacts {
     name: String,
     /// The pool, as `namespace/name`; empty for a node outside pools.
     node_pool: String,
-    /// Whether it could go on its own merits.
+    /// Whether it could be removed on its own merits.
     removable: bool,
     reason: &'static str,
     message: String,
-    /// What could be done about it.
+    /// What can be done about the reason.
     advice: &'static str,
-    /// Since when nothing needs it; empty when something does.
+    /// Since when the node is unneeded; empty when it is needed.
     unneeded_since: String,
-    /// Whether it goes with the decision of this moment.
+    /// Whether the current decision removes it.
     goes_now: bool,
-    /// Its pods, and what would become of them if it were gone and not replaced.
+    /// Its pods, and what would happen to them if it were gone and not replaced.
     pods: Vec<PodFate>,
 }
 
-/// What would become of a pod.
+/// What would happen to a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PodFate {
@@ -41,7 +41,7 @@ struct PodFate {
     name: String,
     /// `Moves`, `NeedsNewNode`, `NoPlace`, `Lost` or `GoesWithNode`.
     fate: &'static str,
-    /// Where it would go.
+    /// The pool it would go to.
     node_pool: String,
     node: String,
     message: String,
@@ -78,7 +78,7 @@ fn takes(picture: &Picture<'_>, decision: &PoolDecision, node: &str) -> bool {
     !picture.only_recommends(decision) && decision.victims.iter().any(|victim| victim == node)
 }
 
-/// Plans the cluster without the node, and sees where its pods go.
+/// Plans the cluster without the node, and returns where its pods go.
 fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodFate>, ExplainError> {
     let mut without = picture.observed.clone();
     let removal = keep_without(&mut without, node)?;
@@ -126,7 +126,7 @@ fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodFate>, ExplainError>
     Ok(fates)
 }
 
-/// The facts for people.
+/// The facts as text.
 pub(super) fn text(facts: &NodeFacts) -> String {
     let NodeFacts {
         kind: _,
@@ -176,7 +176,7 @@ pub(super) fn text(facts: &NodeFacts) -> String {
     text
 }
 
-/// The pool's nodes with what is decided about each, for `explain pool`.
+/// The pool's nodes with the decision about each, for `explain pool`.
 pub(super) fn of_pool<'p>(
     picture: &'p Picture<'_>,
     decision: &PoolDecision,

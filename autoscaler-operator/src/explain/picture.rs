@@ -1,5 +1,5 @@
-//! What the explanations look things up in: the objects, the plan of the operator, and where some pools only get
-//! recommendations, the plan as it would be if those were carried out.
+//! The data behind the explanations: the objects, the operator's plan, and where some pools only get recommendations,
+//! the plan as it would be if those were carried out.
 
 use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan, plan_for_cluster};
@@ -9,12 +9,12 @@ use shared_crds::v1alpha1::AutoscalerMode;
 use super::ExplainError;
 use crate::simulate::nearest;
 
-/// The cluster and what is decided about it.
+/// The cluster and the decisions about it.
 pub(super) struct Picture<'a> {
     pub(super) observed: &'a Observed,
-    /// What the operator decides.
+    /// The operator's decisions.
     pub(super) plan: ScalingPlan,
-    /// What it would decide if recommendations were carried out; where there are any.
+    /// What it would decide if recommendations were carried out; `None` without any.
     pub(super) advice: Option<ScalingPlan>,
 }
 
@@ -45,13 +45,13 @@ impl<'a> Picture<'a> {
         self.autoscaler(decision).is_some_and(|object| object.spec.mode == AutoscalerMode::Recommend)
     }
 
-    /// What becomes of a pending pod.
+    /// The result for a pending pod.
     pub(super) fn fate(&self, pod: (&str, &str)) -> Option<&SchedulingResult> {
         fate(&self.plan, pod)
     }
 }
 
-/// What becomes of a pending pod in `plan`.
+/// The result for a pending pod in `plan`.
 pub(super) fn fate<'p>(
     plan: &'p ScalingPlan,
     (namespace, name): (&str, &str),
@@ -69,7 +69,8 @@ pub(super) fn joined((namespace, name): (&str, &str)) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-/// Which of `known` is meant by `NAME` or `NAMESPACE/NAME`: the name alone will do where only one namespace has it.
+/// The entry of `known` that `NAME` or `NAMESPACE/NAME` means: the name alone is enough where only one namespace has
+/// it.
 pub(super) fn find<'a>(
     kind: &'static str,
     wanted: &str,

@@ -1,4 +1,4 @@
-//! A pod: does it wait for a node, which node or pool takes it, and what every other pool says to it.
+//! A pod: whether it waits for a node, which node or pool takes it, and the answer of every other pool.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::picture::{Picture, fate, find, id, joined};
 use crate::simulate::output::aligned;
 use crate::simulate::standing::{Standing, standing};
 
-/// Pools that are asked one after another whether they could take a pod as well.
+/// Number of pools that are tried one after another for the same pod.
 const MOST_ALTERNATIVES: usize = 16;
 
-/// What `explain pod -o json` prints.
+/// The JSON of `explain pod -o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodFacts {
@@ -28,11 +28,11 @@ pub(super) struct PodFacts {
     node_pool: String,
     node: String,
     message: String,
-    /// What every pool says to the pod; of pods that need no new node, none.
+    /// The answers of all pools; empty for pods that need no new node.
     pools: Vec<Reply>,
 }
 
-/// What a pool says to a pod.
+/// The answer of a pool for a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Reply {
@@ -133,7 +133,7 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
     }
 }
 
-/// What every pool says, in the order of names.
+/// The answer of every pool, sorted by name.
 fn answers(picture: &Picture<'_>, pod: (&str, &str), decided: &SchedulingResult) -> Vec<Reply> {
     let mut answers: Vec<Reply> = match decided {
         SchedulingResult::Unschedulable { reasons } => reasons.iter().map(refusal).collect(),
@@ -148,7 +148,7 @@ fn answers(picture: &Picture<'_>, pod: (&str, &str), decided: &SchedulingResult)
         let recommends = picture.only_recommends(decision);
         let (answer, reason) = match (recommends, decision.is_planned()) {
             (true, _) => ("NotPlanned", "RecommendOnly"),
-            // Asked too late to be told more; see MOST_ALTERNATIVES.
+            // Beyond the limit of pools that are tried; see MOST_ALTERNATIVES.
             (false, true) => continue,
             (false, false) => ("NotPlanned", decision.reason.as_str()),
         };
@@ -172,8 +172,8 @@ fn refusal(PoolRejection { pool, reason, message }: &PoolRejection) -> Reply {
     }
 }
 
-/// What pools say to a pod that another pool grows for: the pod is planned again, each time without the pools that would
-/// take it. Pods that need new nodes themselves are left out meanwhile, or they would be in the way.
+/// The answers of pools for a pod that another pool grows for: the pod is planned again, each time without the pools
+/// that would take it. Pending pods that need new nodes themselves are left out, because they would take the place.
 fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<Reply> {
     let mut answers = vec![Reply {
         node_pool: chosen.to_owned(),
@@ -215,7 +215,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
     answers
 }
 
-/// The cluster without the pending pods that found no place, but for `pod`, and without the pools that only get
+/// The cluster without the pending pods that found no place, except `pod`, and without the pools that only get
 /// recommendations.
 fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
     let mut trial = picture.observed.clone();
@@ -240,7 +240,7 @@ fn pause(observed: &mut Observed, pool: &str) -> bool {
     found.map(|object| Arc::make_mut(object).spec.paused = true).is_some()
 }
 
-/// The facts for people.
+/// The facts as text.
 pub(super) fn text(facts: &PodFacts) -> String {
     let PodFacts { kind: _, namespace, name, state, outcome: _, node_pool: _, node: _, message, pools } =
         facts;

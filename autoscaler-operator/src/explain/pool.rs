@@ -1,4 +1,4 @@
-//! A pool: how many nodes it has and should have, why, for whom, which of them go, and what happened before.
+//! A pool: how many nodes it has and should have, why, for which pods, which nodes are removed, and its history.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::{ExplainError, node};
 use crate::simulate::named;
 use crate::simulate::output::{aligned, yes_or_no};
 
-/// Nodes, and entries of the history, that the text shows.
+/// Number of nodes, and of history entries, in the text.
 const MOST_SHOWN: usize = 20;
 
-/// What `explain pool -o json` prints.
+/// The JSON of `explain pool -o json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PoolFacts {
@@ -63,7 +63,7 @@ struct Refusal {
     pods: Vec<String>,
 }
 
-/// What the pool's status remembers.
+/// The history in the pool's status.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct History {
@@ -83,7 +83,7 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PoolFacts, 
     };
     let spec = &decision.object.spec;
     let recommends = picture.only_recommends(decision);
-    // Where the pool only gets recommendations, pods go to it in the plan that carries them out.
+    // Where the pool only gets recommendations, only the plan that carries them out assigns pods to it.
     let for_pods = picture.advice.as_ref().filter(|_| recommends).unwrap_or(&picture.plan);
     let since = |node: &str| {
         let found = decision.unneeded.iter().find(|unneeded| unneeded.name == node);
@@ -158,7 +158,7 @@ fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
         .collect()
 }
 
-/// The facts for people.
+/// The facts as text.
 pub(super) fn text(facts: &PoolFacts) -> String {
     let mut text = head(facts);
     let PoolFacts { triggering_pods, refused, nodes, history, .. } = facts;

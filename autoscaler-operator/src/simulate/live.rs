@@ -18,19 +18,19 @@ use shared_runtime::metrics::{Metrics, MetricsError};
 use super::input::{Objects, Set, put};
 use crate::UNFINISHED;
 
-/// Objects of a page, client-go's default.
+/// Objects per page, client-go's default.
 const PAGE: u32 = 500;
 
 /// A cluster that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// No connection can be set up.
+    /// The client cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Requests cannot be counted.
+    /// The request metrics cannot be registered.
     #[error("cannot set up the connection")]
     Metrics(#[from] MetricsError),
-    /// Nobody answers.
+    /// The API server does not answer.
     #[error("cannot reach the cluster's API server; check --kubeconfig and --context: {0}")]
     Unreachable(String),
     /// The credentials are not accepted.
@@ -38,20 +38,20 @@ pub enum LiveError {
         "the cluster does not accept the kubeconfig's credentials; log in again, or choose others with --context"
     )]
     Unauthorized,
-    /// Some rights are missing; all of them are named.
+    /// Permissions are missing; all of them are named.
     #[error("not allowed to list {0}; ask for the verbs get and list on them")]
     Forbidden(String),
-    /// Tandem is not installed.
+    /// The custom resource definitions are not installed.
     #[error(
         "the cluster does not know {0}; install the definitions with: autoscaler-operator crd | kubectl apply -f -"
     )]
     NoDefinitions(String),
-    /// Something else.
+    /// Any other error.
     #[error("cannot list {resource}: {problem}")]
     Failed {
-        /// What was listed.
+        /// The resource that was listed.
         resource: String,
-        /// What the API server says.
+        /// The API server's message.
         problem: String,
     },
 }
@@ -60,19 +60,19 @@ pub enum LiveError {
 struct Refused {
     /// Its plural, with the group.
     resource: String,
-    /// Whether nothing can be planned without it.
+    /// Whether planning is impossible without it.
     needed: bool,
     error: kube::Error,
 }
 
-/// Reads the cluster that the flags, or the surroundings, name.
+/// Reads the cluster that the flags, or the environment, name.
 pub(crate) async fn read(args: &ClientArgs) -> Result<Objects, LiveError> {
     let (name, version) = (names::AUTOSCALER_OPERATOR, env!("CARGO_PKG_VERSION"));
     let client = client::connect(args, name, version, Clock::system(), Metrics::new(name, version)?).await?;
     list(client, &args.watch_namespace).await
 }
 
-/// Lists everything a plan is made from. Pools and autoscalers are those of `namespace`, where it is not empty.
+/// Lists the input of a plan. Pools and autoscalers are those of `namespace`, where it is not empty.
 async fn list(client: Client, namespace: &str) -> Result<Objects, LiveError> {
     let all = ListParams::default;
     let whole = || client.clone();
@@ -115,7 +115,7 @@ where
     if namespace.is_empty() { Api::all(client) } else { Api::namespaced(client, namespace) }
 }
 
-/// As small as the operator's cache keeps an object. Of Tandem's own kinds, `managedFields` stay: they say who wrote.
+/// Prunes an object as the operator's cache does. Tandem's own kinds keep `managedFields`, which name the writers.
 fn small<K: Resource>(prune: fn(&mut K)) -> impl Fn(&mut K) {
     move |object| {
         object.managed_fields_mut().clear();
@@ -138,7 +138,7 @@ where
     loop {
         let mut answer = match api.list(&page).await {
             Ok(answer) => answer,
-            // The pages so far are from a time that the API server has forgotten: once more, in one answer.
+            // The continue token has expired, so the pages so far are outdated: list again, in one answer.
             Err(kube::Error::Api(status)) if status.code == 410 && page.continue_token.is_some() => {
                 objects.clear();
                 page = params.clone();
@@ -169,7 +169,7 @@ fn take<K: Resource>(into: &mut Set<K>, listed: Result<Vec<K>, Refused>, refused
     }
 }
 
-/// The error that says most; without one, a warning for each kind that can be done without.
+/// The most specific error; without one, a warning for each optional kind.
 fn judge(refused: Vec<Refused>) -> Result<Vec<String>, LiveError> {
     let mut by_category = BTreeMap::<&str, Vec<Refused>>::new();
     for refusal in refused {
@@ -189,7 +189,7 @@ fn judge(refused: Vec<Refused>) -> Result<Vec<String>, LiveError> {
         };
         let is_needed = refused.iter().any(|refusal| refusal.needed);
         match category {
-            // Whoever asks for rights asks once: all that are missing are named.
+            // All missing permissions are named, so that the user can request them at once.
             "forbidden" if is_needed => return Err(LiveError::Forbidden(names(false).join(", "))),
             "not_found" if is_needed => return Err(LiveError::NoDefinitions(names(true).join(", "))),
             "forbidden" => warnings.push(format!(

@@ -1,4 +1,4 @@
-//! Listing against a pretended API server: pages, missing rights, missing definitions.
+//! Lists against a fake API server: pages, missing permissions, missing definitions.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! `simulate`: what the Autoscaler would decide about the objects of some files or of a live cluster, also after changes:
-//! "what happens if".
+//! `simulate`: what the Autoscaler would decide about the objects of some files or of a live cluster, also after
+//! what-if changes.
 //!
 //! Reads and prints; the decision is [`planner`]'s, the same that runs in the cluster.
 
@@ -33,10 +33,10 @@ use self::edits::EditArgs;
 use self::input::Input;
 use self::source::SourceArgs;
 
-/// Objects that a message names before it only counts.
+/// Number of objects that a message names; the rest is counted.
 const MOST_NAMED: usize = 10;
 
-/// What `simulate` takes.
+/// The arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("source").args(["files", "live"]).required(true).multiple(true)))]
 pub struct SimulateArgs {
@@ -51,7 +51,7 @@ pub struct SimulateArgs {
     output: Option<Format>,
 }
 
-/// How a plan is printed.
+/// The format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// One JSON object with `pools`, `pods` and `nodes`
@@ -60,10 +60,10 @@ enum Format {
     Table,
 }
 
-/// Why nothing could be simulated.
+/// Why the simulation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// The objects cannot be had.
+    /// The objects cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
     /// A change cannot be made.
@@ -72,7 +72,7 @@ pub enum SimulateError {
     /// The plan cannot be written as JSON.
     #[error("cannot write the plan as JSON")]
     Json(#[from] JsonError),
-    /// Standard output is full or gone.
+    /// Standard output is full or closed.
     #[error("cannot write the plan")]
     Output(#[source] io::Error),
 }
@@ -87,12 +87,12 @@ pub async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateErro
     print(&printed).map_err(SimulateError::Output)
 }
 
-/// What has to be said beside the answer, on standard error.
+/// Messages in addition to the answer, on standard error.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
-    /// What was changed.
+    /// The changes that were made.
     pub(crate) notes: Vec<String>,
-    /// What was left aside.
+    /// What was left out of the plan.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -106,13 +106,13 @@ impl Said {
 /// Writes `text` to standard output.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
 }
 
-/// What is planned from, after the changes.
+/// The input of the plan, after the changes.
 pub(crate) fn prepared(input: Input, edits: &EditArgs) -> Result<(Observed, Said), EditError> {
     let Input { mut observed, priority_classes, mut warnings } = input;
     let notes = edits::apply(edits, &mut observed)?;

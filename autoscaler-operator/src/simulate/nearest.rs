@@ -1,4 +1,4 @@
-//! The name that somebody probably meant.
+//! The name that the user probably meant.
 
 /// The known name that is fewest typing errors away from `wanted`, if it is near enough to be a guess.
 pub(crate) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -12,7 +12,7 @@ pub(crate) fn hint<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -
     nearest(wanted, known).map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
 
-/// Letters to insert, leave out or replace to make one word of the other (Levenshtein's distance).
+/// Number of letters to insert, delete or replace to turn one word into the other (Levenshtein distance).
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! A plan as `simulate` prints it: the JSON object that the documentation fixes, or tables.
+//! A plan as `simulate` prints it: the JSON object that is specified in the documentation, or tables.
 
 use std::fmt::Write as _;
 
@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// The plan as tables. Reasons why no pool takes a pod stand below it, one a line.
+/// The plan as tables. Reasons why no pool takes a pod are listed below it, one per line.
 pub(super) fn table(plan: &ScalingPlan) -> String {
     let report = Report::of(plan);
     let mut pools = vec![["POOL", "CURRENT", "DESIRED", "LIMITED", "REASON", "MESSAGE"].map(str::to_owned)];
@@ -151,7 +151,7 @@ pub(crate) fn yes_or_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }
 
-/// Rows with columns padded to the widest cell. A table without rows says so.
+/// Rows with columns padded to the widest cell. A table without rows is printed as a note that it is empty.
 pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {

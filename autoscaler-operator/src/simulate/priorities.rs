@@ -1,5 +1,5 @@
-//! Priorities of pods that admission has not seen: what the API server's Priority plugin would have written into
-//! `spec.priority`.
+//! Priorities of pods that did not pass admission: the value that the API server's Priority plugin would have written
+//! into `spec.priority`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use planner::input::pod_info::PodInfo;
 
 use super::named;
 
-/// The classes that every cluster has, with their values
+/// The classes of every cluster, with their values
 /// (<https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/>).
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
-/// Gives every pod without a priority that of its class, or that of the default class, and names the classes that are
-/// missing.
+/// Sets the priority of every pod without one to that of its class, or of the default class, and returns the names of
+/// missing classes.
 pub(super) fn resolve(pods: &mut [Arc<PodInfo>], classes: &[Arc<PriorityClass>]) -> Vec<String> {
     let by_name: BTreeMap<&str, i32> = BUILT_IN
         .into_iter()
         .chain(classes.iter().map(|class| (key(&class.metadata).1, class.value.unwrap_or(0))))
         .collect();
-    // Where there are several default classes, the lowest counts, as it does in the API server.
+    // Where there are several default classes, the lowest counts, as in the API server.
     let default = classes
         .iter()
         .filter(|class| class.global_default == Some(true))

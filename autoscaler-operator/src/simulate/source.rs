@@ -1,4 +1,4 @@
-//! Where `simulate` and `explain` take their objects from: files, a live cluster, or a live cluster with files over it.
+//! The sources of `simulate` and `explain`: files, a live cluster, or a live cluster with files that override objects.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ use super::live::{self, LiveError};
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SourceArgs {
     /// Objects to plan from: YAML or JSON, one or many documents, or a List as `kubectl get -o yaml` prints it; `-` is
-    /// standard input. Give it as often as you like
+    /// standard input. Can be repeated
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Read the objects of the cluster; objects of files stand in for those of the same name. Nothing is written
+    /// Read the objects of the cluster; objects of files replace those of the same name. Nothing is written
     #[arg(long)]
     pub(crate) live: bool,
 
-    /// The time to plan at (RFC 3339); without it, the time it is
+    /// The time to plan at (RFC 3339); without it, the current time
     #[arg(long, value_name = "TIME")]
     now: Option<Timestamp>,
 
@@ -29,7 +29,7 @@ pub(crate) struct SourceArgs {
     client: ClientArgs,
 }
 
-/// Objects that cannot be had.
+/// The objects cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// A file cannot be used.

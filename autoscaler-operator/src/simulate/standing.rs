@@ -1,31 +1,31 @@
-//! Why a pod is planned, or is not: does it wait for a node, and is the planner asked.
+//! Why a pod is planned, or is not: whether it waits for a node that the planner can provide.
 
 use planner::input::pod_info::PodInfo;
 use planner::input::pods;
 
-/// Where a pod stands.
+/// The scheduling state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing<'a> {
     /// The scheduler found no node for it: it is planned.
     Pending,
-    /// It runs, or is about to, on this node.
+    /// It runs on this node, or is bound to it.
     Bound(&'a str),
-    /// A node is being cleared for it.
+    /// The scheduler preempts pods of this node for it.
     Nominated(&'a str),
-    /// It has run to its end.
+    /// It has finished.
     Finished,
     /// It is being deleted.
     Ending,
     /// It has scheduling gates.
     Gated,
-    /// It waits for the one node that its `DaemonSet` made it for.
+    /// It waits for the one node that its `DaemonSet` created it for.
     OfDaemonSet,
-    /// The scheduler has not said that it finds no node.
+    /// The scheduler has not marked it as unschedulable.
     Unmarked,
 }
 
 impl Standing<'_> {
-    /// Its name, for machines.
+    /// The machine-readable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -40,7 +40,7 @@ impl Standing<'_> {
     }
 }
 
-/// Where `pod` stands.
+/// The scheduling state of `pod`.
 pub(crate) fn standing(pod: &PodInfo) -> Standing<'_> {
     if pods::is_pending(pod) {
         return Standing::Pending;

@@ -243,7 +243,7 @@ fn the_class_of_a_pod_gives_it_its_priority() {
         let report: Value = serde_json::from_str(&simulated(text, Format::Json).0).unwrap();
         (report["pods"][0]["outcome"].clone(), report["pods"][1]["outcome"].clone())
     };
-    // One node is there: the pod with the class takes it, although the other comes first by name.
+    // One node exists: the pod with the class takes it, although the other comes first by name.
     let text = format!("{CLUSTER}{}{high}", pod("a", "3"));
     assert_eq!(fates(&format!("{text}{class}")), (json!("TriggersScaleUp"), json!("Fits")));
     assert_eq!(fates(&text), (json!("Fits"), json!("TriggersScaleUp")));

@@ -1,4 +1,4 @@
-//! What has to be said about pods that are planned otherwise than somebody may expect.
+//! Warnings about pods that are planned otherwise than the user may expect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use planner::input::pod_info::PodInfo;
 use super::named;
 use super::standing::{Standing, standing};
 
-/// One line for each constraint of pending pods that this version does not plan with, and one about pods that have no
-/// node and are not planned.
+/// One line for each constraint of pending pods that this version does not support, and one about pods without a node
+/// that are not planned.
 pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
     let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
     let mut unmarked = Vec::new();

@@ -14,10 +14,10 @@ use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummar
 
 use crate::outcome::Outcome;
 
-/// Pools that a status can list: `maxItems` of `status.pools`.
+/// Maximum number of pools in a status: `maxItems` of `status.pools`.
 const LISTED_POOLS: usize = 100;
 
-/// What the status of `autoscaler` should be. `outcomes` are in the order of the plan's pools.
+/// The wanted status of `autoscaler`. `outcomes` are in the order of the plan's pools.
 pub fn status(
     autoscaler: &NodePoolAutoscaler,
     plan: &ScalingPlan,
@@ -55,7 +55,7 @@ pub fn status(
     }
 }
 
-/// Pods that wait for a node of the selected pools: those planned onto one, and those that nothing takes.
+/// The number of pods that wait for a node of the selected pools: those planned onto one, and those that no pool takes.
 fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
     let planned = selected.iter().filter(|(decision, _)| decision.is_planned());
     let ids: Vec<_> = planned.map(|(decision, _)| id(decision)).collect();
@@ -126,8 +126,8 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
     vec![ready, settled(), moving()]
 }
 
-/// Schedules that cannot be read wait for a person, while everything else goes on. What waits for one already is not
-/// said over.
+/// Invalid schedules wait for the user, while everything else continues. A condition that already waits for the user is
+/// not overwritten.
 fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
     use ConditionType::{Ready, Stalled};
     let message = format!("{}; it plays no part until then", problems.join("; "));
@@ -140,7 +140,7 @@ fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
     statements.into_iter().map(over).collect()
 }
 
-/// Whether all schedules are followed as they stand.
+/// Whether all schedules are followed as written.
 fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::SchedulesValid, status, reason, message);

@@ -1,4 +1,4 @@
-//! Kubernetes events with the reasons that Cluster Autoscaler's users know. Each is published on a change only: of
+//! Kubernetes events with the reasons that users of Cluster Autoscaler know. Each is published on a change only: of
 //! replicas, or of why a pod gets no node.
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,24 +11,24 @@ use shared_runtime::events::{EventKind, Recorder};
 use crate::outcome::Outcome;
 use crate::status::pod_events::{Saying, Told};
 
-/// A pool grows.
+/// A scale-up of a pool.
 const SCALED_UP_GROUP: EventKind = EventKind::normal("ScaledUpGroup", "ScaleUp");
-/// A pool shrinks; a node of it goes.
+/// A scale-down of a pool; one of its nodes is removed.
 const SCALE_DOWN: EventKind = EventKind::normal("ScaleDown", "ScaleDown");
 /// A pool should grow and its replicas cannot be written.
 const FAILED_TO_SCALE_UP: EventKind = EventKind::warning("FailedToScaleUpGroup", "ScaleUp");
 /// A pool should shrink and its replicas cannot be written.
 const SCALE_DOWN_FAILED: EventKind = EventKind::warning("ScaleDownFailed", "ScaleDown");
 
-/// Somebody else has written the pool's replicas, and their number is kept for now.
+/// Another writer has set the pool's replicas, and its number is kept for now.
 const REPLICAS_CONTESTED: EventKind = EventKind::warning("ReplicasContested", "Yield");
-/// Somebody else has written the pool's replicas, and their number was written over.
+/// Another writer has set the pool's replicas, and its number was overwritten.
 const REPLICAS_RECLAIMED: EventKind = EventKind::warning("ReplicasReclaimed", "Reclaim");
 
-/// Nodes that are told that they go, in one pass; the pool's event names them all.
+/// Maximum number of removed nodes that get an event in one pass; the pool's event names them all.
 const MOST_IN_A_PASS: usize = 100;
 
-/// Publishes what has changed.
+/// Publishes events about what has changed.
 pub fn publish(
     recorder: &Recorder,
     told: &Told,
@@ -102,7 +102,8 @@ fn scaled(recorder: &Recorder, observed: &Observed, decision: &PoolDecision) {
         .filter(|n| n.metadata.name.as_ref().is_some_and(|n| decision.victims.contains(n)));
     for node in going.take(MOST_IN_A_PASS) {
         let (namespace, name) = key(&decision.object.metadata);
-        // The kubelet's events about a node carry the node's name as its UID, and `kubectl describe node` looks for that.
+        // The kubelet's events about a node carry the node's name as its UID, and `kubectl describe node` looks for
+        // that.
         let about = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
         recorder.publish(
             &about,

@@ -1,5 +1,5 @@
-//! What is said of decisions: the Autoscaler's part of a pool's status, the status of an autoscaler, and events. Nothing is
-//! written to an object here; `report` does that.
+//! How decisions are reported: the Autoscaler's part of a pool's status, the status of an autoscaler, and events.
+//! Nothing is written to an object here; `report` does that.
 
 pub mod autoscaler_status;
 pub mod events;

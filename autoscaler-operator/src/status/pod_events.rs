@@ -1,5 +1,5 @@
-//! What pods are told: that a pool grows for them, or why none does. Each is told on a change only, and only so many in a
-//! minute; where more have no place, the autoscalers are told how many, once.
+//! Events on pods: a pool grows for the pod, or why none does. Each is published on a change only, and their number per
+//! minute is limited. Where more pods have no place, each autoscaler gets one event with their number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -19,13 +19,13 @@ const TRIGGERED_SCALE_UP: EventKind = EventKind::normal("TriggeredScaleUp", "Sca
 /// No pool takes the pod; on an autoscaler, no pool takes very many.
 const NOT_TRIGGER_SCALE_UP: EventKind = EventKind::normal("NotTriggerScaleUp", "ScaleUp");
 
-/// Pods that are told something within [`WINDOW`]. Ten thousand pods of one Deployment need not all be told at once: each
-/// event is an object on the API server for an hour.
+/// Number of pods that get an event within [`WINDOW`]. Ten thousand pods of one Deployment do not all need one at once:
+/// each event is an object on the API server for an hour.
 const MOST_IN_A_WINDOW: usize = 100;
-/// How long [`MOST_IN_A_WINDOW`] counts.
+/// The period of [`MOST_IN_A_WINDOW`].
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
 
-/// An event that is to be published.
+/// An event to publish.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Saying {
     pub(super) about: ObjectReference,
@@ -33,7 +33,7 @@ pub(super) struct Saying {
     pub(super) note: String,
 }
 
-/// What pods and autoscalers have been told.
+/// The events that pods and autoscalers already got.
 #[derive(Debug, Default)]
 pub struct Told(Mutex<Memory>);
 
@@ -41,18 +41,18 @@ pub struct Told(Mutex<Memory>);
 struct Memory {
     /// Why pods get no node, by their UID.
     pods: HashMap<String, String>,
-    /// How many get no node, by the autoscaler's UID.
+    /// How many pods get no node, by the autoscaler's UID.
     autoscalers: HashMap<String, String>,
     /// When the window began.
     since: Option<Timestamp>,
-    /// Pods that were told something in it.
+    /// Number of pods that got an event in it.
     used: usize,
-    /// Whether the autoscalers were told in it.
+    /// Whether the autoscalers got their event in it.
     summed_up: bool,
 }
 
 impl Told {
-    /// What is to be said now.
+    /// The events to publish now.
     pub(super) fn sayings(
         &self,
         observed: &Observed,
@@ -72,7 +72,7 @@ impl Told {
 }
 
 impl Memory {
-    /// Begins a window where the last one is over, or where the clock went back.
+    /// Begins a new window where the last one is over, or where the clock went back.
     fn begin(&mut self, now: Timestamp) {
         let runs = self.since.is_some_and(|since| now >= since && now.duration_since(since) < WINDOW);
         if !runs {
@@ -80,7 +80,7 @@ impl Memory {
         }
     }
 
-    /// Tells pods, and says whether some had to be left out.
+    /// Adds the events of pods, and returns whether some had to be left out.
     fn pods(
         &mut self,
         observed: &Observed,
@@ -106,9 +106,11 @@ impl Memory {
             let is_full = self.used >= MOST_IN_A_WINDOW;
             match &outcome.fate {
                 SchedulingResult::TriggersScaleUp { pool } => {
-                    // The pool's own event says how many pods it grew for; those left out here are not told again.
+                    // The pool's own event holds the number of pods it grew for; those left out here get no event
+                    // later.
                     let Some(decision) = grown.get(pool).filter(|_| !is_full) else {
-                        // Nor is a pod told over why it waits because its pool is tried, and refused, once more.
+                        // A pod gets no further event about its reason because its pool is tried, and refused, once
+                        // more.
                         still.extend(self.pods.remove_entry(pod.uid()));
                         continue;
                     };
@@ -121,7 +123,7 @@ impl Memory {
                     let uid = pod.uid().to_owned();
                     let known = self.pods.get(&uid) == Some(&note);
                     if !known && is_full {
-                        // Told in a later window.
+                        // Gets its event in a later window.
                         left_out = true;
                         continue;
                     }
@@ -139,7 +141,7 @@ impl Memory {
         left_out
     }
 
-    /// Tells each autoscaler how many pods its pools do not take, if that is news.
+    /// Adds an event to each autoscaler with the number of pods its pools do not take, if that has changed.
     fn autoscalers(&mut self, observed: &Observed, plan: &ScalingPlan, sayings: &mut Vec<Saying>) {
         let mut refused = BTreeMap::<(&str, &str), BTreeMap<&str, usize>>::new();
         let planner: HashMap<String, (&str, &str)> = plan
@@ -185,7 +187,7 @@ fn id(decision: &PoolDecision) -> String {
     format!("{namespace}/{name}")
 }
 
-/// As Cluster Autoscaler words it, so that what greps for it keeps working.
+/// In the wording of Cluster Autoscaler, so that existing log filters keep working.
 fn triggered(pool: &str, decision: &PoolDecision) -> String {
     let PoolDecision { current, desired, .. } = decision;
     format!(
@@ -211,7 +213,7 @@ fn not_triggered<'a>(reasons: impl Iterator<Item = (&'a str, &'static str)>) -> 
     format!("pod didn't trigger scale-up: {}", words.join(", "))
 }
 
-/// How many pods have no place, with the reasons that the most of them hear first.
+/// How many pods have no place, with the reasons that apply to most of them first.
 fn summary(pods: usize, reasons: &BTreeMap<&str, usize>) -> String {
     let mut reasons: Vec<_> = reasons.iter().map(|(reason, pods)| (*pods, *reason)).collect();
     reasons.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
@@ -223,7 +225,7 @@ fn summary(pods: usize, reasons: &BTreeMap<&str, usize>) -> String {
     )
 }
 
-/// What an event is about; an event needs no version of it.
+/// The object of an event; an event needs no resourceVersion of it.
 fn reference(pod: &PodInfo) -> ObjectReference {
     let (namespace, name) = pod.key();
     ObjectReference {

@@ -1,4 +1,4 @@
-//! What pods and autoscalers are told, pass by pass.
+//! The events on pods and autoscalers, pass by pass.
 
 use k8s_openapi::jiff::SignedDuration;
 use planner::fixtures::TestCluster;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A world in which `count` pods want more than a node has.
+/// A world in which `count` pods request more than a node has.
 fn crowded(count: usize, cpu: &str) -> TestCluster {
     let mut world = TestCluster::eager().pool("a", json!({})).pending("p", count, cpu, &json!({}));
     for pod in &mut world.observed.pods {
@@ -63,7 +63,7 @@ fn thousands_of_pods_are_told_a_hundred_a_minute_and_the_autoscaler_is_told_how_
     assert_eq!(said(&told, &world, &Outcome::Settled), (0, vec![]));
     later(&mut world, 59);
     assert_eq!(said(&told, &world, &Outcome::Settled), (0, vec![]));
-    // The next hundred come later; that there are as many as before is no news.
+    // The next hundred follow later; an unchanged number of pods is not reported again.
     later(&mut world, 1);
     assert_eq!(said(&told, &world, &Outcome::Settled), (100, vec![]));
     later(&mut world, 60);

@@ -1,5 +1,5 @@
-//! The Autoscaler's part of a pool's status: `status.autoscaling` and three conditions, from a decision and what came of
-//! it. Pure.
+//! The Autoscaler's part of a pool's status: `status.autoscaling` and three conditions, from a decision and its result.
+//! Pure.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 pub enum Standing {
     /// There is nothing to do, or nothing is done about it.
     Settled,
-    /// The replicas were written, by this pass or by one before that could not report it.
+    /// The replicas were written, by this pass or by an earlier one that could not report it.
     Scaled(Scaled),
-    /// They could not be written.
+    /// The replicas could not be written, for this reason.
     Failed(String),
 }
 
@@ -35,9 +35,9 @@ pub enum Standing {
 pub struct Scaled {
     /// The decision.
     pub decision: Decision,
-    /// The changes there were, this one included, as far as policies ask for them.
+    /// The past changes, including this one, as far as policies need them.
     pub events: Vec<ScaleEvent>,
-    /// Whose number was written over.
+    /// The overwritten number of another writer; `None` when there was none.
     pub contested: Option<ContestedReplicas>,
 }
 
@@ -54,7 +54,7 @@ impl Scaled {
         }
     }
 
-    /// `before`, with what has been done since.
+    /// `before`, updated with what has been done since.
     pub fn recorded_in(&self, before: &AutoscalingStatus) -> AutoscalingStatus {
         AutoscalingStatus {
             written_replicas: Some(self.decision.to_replicas),
@@ -71,8 +71,8 @@ impl Scaled {
     }
 }
 
-/// The nodes that go with a decision, if any do: those of decisions before it that are not marked yet, which go first should
-/// this one's count be slow, and then its own. `nodes` are those it was made from.
+/// The nodes that a decision removes; `None` if there are none. First come those of earlier decisions whose drain has
+/// not started yet, in case this decision's count is delayed, and then its own. `nodes` are those it was made from.
 pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
     let own = decision.victims.iter().filter(|name| !decision.condemned.contains(name));
     let named: Vec<_> = decision.condemned.iter().chain(own).collect();
@@ -89,8 +89,8 @@ pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDown
     })
 }
 
-/// The Autoscaler's part of the status as it is, but for the list of nodes that go: it is written before the count, which
-/// makes the generation that follows.
+/// The Autoscaler's part of the status unchanged, except for the list of victims: it is written before the count, which
+/// creates the generation that follows.
 pub fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> OwnedStatus {
     let mut status = pool.status.clone().unwrap_or_default();
     let generation = pool.metadata.generation.map(|generation| generation.saturating_add(1));
@@ -110,17 +110,17 @@ fn record(decision: &PoolDecision, time: &Time) -> Decision {
     }
 }
 
-/// What the Autoscaler wants its part of the status of `pool` to be.
+/// The wanted state of the Autoscaler's part of the status of `pool`.
 pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now: &Time) -> OwnedStatus {
     let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let statements = statements(existing, decision, standing);
-    // The generation that was planned with, which may be older than the object's: our own write of replicas moves it.
+    // The generation of the plan, which may be older than the object's: our own write of replicas increases it.
     let generation = decision.object.metadata.generation;
     let conditions = statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect();
     part(autoscaling(pool, decision, standing, now), conditions)
 }
 
-/// The Autoscaler's part of the status as it is.
+/// The Autoscaler's part of the status unchanged.
 pub fn untouched(pool: &NodePool) -> OwnedStatus {
     own(pool.status.clone().unwrap_or_default())
 }
@@ -170,8 +170,7 @@ fn autoscaling(
     })
 }
 
-/// The last decision as it is, or a new one that is only recommended. A recommendation that stays the same stays as it
-/// was.
+/// The last decision unchanged, or a new one that is only recommended. An unchanged recommendation keeps its record.
 fn last_decision(before: &AutoscalingStatus, decision: &PoolDecision, now: &Time) -> Option<Decision> {
     let last = before.last_decision.as_ref();
     let same = |last: &Decision| {
@@ -182,8 +181,8 @@ fn last_decision(before: &AutoscalingStatus, decision: &PoolDecision, now: &Time
     if recommends && !last.is_some_and(same) { Some(record(decision, now)) } else { last.cloned() }
 }
 
-/// The victims that go: those of this decision, or those of one before for as long as they are on their way out. Any other list
-/// is taken away, unless its own count may yet come.
+/// The list of victims: those of this decision, or those of an earlier one while they are leaving. Any other list is
+/// removed, unless its count may still arrive.
 fn scale_down(
     pool: &NodePool,
     before: &AutoscalingStatus,
@@ -195,19 +194,20 @@ fn scale_down(
             && pool.scale_down_first() == Some(plan)
             && plan.nodes.iter().any(|node| decision.leaving.contains(node))
     };
-    // Where the API server does not say who wrote the count, somebody else's could be taken for the one that did not come.
+    // Where the API server does not record the writer of the count, another writer's count could be treated as the one
+    // that did not arrive.
     let may_yet_come = || pool.replicas_writers().next().is_some();
     match standing {
-        // What was announced stays; the object at hand may be from before that.
+        // What was announced stays; the object at hand may be older.
         Standing::Scaled(_) => before.scale_down.clone(),
-        // It took the place of the list before it, so that without it nothing would say which nodes go by the count that is there.
+        // It replaced the previous list, so without it no list would name the nodes to remove for the current count.
         Standing::Failed(_) => before.scale_down.clone().filter(|plan| may_yet_come() || is_going(plan)),
         Standing::Settled => before.scale_down.clone().filter(is_going),
     }
 }
 
-/// As many nodes as the list can hold, those unneeded for longest; in the order of names, so that an equal set is an
-/// equal list.
+/// As many nodes as the list can hold, those unneeded for longest; sorted by name, so that an equal set is an equal
+/// list.
 fn remembered(mut unneeded: Vec<UnneededNode>) -> Vec<UnneededNode> {
     unneeded.sort_by(|a, b| (&a.since_time, &a.name).cmp(&(&b.since_time, &b.name)));
     unneeded.truncate(MAX_NAMED_NODES);
@@ -225,7 +225,7 @@ fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standi
         ]
     };
     match decision.reason {
-        // Nobody plans the pool, so it is nobody's place to say anything about it.
+        // No autoscaler plans the pool, so the operator reports nothing on it.
         PoolReason::NotSelected => return Vec::new(),
         PoolReason::AutoscalerOff => return inactive(Reason::AutoscalerOff),
         PoolReason::AmbiguousSelector => return inactive(Reason::AmbiguousSelector),
@@ -268,7 +268,7 @@ fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) ->
             if let Some(stabilized) = stabilized {
                 return say(true, stabilized, decision.message.clone());
             }
-            // What was said about the last decision stays true until the next one.
+            // The statement about the last decision stays true until the next one.
             let last = existing
                 .iter()
                 .find(|c| c.type_ == ConditionType::AbleToScale.as_str() && c.status == "True");
@@ -326,7 +326,7 @@ fn limited(decision: &PoolDecision) -> Statement {
     }
 }
 
-/// Whether somebody else wrote the replicas, and what becomes of their number.
+/// Whether another writer set the replicas, and what happens to its number.
 fn contested(decision: &PoolDecision) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::ReplicasContested, status, reason, message);

@@ -1,4 +1,4 @@
-//! What a pool's status says in each situation.
+//! A pool's status in each situation.
 
 use k8s_openapi::jiff::Timestamp;
 use planner::fixtures::{Read as _, TestCluster};
@@ -113,7 +113,7 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
     }
 }
 
-/// Three nodes, of which the count in force leaves a place for two; the next list names one of them for a count of one.
+/// Three nodes, where the current count keeps two; the next list names one of them for a count of one.
 fn superseded(writer: Option<&str>) -> TestCluster {
     let status = json!({ "scaleDown": {
         "targetReplicas": 1, "decisionID": "next", "generation": 8, "nodes": ["n2"], "nodeUIDs": ["u2"],
@@ -364,7 +364,7 @@ fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does
 
 #[test]
 fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
-    // Two of four nodes are named for the two that are set; nothing needs the third either.
+    // Two of four nodes are named for the count of two; the third is unneeded too.
     let owned = || {
         json!({ "metadata": { "labels": { "app": "web" }, "ownerReferences": [
             { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true }] } })
@@ -383,7 +383,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     };
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(written(&world()), (1, names(&["n1", "n2", "n3"])));
-    // A pod that comes in between makes the pool grow, and the same two are still the ones that go.
+    // A pod that comes in between makes the pool grow, and the same two are still the victims.
     let grown = world().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({}));
     assert_eq!(written(&grown), (3, names(&["n1", "n2"])));
 }

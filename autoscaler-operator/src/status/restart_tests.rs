@@ -1,5 +1,5 @@
-//! A pool over time, with decisions written and statuses carried along: nothing is lost in a restart, however often, the
-//! limits hold whatever happens, and where nothing happens nothing is written.
+//! A pool over time, with written decisions and carried-over statuses: no restart loses anything, the limits always
+//! hold, and where nothing happens nothing is written.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Something happens after some milliseconds: as many pods as this want a node of their own, and the report of what was
-/// written is lost or not.
+/// An event after some milliseconds: this many pods request a node of their own, and the report of the write is lost or
+/// not.
 #[derive(Clone, Debug)]
 struct Step {
     millis: i64,
@@ -20,7 +20,7 @@ struct Step {
     lost: bool,
 }
 
-/// How a status goes from one pass to the next.
+/// How a status is carried from one pass to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Carried {
     /// In memory, as a planner that is never restarted has it.
@@ -29,7 +29,7 @@ enum Carried {
     Restarted,
 }
 
-/// One pass: the time, what there was, what was wanted, what was decided.
+/// One pass: the time, the existing, the wanted and the decided count.
 #[derive(Clone, Debug, PartialEq)]
 struct Pass {
     now: Timestamp,
@@ -47,7 +47,7 @@ fn pass(
 ) -> PoolDecision {
     let spec =
         json!({ "behavior": behavior, "scaleDown": { "unneededSeconds": 0, "delayAfterAddSeconds": 0 } });
-    // Whenever the API server knows, an own write is an own write.
+    // The API server records the operator's own writes as such.
     let fields = json!([{ "manager": "autoscaler-operator", "time": Time(written), "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
     let mut world = TestCluster::new().autoscaler("x", spec).pool(
         "a",
@@ -125,7 +125,7 @@ fn both() -> Value {
     both
 }
 
-/// What there was `seconds` before `now`, on a clock of whole seconds.
+/// The count `seconds` before `now`, on a clock of whole seconds.
 fn before(passes: &[Pass], now: Timestamp, seconds: i64) -> i32 {
     passes
         .iter()
@@ -181,7 +181,7 @@ proptest! {
         for behavior in [limited(), stabilized(), both()] {
             let pods = steps.last().unwrap().pods;
             let same = |millis| Step { millis, pods, lost: false };
-            // Long enough for the last pods to have all the nodes they want.
+            // Long enough for the last pods to have all the nodes they request.
             let settle = std::iter::repeat_n(same(91_000), 12);
             let all: Vec<_> = steps.iter().cloned().chain(settle).chain(quiet.iter().map(|&q| same(q))).collect();
             let passes = run(&behavior, &all, Carried::Restarted);

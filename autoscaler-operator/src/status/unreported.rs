@@ -1,4 +1,4 @@
-//! What was written to pools and no status says yet.
+//! Decisions that were written to pools and are in no status yet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use shared_runtime::write::{WriteError, Written};
 
 use super::pool_status::{Scaled, Standing};
 
-/// Decisions that were written and that no status says yet, by the pool's UID: the write of the status met a conflict or
+/// Decisions that were written and are in no status yet, by the pool's UID: the write of the status met a conflict or
 /// failed. The next pass decides nothing new, and without this it would have nothing to report.
 #[derive(Debug, Default)]
 pub struct Unreported(Mutex<HashMap<String, Scaled>>);
@@ -29,7 +29,8 @@ impl Unreported {
         self.with(|known| known.remove(&uid(decision)));
     }
 
-    /// The write of a status that says `standing` ended. A status that says something else leaves what was written still to be said.
+    /// Records the result of a status write with `standing`. If the status reports something else, the written decision
+    /// stays unreported.
     pub(crate) fn told<T>(
         &self,
         decision: &PoolDecision,
@@ -44,7 +45,8 @@ impl Unreported {
         }
     }
 
-    /// What the status of `pools`, which are all that there are, does not say yet, by UID. Those of others need not say it any more.
+    /// What the status of `pools` does not report yet, by UID. `pools` are all existing pools; entries of others are
+    /// dropped.
     pub fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
         let exists = |uid: &String| pools.iter().any(|pool| pool.metadata.uid.as_ref() == Some(uid));
         self.with(|known| known.retain(|uid, _| exists(uid)));

@@ -1,39 +1,39 @@
-//! What came of a plan, as data: the input of `status` and `events`.
+//! The result of a plan, as data: the input of `status` and `events`.
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
 
 use super::PodName;
 
-/// An eviction that was refused, by a disruption budget as a rule.
+/// An eviction that was refused, usually by a `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Blocked {
-    /// The node that waits.
+    /// The draining node.
     pub node: String,
-    /// The pod that stays.
+    /// The pod that was not evicted.
     pub pod: PodName,
-    /// The API server's words.
+    /// The API server's message.
     pub message: String,
 }
 
-/// What a write that no repetition can help was about. The first variant is told first.
+/// The kind of write that no retry can help. The first variant takes precedence in the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RejectedWrite {
-    /// A new node.
+    /// The creation of a node.
     Creation,
-    /// Something that exists.
+    /// A change of an existing object.
     Change,
 }
 
-/// A write that the API server forbids or finds invalid: it stays so until a person changes something. Or one that it does
-/// not answer: that may mend itself.
+/// A write that the API server forbids or finds invalid: it stays so until the user changes something. Or a write
+/// without an answer: that may recover by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rejected {
-    /// What was to be written.
+    /// The kind of write.
     pub write: RejectedWrite,
-    /// For machines.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
@@ -45,40 +45,41 @@ pub enum Extent {
     Complete,
     /// The pass ran out of time; the rest is left for the next one.
     CutShort,
-    /// Somebody else changed an object first, so a part was not carried out.
+    /// Another writer changed an object first, so a part was not carried out.
     Conflict,
     /// A part failed.
     Failed,
 }
 
-/// What came of a plan. Only acknowledged writes are in it.
+/// The result of a plan. It contains only acknowledged writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Nodes that were created.
+    /// Names of the nodes that were created.
     pub created: Vec<String>,
-    /// Nodes whose drain began.
+    /// Names of the nodes that were cordoned and whose drain started.
     pub closed: Vec<String>,
-    /// Nodes whose drain was called off.
+    /// Names of the nodes that were uncordoned, which cancels their drain.
     pub rescued: Vec<String>,
-    /// Nodes that were deleted and let go.
+    /// Names of the nodes that were deleted and whose finalizer was removed.
     pub removed: Vec<String>,
-    /// Nodes that were deleted because they did not become Ready in time.
+    /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
-    /// Number of requests that the provider took.
+    /// Number of requests that the provider accepted.
     pub requested: usize,
-    /// When the first of the machines that were asked for now is expected.
+    /// When the first of the machines requested in this pass is expected; `None` when the provider does not know.
     pub expected: Option<Timestamp>,
-    /// When the provider may be asked again.
+    /// Earliest time of the next request to the provider; `None` when there is no backoff.
     pub retry_at: Option<Timestamp>,
     /// Number of pods that were evicted.
     pub evicted: usize,
-    /// Number of pods that were deleted when a drain timed out.
+    /// Number of pods that were deleted after the drain timeout.
     pub deleted_pods: usize,
     /// Number of evictions that were refused.
     pub refused: usize,
-    /// Pods that were refused, now or lately enough not to be asked for again yet.
+    /// Pods whose eviction was refused, in this pass or so recently that it is not retried yet.
     pub blocked: Vec<Blocked>,
-    /// A write that the API server will never take. Of several the least, so that a second pass tells the same.
+    /// A write that the API server will never accept. If there are several it is the least, so that a second pass
+    /// reports the same.
     pub rejected: Option<Rejected>,
     /// The pool's finalizer was removed, so the pool is gone.
     pub released: bool,
@@ -87,12 +88,12 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// A rejection that stays so. A server that does not answer is asked again.
+    /// A rejection that is permanent; `None` for a server that does not answer, because that is retried.
     pub fn lasting_rejection(&self) -> Option<&Rejected> {
         self.rejected.as_ref().filter(|rejected| rejected.reason != Reason::WriteTimedOut)
     }
 
-    /// Adds what came of another part of the plan.
+    /// Merges the result of another part of the plan.
     pub fn absorb(&mut self, other: Self) {
         let Self {
             created,

@@ -1,4 +1,4 @@
-//! What is said of a pool's count and its bounds.
+//! The condition about a pool's replica count and its bounds.
 
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
@@ -7,7 +7,7 @@ use super::facts::Facts;
 use super::numbers::nodes;
 use super::unreadable;
 
-/// Whether the count is within the bounds, and what the pool runs.
+/// Whether the count is within the bounds, and how many nodes the pool runs.
 pub(super) fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {
     let type_ = ConditionType::ReplicasClamped;
     let say = |status: bool, reason, message| Statement::new(type_, status, reason, message);

@@ -6,29 +6,30 @@ use k8s_openapi::jiff::Timestamp;
 use super::facts::Facts;
 use super::{NodeStep, PoolStep};
 
-/// What should happen.
+/// What should happen to a pool.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What happens to the pool's finalizer.
     pub pool: PoolStep,
-    /// What an unset `spec.replicas` is filled with.
+    /// Value for an unset `spec.replicas`; `None` when it is set or unknown.
     pub fill: Option<i32>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
-    /// Machines to ask the provider for, by node name.
+    /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
-    /// Requests to take back.
+    /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
-    /// Requests whose Node exists.
+    /// Requests whose Node exists, by node name.
     pub fulfilled: Vec<String>,
-    /// Node objects of machines that run now.
+    /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
-    /// Nodes whose pods would help to choose victims, and are not known.
+    /// Nodes whose pods would help to choose victims, but are not known.
     pub undecided: Vec<String>,
-    /// Nodes that would be replaced as never started, should no pod on them show otherwise, and whose pods are not known.
+    /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise, and whose pods
+    /// are not known.
     pub in_doubt: Vec<String>,
-    /// What the status tells; `None` when there is no pool to tell it on.
+    /// Input of the status; `None` when the pool does not exist.
     pub facts: Option<Facts>,
-    /// When to look again if nothing happens until then.
+    /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
 }

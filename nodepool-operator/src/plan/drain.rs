@@ -1,6 +1,6 @@
-//! The next step of a node that is on its way out: close it, move its pods, delete it, let go of it.
+//! The next step of a leaving node: cordon it, evict its pods, delete it, remove its finalizer.
 //!
-//! Each step is decided from the Node and its pods as they are, so that a drain goes on after a restart where it was.
+//! Each step is decided from the current Node and its pods, so that a drain continues after a restart where it stopped.
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -9,19 +9,19 @@ use super::membership::Leaving;
 use super::observed_time::{ObservedTime, due};
 use super::{Fate, PodName, pods};
 
-/// No node goes sooner after it was closed. The scheduler binds pods in the background, so one that it placed just before
-/// it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its taint for the same
-/// reason; bindings take milliseconds.
+/// Minimum time between cordon and removal of a node. The scheduler binds pods in the background, so a pod that it
+/// placed just before it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its
+/// taint for the same reason; bindings take milliseconds.
 const CLOSING_MARGIN: SignedDuration = SignedDuration::from_secs(2);
-/// The taint that stands for `spec.unschedulable`. Its value is empty and its effect is `NoSchedule`.
+/// The taint that represents `spec.unschedulable`. Its value is empty and its effect is `NoSchedule`.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
-/// How long after the end of its grace period a pod still counts as running although nobody has confirmed its end. A
-/// kubelet that lives kills at that end and reports within seconds, unless it is very busy.
+/// How long after the end of its grace period a pod still counts as running without a confirmation of its end. A
+/// working kubelet kills at that time and reports within seconds, unless it is very busy.
 const CONFIRMATION_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// The next step of a leaving node. `pods` is what a live LIST showed after the node was closed; `None` when there was
-/// none. `timeout` is `spec.drain.timeoutSeconds`, `None` for as long as it takes: from then on pods are deleted instead of
-/// evicted. The node waits for their end all the same.
+/// The next step of a leaving node. `pods` are the result of a live list after the node was cordoned; `None` when there
+/// was no list. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted instead of
+/// evicted. The node still waits until they have ended.
 pub fn next(
     leaving: Leaving,
     pods: Option<&[Pod]>,
@@ -53,22 +53,23 @@ pub fn next(
     Fate::Drain { evict, delete, overdue }
 }
 
-/// Before when a closed node does not go although it looks empty; `None` when it may go at once, because it was never
-/// Ready, so that no kubelet can have taken a pod.
+/// A cordoned node is not removed before this time although it looks empty; `None` when it may be removed at once,
+/// because it was never Ready, so that no kubelet can have accepted a pod.
 pub fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
     let started = leaving.drain_started.filter(|_| leaving.cordoned && leaving.was_ready)?;
     Some(due(started, CLOSING_MARGIN, leaving.observed, now))
 }
 
-/// Whether the pod was made when the node was closed already, and chose it all the same. Evicting it would only bring
-/// its successor, for ever; `kubectl drain` does not wait for such pods either. They go with the node. A pod that does
-/// not tolerate the cordon slipped in before the scheduler saw it, and its successor will go elsewhere.
+/// Whether the pod was created after the cordon and tolerates it. Eviction would only bring its successor to the same
+/// node, forever; `kubectl drain` does not wait for such pods either. They end with the node. A pod that does not
+/// tolerate the cordon was placed before the scheduler saw it, and its successor will be scheduled elsewhere.
 fn came_later(pod: &Pod, started: Timestamp) -> bool {
     pod.metadata.creation_timestamp.as_ref().is_some_and(|created| created.0 > started)
         && pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten()).any(tolerates_cordon)
 }
 
-/// Whether the toleration covers the cordon: its absent fields stand for any effect, any key, and the operator `Equal`.
+/// Whether the toleration covers the cordon taint: absent fields match any effect and any key, and mean the operator
+/// `Equal`.
 fn tolerates_cordon(toleration: &Toleration) -> bool {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let (key, value) = (text(&toleration.key), text(&toleration.value));
@@ -79,13 +80,13 @@ fn tolerates_cordon(toleration: &Toleration) -> bool {
     same_key && (exists || (equal && value.is_empty())) && (effect.is_empty() || effect == "NoSchedule")
 }
 
-/// Whether the pod has outlived the grace period it was given: its deletion time lies at the end of it.
+/// Whether the pod has exceeded its grace period: its deletion timestamp is the end of it.
 fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| end.0 < now)
 }
 
-/// Whether nobody will confirm any more that the pod has ended: it was told to end so long ago that a kubelet which lives
-/// would have killed it and said so. Its deletion time lies at the end of its grace period.
+/// Whether no kubelet will confirm the end of the pod any more: it was told to end so long ago that a working kubelet
+/// would have killed and reported it. Its deletion timestamp is the end of its grace period.
 fn is_given_up(pod: &Pod, now: Timestamp, time: &ObservedTime) -> bool {
     let grace =
         SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(0));
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
     use crate::plan::testing::{at, pod, pod_of};
 
-    /// For a process that has always been there, but for pods.
+    /// The next step for a process that has observed the node from the start, but not its pods.
     fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDuration>, now: Timestamp) -> Fate {
         super::next(leaving, pods, timeout, now, &ObservedTime::default())
     }
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(overdue.map(|pod| pod.name).as_deref(), Some("ending"));
     }
 
-    /// A pod that was made at second `second` and tolerates as told.
+    /// A pod that was created at second `second` with these tolerations.
     fn born(second: i64, tolerations: &[Toleration]) -> Pod {
         let mut pod = pod("late");
         pod.metadata.creation_timestamp = Some(Time(at(second)));
@@ -264,7 +265,7 @@ mod tests {
         let seen_for = |seconds| Leaving { observed: SignedDuration::from_secs(seconds), ..CLOSED };
         assert_eq!(evicted(&next(seen_for(5), Some(&pods), MINUTE, at(600))), ["web"]);
         assert_eq!(deleted(&next(seen_for(60), Some(&pods), MINUTE, at(600))), ["web"]);
-        // The margin before an empty node goes is no other thing.
+        // The margin before an empty node is removed is handled the same way.
         assert_eq!(evicted(&next(seen_for(1), Some(&[]), None, at(600))), Vec::<&str>::new());
         assert_eq!(next(seen_for(2), Some(&[]), None, at(600)), Fate::Remove);
     }
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn a_pod_holds_the_node_for_its_grace_and_until_nobody_can_be_expected_to_confirm_its_end() {
         let mut ending = pod("db");
-        // Told to end at second 70, with half a minute of grace.
+        // Told to end at second 70, with 30 s of grace.
         ending.metadata.deletion_timestamp = Some(Time(at(100)));
         ending.metadata.deletion_grace_period_seconds = Some(30);
         let fate = |timeout, second, seen_ending| {

@@ -1,4 +1,4 @@
-//! The events of a pass: one line for each kind of thing that changed, none for what stays as it was.
+//! The events of a pass: one for each kind of change, none for what is unchanged.
 
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
@@ -6,40 +6,40 @@ use shared_crds::conditions::{ConditionType, Reason};
 use super::supply::Trouble;
 use super::{Applied, Rejected};
 
-/// What an event is about. The shell knows how each is spelled on the API.
+/// What an event is about. `report` maps it to the spelling of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Nodes were created.
     ScaledUp,
-    /// Nodes began to leave.
+    /// Nodes were cordoned for removal.
     ScalingDown,
-    /// Nodes are gone.
+    /// Nodes were removed.
     NodeRemoved,
-    /// Drains were called off.
+    /// Drains were cancelled.
     DrainCancelled,
-    /// Evictions are refused, which holds a drain up.
+    /// Evictions are refused, which blocks a drain.
     DrainBlocked,
     /// The provider did not make a node.
     ProvisioningFailed,
     /// Nodes did not become Ready in time.
     ProvisioningTimedOut,
-    /// The API server will not take a write.
+    /// The API server does not accept a write.
     WriteRejected,
 }
 
 /// An event to publish on the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// What it is about.
+    /// What the event is about.
     pub kind: Kind,
-    /// For people.
+    /// Human-readable message.
     pub text: String,
 }
 
-/// Names in one note; the rest is counted. Event notes end at 1,024 characters.
+/// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
-/// The events of a pass over `pool`. `trouble` is a failure that the provider met in this pass, not one known before.
+/// The events of a pass over `pool`. `trouble` is a provider failure of this pass, not one that was known before.
 pub fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut tell = |kind, what: &str, nodes: &[String]| {
@@ -65,7 +65,7 @@ pub fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> V
     notes
 }
 
-/// Whether the status already tells of this very rejection. A long message is cut there.
+/// Whether the status already reports this very rejection. A long message is truncated there.
 fn knows_of_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| {
@@ -76,7 +76,7 @@ fn knows_of_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
     })
 }
 
-/// Whether the status already says that a drain is blocked.
+/// Whether the status already reports a blocked drain.
 fn knows_of_block(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.reason == Reason::DrainBlocked.as_str())

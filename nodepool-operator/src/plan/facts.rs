@@ -1,4 +1,4 @@
-//! What a pass found and decided, counted.
+//! The counts of what a pass found and decided.
 
 use shared_crds::NodePool;
 
@@ -8,36 +8,36 @@ use super::supply::Trouble;
 use super::template::{Blueprint, Invalid};
 use super::{Applied, Fate, NodeStep, Observed, PodName};
 
-/// What a pass found and decided, as far as the status tells of it.
+/// What a pass found and decided, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Nodes wanted; none while the pool is being deleted.
+    /// Number of nodes wanted; 0 while the pool is being deleted.
     pub wanted: usize,
-    /// Nodes that are not on their way out.
+    /// Number of nodes that are not leaving.
     pub staying: usize,
-    /// Of those: Ready.
+    /// Number of staying nodes that are Ready.
     pub ready: usize,
-    /// Of those: made from the current template.
+    /// Number of staying nodes that were made from the current template.
     pub up_to_date: usize,
-    /// Of those: not Ready yet.
+    /// Number of staying nodes that are not Ready yet.
     pub starting: usize,
-    /// Of those: were Ready and are not now.
+    /// Number of staying nodes that were Ready and are not now.
     pub not_ready: usize,
-    /// Nodes on their way out.
+    /// Number of leaving nodes.
     pub leaving: usize,
-    /// Requests without a Node.
+    /// Number of requests without a Node.
     pub in_flight: usize,
-    /// Nodes that cannot be read, by name. They count nowhere else.
+    /// Names of nodes that cannot be read. They are in no other count.
     pub unreadable: Vec<String>,
-    /// The pool is being deleted.
+    /// Whether the pool is being deleted.
     pub deleting: bool,
-    /// Why the spec cannot be acted on.
+    /// Why the spec cannot be acted on; `None` when it is valid.
     pub invalid: Option<String>,
-    /// Why nodes are not being made.
+    /// Why nodes are not being made; `None` without a failure.
     pub trouble: Option<Trouble>,
-    /// A node and a pod on it that has outlived its grace period.
+    /// A node and a pod on it that has exceeded its grace period.
     pub overdue: Option<(String, PodName)>,
-    /// The nodes that are counted as the plan wants them, which the world may prevent.
+    /// The nodes that are counted as planned, which a failed write may prevent.
     turns: Vec<Turn>,
     /// The requests that are counted although they still have to be made.
     planned_requests: usize,
@@ -52,16 +52,16 @@ struct Turn {
     up_to_date: bool,
 }
 
-/// Requests without a Node, should the plan be carried out.
+/// Requests without a Node, if the plan is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
     /// All of them.
     pub(super) all: usize,
-    /// Of those: the ones that the plan wants made.
+    /// Those that are new in this plan.
     pub(super) new: usize,
 }
 
-/// The number of nodes `pool` should have now, where `present` are there or on their way.
+/// The number of nodes `pool` should have now. `present` nodes exist or are requested.
 pub fn wanted(pool: &NodePool, present: usize) -> usize {
     if pool.metadata.deletion_timestamp.is_some() {
         return 0;
@@ -70,7 +70,8 @@ pub fn wanted(pool: &NodePool, present: usize) -> usize {
 }
 
 impl Facts {
-    /// Counts. `wanted` is how many nodes the pool should have; `members` and `nodes` are the same nodes in the same order.
+    /// Counts nodes and requests. `wanted` is how many nodes the pool should have; `members` and `nodes` are the same
+    /// nodes in the same order.
     pub(super) fn gather(
         observed: &Observed,
         (pool, wanted): (&NodePool, usize),
@@ -115,8 +116,8 @@ impl Facts {
         }
     }
 
-    /// The facts after `applied`: of what was planned only what was acknowledged counts, so that the next pass finds what
-    /// this one reported.
+    /// The facts after `applied`: of the plan only acknowledged writes count, so that the next pass finds what this one
+    /// reported.
     #[must_use]
     pub fn after(mut self, applied: &Applied, trouble: Option<Trouble>) -> Self {
         let created = applied.created.len();
@@ -133,7 +134,7 @@ impl Facts {
         self
     }
 
-    /// Counts a node again as it was when its turn did not come.
+    /// Counts a node in its previous state when its planned change was not carried out.
     fn settle(&mut self, turn: &Turn, applied: &Applied) {
         let Applied { closed, replaced, rescued, .. } = applied;
         let came = |nodes: &[String]| nodes.contains(&turn.node);
@@ -161,7 +162,7 @@ impl Facts {
         self.ready == self.wanted && self.staying == self.wanted
     }
 
-    /// Whether nodes have to be made. Those that cannot be read are there.
+    /// Whether nodes have to be made. Nodes that cannot be read count as existing.
     pub(super) const fn too_few(&self) -> bool {
         self.staying + self.unreadable.len() < self.wanted
     }

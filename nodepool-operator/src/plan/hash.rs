@@ -1,4 +1,4 @@
-//! A hash that stays the same across builds, machines and versions of Rust. It names things; it protects nothing.
+//! A hash that is stable across builds, machines and versions of Rust. It is for names, not for security.
 
 /// 64-bit FNV-1a with the offset basis and the prime of its definition.
 pub fn fnv1a(bytes: &[u8]) -> u64 {

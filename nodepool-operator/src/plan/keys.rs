@@ -1,10 +1,10 @@
-//! Names with their namespaces: of pools and of pods.
+//! Names with namespaces, of pools and of pods.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use shared_crds::{NodePool, names};
 
-/// The name of a pool. Nodes carry it in two labels.
+/// Namespace and name of a pool. Nodes carry them in two labels.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolKey {
     /// Namespace of the `NodePool`.
@@ -19,7 +19,7 @@ impl std::fmt::Display for PoolKey {
     }
 }
 
-/// As in [`Display`](std::fmt::Display): logs show the key of what is reconciled with `Debug`.
+/// Same as [`Display`](std::fmt::Display): logs show the key of a reconcile with `Debug`.
 impl std::fmt::Debug for PoolKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{self}")
@@ -35,12 +35,12 @@ impl PoolKey {
         }
     }
 
-    /// The pool that `node` says it belongs to; `None` when it carries only one of the two labels, or neither.
+    /// The pool in the labels of `node`; `None` unless it carries both labels.
     pub fn of_node(node: &Node) -> Option<Self> {
         Self::of_labelled(&node.metadata)
     }
 
-    /// The pool whose labels are in `metadata`.
+    /// The pool in the labels of `metadata`; `None` unless both labels are present.
     pub fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;
         Some(Self {
@@ -53,9 +53,9 @@ impl PoolKey {
 /// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodName {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
 }
 

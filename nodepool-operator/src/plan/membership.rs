@@ -1,5 +1,5 @@
-//! What each node of the pool is doing, told from the Node object, so that a restart forgets nothing; and from what this
-//! process has seen, where the object alone could mislead.
+//! The state of each node of the pool. It is derived from the Node object, so that a restart loses nothing, and from
+//! what this process has observed, where the object alone could mislead.
 //!
 //! Nothing is decided here; `sizing`, `victims` and `drain` do that.
 
@@ -12,10 +12,10 @@ use shared_crds::names;
 use super::observed_time::{NodeTime, due};
 use super::pods;
 
-/// By how much a node's clock may lag behind the API server's.
+/// How far a node's clock may lag behind the API server's.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
-/// How far a node has come in its life.
+/// The readiness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It has not been Ready yet.
@@ -26,23 +26,23 @@ pub enum Readiness {
     NotReady,
 }
 
-/// A node on its way out.
+/// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// Somebody deleted the Node object, so there is no way back.
+    /// The Node object is being deleted, which cannot be undone.
     pub deleting: bool,
-    /// When its drain began; absent until the operator has marked it.
+    /// When its drain started; `None` until the operator has annotated it.
     pub drain_started: Option<Timestamp>,
-    /// No new pods are placed on it.
+    /// The node is unschedulable.
     pub cordoned: bool,
-    /// It was Ready at some time, so pods may have come to it.
+    /// It was Ready at some time, so pods may have been bound to it.
     pub was_ready: bool,
-    /// For how long this process has seen it draining.
+    /// For how long this process has observed it draining.
     pub observed: SignedDuration,
 }
 
 impl Leaving {
-    /// Whether the node is closed to new pods and marked, so that its pods may be asked to go.
+    /// Whether the node is cordoned and annotated, so that its pods may be evicted.
     pub const fn closed(&self) -> bool {
         self.cordoned && self.drain_started.is_some()
     }
@@ -53,28 +53,29 @@ impl Leaving {
 pub struct Member {
     /// The Node object.
     pub node: Arc<Node>,
-    /// How far it has come.
+    /// The node's readiness.
     pub readiness: Readiness,
-    /// Whether the mark that it was Ready once is on it.
+    /// Whether it has the annotation that it was Ready once.
     pub marked_ready: bool,
-    /// Set when the node is on its way out; such a node does not count.
+    /// Set when the node is leaving; such a node does not count.
     pub leaving: Option<Leaving>,
-    /// The template it was made from; absent on nodes that somebody else made.
+    /// Hash of the template it was made from; `None` on nodes that this operator did not make.
     pub template_hash: Option<String>,
-    /// No new pods are placed on it.
+    /// The node is unschedulable.
     pub cordoned: bool,
     /// Whether it carries the operator's finalizer.
     pub held: bool,
     /// When the Node object was created.
     pub created: Timestamp,
-    /// For how long this process has seen it without being Ready.
+    /// For how long this process has observed it not Ready.
     pub not_ready: SignedDuration,
 }
 
 impl Member {
-    /// Reads `node`. A Node without a creation time (which the API server never serves) counts as created at `now`.
+    /// Derives the state of `node`. A Node without a creation time (which the API server never serves) counts as
+    /// created at `now`.
     ///
-    /// That a node has never been Ready is said only where neither its mark nor `time` says otherwise.
+    /// A node counts as never Ready only where neither its annotation nor `time` shows otherwise.
     pub fn read(node: &Arc<Node>, now: Timestamp, time: NodeTime) -> Self {
         let metadata = &node.metadata;
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
@@ -92,7 +93,7 @@ impl Member {
             deleting,
             drain_started: drain.and_then(|time| time.parse().ok()),
             cordoned,
-            // What a node of somebody else did before it was adopted is not known.
+            // The history of a foreign node before its adoption is not known.
             was_ready: readiness != Readiness::Starting || template_hash.is_none(),
             observed: time.draining,
         });
@@ -114,28 +115,28 @@ impl Member {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether the node counts, that is, is not on its way out.
+    /// Whether the node counts as a replica, that is, is not leaving.
     pub const fn stays(&self) -> bool {
         self.leaving.is_none()
     }
 
-    /// Whether it has been Ready and does not say so yet.
+    /// Whether it has been Ready and does not have the annotation yet.
     pub fn lacks_mark(&self) -> bool {
         self.readiness != Readiness::Starting && !self.marked_ready
     }
 
-    /// When a node that was made here gives up its chance to become Ready: not after `now` when it has. A node that somebody
-    /// else made and labelled has no such time: the operator must not delete a machine for what happened before it was asked
-    /// to look after it.
+    /// When a node that the operator made is considered failed to start: not after `now` when it already is. `None` for
+    /// a node that another writer created and labelled: the operator must not delete a machine for what happened before
+    /// it managed it.
     pub fn gives_up_at(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
     }
 }
 
-/// Whether the pod shows that `node` was Ready at some time: the node's kubelet has started it, and it is none of those
-/// that run on a node before that, such as the network's `DaemonSet`. A pod that was started long before the node was made
-/// belonged to an earlier node of its name.
+/// Whether the pod shows that `node` was Ready at some time: the node's kubelet has started the pod, and it is not one
+/// of those that run on a node before it is Ready, such as the network's `DaemonSet`. A pod that was started long
+/// before the node was created belonged to an earlier node of the same name.
 pub fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
     let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let begins = created.map(|time| time.checked_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN));

@@ -3,16 +3,16 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | `model`, `decision`, `keys` | nothing: they say what goes in and comes out |
-//! | `membership` | what each node is doing |
-//! | `observed_time` | whether this process itself has seen a time pass |
-//! | `sizing` | how many are missing or too many |
-//! | `victims` | which ones go |
-//! | `drain` | the next step of a node on its way out |
-//! | `slots`, `template`, `hash` | what a new node is called and looks like |
-//! | `patches` | how a decision is written so that it cannot fall on the wrong object |
-//! | `facts` | nothing: it counts what was decided and what came of it |
-//! | `status`, `clamped`, `unreadable`, `events` | what the pool's owner is told |
+//! | `model`, `decision`, `keys` | nothing: they define the input and the output |
+//! | `membership` | the state of each node |
+//! | `observed_time` | whether this process itself has measured that a time has passed |
+//! | `sizing` | how many nodes are missing or in excess |
+//! | `victims` | which nodes are removed |
+//! | `drain` | the next step of a leaving node |
+//! | `slots`, `template`, `hash` | name and content of a new node |
+//! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
+//! | `facts` | nothing: it counts what was decided and the result |
+//! | `status`, `clamped`, `unreadable`, `events` | what is reported to the user |
 
 pub mod applied;
 mod clamped;
@@ -67,18 +67,18 @@ pub use self::observed_time::ObservedTime;
 pub use self::supply::Supply;
 use self::template::Blueprint;
 
-/// How soon a drain is looked at again. Pods are not watched, because only those of leaving nodes matter.
+/// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
-/// How soon an eviction that was refused is tried again, as `kubectl drain` does.
+/// Retry interval of a refused eviction, the same as in `kubectl drain`.
 const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
-/// How soon a pool is looked at again of which a node cannot be read: that it can, or that it is gone, says nobody whose it was.
+/// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
-/// Most nodes whose pods are listed in one pass before they are replaced, one request each. What happens to them brings
-/// the next pass, for the others.
+/// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
+/// to them triggers the next pass, for the others.
 const MAX_IN_DOUBT: usize = 50;
 
 impl Plan {
-    /// When to look again, after what came of the plan; `None` when only an event can change anything.
+    /// When to reconcile again after the result of the plan; `None` when only an event can change anything.
     pub fn next_visit(&self, applied: &Applied, now: Timestamp) -> Option<Timestamp> {
         let draining = self.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
         let poll = if applied.blocked.is_empty() || applied.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
@@ -98,8 +98,8 @@ pub fn plan(observed: &Observed) -> Plan {
     }
 }
 
-/// Reads a node, with what speaks for its having been Ready although it does not carry the mark: this process has seen
-/// it, or pods that it started.
+/// Derives the state of a node, including the evidence that it has been Ready although it lacks the annotation: this
+/// process has observed it, or it has started pods.
 fn read(observed: &Observed, node: &Arc<Node>) -> Member {
     let mut time = observed.time.of_node(node);
     let pods = node.metadata.name.as_ref().and_then(|name| observed.pods.get(name));
@@ -108,7 +108,7 @@ fn read(observed: &Observed, node: &Arc<Node>) -> Member {
     Member::read(node, observed.now, time)
 }
 
-/// The nodes whose pods the plan needs to know.
+/// The nodes whose pods the plan needs.
 pub fn pods_needed(observed: &Observed) -> PodsNeeded {
     let draft = plan(observed);
     PodsNeeded {
@@ -128,7 +128,8 @@ fn names_of(plan: &Plan, is_meant: impl Fn(&Fate) -> bool) -> Vec<String> {
     steps.filter_map(|step| step.node.metadata.name.clone()).collect()
 }
 
-/// The pool is gone. Nodes that somebody deletes are drained and let go; the others are left alone, with their pods.
+/// The pool is gone. Nodes that are being deleted are drained and their finalizer is removed; the others are left
+/// alone, with their pods.
 fn without_pool(observed: &Observed, members: &[Member]) -> Plan {
     let nodes: Vec<NodeStep> = members
         .iter()
@@ -152,8 +153,8 @@ fn without_pool(observed: &Observed, members: &[Member]) -> Plan {
     }
 }
 
-/// Nothing changes but status, and the record that a node has been Ready, which is lost if nobody writes it down: also
-/// nodes and pools that are being deleted wait, held by their finalizers.
+/// Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
+/// Nodes and pools that are being deleted wait too, held by their finalizers.
 fn while_paused(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let nodes: Vec<NodeStep> = members
         .iter()
@@ -200,7 +201,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
         let gives_up_at = timeout.and_then(|timeout| member.gives_up_at(timeout, now));
         member.stays() && gives_up_at.is_some_and(|at| at <= now)
     };
-    // Without a look at its pods it is not said of a node that it never started.
+    // A node counts as never started only after its pods were listed.
     let gave_up = |member: &Member| timed_out(member) && observed.pods.contains_key(member.name());
     let in_doubt = members.iter().filter(|member| timed_out(member) && !gave_up(member));
     let in_doubt = in_doubt.map(|member| member.name().to_owned()).take(MAX_IN_DOUBT).collect();
@@ -247,7 +248,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
 
     let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
     let existing = sizing::existing(members, &observed.unreadable);
-    // How many nodes there are, or that there are none, is not known while one of them cannot be read.
+    // While a node cannot be read, the number of nodes is not known, not even that it is zero.
     let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
     let mut plan = Plan {
@@ -274,7 +275,7 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     let mut in_flight = sizing.in_flight;
     match &blueprint {
         Ok(blueprint) => plan.register = sizing.register.iter().map(|name| blueprint.node(name)).collect(),
-        // Nobody could say what the nodes should look like.
+        // It is not known what the nodes should look like.
         Err(_) => in_flight -= std::mem::take(&mut plan.request).len(),
     }
     let in_flight = InFlight { all: in_flight, new: plan.request.len() };
@@ -282,13 +283,13 @@ fn active(observed: &Observed, pool: &NodePool, members: &[Member]) -> Plan {
     plan
 }
 
-/// How many nodes are there or on their way: what an unset count stands for.
+/// The number of nodes that exist or are requested: the value for an unset count.
 fn present(observed: &Observed, members: &[Member]) -> usize {
     let readable = members.iter().filter(|member| member.stays()).count();
     readable + observed.unread().count() + in_flight(observed, members)
 }
 
-/// The machines that were asked for and have no Node yet.
+/// The number of machines that are requested and have no Node yet.
 fn in_flight(observed: &Observed, members: &[Member]) -> usize {
     let existing = sizing::existing(members, &observed.unreadable);
     let machines = observed.supply.machines.iter();
@@ -299,8 +300,8 @@ fn step(member: &Member, fate: Fate) -> NodeStep {
     NodeStep { node: Arc::clone(&member.node), fate }
 }
 
-/// The next step of a node on its way out. A deleted node that the operator does not hold is only helped to drain:
-/// when it goes is up to whoever holds it.
+/// The next step of a leaving node. A deleted node without the operator's finalizer is only drained: the owners of its
+/// other finalizers decide when it goes.
 fn leave(observed: &Observed, member: &Member, timeout: Option<SignedDuration>) -> Fate {
     let Some(leaving) = member.leaving else {
         return Fate::Keep;
@@ -312,8 +313,8 @@ fn leave(observed: &Observed, member: &Member, timeout: Option<SignedDuration>) 
     }
 }
 
-/// When something will be due without any event: a machine is expected, the provider may be asked again, a node gives
-/// up, a closed node may go.
+/// When something is due without an event: a machine is expected, the provider's backoff ends, a node's start times
+/// out, a cordoned node may be removed.
 fn next_visit(
     observed: &Observed,
     members: &[Member],

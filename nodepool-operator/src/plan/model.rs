@@ -1,4 +1,4 @@
-//! The planner's input, and what can happen to a pool and its nodes, as data. Nothing is decided here.
+//! The planner's input, and the possible steps for a pool and its nodes, as data. Nothing is decided here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,80 +14,83 @@ use super::supply::Supply;
 /// Everything a decision is made from.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The pool's name, also when it no longer exists.
+    /// The pool's key, also when the pool no longer exists.
     pub key: PoolKey,
     /// The pool; `None` when it is gone and only nodes are left.
     pub pool: Option<Arc<NodePool>>,
     /// Every Node that carries the pool's labels.
     pub nodes: Vec<Arc<Node>>,
-    /// Names of nodes that seem to be the pool's and cannot be read. Nothing is done about them, and nothing that they stand against.
+    /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that
+    /// depends on their absence.
     pub unreadable: BTreeSet<String>,
-    /// Pods by node, for the nodes that [`pods_needed`](super::pods_needed) named.
+    /// Pods by node, for the nodes that [`pods_needed`](super::pods_needed) returned.
     pub pods: BTreeMap<String, Vec<Pod>>,
-    /// What the provider is doing.
+    /// The state of the provider's requests.
     pub supply: Supply,
-    /// The time of the decision, by a clock that somebody may have set.
+    /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
-    /// For how long this process itself has seen what is there.
+    /// For how long this process itself has observed the current state.
     pub time: ObservedTime,
 }
 
 impl Observed {
-    /// The names of the pool's nodes that cannot be read, without those that are known to be somebody else's.
+    /// The names of the pool's unreadable nodes, without those that are known to be foreign.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.unreadable.difference(&self.supply.taken).map(String::as_str)
     }
 }
 
-/// The one thing that happens to a node in a pass.
+/// The single step for a node in a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It stays as it is.
+    /// No change.
     Keep,
-    /// It gets the finalizer: it carries the pool's labels and nobody holds it yet.
+    /// Add the finalizer: the node carries the pool's labels and has no finalizer of the operator yet.
     Adopt,
-    /// It is Ready for the first time, or shows that it was; which is written on it.
+    /// Annotate the node as Ready: it is Ready for the first time, or shows that it was.
     MarkReady,
-    /// Its drain is called off.
+    /// Cancel the drain and uncordon.
     Rescue,
-    /// It is closed to new pods and its drain begins.
+    /// Cordon and start the drain.
     Close,
-    /// Its pods are asked to go, or told to.
+    /// Evict or delete its pods.
     Drain {
         /// Pods to evict.
         evict: Vec<Pod>,
-        /// Pods that outlasted the drain's timeout: to delete without asking their budgets, each with its own grace period.
+        /// Pods that are still there after the drain timeout: to be deleted without regard to their
+        /// `PodDisruptionBudget`s, each with its own grace period.
         delete: Vec<Pod>,
-        /// A pod that was asked to go and has outlived its grace period, the first by name.
+        /// A terminating pod that has exceeded its grace period, the first by name.
         overdue: Option<PodName>,
     },
-    /// Nothing holds it any more: it is deleted and let go of.
+    /// No pod keeps the node any more: delete it and remove the finalizer.
     Remove,
-    /// It did not become Ready in time and is deleted; the finalizer then makes this a drain like any other.
+    /// It did not become Ready in time: delete it. The finalizer then turns this into a normal drain.
     Replace,
-    /// It is on its way out and nothing can be done about it in this pass.
+    /// It is leaving and nothing can be done about it in this pass.
     Wait,
 }
 
 impl Fate {
-    /// Whether the fate takes a node that counts out of the count. Such steps are carried out first, and nothing is
-    /// rescued or created unless they worked: else a pass that is cut short would leave more nodes than wanted.
+    /// Whether this step takes a counted node out of the count. Such steps are carried out first, and no node is
+    /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
+    /// wanted.
     pub const fn departs(&self) -> bool {
         matches!(self, Self::Close | Self::Replace)
     }
 
-    /// Whether a node with this fate counts as one of the pool's replicas.
+    /// Whether a node with this step counts as one of the pool's replicas.
     pub const fn stays(&self) -> bool {
         matches!(self, Self::Keep | Self::Adopt | Self::MarkReady | Self::Rescue)
     }
 }
 
-/// A node and its fate.
+/// A node and its step.
 #[derive(Clone, Debug)]
 pub struct NodeStep {
     /// The node.
     pub node: Arc<Node>,
-    /// What happens to it.
+    /// The step for the node.
     pub fate: Fate,
 }
 
@@ -96,19 +99,19 @@ pub struct NodeStep {
 pub enum PoolStep {
     /// Nothing.
     Keep,
-    /// It is added, before anything is made that would outlive the pool.
+    /// Add it, before anything is made that would outlive the pool.
     Hold,
-    /// It is removed: the pool is being deleted and its last node has gone.
+    /// Remove it: the pool is being deleted and its last node is gone.
     Release,
 }
 
-/// The nodes whose pods a plan needs to know.
+/// The nodes whose pods a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodsNeeded {
-    /// Closed and on their way out.
+    /// Nodes that are cordoned and leaving.
     pub draining: Vec<String>,
-    /// Those among which it has to choose.
+    /// Nodes among which victims are chosen.
     pub undecided: Vec<String>,
-    /// Those of which it has to know whether they ever ran a pod.
+    /// Nodes for which it must be known whether they ever ran a pod.
     pub in_doubt: Vec<String>,
 }

@@ -1,48 +1,48 @@
-//! For how long this process itself has seen the cluster as it is.
+//! For how long this process itself has observed the cluster's state.
 //!
-//! Times in objects come from other machines' clocks, and `now` from this one's, which somebody may set. What destroys
-//! something therefore also needs time that this process has measured with a monotonic clock. A restart begins to
-//! measure anew, which prolongs a time-out once and never shortens it.
+//! Times in objects come from the clocks of other machines, and `now` from the local wall clock, which may be adjusted.
+//! Destructive steps therefore also require time that this process has measured with a monotonic clock. A restart
+//! starts the measurement again, which prolongs a timeout once and never shortens it.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// What the shell has measured, as an input of the plan.
+/// The tracker's measurements, as an input of the plan.
 #[derive(Clone, Debug, Default)]
 pub struct ObservedTime {
-    /// Nodes by UID. One that is missing is seen for the first time.
+    /// Nodes by UID. A missing one is observed for the first time.
     pub nodes: BTreeMap<String, NodeTime>,
-    /// Pods that are terminating, by UID, and for how long they have been seen so.
+    /// For how long each terminating pod has been observed terminating, by UID.
     pub terminating_pods: BTreeMap<String, SignedDuration>,
 }
 
-/// What was measured on one node.
+/// The measurements of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTime {
-    /// It was seen Ready.
+    /// It was observed Ready.
     pub was_ready: bool,
-    /// For how long it has been seen without being Ready.
+    /// For how long it has been observed not Ready.
     pub not_ready: SignedDuration,
-    /// For how long it has been seen draining, that is, closed and with the very mark it has now.
+    /// For how long it has been observed draining, that is, cordoned and with its current drain annotation.
     pub draining: SignedDuration,
 }
 
 impl ObservedTime {
-    /// What was measured on `node`.
+    /// The measurements of `node`.
     pub fn of_node(&self, node: &Node) -> NodeTime {
         node.metadata.uid.as_ref().and_then(|uid| self.nodes.get(uid)).copied().unwrap_or_default()
     }
 
-    /// For how long `pod` has been seen terminating.
+    /// For how long `pod` has been observed terminating.
     pub fn of_pod(&self, pod: &Pod) -> SignedDuration {
         pod.metadata.uid.as_ref().and_then(|uid| self.terminating_pods.get(uid)).copied().unwrap_or_default()
     }
 }
 
-/// When both clocks agree that `limit` has passed: the wall clock since `since`, and the monotonic one, on which
-/// `observed` has passed. Not after `now` means that it has.
+/// When both clocks agree that `limit` has passed: the wall clock since `since`, and the monotonic clock, which has
+/// measured `observed`. It has passed if the result is not after `now`.
 pub fn due(since: Timestamp, limit: SignedDuration, observed: SignedDuration, now: Timestamp) -> Timestamp {
     let by_wall = since.checked_add(limit).unwrap_or(Timestamp::MAX);
     let rest = limit.checked_sub(observed).unwrap_or(SignedDuration::ZERO).max(SignedDuration::ZERO);

@@ -1,6 +1,6 @@
-//! The JSON patches that the plan stands for. Each one begins with `test` operations for what the decision was made
-//! from, so that it cannot fall on another object, or on one that somebody has changed meanwhile in a way that
-//! matters. Status churn, such as a kubelet's heartbeat, does not trip them.
+//! The JSON patches of the plan. Each one begins with `test` operations for the state the decision was made from, so
+//! that it cannot be applied to another object, or to one that was changed meanwhile in a way that matters. Frequent
+//! status updates, such as a kubelet's heartbeat, do not fail the tests.
 //!
 //! `test` with `null` holds where the field is absent (measured on kube-apiserver 1.36).
 
@@ -15,14 +15,14 @@ pub fn hold_pool(pool: &NodePool) -> Value {
     add_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
-/// Takes the pool's finalizer away; `None` when it is not there.
+/// Removes the pool's finalizer; `None` when it is absent.
 pub fn release_pool(pool: &NodePool) -> Option<Value> {
     remove_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
-/// Fills an unset number of replicas, provided that the spec still is the one that was seen. On the object itself and not
-/// through `/scale`, which leaves no entry in `managedFields` where the number is unset: so it shows who filled it, and who
-/// scales from then on.
+/// Sets an unset number of replicas, provided that the spec is still the observed one. The patch is made on the object
+/// and not on `/scale`, which leaves no entry in `managedFields` where the number is unset: so `managedFields` shows
+/// which manager set it, and which one scales from then on.
 pub fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
     let mut patch = same(&pool.metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/generation", "value": pool.metadata.generation }));
@@ -36,24 +36,24 @@ pub fn hold_node(node: &Node) -> Value {
     add_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
-/// Takes the node's finalizer away; `None` when it is not there.
+/// Removes the node's finalizer; `None` when it is absent.
 pub fn release_node(node: &Node) -> Option<Value> {
     remove_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
-/// Marks that the node has been Ready.
+/// Annotates the node as having been Ready.
 pub fn mark_ready(node: &Node, now: Timestamp) -> Value {
     let mut patch = same(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
     Value::Array(patch)
 }
 
-/// Closes the node to new pods and marks the beginning of its drain, and whether somebody else had closed it before.
+/// Cordons the node and annotates the start of its drain, and whether it was already cordoned by another writer.
 pub fn close(node: &Node, now: Timestamp) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
-    // A node that carries the mark already was closed by this operator.
+    // A node that already has the drain annotation was cordoned by this operator.
     let by_others = cordoned
         && (was_cordoned.is_some() || annotation(metadata, names::DRAIN_STARTED_ANNOTATION).is_none());
     let mut notes = vec![(names::DRAIN_STARTED_ANNOTATION, later_second(now).to_string())];
@@ -71,8 +71,8 @@ pub fn close(node: &Node, now: Timestamp) -> Value {
     Value::Array(patch)
 }
 
-/// Calls the drain off: marks gone, and open to pods again unless somebody else had closed it before. Refused by the API
-/// server's `test` if somebody deleted the node meanwhile.
+/// Cancels the drain: removes the annotations and uncordons the node, unless it was already cordoned by another writer
+/// before. The API server's `test` refuses it if the node was deleted meanwhile.
 pub fn rescue(node: &Node) -> Value {
     let metadata = &node.metadata;
     let mut patch = same(metadata);
@@ -94,7 +94,7 @@ fn annotation<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
     metadata.annotations.as_ref().and_then(|all| all.get(name))
 }
 
-/// Writes annotations, provided that they still are what they were.
+/// Writes annotations, provided that their old values are unchanged.
 fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
     if metadata.annotations.is_none() {
         let all: Map<String, Value> =
@@ -114,7 +114,7 @@ fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
     notes.iter().flat_map(write).collect()
 }
 
-/// Takes an annotation away, provided that it still is what it was.
+/// Removes an annotation, provided that its value is unchanged.
 fn forget(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
     let path = annotation_path(name);
     [
@@ -127,12 +127,12 @@ fn annotation_path(name: &str) -> String {
     format!("/metadata/annotations/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// The second that `now` is in. Kubernetes writes times as whole seconds.
+/// `now` rounded down to a second. Kubernetes writes times as whole seconds.
 fn second(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// The first whole second that is not before `now`, so that nothing that counts from it comes too early.
+/// `now` rounded up to a second, so that nothing that counts from it comes too early.
 fn later_second(now: Timestamp) -> Timestamp {
     let begun = second(now);
     if begun == now { now } else { begun.checked_add(SignedDuration::from_secs(1)).unwrap_or(now) }
@@ -166,7 +166,8 @@ mod tests {
     use super::*;
     use crate::plan::testing::{at, node};
 
-    /// `node` after `patch`, which must fit it. A `test` with `null` is left out: it holds where the field is absent.
+    /// `node` after `patch`, which must be applicable. A `test` with `null` is left out: it holds where the field is
+    /// absent.
     fn patched(node: &Node, patch: Value) -> Node {
         let Patch(operations) = serde_json::from_value(patch).unwrap();
         let absent = |operation: &PatchOperation| matches!(operation, PatchOperation::Test(test) if test.value.is_null());
@@ -187,7 +188,7 @@ mod tests {
             closed_by_hand.metadata.annotations = annotations;
             closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
             let draining = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
-            // The operator may close it again, for instance because its mark was damaged.
+            // The operator may cordon it again, for instance because its annotation was damaged.
             let again = patched(&draining, close(&draining, at(6)));
             let rescued = patched(&again, rescue(&again));
             assert!(cordoned(&rescued));

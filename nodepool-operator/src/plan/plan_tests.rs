@@ -1,4 +1,4 @@
-//! What the planner decides, case by case.
+//! Decisions of the planner, case by case.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -37,7 +37,7 @@ fn named_victims(replicas: i32, nodes: &[&str]) -> NodePool {
     pool
 }
 
-/// Says who wrote the pool's count, as the API server does.
+/// Records the writer of the pool's replica count in `managedFields`, as the API server does.
 fn written_by(pool: &mut NodePool, manager: &str) {
     let entry = json!({ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } });
     pool.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
@@ -70,7 +70,7 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
         pool
     };
     let there = || vec![node(0), starting(1), draining(2, 10)];
-    // Those on their way out were not wanted any more, and the bounds are everybody's.
+    // Leaving nodes were not wanted any more, and the bounds apply to every writer.
     for (min, max, fill, leaving, asked) in
         [(0, 10, 2, 1, 0), (3, 10, 3, 0, 0), (5, 10, 5, 0, 2), (0, 1, 1, 2, 0)]
     {

@@ -1,16 +1,17 @@
-//! Which pods a node is there for.
+//! Which pods matter for a node's removal.
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Whether the node must wait for this pod to go. `DaemonSet` pods would come back, mirror pods only mirror what the
-/// kubelet runs from a file, and finished pods run nothing.
+/// Whether the removal of the node must wait for this pod. `DaemonSet` pods would come back, mirror pods only mirror
+/// what the kubelet runs from a file, and finished pods run nothing.
 pub fn holds_the_node(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     !is_bound_to_its_node(pod) && !finished
 }
 
-/// Whether the pod belongs to the node and not to a workload: of a `DaemonSet`, or run by the kubelet from a file.
+/// Whether the pod belongs to the node and not to a workload: it is part of a `DaemonSet`, or the kubelet runs it from
+/// a file.
 pub fn is_bound_to_its_node(pod: &Pod) -> bool {
     let of_daemon_set = pod
         .metadata

@@ -1,9 +1,8 @@
-//! How many nodes are missing or too many, and what is done about it: bring nodes back from a drain, ask the provider,
-//! take requests back, choose victims.
+//! How many nodes are missing or in excess, and what is done about it: uncordon draining nodes, request machines,
+//! withdraw requests, choose victims.
 //!
-//! The one rule that must hold in every case: nodes that stay, plus requests in flight, never exceed what is wanted
-//! because of what is decided here. A node that cannot be read is taken for one that stays; that there are too many is
-//! told from those alone that can be read.
+//! The invariant: staying nodes plus requests in flight never exceed the wanted number because of a decision made here.
+//! A node that cannot be read is treated as staying; an excess is computed from the readable nodes alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,29 +14,29 @@ use super::membership::{Member, Readiness};
 use super::supply::{Machine, MachineState};
 use super::{PoolKey, Supply, slots, victims};
 
-/// Most nodes whose pods are listed to choose victims among them: one request each, so a large pool goes without.
+/// Maximum number of nodes whose pods are listed to choose victims: one request each, so a large pool goes without.
 const MAX_UNDECIDED: usize = 50;
 
 /// What to do about the number of nodes.
 #[derive(Debug, Default)]
 pub struct Sizing<'a> {
-    /// Drains to call off.
+    /// Drains to cancel.
     pub rescue: Vec<&'a Member>,
-    /// Nodes to send away.
+    /// Nodes to remove.
     pub victims: Vec<&'a Member>,
-    /// Machines to ask the provider for, by node name.
+    /// Machines to request from the provider, by node name.
     pub request: Vec<String>,
-    /// Requests to take back.
+    /// Requests to withdraw, by node name.
     pub withdraw: Vec<String>,
-    /// Machines that run and want to register as Node.
+    /// Running machines to register as Node, by node name.
     pub register: Vec<String>,
-    /// Nodes among which victims were chosen without knowing their pods, where knowing would be cheap enough.
+    /// Nodes among which victims were chosen without knowing their pods, where listing them would be cheap enough.
     pub undecided: Vec<String>,
-    /// Requests that are in flight after this pass.
+    /// Number of requests in flight after this pass.
     pub in_flight: usize,
 }
 
-/// What sizing looks at.
+/// The input of [`size`].
 pub struct Input<'a> {
     /// The pool's key.
     pub key: &'a PoolKey,
@@ -47,15 +46,15 @@ pub struct Input<'a> {
     pub wanted: usize,
     /// Every node of the pool.
     pub members: &'a [Member],
-    /// Those of them that count.
+    /// Those members that count as replicas.
     pub staying: Vec<&'a Member>,
     /// Pods by node, where they are known.
     pub pods: &'a BTreeMap<String, Vec<Pod>>,
     /// Names of nodes that cannot be read.
     pub unreadable: &'a BTreeSet<String>,
-    /// How many of those count: without somebody else's.
+    /// Number of unreadable nodes that count, without the foreign ones.
     pub unread: usize,
-    /// What the provider is doing.
+    /// The state of the provider's requests.
     pub supply: &'a Supply,
     /// The current time.
     pub now: Timestamp,
@@ -71,7 +70,7 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
 
     let excess = (staying.len() + machines.len()).saturating_sub(wanted);
     let named = victims::named(pool, &staying);
-    // Those that are named for the next count may still be needed: machines that are not nodes yet go before them.
+    // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
     sizing.withdraw = take_back(&mut machines, machines_too_many);
@@ -108,20 +107,20 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
     sizing
 }
 
-/// The names of the nodes that there are, also of those that cannot be read.
+/// The names of the existing nodes, including those that cannot be read.
 pub fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
     members.iter().map(Member::name).chain(unreadable.iter().map(String::as_str)).collect()
 }
 
-/// Takes up to `count` requests out of `machines`: those that would take longest first.
+/// Removes up to `count` requests from `machines`: those that would take longest first.
 fn take_back(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
     machines.sort_by(|a, b| (a.state.ready_at(), &a.name).cmp(&(b.state.ready_at(), &b.name)));
     let keep = machines.len().saturating_sub(count);
     machines.split_off(keep).into_iter().map(|machine| machine.name.clone()).collect()
 }
 
-/// Nodes whose drain can be called off, best first: Ready ones, then those whose drain began last, because most of
-/// their pods are still there. A deleted Node cannot come back.
+/// Nodes whose drain can be cancelled, best first: Ready ones, then those whose drain started last, because most of
+/// their pods are still there. A deleted Node cannot be brought back.
 fn rescuable(members: &[Member]) -> Vec<&Member> {
     let mut nodes: Vec<&Member> =
         members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting)).collect();

@@ -1,25 +1,25 @@
-//! Names of nodes. A pool's nodes sit in numbered slots, and the lowest free slot is taken first.
+//! Names of nodes. A pool's nodes have numbered slots, and the lowest free slot is taken first.
 //!
 //! The names are a function of the pool and the number alone. A burst of creations that is repeated, because the
-//! operator was killed in the middle or reads an old cache, therefore asks for the same names again and meets
-//! `AlreadyExists` instead of making nodes too many.
+//! operator was killed in the middle or reads a stale cache, therefore uses the same names again and gets
+//! `AlreadyExists` instead of creating too many nodes.
 
 use std::collections::BTreeSet;
 
 use super::{PoolKey, hash};
 
-/// Longest node name: it is also the value of `kubernetes.io/hostname`, and label values end there.
+/// Longest node name: it is also the value of `kubernetes.io/hostname`, and label values are limited to this length.
 const MAX_NAME: usize = 63;
-/// Room for `-`, five characters of hash, `-`, and a slot number of up to six digits (`maxReplicas` ends at 100,000,
-/// and nodes on their way out keep their slots for a while).
+/// Room for `-`, five characters of hash, `-`, and a slot number of up to six digits (`maxReplicas` is at most 100,000,
+/// and leaving nodes keep their slots for a while).
 const SUFFIX: usize = 1 + 5 + 1 + 6;
 
-/// What every node name of the pool begins with, the last dash included. The hash tells pools of one name in two
-/// namespaces apart, because nodes have no namespace.
+/// The prefix of every node name of the pool, including the last dash. The hash distinguishes pools of the same name in
+/// two namespaces, because nodes have no namespace.
 pub fn prefix(key: &PoolKey) -> String {
     let room = MAX_NAME - SUFFIX;
     let stem = key.name.get(..room).unwrap_or(&key.name);
-    // A cut may leave `.` or `-` at the end, and no part of a DNS name may end in one.
+    // Truncation may leave `.` or `-` at the end, and no part of a DNS name may end in one.
     let stem = stem.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     format!("{stem}-{}-", hash::short(&format!("{}/{}", key.namespace, key.name)))
 }

@@ -29,7 +29,7 @@ fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_repor
     assert!(pods_needed(&observed).in_doubt.is_empty());
 }
 
-/// A node without the mark, at a time when one that never started would be replaced, with these pods on it.
+/// A node without the Ready annotation and with these pods, at a time when one that never started would be replaced.
 fn unmarked(pods: Vec<Pod>) -> Observed {
     let mut observed = observed(pool(1), [starting(0)]);
     observed.now = at(10_000);
@@ -49,12 +49,12 @@ fn a_node_that_has_run_pods_did_not_fail_to_start_although_nobody_marked_it() {
     assert_eq!(fates(&plan_ran), [("n-000".to_owned(), Fate::MarkReady)]);
     let facts = plan_ran.facts.unwrap();
     assert_eq!((facts.starting, facts.not_ready), (0, 1));
-    // Pods that only wait for it, and those that belong to the node itself, show nothing.
+    // Pods that are only bound to it, and pods that belong to the node itself, show nothing.
     let mut mirror = started(pod("static"));
     mirror.metadata.annotations = Some([("kubernetes.io/config.mirror".to_owned(), "x".to_owned())].into());
     let never = unmarked(vec![pod("waits"), started(testing::pod_of("DaemonSet", "network")), mirror]);
     assert_eq!(fates(&plan(&never)), [("n-000".to_owned(), Fate::Replace)]);
-    // A node of the same name was there before, and its pods still say so.
+    // A node of the same name existed before, and its pods still show that.
     let mut namesake = unmarked(vec![started(pod("of-the-other"))]);
     let mut node = starting(0);
     node.metadata.creation_timestamp = Some(Time(at(500)));

@@ -1,6 +1,6 @@
-//! What the pool's owner is told: the `NodePool` operator's part of the status.
+//! The `NodePool` operator's part of the status.
 //!
-//! Only counts and conditions are worked out here; who may write them, and how, is the write door's business.
+//! Only counts and conditions are computed here; the writer decides which fields may be written, and how.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use shared_crds::conditions::{ConditionType, Reason, Statement, set};
@@ -11,8 +11,8 @@ use super::numbers::{nodes, number};
 use super::supply::Trouble;
 use super::{Applied, Blocked, Facts, Rejected, RejectedWrite, clamped, unreadable};
 
-/// The counts, for everyone who reads the status. `observedGeneration` and the conditions depend on the object they
-/// are written to, and have functions of their own.
+/// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
+/// their own.
 pub fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
     NodePoolStatus {
         replicas: Some(number(facts.staying)),
@@ -36,8 +36,8 @@ pub fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
     }
 }
 
-/// The `observedGeneration` to write to `fresh`: it reaches the generation that was acted on when everything worked,
-/// and never goes back.
+/// The `observedGeneration` to write to `fresh`: it reaches the generation that was acted on when everything succeeded,
+/// and never decreases.
 pub fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
     let before = fresh.status.as_ref().and_then(|status| status.observed_generation);
     if applied.complete() { before.max(acted_on.metadata.generation) } else { before }
@@ -151,8 +151,8 @@ fn waiting(facts: &Facts) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-/// Why nothing will move without a person. A quota that is used up is such a thing once all else is done, and so are
-/// nodes that cannot be read.
+/// Why nothing will change without the user. An exhausted quota is such a reason once everything else is done, and so
+/// are nodes that cannot be read.
 fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> {
     if let Some(rejected) = applied.lasting_rejection() {
         return Some((rejected.reason, rejected.message.clone()));

@@ -1,4 +1,4 @@
-//! What the status and the events say, case by case.
+//! Contents of the status and the events, case by case.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};

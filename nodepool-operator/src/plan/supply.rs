@@ -1,33 +1,33 @@
-//! What the node provider is doing for the pool, as data: the planner's view of `provider`.
+//! The state of the provider's requests for the pool, as data: the planner's view of `provider`.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 use shared_crds::conditions::Reason;
 
-/// A machine that was asked for.
+/// A requested machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Name that its Node will have.
     pub name: String,
-    /// How far it has come.
+    /// State of the machine.
     pub state: MachineState,
 }
 
-/// How far a machine has come.
+/// State of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineState {
-    /// It is being made; `until` is when the provider expects it, where it knows.
+    /// It is being made; `until` is when the provider expects it.
     Starting {
-        /// Expected time.
+        /// Expected time; `None` when the provider does not know.
         until: Option<Timestamp>,
     },
-    /// It runs and wants to register as Node.
+    /// It runs and is ready to register as Node.
     Running,
 }
 
 impl MachineState {
-    /// For sorting: running machines first, unknown times last.
+    /// Sort key: running machines first, unknown times last.
     pub fn ready_at(self) -> Timestamp {
         match self {
             Self::Running => Timestamp::MIN,
@@ -36,30 +36,30 @@ impl MachineState {
     }
 }
 
-/// Why nodes are not being made as asked.
+/// Why nodes are not being made as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// For machines.
+    /// Machine-readable reason.
     pub reason: Reason,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
-    /// The provider is not asked again before this time.
+    /// No new request is sent to the provider before this time.
     pub retry_at: Timestamp,
 }
 
-/// What the provider is doing for one pool.
+/// The state of the provider's requests for one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Supply {
-    /// Requests that are neither failed nor fulfilled.
+    /// Requests that have neither failed nor been fulfilled.
     pub machines: Vec<Machine>,
-    /// Names of the pool's slots that nodes of somebody else hold.
+    /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
-    /// The last failure, until a node is made again.
+    /// The last failure, until a node is made again; `None` without one.
     pub trouble: Option<Trouble>,
 }
 
 impl Supply {
-    /// Whether the provider may be asked for nodes at `now`.
+    /// Whether a node may be requested from the provider at `now`.
     pub fn may_ask(&self, now: Timestamp) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at <= now)
     }

@@ -1,6 +1,6 @@
 //! From a pool to the Node object that one of its machines registers as.
 //!
-//! A pool that cannot be turned into nodes is refused here, with words for its owner.
+//! A pool that cannot be turned into nodes is refused here, with a message for the user.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,22 @@ use shared_crds::{NodePool, names};
 
 use super::{PoolKey, hash};
 
-/// Label and annotation that kwok knows its nodes by: <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
+/// Label and annotation by which kwok recognises its nodes:
+/// <https://kwok.sigs.k8s.io/docs/user/kwok-manage-nodes-and-pods/>.
 const KWOK_NODE: &str = "kwok.x-k8s.io/node";
 /// Longest value of a label, and so the longest pool name that a node can carry.
 const MAX_LABEL_VALUE: usize = 63;
 
-/// Why a pool's spec cannot be acted on. The text is for the pool's owner.
+/// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The name does not fit in a label.
     #[error("the pool's name has {0} characters, and nodes carry it in a label, which holds 63")]
     NameTooLong(usize),
-    /// No provider this version knows.
+    /// The spec names no provider that this version supports.
     #[error("spec.provider names no provider that this version knows (simulated)")]
     NoProvider,
-    /// Text that is no quantity.
+    /// A value is not a valid quantity.
     #[error("spec.template.spec.{list}.{resource}: {source}")]
     Quantity {
         /// `capacity` or `reserved`.
@@ -37,7 +38,7 @@ pub enum Invalid {
         /// What is wrong with it.
         source: InvalidQuantity,
     },
-    /// More reserved than there is.
+    /// More is reserved than the capacity.
     #[error("spec.template.spec.reserved.{0} is more than the capacity of a node")]
     ReservedExceedsCapacity(String),
     /// The template cannot be written as JSON, so it has no hash.
@@ -48,7 +49,7 @@ pub enum Invalid {
 /// What every node of the pool looks like.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    /// Tells nodes made from this template from those made from an earlier one.
+    /// Hash of the template; distinguishes nodes made from this template from those made from an earlier one.
     pub hash: String,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
@@ -58,7 +59,7 @@ pub struct Blueprint {
 }
 
 impl Blueprint {
-    /// Works out the nodes of `pool`.
+    /// Computes the node template of `pool`.
     pub fn of(key: &PoolKey, pool: &NodePool) -> Result<Self, Invalid> {
         let longest = key.name.len().max(key.namespace.len());
         if longest > MAX_LABEL_VALUE {
@@ -72,7 +73,7 @@ impl Blueprint {
         let capacity = capacity(&template.spec);
         let metadata = template.metadata.clone().unwrap_or_default();
 
-        // The template may say another system or architecture, but not another pool.
+        // The template may set another operating system or architecture, but not another pool.
         let mut labels = BTreeMap::from(
             [("kubernetes.io/os", "linux"), ("kubernetes.io/arch", "amd64")]
                 .map(|(k, v)| (k.to_owned(), v.to_owned())),
@@ -96,8 +97,8 @@ impl Blueprint {
         })
     }
 
-    /// The Node object called `name`. It has no owner reference: nodes outlive a pool that is forced away, and the
-    /// garbage collector must not take machines with pods on them.
+    /// The Node object called `name`. It has no owner reference: nodes outlive a pool whose deletion is forced, and the
+    /// garbage collector must not delete machines with pods on them.
     pub fn node(&self, name: &str) -> Node {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
@@ -129,7 +130,7 @@ fn template_hash(template: &NodeTemplate) -> Option<String> {
     serde_json::to_vec(template).ok().map(|json| format!("{:016x}", hash::fnv1a(&json)))
 }
 
-/// The API server takes one taint per key and effect; the lasting one wins over a startup taint.
+/// The API server accepts one taint per key and effect; the permanent one takes precedence over a startup taint.
 fn taints(spec: &NodeTemplateSpec) -> Vec<Taint> {
     let mut seen = BTreeSet::new();
     spec.taints

@@ -22,7 +22,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A pool that already holds its finalizer.
+/// A pool that already has its finalizer.
 pub(crate) fn pool(replicas: i32) -> NodePool {
     let quantity = |text: &str| Quantity(text.into());
     NodePool {
@@ -56,7 +56,7 @@ pub(crate) fn pool(replicas: i32) -> NodePool {
     }
 }
 
-/// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and marked so.
+/// A node of the pool as the operator makes it, created at second 0, named `n-<index>`, Ready and annotated so.
 pub(crate) fn node(index: usize) -> Node {
     let name = format!("n-{index:03}");
     let mut node = Blueprint::of(&key(), &pool(1)).unwrap().node(&name);
@@ -75,7 +75,7 @@ pub(crate) fn starting(index: usize) -> Node {
     node
 }
 
-/// A node whose drain began at second `since`.
+/// A node whose drain started at second `since`.
 pub(crate) fn draining(index: usize, since: i64) -> Node {
     let mut node = node(index);
     annotate(&mut node, names::DRAIN_STARTED_ANNOTATION, &at(since).to_string());
@@ -83,7 +83,7 @@ pub(crate) fn draining(index: usize, since: i64) -> Node {
     node
 }
 
-/// A node that somebody deleted at second 50.
+/// A node that was deleted at second 50.
 pub(crate) fn deleted(mut node: Node) -> Node {
     node.metadata.deletion_timestamp = Some(Time(at(50)));
     node
@@ -117,11 +117,11 @@ pub(crate) fn pod_of(kind: &str, name: &str) -> Pod {
     pod
 }
 
-/// What a process knows that has been there from the beginning, so that the wall clock alone decides.
+/// The measurements of a process that has run from the start, so that the wall clock alone decides.
 pub(crate) const ALWAYS: NodeTime =
     NodeTime { was_ready: false, not_ready: SignedDuration::MAX, draining: SignedDuration::MAX };
 
-/// What a process observes that has always been there.
+/// The observation of a process that has run from the start.
 pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) -> Observed {
     let nodes: Vec<_> = nodes.into_iter().map(Arc::new).collect();
     Observed {
@@ -142,7 +142,7 @@ pub(crate) fn always(nodes: &[Arc<Node>]) -> ObservedTime {
     ObservedTime { nodes: uids.map(|uid| (uid, ALWAYS)).collect(), terminating_pods: BTreeMap::new() }
 }
 
-/// The fates as `(name, fate)`, without `Keep`.
+/// The steps as `(name, fate)`, without `Keep`.
 pub(crate) fn fates(plan: &Plan) -> Vec<(String, Fate)> {
     plan.nodes
         .iter()
@@ -151,7 +151,7 @@ pub(crate) fn fates(plan: &Plan) -> Vec<(String, Fate)> {
         .collect()
 }
 
-/// The names of the nodes with fate `fate`.
+/// The names of the nodes with step `fate`.
 pub(crate) fn with_fate(plan: &Plan, fate: &Fate) -> Vec<String> {
     fates(plan).into_iter().filter(|(_, other)| other == fate).map(|(name, _)| name).collect()
 }

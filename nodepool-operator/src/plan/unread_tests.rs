@@ -1,4 +1,4 @@
-//! What nodes that cannot be read change in a decision: they are there, and that is all that is known of them.
+//! How unreadable nodes change a decision: only their existence is known.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
@@ -7,7 +7,7 @@ use super::supply::{Machine, MachineState};
 use super::testing::{fates, key, node, observed, pool};
 use super::*;
 
-/// A pool of `replicas`, with these nodes that can be read and `unreadable` in its first slots.
+/// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
 fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
     let mut pool = pool(0);
     pool.spec.replicas = replicas;
@@ -35,7 +35,7 @@ fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
 fn no_node_goes_because_others_cannot_be_read() {
     for replicas in [Some(2), None] {
         let mut observed = world(replicas, 2, 2);
-        // That of a machine whose node is there already is no machine more.
+        // A machine whose node already exists does not count as another machine.
         observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
         let plan = plan(&observed);
         assert_eq!((fates(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");

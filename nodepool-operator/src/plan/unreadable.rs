@@ -1,8 +1,8 @@
-//! What is said of a pool, or of nodes of it, that this version of the operator cannot read.
+//! The conditions of a pool, or of a pool with nodes, that this version of the operator cannot read.
 
 use shared_crds::conditions::{ConditionType, Reason, Statement};
 
-/// What is said of a pool of which `error` cannot be read.
+/// The conditions of a pool that cannot be read because of `error`.
 pub fn statements(error: &str) -> Vec<Statement> {
     let message = format!(
         "this version of the operator cannot read the pool, so nothing is done to its nodes: {error}; change the field, or run a newer version"
@@ -15,7 +15,7 @@ pub fn statements(error: &str) -> Vec<Statement> {
     ]
 }
 
-/// What is said of nodes that cannot be read, if there are any.
+/// The message about nodes that cannot be read; `None` when there are none.
 pub fn of_nodes(names: &[String]) -> Option<String> {
     let first = names.first()?;
     let more = match names.len() {

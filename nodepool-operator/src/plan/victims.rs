@@ -1,5 +1,5 @@
-//! Which nodes go when there are too many: first those the Autoscaler named, for this count of its own or, from this
-//! very spec, for the next; then by an order that costs the least.
+//! Which nodes are removed when there are too many: first those the Autoscaler named, for its current count or, from
+//! this very spec, for the next; then by an order that costs the least.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use shared_crds::NodePool;
 use super::membership::{Member, Readiness};
 use super::pods::holds_the_node;
 
-/// The nodes that the Autoscaler named, while a count that it wrote is the pool's: in its order, and only the very nodes
-/// that it meant. A slot's name may have been given to a new node since.
+/// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
+/// same UID. A slot's name may have been given to a new node since.
 pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
     let Some(plan) = pool.scale_down_first() else {
         return Vec::new();
@@ -21,8 +21,9 @@ pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
     named.filter(|member| plan.means(&member.node)).collect()
 }
 
-/// `candidates` in the order in which they go: not Ready before Ready, then those that somebody has cordoned, then empty
-/// before busy (where the pods are known), then newest first; the name breaks ties, so that two passes over the same nodes choose the same ones.
+/// `candidates` in the order of removal: not Ready before Ready, then cordoned ones, then empty before busy (where the
+/// pods are known), then newest first. The name breaks ties, so that two passes over the same nodes choose the same
+/// ones.
 pub fn in_order<'a>(mut candidates: Vec<&'a Member>, pods: &BTreeMap<String, Vec<Pod>>) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(holds_the_node));

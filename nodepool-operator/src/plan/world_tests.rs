@@ -1,5 +1,5 @@
-//! Invariants over random histories: the plan is carried out, wholly or in part, on a small world of nodes, machines
-//! and pods, which people and crashes disturb meanwhile.
+//! Invariants over random histories: the plan is carried out, wholly or in part, on a small model of nodes, machines
+//! and pods, with users and crashes as disturbances.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl World {
         self.staying() + self.machines.keys().filter(|name| !self.nodes.contains_key(*name)).count()
     }
 
-    /// Carries out the first `budget` writes of `plan`, as an operator does that is killed after them.
+    /// Carries out the first `budget` writes of `plan`, like an operator that is killed after them.
     fn apply(&mut self, plan: &Plan, mut budget: usize) {
         for name in plan.withdraw.iter().chain(&plan.fulfilled) {
             self.machines.remove(name);
@@ -176,7 +176,7 @@ impl World {
         self.sweep();
     }
 
-    /// The API server's part: a deleted object goes with its last finalizer.
+    /// The API server's part: a deleted object is removed with its last finalizer.
     fn sweep(&mut self) {
         self.nodes.retain(|_, node| {
             let held = node.metadata.finalizers.iter().flatten().next().is_some();
@@ -196,7 +196,7 @@ enum Happening {
     Budget(bool),
     Pause(bool),
     Time(i64),
-    /// A pass that is carried out as far as this many writes; the operator's memory is lost if it stops early.
+    /// A pass that is carried out up to this many writes; the operator's memory is lost if it stops early.
     Pass(usize),
 }
 
@@ -249,7 +249,7 @@ fn disturb(world: &mut World, happening: &Happening) {
     }
 }
 
-/// Runs passes until nothing more is planned. Nodes become Ready as a machine's kubelet makes them.
+/// Runs passes until nothing more is planned. Nodes become Ready as with a machine's kubelet.
 fn settle(world: &mut World) -> usize {
     for pass in 0..60 {
         for node in world.nodes.values_mut() {

@@ -1,7 +1,7 @@
-//! Who makes machines, behind one trait, so that the rest of the operator knows no provider by name.
+//! The interface to machine providers: one trait, so that the rest of the operator knows no provider by name.
 //!
-//! A provider makes machines and says what became of them. It does not decide how many, and it writes no Kubernetes
-//! object: how a machine becomes a Node is the planner's and the write door's business.
+//! A provider makes machines and reports their state. It does not decide how many, and it writes no Kubernetes object:
+//! the planner and the writer turn a machine into a Node.
 
 pub mod procurement;
 pub mod simulated;
@@ -22,20 +22,20 @@ pub struct Order<'a> {
     pub name: &'a str,
     /// The pool's `spec.provider`.
     pub spec: &'a ProviderSpec,
-    /// Nodes and machines that the pool has already.
+    /// Number of nodes and machines that the pool already has.
     pub existing: usize,
 }
 
-/// A provider did not make a machine. The text is for the pool's owner.
+/// A provider did not make a machine. The text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The pool has as many machines as it may have.
+    /// The pool has reached its quota, this number of machines.
     #[error("the provider's quota of {0} nodes for this pool is used up")]
     Quota(i32),
-    /// A machine did not come up.
+    /// A machine did not start, for this reason.
     #[error("the provider could not start a machine for node {0}")]
     Failed(String),
-    /// The spec names a provider that is not known here.
+    /// The spec names a provider that this version does not support.
     #[error("the pool names no provider that this version knows")]
     Unknown,
 }
@@ -51,10 +51,10 @@ impl Refusal {
     }
 }
 
-/// What has become of a machine that was asked for.
+/// State of a requested machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is being made and expected at this time, where the provider knows one.
+    /// It is being made and expected at this time; `None` when the provider does not know.
     Starting(Option<Timestamp>),
     /// It runs.
     Running,
@@ -62,23 +62,23 @@ pub enum Progress {
     Failed(Refusal),
 }
 
-/// Makes machines. Every method may be called again with the same arguments: after a crash nothing says which calls
-/// went through.
+/// Makes machines. Every method may be called again with the same arguments: after a crash it is not known which calls
+/// succeeded.
 pub trait Provider: Send + Sync {
-    /// Asks for a machine. A request for a name that is in flight already changes nothing. The answer is when the
-    /// machine is expected, where the provider knows.
+    /// Requests a machine. A request for a name that is already in flight changes nothing. Returns when the machine is
+    /// expected; `None` when the provider does not know.
     fn request<'a>(
         &'a self,
         order: Order<'a>,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Timestamp>, Refusal>>;
 
-    /// Every machine of the pool that was asked for and not dropped since, by node name.
+    /// Every machine of the pool that was requested and not dropped since, by node name.
     fn machines<'a>(&'a self, pool: &'a PoolKey, now: Timestamp) -> BoxFuture<'a, Vec<(String, Progress)>>;
 
-    /// The request for `name` is no longer of interest: its Node exists, it failed, or the node is not wanted any more.
+    /// Drops the request for `name`: its Node exists, it failed, or the node is not wanted any more.
     fn drop_request<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, ()>;
 
-    /// The pool is gone.
+    /// Drops all requests of a pool that is gone.
     fn drop_pool<'a>(&'a self, pool: &'a PoolKey) -> BoxFuture<'a, ()>;
 }

@@ -1,6 +1,6 @@
-//! Dealing with a provider that sometimes fails: what was asked for, what went wrong, and when to ask again.
+//! Requests to a provider that sometimes fails: what was requested, what failed, and when to retry.
 //!
-//! All of it is memory. After a restart the operator finds its nodes in the cluster and asks anew for the rest.
+//! All of it is in memory. After a restart the operator finds its nodes in the cluster and requests the rest again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,9 +12,9 @@ use super::{Order, Progress, Provider, Refusal};
 use crate::plan::supply::{Machine, MachineState, Trouble};
 use crate::plan::{PoolKey, Supply};
 
-/// The wait after the first failure; it doubles with every further one.
+/// Backoff after the first failure; it doubles with every further one.
 const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(5);
-/// The longest wait: Cluster Autoscaler's initial back-off for a node group.
+/// Maximum backoff: Cluster Autoscaler's initial backoff for a node group.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(300);
 
 /// What is remembered about a pool.
@@ -27,14 +27,14 @@ struct Memory {
     taken: BTreeSet<String>,
 }
 
-/// A provider, and how it has behaved.
+/// A provider, with its requests and failures.
 pub struct Procurement {
     provider: Box<dyn Provider>,
     pools: Mutex<HashMap<PoolKey, Memory>>,
 }
 
 impl Procurement {
-    /// Deals with `provider`.
+    /// Wraps `provider`.
     pub fn new(provider: Box<dyn Provider>) -> Self {
         Self { provider, pools: Mutex::default() }
     }
@@ -44,7 +44,8 @@ impl Procurement {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the provider is doing for the pool, which is at `generation`, and the failures that came to light now.
+    /// The state of the provider's requests for the pool, which is at `generation`, and the failures that were detected
+    /// now.
     pub async fn supply(
         &self,
         key: &PoolKey,
@@ -79,23 +80,24 @@ impl Procurement {
         (supply, failures)
     }
 
-    /// Asks for a machine.
+    /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
     pub async fn request(&self, order: Order<'_>, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
         self.provider.request(order, now).await
     }
 
-    /// A request is no longer of interest.
+    /// Drops a request that is no longer wanted.
     pub async fn drop_request(&self, key: &PoolKey, name: &str) {
         self.provider.drop_request(key, name).await;
     }
 
-    /// The pool and its nodes are gone.
+    /// Drops everything about a pool that is gone, with its nodes.
     pub async fn drop_pool(&self, key: &PoolKey) {
         self.pools().remove(key);
         self.provider.drop_pool(key).await;
     }
 
-    /// A node was not made, or did not become Ready. The provider is left alone for a while.
+    /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
+    /// backoff.
     pub fn failed(
         &self,
         key: &PoolKey,
@@ -112,7 +114,7 @@ impl Procurement {
         memory.trouble.insert(Trouble { reason, message, retry_at }).clone()
     }
 
-    /// The provider made a node. That says nothing about nodes that come and never become Ready.
+    /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
     pub fn made(&self, key: &PoolKey) {
         let mut pools = self.pools();
         let Some(memory) = pools.get_mut(key) else { return };
@@ -121,19 +123,19 @@ impl Procurement {
         }
     }
 
-    /// The pool has every node it wants.
+    /// Records that the pool has every node it wants.
     pub fn settled(&self, key: &PoolKey) {
         if let Some(memory) = self.pools().get_mut(key) {
             memory.recover();
         }
     }
 
-    /// What stands in the pool's way now.
+    /// The current failure of the pool's requests; `None` without one.
     pub fn trouble(&self, key: &PoolKey) -> Option<Trouble> {
         self.pools().get(key).and_then(|memory| memory.trouble.clone())
     }
 
-    /// A Node that is not the pool's has the name of one of its slots.
+    /// Records that a Node of another owner has the name of one of the pool's slots.
     pub fn taken(&self, key: &PoolKey, name: &str) {
         self.pools().entry(key.clone()).or_default().taken.insert(name.to_owned());
     }
@@ -146,7 +148,7 @@ impl Memory {
     }
 }
 
-/// The wait after so many failures in a row.
+/// The backoff after this many failures in a row.
 fn wait(failures: u32) -> SignedDuration {
     let doublings = failures.saturating_sub(1).min(16);
     FIRST_WAIT.checked_mul(1 << doublings).map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))

@@ -1,7 +1,7 @@
-//! The provider of tests, demos and what-if runs: machines that exist only as a time at which they will be there.
+//! The provider for tests, demos and what-if runs: a machine is only a time at which it will be ready.
 //!
-//! What a request comes to is a function of the pool, the name and the number of the attempt, so a test that fails
-//! fails again. Requests live in memory; after a restart they are simply made anew.
+//! The outcome of a request is a function of the pool, the name and the number of the attempt, so a test that fails
+//! fails again. Requests are in memory; after a restart they are simply made again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,6 @@ use shared_crds::v1alpha1::SimulatedProvider;
 use super::{Order, Progress, Provider, Refusal};
 use crate::plan::{PoolKey, hash};
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     due: Timestamp,
@@ -27,7 +26,7 @@ struct Pool {
     attempts: HashMap<String, u32>,
 }
 
-/// Makes no machines, punctually.
+/// A provider of machines that exist only as requests with an expected time.
 #[derive(Debug, Default)]
 pub struct Simulated {
     pools: Mutex<HashMap<PoolKey, Pool>>,
@@ -35,7 +34,7 @@ pub struct Simulated {
 
 impl Simulated {
     fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, Pool>> {
-        // Every change of the map is a single insertion or removal, so a panic elsewhere leaves it sound.
+        // Every change of the map is a single insertion or removal, so a panic elsewhere leaves it consistent.
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,8 +1,8 @@
-//! How many connections the admin server keeps, and for how long. Whoever reaches the port can open one: it is on every
-//! address of the pod and asks nobody who they are, because a kubelet's probes cannot say.
+//! How many connections the admin server keeps, and for how long. Every client that reaches the port can open one: it
+//! listens on every address of the pod and requires no authentication, because a kubelet's probes cannot authenticate.
 //!
-//! When there are as many as may be, the oldest makes room for the newest. A limit that made the newest wait would let
-//! anyone who holds that many connections open keep the probes out, and with them have the pod restarted.
+//! When the limit is reached, the newest connection replaces the oldest. If the newest had to wait instead, a client
+//! that holds that many connections open could keep the probes out, and thereby have the pod restarted.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -17,17 +17,18 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-/// What a connection may take. Our own figures: a kubelet has three probes, Prometheus one scrape, a person a few.
+/// Limits of connections. Our own figures: a kubelet has three probes, Prometheus one scrape, a user a few.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Connections at the same time.
+    /// Number of concurrent connections.
     pub(super) connections: usize,
-    /// From the first byte that may come to the last of a request's head; also how long a connection may be idle between
-    /// two requests.
+    /// From the first possible byte to the end of a request's head; also how long a connection may be idle between two
+    /// requests.
     pub(super) header_read: Duration,
-    /// Bytes of a request's head.
+    /// Size of a request's head in bytes.
     pub(super) header_bytes: usize,
-    /// How long a connection may last, whatever it does: who reads an answer slowly has it in that time or not at all.
+    /// Maximum lifetime of a connection, whatever it does: a client that reads an answer slowly has to finish in that
+    /// time.
     pub(super) lifetime: Duration,
 }
 
@@ -42,12 +43,12 @@ impl Default for Limits {
     }
 }
 
-/// How long connections may take to end when the server does.
+/// How long connections may take to end when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// Until the next try after the system had no socket to give.
+/// Delay until the next attempt after the system had no socket to give.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown`, then lets answers that are under way end.
+/// Serves until `shutdown`, then lets requests in progress finish.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -91,7 +92,7 @@ pub(super) async fn serve(
     let _ = tokio::time::timeout(LAST_ANSWERS, async { while tasks.join_next().await.is_some() {} }).await;
 }
 
-/// One connection, to its end. What goes wrong on it is the other side's doing.
+/// Serves one connection to its end. Errors on it are caused by the client.
 async fn connection(
     builder: http1::Builder,
     stream: TcpStream,

@@ -1,8 +1,8 @@
 //! The admin server: `/livez`, `/readyz` with its reasons, `/metrics`.
 //!
-//! It serves what others keep ([`Readiness`], [`Metrics`]) and decides nothing. Nobody has to say who they are, and
-//! nothing that is served is secret: names of caches and of definitions, and counts without the names of objects. What a
-//! connection may take is said in `connections`.
+//! It serves data that others maintain ([`Readiness`], [`Metrics`]) and decides nothing. There is no authentication,
+//! and nothing that is served is secret: names of caches and of definitions, and counts without the names of objects.
+//! The limits of a connection are in `connections`.
 
 mod connections;
 
@@ -27,18 +27,18 @@ use crate::readiness::Readiness;
 /// The admin server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error("{address} is in use; choose another address with --admin-address, port 0 takes any free one")]
     InUse {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// Any other reason: no such address on this machine, a port below 1024 without the right.
+    /// Any other reason: no such address on this machine, a port below 1024 without the privilege.
     #[error("cannot listen on {address}; choose another address with --admin-address")]
     Listen {
-        /// What was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
@@ -50,7 +50,7 @@ struct Served {
     metrics: Metrics,
 }
 
-/// Listens on `address` and serves until `shutdown`. Port 0 takes any free port; the log and the return value say which.
+/// Listens on `address` and serves until `shutdown`. Port 0 takes any free port, which is logged and returned.
 pub async fn serve(
     address: SocketAddr,
     readiness: Readiness,
@@ -151,14 +151,14 @@ mod tests {
         task.await.unwrap();
     }
 
-    /// Opens a connection and sends what is no more than the beginning of a request.
+    /// Opens a connection and sends only the beginning of a request.
     async fn half_request(address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.unwrap();
         stream
     }
 
-    /// Whether the server has closed the connection. What it says before that is read and left aside.
+    /// Whether the server has closed the connection. Data it sends before that is read and ignored.
     fn is_closed(stream: &TcpStream) -> bool {
         let mut bytes = [0; 256];
         loop {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Waits until as many of `streams` are closed as `wanted` says.
+    /// Waits until the number of closed `streams` satisfies `wanted`.
     async fn closed(streams: &[TcpStream], wanted: impl Fn(usize) -> bool) {
         let patience = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {
@@ -239,7 +239,7 @@ mod tests {
         let (address, task, shutdown) = served().await;
         let mut stream = half_request(address).await;
         let mut answer = String::new();
-        // The server may close before it has taken all of it.
+        // The server may close before it has read all of it.
         let _ = stream.write_all(&vec![b'x'; 64 * 1024]).await;
         let _ = stream.read_to_string(&mut answer).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");

@@ -61,7 +61,7 @@ impl Leases {
             .unwrap_or_default()
     }
 
-    /// Somebody else writes the lease.
+    /// Writes the lease as another process.
     fn write(&self, change: impl FnOnce(&mut Value)) {
         let mut stored = self.stored.lock().unwrap();
         let lease = stored.as_mut().unwrap();
@@ -142,7 +142,7 @@ async fn a_lease_that_somebody_deletes_does_not_make_a_second_leader() {
     let successor = candidate(&leases, "b");
     tokio::time::sleep(SECOND * 5).await;
     assert!(leader.fence.pass().is_ok() && successor.fence.pass().is_err());
-    // The leader does not hear of it, because its requests fail; whoever stands by does.
+    // The leader is not notified of it, because its requests fail; the standby replica is.
     *leases.stored.lock().unwrap() = None;
     leader.task.abort();
     for _ in 0..100 {

@@ -1,7 +1,7 @@
-//! Whose lease is it? The state machine of leader election. Pure: time is an argument.
+//! The state machine of leader election: which process holds the lease. Pure: time is an argument.
 //!
-//! As in client-go, nobody's clock is compared with anybody else's: a lease has expired when *this* process has watched
-//! it stand unchanged for its duration, on its own monotonic clock.
+//! As in client-go, clocks of different processes are never compared: a lease has expired when *this* process has
+//! observed it unchanged for its duration, on its own monotonic clock.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::core::ObjectMeta;
 
-/// How long a lease lasts, how long its holder tries to renew it, and how often anybody looks.
+/// How long a lease lasts, how long its holder tries to renew it, and how often candidates check it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long others wait before they take an unchanged lease.
+    /// How long other candidates wait before they take an unchanged lease.
     pub lease_duration: Duration,
-    /// How long the holder goes on without a renewal.
+    /// How long the holder continues without a renewal.
     pub renew_deadline: Duration,
-    /// How often the holder renews and the others look.
+    /// How often the holder renews and the others check.
     pub retry_period: Duration,
 }
 
-/// The times do not fit together.
+/// The lease times are inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTiming {
-    /// The holder would believe in a lease that another has taken.
+    /// The holder would continue with a lease that another candidate has taken.
     #[error(
         "the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?}); raise --lease-duration-seconds or lower --renew-deadline-seconds"
     )]
@@ -34,7 +34,7 @@ pub enum InvalidTiming {
         /// The renew deadline.
         renew: Duration,
     },
-    /// The holder would have no second try.
+    /// The holder would have no second attempt.
     #[error(
         "the renew deadline ({renew:?}) must be longer than 1.2 times the retry period ({retry:?}); raise --renew-deadline-seconds or lower --retry-period-seconds"
     )]
@@ -44,7 +44,7 @@ pub enum InvalidTiming {
         /// The retry period.
         retry: Duration,
     },
-    /// Nothing would ever be waited for.
+    /// The retry period is too short: there would be no wait at all.
     #[error("the retry period must be at least one second; raise --retry-period-seconds")]
     Period,
 }
@@ -74,23 +74,23 @@ impl Timing {
 pub(super) enum Verdict {
     /// It holds the lease.
     Mine,
-    /// Nobody does, or the holder has not renewed it for its duration: take it.
+    /// The lease has no holder, or the holder has not renewed it for its duration: take it.
     Free,
-    /// Somebody else does.
+    /// Another process holds it.
     Held {
-        /// Who.
+        /// Identity of the holder.
         by: String,
     },
 }
 
-/// What this process has seen of the lease.
+/// This process's observations of the lease.
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     last: Option<(LeaseSpec, Duration)>,
 }
 
 impl Watcher {
-    /// Takes in what was just read. `lease_duration` counts where the lease does not say its own.
+    /// Evaluates the lease that was just read. `lease_duration` is used where the lease does not state its own.
     pub(super) fn judge(
         &mut self,
         lease: &Lease,
@@ -117,8 +117,9 @@ impl Watcher {
 }
 
 impl Watcher {
-    /// What it means that there is no lease. Somebody has deleted it, and whoever held it does not know yet: as long as that
-    /// one may still believe in it, it is not free. A process that has never seen it has nobody to wait for.
+    /// Evaluates the absence of a lease. It was deleted, and its holder does not know yet: as long as the holder may
+    /// consider itself the leader, the lease is not free. A process that has never observed it has no holder to wait
+    /// for.
     pub(super) fn judge_absent(&self, identity: &str, lease_duration: Duration, now: Duration) -> Verdict {
         let held = self.last.as_ref().filter(|(spec, since)| {
             let held_by_other =
@@ -130,7 +131,7 @@ impl Watcher {
     }
 }
 
-/// How long a lease lasts; `otherwise` where it does not say.
+/// How long a lease lasts; `otherwise` where it does not state it.
 fn lasts(spec: &LeaseSpec, otherwise: Duration) -> Duration {
     spec.lease_duration_seconds
         .and_then(|seconds| u64::try_from(seconds).ok())
@@ -171,7 +172,7 @@ fn held(lease: &Lease, identity: &str, timing: Timing, now: Timestamp) -> LeaseS
     }
 }
 
-/// `lease` given up: no holder, and one second so that nobody waits for the rest of its duration.
+/// `lease` released: no holder, and one second so that no candidate waits for the rest of its duration.
 pub(super) fn released(lease: &Lease, now: Timestamp) -> Lease {
     let spec = LeaseSpec {
         holder_identity: Some(String::new()),
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_lease_expires_by_standing_still_before_our_eyes_not_by_its_own_clock() {
-        // Its renewTime lies years in our past; that alone says nothing.
+        // Its renewTime is years in our past; that alone means nothing.
         let lease = new("ns", "l", "other", TIMING, at(0));
         let mut watcher = Watcher::default();
         assert_eq!(watcher.judge(&lease, "me", SECOND, SECOND * 100), Verdict::Held { by: "other".into() });

@@ -1,8 +1,8 @@
-//! Leader election on a `Lease` that cannot elect two: every write of the lease carries the version that was read, so of
-//! two candidates one gets a conflict; and the holder stops by itself, on its own clock, before anybody may
-//! take over.
+//! Leader election on a `Lease` that cannot elect two leaders: every write of the lease carries the version that was
+//! read, so of two candidates one gets a conflict; and the holder stops by itself, on its own clock, before another
+//! candidate may take over.
 //!
-//! Who holds the lease is judged in `lease` (pure); what a process may do without it is said in `fence`.
+//! `lease` (pure) decides which process holds the lease; `fence` defines what a process may do without it.
 
 mod lease;
 
@@ -22,16 +22,16 @@ use crate::fence::Fence;
 use crate::metrics::Metrics;
 use crate::write::{Created, Door, WriteError, Written};
 
-/// Which lease, and as whom.
+/// The lease, and this process's identity.
 #[derive(Clone, Debug)]
 pub struct LeaseConfig {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who this process is; unique, also among restarts of one Pod.
+    /// Identity of this process; unique, also among restarts of one Pod.
     pub identity: String,
-    /// How long everything takes.
+    /// The lease times.
     pub timing: Timing,
 }
 
@@ -39,9 +39,9 @@ pub struct LeaseConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a process that has lost the lease must stop"]
 pub enum Ended {
-    /// It was asked to end; a lease that it held has been released.
+    /// It was told to end; a lease that it held has been released.
     Released,
-    /// It led and could not renew in time.
+    /// It was the leader and could not renew in time.
     Lost,
 }
 
@@ -54,11 +54,11 @@ pub struct Elector {
     clock: Clock,
     metrics: Metrics,
     watcher: Watcher,
-    /// Whom or what the log spoke of last, so that it speaks of each once.
+    /// The holder or error of the last log line, so that each is logged once.
     said: String,
 }
 
-/// Closes a fence when it goes.
+/// Closes a fence when dropped.
 struct CloseOnDrop(Fence);
 
 impl Drop for CloseOnDrop {
@@ -67,16 +67,16 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// What one try came to.
+/// The result of one attempt.
 enum Try {
-    /// The lease is ours, as stored now.
+    /// This process holds the lease, as stored now.
     Won(Box<Lease>),
-    /// It is somebody else's, or a race was lost.
+    /// Another process holds it, or the attempt met a conflict.
     Not,
 }
 
 impl Elector {
-    /// A candidate. `door` must be the one without a fence ([`Door::unfenced`]): the lease is what makes a fence.
+    /// A candidate. `door` must be the one without a fence ([`Door::unfenced`]): the lease is what opens the fence.
     pub fn new(
         client: kube::Client,
         door: Door,
@@ -89,8 +89,8 @@ impl Elector {
         Self { api, door, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
     }
 
-    /// [`Elector::run`] in a task of its own. However it ends, by a panic too, the fence is closed then: nobody renews the
-    /// lease any more, and the process must not go on as if somebody did.
+    /// [`Elector::run`] in a task of its own. However it ends, also by a panic, the fence is closed then: the lease is
+    /// not renewed any more, and the process must not continue as if it was.
     pub fn spawn(self, release: CancellationToken) -> JoinHandle<Ended> {
         let closes = CloseOnDrop(self.fence.clone());
         tokio::spawn(async move {
@@ -100,7 +100,8 @@ impl Elector {
         })
     }
 
-    /// Tries to lead, leads, renews; until `release` is cancelled or the lease is lost. The fence follows.
+    /// Acquires the lease and renews it, until `release` is cancelled or the lease is lost. Updates the fence
+    /// accordingly.
     pub async fn run(mut self, release: CancellationToken) -> Ended {
         let timing = self.config.timing;
         let (mut held, began) = loop {
@@ -116,7 +117,7 @@ impl Elector {
                 }
                 Some(Try::Not) | None => self.fence.stands_by(),
             }
-            // As client-go: candidates that wait for one lease do not all look at the same time.
+            // As in client-go: candidates that wait for one lease do not all check at the same time.
             let pause = timing.retry_period.mul_f64(1.0 + JITTER_FACTOR * rand::random::<f64>());
             tokio::select! {
                 () = release.cancelled() => return Ended::Released,
@@ -130,7 +131,7 @@ impl Elector {
         ended
     }
 
-    /// Renews until told to stop or too late.
+    /// Renews the lease until told to stop or too late.
     async fn lead(
         &mut self,
         held: &mut Lease,
@@ -172,7 +173,7 @@ impl Elector {
         }
     }
 
-    /// One look at the lease, and a grab if it is free.
+    /// Reads the lease once, and takes it if it is free.
     async fn acquire(&mut self) -> Result<Try, TryError> {
         let LeaseConfig { namespace, name, identity, timing } = &self.config;
         let Some(current) = self.api.get_opt(name).await? else {
@@ -198,8 +199,8 @@ impl Elector {
         }
     }
 
-    /// Renews at the version of the last renewal. After a conflict the lease is read once: another writer (a label, say)
-    /// moved the version, an answer of ours was lost, or somebody took the lease.
+    /// Renews at the version of the last renewal. After a conflict the lease is read once: another writer (of a label,
+    /// for instance) changed the version, an answer to our write was lost, or another candidate took the lease.
     async fn renew(&mut self, held: &Lease) -> Result<Try, TryError> {
         if let won @ Try::Won(_) = self.put(held).await? {
             return Ok(won);
@@ -211,7 +212,7 @@ impl Elector {
         match self.watcher.judge(&current, identity, timing.lease_duration, self.clock.monotonic()) {
             Verdict::Mine => match self.put(&current).await? {
                 won @ Try::Won(_) => Ok(won),
-                // Lost a second race in a row: not lost yet, the next period tries again.
+                // Two conflicts in a row: the lease is not lost yet, the next period tries again.
                 Try::Not => Err(TryError::Contended),
             },
             Verdict::Free | Verdict::Held { .. } => Ok(Try::Not),
@@ -227,7 +228,7 @@ impl Elector {
         })
     }
 
-    /// Gives the lease up at its version: if somebody else has it by now, this changes nothing.
+    /// Releases the lease at its version: if another process holds it by now, this changes nothing.
     async fn release(&self, held: &Lease) {
         let lease = lease::released(held, self.clock.now());
         let released =
@@ -240,7 +241,7 @@ impl Elector {
         }
     }
 
-    /// The try, if it came to anything; a failure is logged once per kind.
+    /// The result of the attempt, if there is one; a failure is logged once per kind.
     fn settle(&mut self, tried: Result<Result<Try, TryError>, tokio::time::error::Elapsed>) -> Option<Try> {
         let failed = match tried {
             Ok(Ok(tried)) => return Some(tried),
@@ -264,7 +265,7 @@ impl Elector {
     }
 }
 
-/// Why one try came to nothing.
+/// Why an attempt had no result.
 #[derive(Debug, thiserror::Error)]
 enum TryError {
     #[error("cannot read the lease")]
@@ -288,14 +289,14 @@ impl Categorised for TryError {
     }
 }
 
-/// The identity of this process: the Pod's name or the host's, and something random, so that a container that was
-/// restarted in its Pod does not take its predecessor's lease for its own.
+/// The identity of this process: the name of the Pod or the host, and a random part, so that a container that was
+/// restarted in its Pod does not treat its predecessor's lease as its own.
 pub fn identity(host: &str, random: u32) -> String {
     format!("{host}_{random:08x}")
 }
 
-/// A lease cannot be read or written for longer than this without the holder stopping: what [`Timing`] says by default
-/// in client-go.
+/// The defaults of [`Timing`] in client-go. The holder stops if the lease cannot be read or written for longer than
+/// this.
 pub const DEFAULT_TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),

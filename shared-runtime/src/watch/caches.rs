@@ -1,8 +1,8 @@
-//! Which moment every cache of this process has caught up with.
+//! Up to which point in time every cache of this process has caught up.
 //!
-//! A cache that a watch feeds shows the past, and a standby's may show any past: its watch can be half open for as long as
-//! nobody notices. So whoever has just come to lead asks every cache to catch up, and decides nothing before each has
-//! shown that it holds all that had been written when it was asked.
+//! A watch cache shows the past, and a standby's may be arbitrarily old: its watch can be half open for as long as the
+//! connection's failure goes undetected. So a process that has just become the leader tells every cache to catch up,
+//! and decides nothing before each has confirmed that it contains everything written before that request.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +15,9 @@ pub struct Caches(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often the caches were asked.
+    /// The number of requests to catch up.
     asked: u64,
-    /// The question that was asked when this process came to lead; 0 before.
+    /// The request that was made when this process became the leader; 0 before.
     led: u64,
     caches: Vec<Asked>,
 }
@@ -28,7 +28,7 @@ struct Asked {
     answer: watch::Receiver<u64>,
 }
 
-/// A cache's side: the number of the last question, and of the last that was answered.
+/// A cache's handle: the number of the last request, and of the last that was answered.
 #[derive(Debug)]
 pub(crate) struct Questions {
     pub(super) asked: watch::Receiver<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// The question that is open, if any.
+    /// The open request, if any.
     pub(super) fn open(&mut self) -> Option<u64> {
         let asked = *self.asked.borrow_and_update();
         (asked > *self.answered.borrow()).then_some(asked)
@@ -49,14 +49,14 @@ impl Questions {
         }
     }
 
-    /// The cache holds everything that had been written when this question was asked.
+    /// Confirms that the cache contains everything that had been written when this request was made.
     pub(super) fn answer(&self, question: u64) {
         self.answered.send_replace(question);
     }
 }
 
 impl Caches {
-    /// The side of a cache, for tests of who asks.
+    /// A cache's handle, for tests of the requesting side.
     #[cfg(test)]
     pub(crate) fn questions(&self) -> Questions {
         self.register()
@@ -66,7 +66,7 @@ impl Caches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new cache. What was asked before it existed is asked of it as well.
+    /// Registers a new cache. Requests from before it existed apply to it as well.
     pub(super) fn register(&self) -> Questions {
         let mut state = self.state();
         let (question, asked) = watch::channel(state.asked);
@@ -75,8 +75,8 @@ impl Caches {
         Questions { asked, answered }
     }
 
-    /// This process leads from now on. Only the first call asks: a cache that is made after it lists what is there then, and
-    /// has answered with that.
+    /// Records that this process is the leader from now on. Only the first call makes a request: a cache that is
+    /// created after it lists the state of that time, and has thereby answered.
     pub(crate) fn led(&self) {
         let mut state = self.state();
         if state.led == 0 {
@@ -84,14 +84,14 @@ impl Caches {
         }
     }
 
-    /// Comes back when every cache holds all that had been written when this process came to lead.
+    /// Returns when every cache contains everything that had been written when this process became the leader.
     pub(crate) async fn caught_up_since_led(&self) {
         self.led();
         let led = self.state().led;
         self.answered(led).await;
     }
 
-    /// Comes back when every cache holds all that had been written when this was called.
+    /// Returns when every cache contains everything that had been written when this was called.
     pub async fn catch_up(&self) {
         let question = self.state().ask();
         self.answered(question).await;
@@ -101,7 +101,7 @@ impl Caches {
         let answers: Vec<_> = self.state().caches.iter().map(|cache| cache.answer.clone()).collect();
         join_all(answers.into_iter().map(|mut answer| async move {
             if answer.wait_for(|answered| *answered >= question).await.is_err() {
-                // The cache is no more; what it held is as old as it was.
+                // The cache no longer exists; its contents will not change.
                 std::future::pending::<()>().await;
             }
         }))

@@ -1,5 +1,5 @@
-//! Reading what the API server sends, one object at a time: an object that this version cannot read must not take the
-//! others of its kind with it.
+//! Decoding the API server's answers, one object at a time: an object that this version cannot read must not affect the
+//! others of its kind.
 
 use std::fmt::Debug;
 
@@ -8,34 +8,34 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object, or who it is and why it cannot be read.
+/// An object, or its identity and why it cannot be read.
 #[derive(Clone, Debug)]
 pub enum Decoded<W> {
     /// The object.
     Read(W),
-    /// What its type does not allow.
+    /// An object that its type does not allow.
     Unreadable(Unreadable),
 }
 
-/// An object that cannot be read: a value that a newer version wrote, a time no calendar of ours has.
+/// An object that cannot be read: a value that a newer version wrote, a time that our calendar types cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its namespace, for a namespaced kind.
+    /// Its namespace; `None` for a cluster-scoped kind.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// Its UID.
+    /// Its UID; `None` if it is missing or unreadable.
     pub uid: Option<String>,
-    /// Its resource version.
+    /// Its resourceVersion; `None` if it is missing or unreadable.
     pub version: Option<String>,
-    /// For a Pod, the node it is bound to.
+    /// For a Pod, the node it is bound to; `None` otherwise.
     pub node_name: Option<String>,
     /// The field and what is wrong with it.
     pub error: String,
 }
 
 impl Unreadable {
-    /// The place in a store of a kind where the object would be.
+    /// The key of the object in a store of its kind.
     pub fn key<K: Lookup<DynamicType = ()>>(&self) -> ObjectRef<K> {
         let key = ObjectRef::new(&self.name);
         match &self.namespace {
@@ -55,7 +55,7 @@ impl std::fmt::Display for Unreadable {
 }
 
 impl<W> Decoded<W> {
-    /// The resource version of an unreadable object; readable ones know their own.
+    /// The resourceVersion of an unreadable object; `of` returns that of a readable one.
     pub(super) fn version<'a>(&'a self, of: impl FnOnce(&'a W) -> Option<&'a str>) -> Option<&'a str> {
         match self {
             Self::Read(object) => of(object),
@@ -71,7 +71,7 @@ impl<'de, W: DeserializeOwned> Deserialize<'de> for Decoded<W> {
     }
 }
 
-/// Reads one object. Only what cannot be read is read a second time, to name the field.
+/// Decodes one object. Only an unreadable one is decoded a second time, to name the field.
 fn decode<W: DeserializeOwned>(text: &str) -> Decoded<W> {
     if let Ok(object) = serde_json::from_str(text) {
         return Decoded::Read(object);
@@ -81,7 +81,7 @@ fn decode<W: DeserializeOwned>(text: &str) -> Decoded<W> {
         Err(failed) => format!("{}: {}", failed.path(), plain(failed.inner())),
         Ok(_) => "something follows the object".to_owned(),
     };
-    // Each for itself: what is wrong with the one does not hide the other.
+    // Each separately: an error in one does not hide the other.
     let Named { metadata } = serde_json::from_str(text).unwrap_or_default();
     let Placed { spec } = serde_json::from_str(text).unwrap_or_default();
     Decoded::Unreadable(Unreadable {
@@ -94,21 +94,21 @@ fn decode<W: DeserializeOwned>(text: &str) -> Decoded<W> {
     })
 }
 
-/// The message without the line and column, which mean nothing to whoever reads it in a log.
+/// The message without the line and column, which mean nothing in a log.
 fn plain(failed: &serde_json::Error) -> String {
     let text = failed.to_string();
     let place = format!(" at line {} column {}", failed.line(), failed.column());
     text.strip_suffix(&place).unwrap_or(&text).to_owned()
 }
 
-/// As much of an object as is needed to say which it is; anything else in it may be as it likes.
+/// The part of an object that identifies it; the rest of it may be invalid.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Named {
     metadata: Identity,
 }
 
-/// Where a pod is, whatever else is in its spec.
+/// The node of a pod, whatever else is in its spec.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Placed {
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// A year that the API server takes and this process cannot hold.
+    /// A year that the API server accepts and this process cannot represent.
     fn daemon_set() -> serde_json::Value {
         json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet",
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn an_event_of_a_watch_is_read_and_its_kind_kept_when_its_object_cannot_be() {
         let line = json!({"type": "DELETED", "object": daemon_set()});
-        // The API server says the type first.
+        // The API server writes the type first.
         let line = format!(r#"{{"type":"DELETED","object":{}}}"#, line["object"]);
         let event: WatchEvent<Decoded<DaemonSet>> = serde_json::from_str(&line).unwrap();
         assert!(matches!(event, WatchEvent::Deleted(Decoded::Unreadable(_))));

@@ -1,4 +1,4 @@
-//! The loop behind a cache: list, watch, watch again, and list anew when there is no other way.
+//! The loop behind a cache: list, watch, watch again, and list again when there is no other way.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,38 +19,38 @@ use super::{Failure, Sink, WATCH_SECONDS};
 use crate::controller::Backoff;
 use crate::error::chain;
 
-/// A watch that is to bring a bookmark soon: the API server sends one two seconds before the end.
+/// Duration of a watch that should return a bookmark soon: the API server sends one two seconds before the end.
 const BOOKMARK_SECONDS: u32 = 3;
-/// So many such watches without the bookmark, and all is listed anew.
+/// Number of such watches without the bookmark before everything is listed again.
 const BOOKMARK_TRIES: u32 = 3;
-/// A page that is refused so often is not asked for again: the list begins anew.
+/// Number of refusals of a page before the list starts again.
 const PAGE_TRIES: u32 = 10;
-/// How long after its time a watch may go on before it counts as dead.
+/// How long a watch may exceed its duration before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(3);
-/// After a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
+/// Backoff after a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
 const RETRY: Backoff = Backoff {
     base: Duration::from_millis(200),
     max: Duration::from_secs(10),
     event_max: Duration::from_secs(10),
 };
 
-/// Whoever read the changes is gone.
+/// The reader of the changes is gone.
 #[derive(Debug)]
 pub(super) struct Unread;
 
 /// How one watch ended.
 enum End {
-    /// In time, or because something was asked; all is well.
+    /// In time, or because of a request to catch up; no problem.
     Well,
-    /// In time, and nothing was heard of it. That is either an old API server, or a version of the future.
+    /// In time, but without any event. Either the API server is old, or the version is in the future.
     Unheard,
     Failed(Failure),
 }
 
-/// The cache is to come as far as the cluster was a moment ago, because it was asked to, or because its watch had failed and
-/// that a new one can be opened says nothing yet.
+/// The cache has to reach the cluster's version of a moment ago, because of a request to catch up, or because its watch
+/// had failed and opening a new one proves nothing yet.
 struct Pursuit {
-    /// Of [`super::Caches`].
+    /// A request of [`super::Caches`].
     question: Option<u64>,
     newest: Version,
     tries: u32,
@@ -63,7 +63,7 @@ pub(super) struct Follower<W, S: Sink<W>> {
     health: Health,
     questions: Questions,
     pursuit: Option<Pursuit>,
-    /// Up to here the cache has come.
+    /// The version that the cache has reached.
     version: String,
     failures: u32,
 }
@@ -91,10 +91,10 @@ where
         }
     }
 
-    /// Lists everything. A page that fails is asked for again; only one that is too old begins the list anew.
+    /// Lists everything. A page that fails is retried; only an expired one starts the list again.
     async fn list(&mut self) -> Result<(), Unread> {
         loop {
-            // A list shows what was written before it began, so it answers what was asked before.
+            // A list shows everything that was written before it began, so it answers earlier requests.
             let question = self.questions.open();
             self.sink.begin();
             match self.pages().await {
@@ -140,7 +140,7 @@ where
         }
     }
 
-    /// Watches for as long as that does. Afterwards all has to be listed.
+    /// Watches while the version is valid. Afterwards everything has to be listed.
     async fn watch(&mut self) -> Result<(), Unread> {
         let mut doubt = false;
         loop {
@@ -168,7 +168,7 @@ where
                 self.pursue();
             }
             let ended = self.one_watch().await?;
-            // Only watches that were well and brought no bookmark say that there will be none.
+            // Only watches without a failure and without a bookmark show that there will be none.
             if !matches!(ended, End::Failed(_)) && self.pursuit.as_mut().is_some_and(Pursuit::gives_up) {
                 return Ok(());
             }
@@ -187,7 +187,7 @@ where
         }
     }
 
-    /// Whether this cache has not come further than the cluster has. Of versions that cannot be compared it is not known.
+    /// Whether this cache is not known to be ahead of the cluster: versions that cannot be compared prove nothing.
     fn is_ahead_of_none(&self, newest: Option<&Version>) -> bool {
         match (Version::parse(&self.version), newest) {
             (Some(mine), Some(newest)) => mine <= *newest,
@@ -257,7 +257,7 @@ where
         self.tell(changes).await
     }
 
-    /// Ends the pursuit if the cache has come so far.
+    /// Ends the pursuit if the cache has reached its version.
     fn pursue(&mut self) {
         let mine = Version::parse(&self.version);
         if let Some(pursuit) = self.pursuit.take_if(|pursuit| mine >= Some(pursuit.newest.clone()))
@@ -282,13 +282,13 @@ where
         self.health.current();
     }
 
-    /// Counts a failure since anything was heard of a watch, and waits.
+    /// Counts a failure since the last event of a watch, and waits.
     async fn failed_again(&mut self, failure: &Failure) {
         self.failures = self.failures.saturating_add(1);
         self.failed(failure, self.failures).await;
     }
 
-    /// Says what failed, the so-manieth time, and waits before anything is tried again.
+    /// Reports failure number `failures`, and waits before the next attempt.
     async fn failed(&mut self, failure: &Failure, failures: u32) {
         self.sink.failed(failure);
         self.health.doubtful(chain(failure));
@@ -305,7 +305,7 @@ impl Pursuit {
     }
 }
 
-/// Comes back when something new is asked; never when nobody is left to ask.
+/// Returns on a new request; never when there is no requester left.
 async fn changed(asked: &mut tokio::sync::watch::Receiver<u64>) {
     if asked.changed().await.is_err() {
         std::future::pending::<()>().await;

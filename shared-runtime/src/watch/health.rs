@@ -1,4 +1,4 @@
-//! Whether a cache is current: the API server was heard of a short while ago. The gate follows.
+//! Whether a cache is current: the API server has answered a short while ago. Controls the gate.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::liveness::{Liveness, Pulse};
 use crate::metrics::Metrics;
 use crate::readiness::Gate;
 
-/// How long a cache counts as current after its watch was lost. A watch that is opened again brings what was missed, and an
-/// API server that is replaced by another does not leave its clients alone for longer.
+/// How long a cache counts as current after its watch was lost. A watch that is opened again delivers what was missed,
+/// and an API server that is replaced by another does not leave its clients alone for longer.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// The gate of one cache.
@@ -20,9 +20,9 @@ pub(super) struct Health {
     gate: Gate,
     metrics: Metrics,
     pulse: Pulse,
-    /// The cache was current when last looked at.
+    /// Whether the cache was current at the last check.
     current: bool,
-    /// Until when it is current if nothing is heard, and why it then is not.
+    /// Until when it is current without an answer, and why it is not afterwards.
     until: Option<(Instant, String)>,
 }
 
@@ -34,7 +34,7 @@ impl Health {
         Self { resource, gate, metrics, pulse, current: false, until: None }
     }
 
-    /// The watch works.
+    /// Records that the watch works.
     pub(super) fn current(&mut self) {
         self.until = None;
         if !self.current {
@@ -44,7 +44,7 @@ impl Health {
         }
     }
 
-    /// The watch does not work, because of `why`.
+    /// Records that the watch does not work, because of `why`.
     pub(super) fn doubtful(&mut self, why: String) {
         let at = self.until.take().map_or_else(|| Instant::now() + GRACE, |(at, _)| at);
         if self.current {
@@ -54,7 +54,7 @@ impl Health {
         }
     }
 
-    /// The cache is of no use until it is listed anew.
+    /// Records that the cache is invalid until it is listed again.
     pub(super) fn lost(&mut self, why: &str) {
         self.close(why.to_owned());
     }
@@ -66,7 +66,7 @@ impl Health {
         self.metrics.cache_current(&self.resource, false);
     }
 
-    /// Waits for `work`, and closes the gate should its time come meanwhile.
+    /// Waits for `work`, and closes the gate if the cache stops being current meanwhile.
     pub(super) async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
         self.pulse.beat();
         let mut work = std::pin::pin!(work);
@@ -82,7 +82,7 @@ impl Health {
 }
 
 impl Drop for Health {
-    /// Whatever ended the task that fed the cache, a panic included: what the cache holds is of the past from now on.
+    /// However the task that fed the cache ended, also by a panic: the cache is outdated from now on.
     fn drop(&mut self) {
         self.close("nothing feeds the cache any more".to_owned());
     }

@@ -1,15 +1,15 @@
-//! One list, then the changes after it, for as long as the process lives: what feeds a cache.
+//! One list, then the changes after it, for as long as the process lives: the source of a cache.
 //!
-//! kube's watcher does the same and hides what an operator has to know before it removes a machine: up to which version it
-//! has come, whether the connection is still alive, and which objects it left out. Therefore this one:
+//! kube's watcher does the same and hides what an operator has to know before it removes a machine: which version it
+//! has reached, whether the connection is alive, and which objects it left out. Therefore this one:
 //!
-//! - **is never silent for long.** A watch lasts [`WATCH_SECONDS`]; the API server says how far it has come (a bookmark)
-//!   two seconds before its end. One of which nothing is heard is dead, whatever the connection says.
-//! - **catches up when asked** ([`Caches`]): it asks for the newest version there is and goes on until it holds that.
-//! - **goes back with the cluster.** After etcd was restored from a backup, versions are lower than they were, and a watch
-//!   from before waits for a future that does not come. It is found out when nothing is heard, and all is listed anew.
-//! - **reads each object for itself** ([`Decoded`]): one that cannot be read is named, and its deletion is noticed.
-//! - **repeats a page, not a list**, when the API server is busy.
+//! - **is never silent for long.** A watch lasts [`WATCH_SECONDS`]; two seconds before its end the API server reports
+//!   its current version (a bookmark). A watch without any event is dead, whatever the state of the connection.
+//! - **catches up on request** ([`Caches`]): it requests the newest version and continues until it has reached it.
+//! - **goes back with the cluster.** After etcd was restored from a backup, versions are lower, and an old watch waits
+//!   for a future that does not come. This is detected when there are no events, and everything is listed again.
+//! - **decodes each object separately** ([`Decoded`]): an unreadable one is reported, and its deletion is noticed.
+//! - **retries a page, not a list**, when the API server is busy.
 
 mod caches;
 mod decode;
@@ -42,37 +42,37 @@ use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::readiness::Gate;
 
-/// How long one watch lasts before it is opened anew from where it ended. The longer, the later a dead one is noticed; the
-/// shorter, the more requests a cluster has that does nothing (ten kinds: two in three seconds).
+/// Duration of one watch before it is opened again from where it ended. The longer, the later a dead one is noticed;
+/// the shorter, the more requests an idle cluster has (ten kinds: two in three seconds).
 const WATCH_SECONDS: u32 = 15;
 
-/// Batches of changes that wait to be taken; a cache whose reader does not keep up waits for it.
+/// Number of batches of changes that wait for the reader; a cache with a slow reader waits.
 const BATCHES: usize = 64;
 
-/// Takes in what a watch brings. `Out` is what came of it, for whoever reads the stream.
+/// Receives what a watch delivers. `Out` is the result, for the reader of the stream.
 pub(crate) trait Sink<W>: Send + 'static {
-    /// What is told of a change.
+    /// The item that reports a change.
     type Out: Send + 'static;
 
     /// A list begins, perhaps again from its start.
     fn begin(&mut self);
-    /// The list holds this.
+    /// The list contains this object.
     fn listed(&mut self, object: Decoded<W>);
-    /// That was the list. Whatever was not in it is gone.
+    /// The list is complete. Every object that was not in it is gone.
     fn finish(&mut self) -> Vec<Self::Out>;
     /// The object is new or was changed.
     fn applied(&mut self, object: Decoded<W>) -> Vec<Self::Out>;
     /// The object is gone.
     fn deleted(&mut self, object: Decoded<W>) -> Vec<Self::Out>;
-    /// The cluster's data is older than it was: no version from before means anything. A list follows.
+    /// The cluster's data is older than before: no earlier version is valid. A list follows.
     fn rewound(&mut self);
-    /// A request failed, or its answer broke off.
+    /// A request failed, or its answer was interrupted.
     fn failed(&mut self, failure: &Failure);
     /// Requests work again.
     fn recovered(&mut self);
 }
 
-/// Why a list or watch came to nothing. It is always tried again.
+/// Why a list or watch failed. It is always retried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("cannot list")]
@@ -98,7 +98,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// The name under which it is counted.
+    /// The category in the metrics.
     pub(crate) fn category(&self) -> &'static str {
         match self {
             Self::List(failed) | Self::Watch(failed) => client_category(failed),
@@ -110,13 +110,13 @@ impl Failure {
         }
     }
 
-    /// Whether the version that was asked for is too old: all has to be listed.
+    /// Whether the requested version is too old: everything has to be listed.
     fn is_expired(&self) -> bool {
         self.category() == "expired"
     }
 
-    /// Whether asking for the same again will never help: the request itself is refused, and neither for who asks nor because
-    /// the API server is busy.
+    /// Whether a repetition of the request will never succeed: the request itself is refused, and neither for lack of
+    /// permission nor because the API server is busy.
     fn is_final(&self) -> bool {
         match self {
             Self::List(kube::Error::Api(status)) => {
@@ -126,7 +126,7 @@ impl Failure {
         }
     }
 
-    /// What the API server asks to wait.
+    /// The delay that the API server requests.
     fn retry_after(&self) -> Option<Duration> {
         let (Self::List(kube::Error::Api(status))
         | Self::Watch(kube::Error::Api(status))
@@ -139,8 +139,8 @@ impl Failure {
     }
 }
 
-/// Feeds `sink` with the objects that `api` and the selectors of `config` name, and brings what it makes of them. It never
-/// ends by itself; it ends when the stream is dropped. `gate` is open while the cache is current.
+/// Feeds `sink` with the objects that `api` and the selectors of `config` name, and returns the stream of its results.
+/// It never ends by itself; it ends when the stream is dropped. `gate` is open while the cache is current.
 pub(crate) fn follow<W, S>(
     api: Api<W>,
     config: &Config,

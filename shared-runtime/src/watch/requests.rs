@@ -1,5 +1,4 @@
-//! The three questions a watch asks the API server: a page of the list, the changes after a version, and which version
-//! is the newest.
+//! The three requests of a watch: a page of the list, the changes after a version, and the newest version.
 
 use std::time::Duration;
 
@@ -15,24 +14,24 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::Failure;
 use super::decode::Decoded;
 
-/// Objects of a page of a list. client-go has 500; a page is decoded as a whole, with the managed fields that are dropped
-/// afterwards, which is some 60 KB for a pod: 500 were half of an operator's memory for as long as it ran.
+/// Objects per page of a list. client-go has 500; a page is decoded as a whole, with the managed fields that are
+/// dropped afterwards, which is some 60 KB for a pod: 500 were half of an operator's memory while it ran.
 const PAGE: u32 = 50;
 
-/// How long a page may take. The API server lets a request wait for its turn up to 15 s (priority and fairness, a quarter
-/// of `--request-timeout`).
+/// Timeout of a page. The API server lets a request wait for its turn up to 15 s (priority and fairness, a quarter of
+/// `--request-timeout`).
 const PAGE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long the question for the newest version may take: while it is open, nobody knows whether the cache is current.
+/// Timeout of the request for the newest version: while it is open, it is not known whether the cache is current.
 const NEWEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long the answer to a watch may take to begin: the API server sends its headers at once.
+/// Timeout of the start of a watch's answer: the API server sends its headers at once.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 
 /// No object has this name: it would have to end in a letter or a digit.
 const NO_NAME: &str = "metadata.name=-";
 
-/// One list, whole, with every object read for itself.
+/// One complete list, with every object decoded separately.
 pub(crate) async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Vec<Decoded<K>>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned,
@@ -42,7 +41,7 @@ where
     Ok(page.items())
 }
 
-/// Which objects of which kind.
+/// Kind and selectors of the objects.
 #[derive(Clone)]
 pub(super) struct Requests {
     client: Client,
@@ -74,19 +73,19 @@ impl<W> Page<W> {
         self.metadata.resource_version.as_deref().filter(|version| !version.is_empty())
     }
 
-    /// Its objects; some servers say `null` where there are none.
+    /// Its objects; some servers send `null` where there are none.
     pub(super) fn items(self) -> Vec<Decoded<W>> {
         self.items.unwrap_or_default()
     }
 
-    /// Where the next page begins.
+    /// The continue token of the next page.
     pub(super) fn next(&self) -> Option<&str> {
         self.metadata.next.as_deref().filter(|next| !next.is_empty())
     }
 }
 
 impl Requests {
-    /// The objects that `api` and the selectors of `config` name.
+    /// Requests for the objects that `api` and the selectors of `config` name.
     pub(super) fn new<W: Resource>(api: Api<W>, config: &Config) -> Self {
         let request = Request::new(api.resource_url());
         Self {
@@ -101,7 +100,7 @@ impl Requests {
         ListParams { label_selector: self.labels.clone(), field_selector: fields, ..ListParams::default() }
     }
 
-    /// A page of a list that shows at least everything that was written before it began.
+    /// A page of a list that contains at least everything that was written before it began.
     pub(super) async fn page<W: DeserializeOwned>(&self, next: Option<&str>) -> Result<Page<W>, Failure> {
         let mut params = self.list(self.fields.clone()).limit(PAGE);
         params.continue_token = next.map(ToOwned::to_owned);
@@ -113,8 +112,9 @@ impl Requests {
             .map_err(Failure::List)
     }
 
-    /// The version that everything written before now has at most. A list of nothing: the API server answers it from its
-    /// watch cache, after it has made sure that this is up to date (Kubernetes 1.31; before, it asks etcd).
+    /// A version that is at least as new as everything written before now. A list without objects: the API server
+    /// answers it from its watch cache, after it has made sure that this is up to date (Kubernetes 1.31; before, it
+    /// asks etcd).
     pub(super) async fn newest(&self) -> Result<Option<Version>, Failure> {
         let fields = self.fields.iter().map(String::as_str).chain([NO_NAME]).collect::<Vec<_>>().join(",");
         let request = self

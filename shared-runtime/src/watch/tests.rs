@@ -1,4 +1,4 @@
-//! The loop against a server that answers from a script, on paused time. What a real API server does is in `e2e`.
+//! The loop against a server that answers from a script, on paused time. Tests against a real API server are in `e2e`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,17 +19,17 @@ use crate::readiness::Readiness;
 enum Answer {
     Json(Value),
     Status(u16),
-    /// These lines after these seconds each, then the end of the stream after that many.
+    /// These lines, each after its delay in seconds, then the end of the stream after that many.
     Lines(Vec<(u64, String)>, u64),
-    /// Nothing, for ever.
+    /// No answer.
     Silence,
-    /// A stream that is opened and never says anything.
+    /// A stream that is opened and never sends anything.
     SilentStream,
 }
 
 type Script = Box<dyn FnMut(&HashMap<String, String>) -> Answer + Send>;
 
-/// What the server was asked: `list`, `list next`, `newest`, `watch 7 for 15`.
+/// The requests to the server: `list`, `list next`, `newest`, `watch 7 for 15`.
 type Log = Arc<Mutex<Vec<String>>>;
 
 fn queries(request: &Request<Body>) -> HashMap<String, String> {
@@ -94,7 +94,7 @@ fn page(version: u64, next: &str, items: &[Value]) -> Answer {
     )
 }
 
-/// As the API server writes it: the type first.
+/// In the API server's format: the type first.
 fn event(kind: &str, object: &Value) -> String {
     format!(r#"{{"type":"{kind}","object":{object}}}"#)
 }
@@ -111,7 +111,7 @@ fn called(object: &Decoded<Node>) -> String {
     }
 }
 
-/// Tells what it is told, in words.
+/// Records what it is told, as text.
 struct Heard(Vec<String>);
 
 impl Sink<Node> for Heard {
@@ -285,7 +285,7 @@ async fn a_watch_that_ends_after_each_word_is_not_opened_again_without_a_pause()
     trial.next().await;
     sleep(Duration::from_secs(10)).await;
     let asked = trial.asked();
-    // Two questions after each pause of 0.1 to 0.2 s, and not thousands.
+    // Two requests after each pause of 0.1 to 0.2 s, and not thousands.
     assert!(asked.len() < 220, "{}", asked.len());
 }
 
@@ -337,7 +337,7 @@ async fn a_cache_that_is_asked_to_catch_up_asks_for_the_newest_version_and_waits
     let mut trial = Trial::new(|query| match name(query).as_str() {
         "list" => page(7, "", &[]),
         "newest" => page(9, "", &[]),
-        // As the API server: a bookmark two seconds before the end.
+        // As the API server does: a bookmark two seconds before the end.
         "watch 7 for 3" => Answer::Lines(vec![(0, event("ADDED", &node("a", 8))), (1, bookmark(9))], 2),
         _ => Answer::SilentStream,
     });

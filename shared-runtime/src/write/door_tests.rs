@@ -171,7 +171,7 @@ async fn an_aborted_decision_sends_nothing() {
     );
 }
 
-/// The Autoscaler's door, and a pool at generation 7 with `autoscaling` in its status.
+/// The Autoscaler's writer, and a pool at generation 7 with `autoscaling` in its status.
 fn autoscaler(
     autoscaling: &Value,
     answer: impl FnMut(&Asked) -> (u16, Value) + Send + 'static,
@@ -206,7 +206,7 @@ async fn a_guarded_count_is_a_patch_of_the_object_at_its_generation_with_its_lis
     assert_eq!(asked.body, expected);
 }
 
-/// A pass writes the list and then applies the rest. If that fails, the next pass must wait for the list all the same.
+/// A pass writes the list and then applies the rest. If that fails, the next pass must still wait for the list.
 #[tokio::test]
 async fn a_list_that_was_written_is_waited_for_although_the_rest_was_refused() {
     let list = || json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
@@ -262,7 +262,7 @@ async fn a_count_is_not_written_to_a_pool_that_was_paused_since_it_was_decided()
     let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
     assert_eq!(written, Written::Aborted);
     assert_eq!(lines(&log).len(), 2, "one patch, one read");
-    // A number that is there already was perhaps our own, of which the answer was lost.
+    // An existing number was perhaps our own write, whose answer was lost.
     let (door, _, cached) = autoscaler(&json!({}), paused(1));
     let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
     assert!(written.is_met(), "{written:?}");
@@ -293,7 +293,7 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
     assert_eq!(asked.len(), 2);
 }
 
-/// What the rest of the status is to be; the list is kept as it is, by whoever is asked.
+/// The wanted rest of the status; the list is kept as it is in the given object.
 fn keeping(pool: &NodePool, autoscaler: &str) -> OwnedStatus {
     let status = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
     let mut autoscaling = serde_json::to_value(status).unwrap();
@@ -354,8 +354,8 @@ async fn a_deletion_that_can_become_unwanted_names_the_version_that_it_was_decid
     assert_eq!(asked[1].body["preconditions"], json!({ "uid": "u" }));
 }
 
-/// An API server that never answers, and an elector that neither renews nor closes: when the lease may be another's,
-/// nothing may be waited for any more.
+/// An API server that never answers, and an elector that neither renews nor closes: once another process may hold the
+/// lease, no write may be in progress any more.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_under_way_when_the_lease_may_be_anothers() {
     const EXPIRES: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! Why a write failed. A conflict is not here: it is an outcome ([`super::Written::Conflict`]).
+//! Why a write failed. A conflict is not an error: it is an outcome ([`super::Written::Conflict`]).
 
 use conflict_retry::Class;
 
@@ -13,10 +13,10 @@ pub enum WriteError {
     /// This replica may not write.
     #[error("refused by the fence")]
     Fenced(#[from] Fenced),
-    /// The caller tried to write what belongs to somebody else.
+    /// The caller tried to write a part that belongs to another owner.
     #[error("refused by the ownership contract")]
     NotOwned(#[from] NotOwned),
-    /// The status does not fit the type it is for.
+    /// The status does not fit its type.
     #[error("the status does not turn into json and back")]
     Status(#[from] serde_json::Error),
     /// The object has no name, or a namespaced one no namespace.
@@ -28,23 +28,24 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// RBAC or admission refused.
+    /// Whether RBAC or admission refused the write.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.class(), Some(Class::Forbidden))
     }
 
-    /// The object is not valid: a validation rule of the schema or the API server says no, and no retry changes that.
+    /// Whether the object is invalid: a validation rule of the schema or the API server refuses it, and no retry
+    /// changes that.
     pub fn is_invalid(&self) -> bool {
         matches!(self.class(), Some(Class::Invalid))
     }
 
-    /// The API server, or an admission webhook, minds this very write. An API server that is overloaded or silent minds
-    /// nothing: that is about all writes, and passes.
+    /// Whether the API server, or an admission webhook, refuses this very write. An API server that is overloaded or
+    /// silent is no refusal: that concerns all writes, and is temporary.
     pub fn is_refusal(&self) -> bool {
         self.class().is_some_and(|class| class.cause().is_none())
     }
 
-    /// This replica does not lead; the reconcile should end without another word.
+    /// Whether this replica is not the leader; the reconcile should end without further reports.
     pub fn is_fenced(&self) -> bool {
         matches!(self, Self::Fenced(_))
     }

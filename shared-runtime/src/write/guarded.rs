@@ -1,8 +1,9 @@
-//! Fields that must not come late: they are written by a JSON Patch that tests what was there, and are no part of what is
-//! applied. Pure.
+//! Fields that must not be written late: a JSON Patch that tests the observed state writes them, and they are not part
+//! of the apply. Pure.
 //!
-//! An apply by force takes whatever it finds, also when it arrives long after its author was deposed. For a field that says
-//! how things are that does no harm, the next pass puts it right; a list of nodes that go is acted upon.
+//! A forced apply overwrites whatever it finds, also when it arrives long after its sender stopped being the leader.
+//! For a field that reports a state that is harmless, because the next pass corrects it; a list of victims is acted
+//! upon.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::{Map, Value, json};
@@ -15,7 +16,7 @@ pub(super) struct Current<'a> {
     pub(super) is_set: bool,
 }
 
-/// `status` without the guarded fields, and without what holds nothing but them.
+/// `status` without the guarded fields, and without objects that contain nothing else.
 pub(super) fn without(fields: &[GuardedField], status: &Value) -> Value {
     let mut rest = status.clone();
     for field in fields {
@@ -24,7 +25,7 @@ pub(super) fn without(fields: &[GuardedField], status: &Value) -> Value {
     rest
 }
 
-/// Whether two statuses say the same: an object that would hold nothing but guarded fields may be there, or not.
+/// Whether two statuses are equal: an object that would contain nothing but guarded fields may be present or not.
 pub(super) fn is_equal(fields: &[GuardedField], one: &Value, other: &Value) -> bool {
     fields.iter().all(|field| at(one, field.path) == at(other, field.path))
         && without(fields, one) == without(fields, other)
@@ -39,7 +40,8 @@ fn remove(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// Whether an apply owns a part of the guarded fields: that of an earlier release, for today's has none of them.
+/// Whether an apply owns a part of the guarded fields: that of an earlier release, because today's contains none of
+/// them.
 pub(super) fn is_applied(fields: &[GuardedField], metadata: &ObjectMeta) -> bool {
     let owns = |entry: &ManagedFieldsEntry| {
         let status = entry.fields_v1.as_ref().and_then(|owned| owned.0.get("f:status"));
@@ -56,25 +58,25 @@ pub(super) fn is_applied(fields: &[GuardedField], metadata: &ObjectMeta) -> bool
         .any(|entry| entry.operation.as_deref() == Some("Apply") && owns(entry))
 }
 
-/// The operations that make the guarded fields of `current` what they are in `wanted`; none if they are that already.
+/// The operations that change the guarded fields of `current` to their values in `wanted`; empty if they are equal.
 pub(super) fn operations(fields: &[GuardedField], current: Current<'_>, wanted: &Value) -> Vec<Value> {
     let differs = |field: &&GuardedField| at(current.status, field.path) != at(wanted, field.path);
     let fields = fields.iter().filter(differs);
     fields.flat_map(|field| [test(field, current), change(field, current, at(wanted, field.path))]).collect()
 }
 
-/// The tests that the guarded fields are what they are in `current`.
+/// The tests that the guarded fields have their values in `current`.
 pub(super) fn tests(fields: &[GuardedField], current: Current<'_>) -> Vec<Value> {
     fields.iter().map(|field| test(field, current)).collect()
 }
 
-/// That the field has the value that it has, or, by the first of its parents that is not there, that there is none.
+/// The test that the field has its current value, or, by the first of its absent parents, that there is none.
 fn test(field: &GuardedField, current: Current<'_>) -> Value {
     let (path, value) = match at(current.status, field.path) {
         Some(value) => (pointer(field.path) + "/" + field.witness, value.get(field.witness).cloned()),
         None => (pointer(present(field, current).0), None),
     };
-    // A `test` of null holds where there is nothing (measured; its parent must be there).
+    // A `test` of null holds where the field is absent (measured; its parent must exist).
     json!({ "op": "test", "path": path, "value": value })
 }
 
@@ -87,7 +89,7 @@ fn change(field: &GuardedField, current: Current<'_>, wanted: Option<&Value>) ->
     json!({ "op": "add", "path": pointer(path), "value": value })
 }
 
-/// The path as far as it can be written to, and the keys that are missing below it.
+/// The part of the path that exists, and the keys that are missing below it.
 fn present(field: &GuardedField, current: Current<'_>) -> (&'static [&'static str], &'static [&'static str]) {
     if !current.is_set {
         return (&[], field.path);

@@ -1,9 +1,9 @@
-//! The write door: the only way for an operator to change anything in the cluster.
+//! The writer ([`Door`]): the only way for an operator to change anything in the cluster.
 //!
-//! Four strategies lead through it ([`WriteStrategy`]) with one meaning: the caller's `decide` says what the object should
-//! be, from the object it is given; the door compares before it sends, asks again with the fresh object after a
-//! conflict, checks that the operator writes only what is its own (`shared_crds::ownership`), that this replica leads,
-//! and counts. How a single request is retried is not known here; that is `conflict-retry`'s front door.
+//! It has four strategies ([`WriteStrategy`]) with one meaning: the caller's `decide` returns the wanted object for the
+//! given one; the writer compares before it sends, calls `decide` again with the fresh object after a conflict, checks
+//! that the operator writes only its own part (`shared_crds::ownership`) and that this replica is the leader, and
+//! counts. How a single request is retried is not known here; `conflict-retry` does that.
 
 mod error;
 mod guarded;
@@ -35,13 +35,13 @@ use crate::clock::Clock;
 use crate::fence::Fence;
 use crate::freshness::Floors;
 
-/// How long one request may take: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up what
-/// became of a write whose answer was lost. A fence that is about to close shortens it.
+/// Timeout of one request: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up the
+/// result of a write whose answer was lost. A fence that is about to close shortens it.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a write may be retried: `conflict-retry`'s own bound. A fence that is about to close shortens this too.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The door. Cheap to clone.
+/// The writer. Cheap to clone.
 #[derive(Clone)]
 pub struct Door {
     client: Client,
@@ -55,7 +55,7 @@ pub struct Door {
     protection: Protection,
 }
 
-/// Nobody, for a door whose writes need not be counted.
+/// An observer that does nothing, for writes that need not be counted.
 pub fn unobserved() -> Arc<dyn Observer> {
     Arc::new(Silent)
 }
@@ -66,8 +66,9 @@ pub fn unobserved() -> Arc<dyn Observer> {
 pub struct NotAnOperator(Owner);
 
 impl Door {
-    /// A door for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`] does):
-    /// kube's own retries would repeat a write without looking at the object again. `observer` hears of every request.
+    /// A writer for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`]
+    /// does): kube's own retries would repeat a write without looking at the object again. `observer` is notified of
+    /// every request.
     pub fn new(
         client: Client,
         owner: Owner,
@@ -79,28 +80,28 @@ impl Door {
         let floors = Floors::new(clock.clone(), Arc::clone(&observer));
         let fence = Fence::unguarded(clock.clone());
         let policy = RetryPolicy::default();
-        // One contender per object, and no storm of retries. No breaker: the loop's own backoff keeps away from an API
-        // server that fails, object by object, and a lease must be renewed whatever else fails.
+        // One contender per object, and no retry storm. No circuit breaker: the loop's own backoff already spares an
+        // API server that fails, object by object, and a lease must be renewed whatever else fails.
         let protection =
             Protection::default().with_queue(KeyQueue::new()).with_budget(RetryBudget::default());
         Ok(Self { client, owner, manager, strategy, policy, floors, fence, observer, protection })
     }
 
-    /// No write starts while `fence` is closed.
+    /// Sets a fence: no write starts while it is closed.
     #[must_use]
     pub fn with_fence(mut self, fence: Fence) -> Self {
         self.fence = fence;
         self
     }
 
-    /// How `retry`, `patch` and `guarded` retry.
+    /// Sets the retry policy of `retry`, `patch` and `guarded`.
     #[must_use]
     pub fn with_policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The same door without a fence and with nothing that could hold a write back, for the lease itself.
+    /// The same writer without a fence and without anything that could delay a write, for the lease itself.
     #[must_use]
     pub fn unfenced(&self, clock: &Clock) -> Self {
         let protection = Protection::default();
@@ -112,12 +113,12 @@ impl Door {
         self.strategy
     }
 
-    /// What the door remembers of its own writes.
+    /// The record of the writer's own writes.
     pub fn floors(&self) -> &Floors {
         &self.floors
     }
 
-    /// Passes the fence and says how one write is sent.
+    /// Passes the fence and returns the options of one write.
     fn begin(&self) -> Result<WriteOptions, WriteError> {
         self.begin_within(ATTEMPT_TIMEOUT)
     }
@@ -126,11 +127,11 @@ impl Door {
     fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriteError> {
         let allowed = self.fence.pass()?;
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
-        // A fence that is lost half-way ends the retries, and a request that is under way.
+        // A fence that closes half-way ends the retries, and a request in progress.
         let cancel: CancellationToken = self.fence.lost().child_token();
         let options = WriteOptions::new(self.manager);
-        // Who loses it without noticing is stopped by the clock: a retry, an eviction with its long time, a write that
-        // waited for its turn would otherwise be under way when a successor may begin.
+        // If the loss goes unnoticed, the clock stops the write: otherwise a retry, an eviction with its long timeout,
+        // or a write that waited for its turn would be in progress when another leader may start.
         let options = match allowed {
             Some(left) => options.with_end(Instant::now() + left),
             None => options,

@@ -1,5 +1,5 @@
-//! Writing whole objects that have one writer: nodes, leases, finalizers, evictions. One attempt each, but for the merge
-//! patch; the reconcile is the retry.
+//! Writes of whole objects that have one writer: nodes, leases, finalizers, evictions. One attempt each, except the
+//! merge patch; the reconcile is the retry.
 
 use std::fmt::Debug;
 
@@ -17,9 +17,9 @@ use super::{Created, DEADLINE, Deleted, Door, Evicted, WriteError, Written};
 use crate::freshness::ChangeKind;
 
 impl Door {
-    /// Creates an object. One of that name that exists already is an outcome: it may be our own. The one attempt has the time
-    /// of all: the API server gives up a creation whose client has gone, so that one that admission webhooks keep longer than
-    /// an attempt would never succeed. Their own time-out is 10 s unless it is set.
+    /// Creates an object. An existing one of that name is an outcome: it may be our own. The one attempt has the time
+    /// of all: the API server cancels a creation whose client has disconnected, so one that admission webhooks delay
+    /// for longer than an attempt would never succeed. The webhooks' own default timeout is 10 s.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriteError>
     where
@@ -36,7 +36,7 @@ impl Door {
         }
     }
 
-    /// Deletes exactly this object: another one of its name is spared.
+    /// Deletes exactly this object: another one of the same name is spared.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
     where
@@ -46,8 +46,8 @@ impl Door {
         self.delete_if(api, object, preconditions).await
     }
 
-    /// Deletes this object as it is: one that has changed since it was looked at is spared. For a deletion that others can make
-    /// unwanted: it may be carried out long after it was sent.
+    /// Deletes this object in its observed version: one that has changed since is spared. For a deletion that a change
+    /// by another writer can make unwanted: it may be carried out long after it was sent.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
     where
@@ -68,7 +68,7 @@ impl Door {
     {
         let options = self.begin()?;
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        // Dropped on every other way out than the one that acknowledges it.
+        // Dropped on every return path except the one that acknowledges it.
         let deleting = self.floors.deleting(object);
         let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
         Ok(match answer {
@@ -82,13 +82,13 @@ impl Door {
                 self.floors.wrote(&*marked, ChangeKind::Updated);
                 Deleted::Accepted
             }
-            // Somebody else deleted it, and the event may have come and gone already.
+            // Another writer deleted it, and the event may already have been delivered.
             DeleteOutcome::Gone => Deleted::Gone,
             DeleteOutcome::Conflict(_) => Deleted::Spared,
         })
     }
 
-    /// Sends a JSON Patch once. Put a `test` into it; where one fails, or a path does not exist, it is
+    /// Sends a JSON Patch once. Include a `test` in it; where one fails, or a path does not exist, the result is
     /// [`Written::Conflict`].
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
     pub async fn json_patch<K>(
@@ -106,7 +106,7 @@ impl Door {
         self.updated(answer)
     }
 
-    /// Sends a merge patch at the version that it was decided from. `decide` is asked with `cached` first and with the
+    /// Sends a merge patch at the version that it was decided from. `decide` is called with `cached` first and with the
     /// fresh object after every conflict; `None` means nothing to do.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = cached.meta().name))]
     pub async fn merge_patch<K>(
@@ -136,7 +136,7 @@ impl Door {
         self.updated(answer)
     }
 
-    /// Evicts exactly this pod through the Eviction API, which honours disruption budgets.
+    /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.
     #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
     pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, WriteError> {
         let options = self.begin()?;

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use conflict_retry::Outcome;
 
-/// How a change of an object ended.
+/// The result of a change of an object.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a conflict or a vanished object asks for something else than a success"]
 pub enum Written<T> {
-    /// The server acknowledged the write; this is what it stored. Also when an answer was lost and a live read then
-    /// showed the goal met.
+    /// The server acknowledged the write; this is what it stored. Also if an answer was lost and a live read then
+    /// showed that the goal is met.
     Changed(T),
-    /// The object already is as it should be; nothing was sent.
+    /// The object is already in the wanted state; nothing was sent.
     Unchanged,
-    /// Somebody else wrote first, and the strategy does not try again: the reconcile should.
+    /// Another writer was first, and the strategy does not retry: the reconcile should.
     Conflict,
-    /// The object does not exist any more, or another of its name has taken its place.
+    /// The object does not exist any more, or another one of the same name has replaced it.
     Gone,
-    /// `decide` said not to write.
+    /// `decide` decided not to write.
     Aborted,
 }
 
@@ -33,7 +33,7 @@ impl<T> Written<T> {
         }
     }
 
-    /// Whether the cluster now says what was wanted.
+    /// Whether the cluster is now in the wanted state.
     pub const fn is_met(&self) -> bool {
         matches!(self, Self::Changed(_) | Self::Unchanged)
     }
@@ -61,21 +61,21 @@ impl<T> From<Outcome<T>> for Written<T> {
     }
 }
 
-/// How a creation ended.
+/// The result of a creation.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "an object of that name may have been there already"]
 pub enum Created<K> {
     /// This is what the server stored.
     Created(K),
-    /// An object of that name exists; perhaps it is our own, from an answer that was lost.
+    /// An object of that name exists; perhaps our own, if an answer was lost.
     AlreadyExists,
 }
 
-/// How a deletion ended.
+/// The result of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an object that is not as it was seen was not deleted"]
 pub enum Deleted {
-    /// The object is gone, or marked and waiting for its finalizers or its grace period.
+    /// The object is gone, or terminating until its finalizers or its grace period end.
     Accepted,
     /// There was no such object.
     Gone,
@@ -83,17 +83,17 @@ pub enum Deleted {
     Spared,
 }
 
-/// How an eviction ended.
+/// The result of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "a blocked eviction has to be tried again"]
 pub enum Evicted {
     /// The pod is being deleted.
     Accepted,
-    /// A disruption budget holds the pod for now.
+    /// A `PodDisruptionBudget` blocks the eviction for now.
     Blocked {
-        /// The budget's own words.
+        /// The API server's message about the budget.
         message: String,
-        /// How long the server asks to wait; it usually says nothing.
+        /// The delay that the server requests; usually `None`.
         retry_after: Option<Duration>,
     },
     /// There was no such pod.

@@ -1,7 +1,7 @@
-//! The part of a status that one operator owns: checked against the contract, compared, put in place. Pure.
+//! The part of a status that one operator owns: checked against the contract, compared, spliced in. Pure.
 //!
-//! Works on JSON, so that one implementation serves both kinds and every strategy, and so that "equal" means what the API
-//! server will store.
+//! Works on JSON, so that one implementation serves both kinds and every strategy, and so that "equal" means what the
+//! API server will store.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use shared_crds::ownership::{self, GUARDED, GuardedField, Owner};
 
 use super::guarded;
 
-/// What an operator wants its part of a status to be: all of it. An owned field or condition that is missing here is
+/// The complete wanted state of an operator's part of a status. An owned field or condition that is missing here is
 /// removed from the object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnedStatus {
@@ -21,30 +21,30 @@ pub struct OwnedStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// An attempt to write a part of a status that belongs to somebody else.
+/// An attempt to write a part of a status that belongs to another owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotOwned {
-    /// A field.
+    /// A field of another owner.
     #[error("status.{field} is not a field of the {}", owner.describe())]
     Field {
         /// The field under `status`.
         field: String,
-        /// Who tried.
+        /// The operator that tried to write it.
         owner: Owner,
     },
-    /// A condition.
+    /// A condition of another owner.
     #[error("condition {type_} is not one of the {}", owner.describe())]
     Condition {
         /// The condition's type.
         type_: String,
-        /// Who tried.
+        /// The operator that tried to write it.
         owner: Owner,
     },
 }
 
 impl OwnedStatus {
-    /// The status type itself says the fields: fill in what is owned, leave the rest at its default. Absent fields and
-    /// `conditions` of `status` are skipped.
+    /// Takes the fields from the status type itself: fill in the owned ones, leave the rest at their defaults. Absent
+    /// fields and `conditions` of `status` are skipped.
     pub fn new(status: &impl Serialize, conditions: Vec<Condition>) -> Result<Self, serde_json::Error> {
         let mut fields = match serde_json::to_value(status)? {
             Value::Object(fields) => fields,
@@ -56,7 +56,7 @@ impl OwnedStatus {
     }
 }
 
-/// Which part of a status is whose, for one operator and one kind.
+/// The parts of a status that one operator owns, for one kind.
 #[derive(Clone, Debug)]
 pub(super) struct Contract {
     owner: Owner,
@@ -64,7 +64,7 @@ pub(super) struct Contract {
     fields: Option<Vec<&'static str>>,
     /// `None`: every condition.
     conditions: Option<Vec<ConditionType>>,
-    /// The fields that are not applied, but written by a patch that tests what was there.
+    /// The fields that are not applied, but written by a patch that tests the observed state.
     pub(super) guarded: &'static [GuardedField],
 }
 
@@ -78,7 +78,7 @@ impl Contract {
         }
     }
 
-    /// Everything in the status of a `NodePoolAutoscaler` is the Autoscaler's, and nothing is anybody else's.
+    /// The Autoscaler owns the whole status of a `NodePoolAutoscaler`; the other operator owns none of it.
     pub(super) fn autoscaler(owner: Owner) -> Self {
         match owner {
             Owner::AutoscalerOperator => Self { owner, fields: None, conditions: None, guarded: &[] },
@@ -109,7 +109,7 @@ impl Contract {
         Ok(())
     }
 
-    /// `status` with the owned part replaced by `owned`; everything else stays where it is.
+    /// `status` with the owned part replaced by `owned`; everything else is unchanged.
     pub(super) fn splice(&self, status: &Value, owned: &OwnedStatus) -> Result<Value, serde_json::Error> {
         let mut fields = status.as_object().cloned().unwrap_or_default();
         let before = match fields.remove("conditions") {
@@ -153,8 +153,8 @@ impl Contract {
         Value::Object(part)
     }
 
-    /// The merge patch that turns `status` into `wanted`, a splice of it. A list is replaced whole, as merge patch does;
-    /// the version that the patch carries is what makes this safe.
+    /// The merge patch that turns `status` into `wanted`, a splice of it. A list is replaced as a whole, as merge patch
+    /// does; the resourceVersion in the patch makes this safe.
     pub(super) fn merge_patch(status: &Value, wanted: &Value) -> Value {
         json!({ "status": difference(status, wanted) })
     }
@@ -164,7 +164,7 @@ fn type_of(condition: &Value) -> &str {
     condition.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// RFC 7386: what changed, with null for what went. Only called for objects.
+/// RFC 7386: the changed fields, with null for removed ones. Only called for objects.
 fn difference(from: &Value, to: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (from, to) else {
         return to.clone();

@@ -28,7 +28,7 @@ fn a_splice_replaces_the_owned_part_and_nothing_else() {
     assert_eq!(
         contract.splice(&status(), &wanted).unwrap(),
         json!({
-            // readyReplicas is owned and was not named, so it goes.
+            // readyReplicas is owned and was not given, so it is removed.
             "replicas": 3,
             "autoscaling": { "autoscaler": "a", "desiredReplicas": 4 },
             "conditions": [

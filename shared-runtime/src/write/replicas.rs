@@ -1,5 +1,5 @@
-//! Writing `spec.replicas`: one meaning, four strategies. Three write `/scale`, which the object's version guards; `guarded`
-//! writes the object, which its generation guards.
+//! Writes of `spec.replicas`: one meaning, four strategies. Three write `/scale`, with the object's resourceVersion as
+//! precondition; `guarded` writes the object, with its generation as precondition.
 
 use conflict_retry::{PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
 use kube::Api;
@@ -12,14 +12,14 @@ use super::guarded::{self, Current};
 use super::{Door, WriteError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
-/// What was decided about a pool's replicas.
+/// The decision about a pool's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicasDecision {
-    /// Set them to this; if they are that already, nothing is sent.
+    /// Set them to this value; if they have it already, nothing is sent.
     Set(i32),
-    /// They are right as they are.
+    /// Leave them unchanged.
     Keep,
-    /// Do not write: the decision does not hold for these replicas.
+    /// Do not write: the decision is not valid for these replicas.
     Abort,
 }
 
@@ -34,8 +34,8 @@ impl From<ReplicasDecision> for ScaleDecision {
 }
 
 impl Door {
-    /// Makes `spec.replicas` of a pool what `decide` says, and returns what they are now. `decide` gets the replicas that
-    /// the write would be guarded by (`None`: unset), from `cached` first and fresh ones after every conflict.
+    /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value. `decide` gets the
+    /// replicas of the write's precondition (`None`: unset), from `cached` first and fresh ones after every conflict.
     #[instrument(skip_all, fields(name = cached.metadata.name, strategy = %self.strategy))]
     pub async fn replicas(
         &self,
@@ -83,9 +83,9 @@ impl Door {
     }
 }
 
-/// `guarded`: a patch of the object, because a scale has nothing to guard it by that does not come back: the number itself
-/// does. It asks for the list of nodes that go as well: the number and the list belong together, so the number is not
-/// written where another list stands.
+/// `guarded`: a patch of the object, because a scale has no precondition that cannot recur: the number itself can. It
+/// also tests the list of victims: the number and the list belong together, so the number is not written while another
+/// list is in the status.
 async fn replicas_at_generation(
     options: &WriteOptions,
     api: &Api<NodePool>,
@@ -124,7 +124,7 @@ async fn replicas_at_generation(
     failed.map_or_else(|| Ok(Written::from(outcome).map(view)), |error| Err(error.into()))
 }
 
-/// The tests that the list of nodes that go is that of `pool`.
+/// The tests that the list of victims is that of `pool`.
 fn standing(pool: &NodePool) -> Result<Vec<Value>, serde_json::Error> {
     let status = serde_json::to_value(pool.status.clone().unwrap_or_default())?;
     Ok(guarded::tests(GUARDED, Current { status: &status, is_set: pool.status.is_some() }))

@@ -1,4 +1,4 @@
-//! The four ways to write a field that others write beside.
+//! The four ways to write a field of an object that others write too.
 #![expect(clippy::doc_markdown, reason = "doc comments of flags are help texts, which show no backticks")]
 
 /// How status and replicas are written. All four end in the same object; they differ in what a race costs.

@@ -1,6 +1,6 @@
-//! Telling an object's owner, on the object, that this version cannot read it.
+//! Reports to the user, on the object, that this version cannot read it.
 //!
-//! The object is never decoded: it is read and written as JSON, and of its status only the conditions that are stated change.
+//! The object is never decoded: it is read and written as JSON, and of its status only the given conditions change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::core::{ApiResource, DynamicObject};
@@ -14,8 +14,8 @@ use super::owned::Contract;
 use super::{Door, OwnedStatus, WriteError, Written};
 
 impl Door {
-    /// States `statements` on a pool that cannot be read. Whatever strategy there is, this is a server-side apply: the others
-    /// would have to send what they do not understand. Equal means nothing is sent.
+    /// Sets `statements` on a pool that cannot be read. Whatever the strategy, this is a server-side apply: the others
+    /// would have to send parts that this version cannot decode. Nothing is sent if the conditions are equal.
     #[instrument(skip_all, fields(name = pool.metadata.name))]
     pub async fn unreadable_node_pool(
         &self,
@@ -51,7 +51,7 @@ impl Door {
     }
 }
 
-/// The owned fields as they are.
+/// The owned fields unchanged.
 fn fields(part: &Value) -> serde_json::Map<String, Value> {
     let mut fields = part.as_object().cloned().unwrap_or_default();
     fields.remove("conditions");

@@ -1,4 +1,4 @@
-//! What-if: changes to the objects before they are planned from, as flags and as functions. A change says what it did.
+//! What-if changes to the objects before planning, as flags and as functions. A change reports what it did.
 
 mod nodes;
 mod pods;
@@ -19,14 +19,15 @@ use planner::Observed;
 
 use super::input::InputError;
 
-/// Most pods that one flag adds: more than the clusters that Kubernetes is tested with have room for in a pass.
+/// Maximum number of pods that one flag adds: more than the clusters that Kubernetes is tested with have room for in a
+/// pass.
 const MOST_PODS: u32 = 100_000;
 
-/// The flags of what-if.
+/// The what-if flags.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "What if")]
 pub(crate) struct EditArgs {
-    /// As if this node were gone: pods that somebody makes again become pending. Give it as often as you like
+    /// As if this node were gone: pods with a controller become pending. Can be repeated
     #[arg(long, value_name = "NODE")]
     pub(super) remove_node: Vec<String>,
 
@@ -38,7 +39,7 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "N", requires = "add_pods", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_PODS)))]
     pub(super) count: Option<u32>,
 
-    /// As if somebody had scaled this pool. Give it as often as you like
+    /// As if this pool had been scaled. Can be repeated
     #[arg(long, value_name = "[NAMESPACE/]POOL=REPLICAS")]
     pub(super) pool: Vec<PoolEdit>,
 }
@@ -74,23 +75,23 @@ pub enum EditError {
     /// No node has the name.
     #[error("--remove-node {name}: there is no such node{hint}")]
     NoNode {
-        /// The name.
+        /// The name in the flag.
         name: String,
-        /// What was probably meant.
+        /// The nearest known name; empty when none is near.
         hint: String,
     },
     /// No pool has the name.
     #[error("--pool {name}: there is no such NodePool{hint}")]
     NoPool {
-        /// The name.
+        /// The name in the flag.
         name: String,
-        /// What was probably meant.
+        /// The nearest known name; empty when none is near.
         hint: String,
     },
     /// Pools of several namespaces have the name.
     #[error("--pool {name}: there are several: {known}; name the namespace too")]
     ManyPools {
-        /// The name.
+        /// The name in the flag.
         name: String,
         /// All of them.
         known: String,
@@ -100,15 +101,15 @@ pub enum EditError {
     OutOfBounds {
         /// The pool.
         pool: String,
-        /// What it was to be set to.
+        /// The requested replicas.
         replicas: i32,
-        /// Which bound is in the way.
+        /// The violated bound.
         bound: String,
     },
     /// A file cannot be read.
     #[error("--add-pods {0}")]
     Input(#[source] InputError),
-    /// A file has nothing that makes pods.
+    /// A file has no object that makes pods.
     #[error("--add-pods {file}: {problem}")]
     NoPods {
         /// The file.
@@ -118,7 +119,7 @@ pub enum EditError {
     },
 }
 
-/// Makes all changes, nodes first and pods last, and says what they did.
+/// Makes all changes, nodes first and pods last, and returns what they did.
 pub(super) fn apply(edits: &EditArgs, observed: &mut Observed) -> Result<Vec<String>, EditError> {
     let mut notes = Vec::new();
     for name in &edits.remove_node {

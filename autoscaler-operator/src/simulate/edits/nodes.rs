@@ -1,4 +1,4 @@
-//! A node that is gone, and what becomes of the pods it ran.
+//! Removal of a node, and what happens to its pods.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use planner::input::{nodes, pods};
 use super::{EditError, find_pool};
 use crate::simulate::{named, nearest};
 
-/// The annotation of a pod that the kubelet runs from a file.
+/// The annotation of a mirror pod, which the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// What became of the pods of a node that is gone. Pods are `namespace/name`.
+/// What happened to the pods of a removed node. Pods are `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Removal {
     node: String,
-    /// The pool the node belonged to, where there is one.
+    /// The pool the node belonged to, if any.
     pool: Option<String>,
-    /// Pods that their controller makes again; they are pending now.
+    /// Pods that their controller creates again; they are pending now.
     pub(crate) displaced: Vec<String>,
-    /// Pods that nobody makes again.
+    /// Pods without a controller, which are not created again.
     pub(crate) lost: Vec<String>,
-    /// Pods that belong to the node, or were ending already.
+    /// Pods that belong to the node, or were already terminating.
     pub(crate) gone: Vec<String>,
 }
 
 impl Removal {
-    /// The same for people.
+    /// The same as text.
     pub(super) fn notes(&self) -> Vec<String> {
         let Self { node, pool, displaced, lost, gone } = self;
         let mut notes = vec![match displaced.as_slice() {
@@ -58,7 +58,7 @@ impl Removal {
     }
 }
 
-/// Takes the node away. Its pods become pending where a controller makes them again, under their old names.
+/// Removes the node. Its pods become pending where a controller creates them again, under their old names.
 pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal, EditError> {
     let at = observed.nodes.iter().position(|node| key(&node.metadata).1 == name);
     let Some(at) = at else {
@@ -92,7 +92,7 @@ pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal
     Ok(removal)
 }
 
-/// As [`remove_node`], and the node's pool does not make another in its place.
+/// Like [`remove_node`], and the node's pool does not make a replacement.
 pub(crate) fn keep_without(observed: &mut Observed, name: &str) -> Result<Removal, EditError> {
     let removal = remove_node(observed, name)?;
     if let Some(at) = removal.pool.as_deref().and_then(|pool| find_pool(observed, pool).ok()) {
@@ -104,7 +104,7 @@ pub(crate) fn keep_without(observed: &mut Observed, name: &str) -> Result<Remova
     Ok(removal)
 }
 
-/// What becomes of a pod whose node is gone.
+/// What happens to a pod whose node is gone.
 enum Fate {
     Displaced,
     Lost,
@@ -120,14 +120,14 @@ fn fate(pod: &PodInfo) -> Fate {
     let Some(controller) = owners.iter().find(|owner| owner.controller == Some(true)) else {
         return Fate::Lost;
     };
-    // Of a pod that is ending the next one exists already, except for a StatefulSet's, which waits for the end.
+    // The successor of a terminating pod exists already, except for a StatefulSet's, which waits for the end.
     if pod.deleted().is_some() && controller.kind != "StatefulSet" {
         return Fate::Gone;
     }
     Fate::Displaced
 }
 
-/// Makes a pod one that waits for a node, as the scheduler leaves it.
+/// Turns a pod into a pending one, as the scheduler leaves it.
 pub(super) fn make_pending(pod: &mut PodInfo) {
     pod.set_deleted(None);
     pod.unbind();

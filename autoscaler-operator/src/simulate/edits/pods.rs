@@ -1,4 +1,5 @@
-//! Pods that somebody adds, from a Pod or from whatever makes pods. What the API server would fill in is filled in.
+//! Added pods, from a Pod or from any object with a pod template. Fields that the API server would default are
+//! defaulted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,7 @@ use super::EditError;
 use super::nodes::make_pending;
 use crate::simulate::input::{At, DEFAULT_NAMESPACE, documents, title};
 
-/// The label by which a Deployment tells its versions apart; spread constraints name it in `matchLabelKeys`.
+/// The label by which a Deployment distinguishes its versions; topology spread constraints name it in `matchLabelKeys`.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// Adds `count` pods (without it, as many as the object has replicas) for every object in `file` that makes pods.
@@ -75,7 +76,7 @@ fn owned((namespace, name): (&str, &str)) -> (String, String) {
     (namespace.to_owned(), name.to_owned())
 }
 
-/// What pods are made from.
+/// The pod or pod template, with its origin.
 struct Source {
     kind: String,
     name: String,
@@ -84,7 +85,7 @@ struct Source {
 }
 
 impl Source {
-    /// Finds the pod, or the pod template, of an object; none in kinds that make no pods.
+    /// Finds the pod, or the pod template, of an object; `None` for kinds that make no pods.
     fn of(kind: &str, value: &Value, at: At<'_>) -> Result<Option<Self>, crate::simulate::input::InputError> {
         let Some((path, template)) = template(value) else { return Ok(None) };
         let is_pod = path.is_empty();
@@ -133,7 +134,7 @@ impl Source {
         Ok(Some(Self { kind: kind.to_owned(), name, pod, replicas: replicas.filter(|_| !is_pod) }))
     }
 
-    /// Adds the pods under names that are free, and says which.
+    /// Adds the pods under free names, and returns a message about them.
     fn add(self, observed: &mut Observed, taken: &mut BTreeSet<(String, String)>, count: u32) -> Vec<String> {
         let Self { kind, name, pod, replicas: _ } = self;
         let namespace = pod.key().0.to_owned();
@@ -167,8 +168,8 @@ impl Source {
     }
 }
 
-/// Where the pod's fields stand in an object, and the object there: in a Pod, in a template, in a `CronJob`'s template of
-/// a Job.
+/// The path of the pod's fields in an object, and the object at that path: in a Pod, in a template, in a `CronJob`'s
+/// Job template.
 fn template(value: &Value) -> Option<(&'static str, &Value)> {
     let places = [
         ("spec.jobTemplate.spec.template.", "/spec/jobTemplate/spec/template"),
@@ -193,7 +194,7 @@ fn owner(kind: &str, version: &str, name: &str) -> OwnerReference {
     }
 }
 
-/// What the API server fills in and the planner reads: requests from limits, host ports of pods on the host's network.
+/// Defaults the fields that the planner reads: requests from limits, host ports of pods on the host's network.
 fn default_spec(spec: &mut PodSpec) {
     let on_host = spec.host_network == Some(true);
     for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {

@@ -1,4 +1,4 @@
-//! A pool that somebody scales.
+//! A change of a pool's replicas.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use planner::input::observed::key;
 use super::{EditError, PoolEdit};
 use crate::simulate::nearest;
 
-/// Where in `observed.pools` a pool is, by `name` or `namespace/name`.
+/// The index of a pool in `observed.pools`, by `name` or `namespace/name`.
 pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, EditError> {
     let ids: Vec<(&str, &str)> = observed.pools.iter().map(|pool| key(&pool.metadata)).collect();
     let fits = |id: &(&str, &str)| match wanted.split_once('/') {
@@ -36,7 +36,7 @@ pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, Edit
     }
 }
 
-/// Sets `spec.replicas`, within the bounds that the API server holds everybody to.
+/// Sets `spec.replicas`, within the bounds that the API server enforces for every writer.
 pub(super) fn set_replicas(observed: &mut Observed, edit: &PoolEdit) -> Result<String, EditError> {
     let at = find_pool(observed, &edit.pool)?;
     let pool = Arc::make_mut(&mut observed.pools[at]);

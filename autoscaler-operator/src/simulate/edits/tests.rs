@@ -1,4 +1,4 @@
-//! What-if, from flags to what is planned.
+//! What-if, from flags to the plan.
 
 use std::path::PathBuf;
 
@@ -73,7 +73,7 @@ fn the_pods_of_a_node_that_is_gone_become_pending_where_somebody_makes_them_agai
              with --pool to see the pool without",
         ]
     );
-    // By names: ending-0, web. Replicas stay, so the place of the node is filled again.
+    // Sorted by name: ending-0, web. Replicas stay, so the node is replaced.
     assert_eq!(world.plan().fates(), ["fits a2", "fits upcoming ns/a"]);
     let (world, _) = edited(&["--remove-node", "a1", "--pool", "a=1"]).unwrap();
     // Both pools are alike, and the smaller one grows first.

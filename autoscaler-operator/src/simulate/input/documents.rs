@@ -1,4 +1,4 @@
-//! Text to documents: YAML or JSON, one or many, and the errors that say where something is wrong. Knows no kinds.
+//! Text to documents: YAML or JSON, one or many, and errors with the position of the problem. Independent of kinds.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -13,29 +13,29 @@ pub enum InputError {
     /// The file cannot be read.
     #[error("{file}: cannot be read")]
     Unreadable {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
     /// The text is neither YAML nor JSON.
     #[error("{file}, document {document}: is neither YAML nor JSON: {problem}")]
     Syntax {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Which document, from 1; empty ones do not count.
+        /// Number of the document, from 1; empty ones do not count.
         document: usize,
-        /// The parser's words.
+        /// The parser's message.
         problem: String,
     },
-    /// A document is no object, or a field of it is not what its kind says.
+    /// A document is no object, or a field of it does not have the type that its kind requires.
     #[error("{file}, document {document}{item}: {field}: {problem}")]
     Object {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Which document, from 1; empty ones do not count.
+        /// Number of the document, from 1; empty ones do not count.
         document: usize,
-        /// Which item of a list and which object, as far as known.
+        /// The item of a list and the object, as far as known.
         item: String,
         /// Path of the field.
         field: String,
@@ -44,7 +44,7 @@ pub enum InputError {
     },
 }
 
-/// Where an object stands, for error messages.
+/// The position of an object, for error messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
     pub(crate) file: &'a str,
@@ -70,7 +70,7 @@ impl At<'_> {
     }
 }
 
-/// What a file is called in messages.
+/// The name of a file in messages.
 pub(crate) fn title(file: &Path) -> String {
     if file.as_os_str() == "-" { "standard input".to_owned() } else { file.display().to_string() }
 }

@@ -1,5 +1,5 @@
-//! The objects that `simulate` and `explain` work on, by kind: from documents of files, or put in by whoever lists them.
-//! Every problem names the file, the document and the field.
+//! The objects that `simulate` and `explain` work on, by kind: from documents of files, or from lists of the API
+//! server. Every problem names the file, the document and the field.
 
 mod documents;
 mod unknown;
@@ -29,7 +29,7 @@ use planner::input::transform;
 use planner::input::volume_info::VolumeInfo;
 use unknown::UnknownFields;
 
-/// The namespace of objects that name none, kubectl's.
+/// The namespace of objects without one, as in kubectl.
 pub(crate) const DEFAULT_NAMESPACE: &str = "default";
 
 /// Objects of a kind by namespace and name.
@@ -49,13 +49,13 @@ pub(crate) struct Objects {
     pub(crate) storage_classes: Set<StorageClass>,
     pub(crate) namespaces: Set<Namespace>,
     pub(crate) priority_classes: Set<PriorityClass>,
-    /// What has to be said about what was read.
+    /// Warnings about what was read.
     pub(crate) warnings: Vec<String>,
     unknown_kinds: BTreeMap<String, usize>,
     unknown_fields: UnknownFields,
 }
 
-/// What is planned from, and what has to be said about it.
+/// The input of a plan, with its warnings.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) observed: Observed,
@@ -63,7 +63,7 @@ pub(crate) struct Input {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Puts objects that were listed into `set`.
+/// Puts listed objects into `set`.
 pub(crate) fn put<K: Resource>(set: &mut Set<K>, objects: impl IntoIterator<Item = K>) {
     for object in objects {
         let (namespace, name) = key(object.meta());
@@ -72,12 +72,12 @@ pub(crate) fn put<K: Resource>(set: &mut Set<K>, objects: impl IntoIterator<Item
 }
 
 impl Objects {
-    /// Takes all objects of a file; `-` is standard input.
+    /// Reads all objects of a file; `-` is standard input.
     pub(crate) fn file(&mut self, file: &Path) -> Result<(), InputError> {
         self.documents(&title(file), documents::read(file)?)
     }
 
-    /// Takes all objects of a text.
+    /// Reads all objects of a text.
     #[cfg(test)]
     pub(crate) fn text(text: &str) -> Result<Self, InputError> {
         let mut objects = Self::default();
@@ -92,7 +92,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Takes an object, or every item of a list. Items of a typed list, such as a `PodList`, need not say what they are.
+    /// Reads an object, or every item of a list. Items of a typed list, such as a `PodList`, may omit their kind.
     fn object(&mut self, at: At<'_>, value: Value, implied: Option<(&str, &str)>) -> Result<(), InputError> {
         let Value::Object(fields) = &value else { return Err(at.error(None, "", "is not an object")) };
         let own = |field| fields.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -145,7 +145,7 @@ impl Objects {
         Ok(())
     }
 
-    /// What is planned from at `now`.
+    /// The input of a plan at `now`.
     pub(crate) fn finish(self, now: Timestamp) -> Input {
         let Self {
             pools,
@@ -191,7 +191,7 @@ fn kept_as<W: Clone, K: From<W>>(whole: Arc<W>) -> Arc<K> {
     Arc::new(K::from(Arc::unwrap_or_clone(whole)))
 }
 
-/// One object on its way in.
+/// One object while it is read.
 struct Reading<'a> {
     at: At<'a>,
     kind: &'a str,

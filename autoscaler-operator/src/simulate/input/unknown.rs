@@ -1,5 +1,5 @@
-//! Fields that this version does not know. A typing error such as `nodeSelctor` would change a plan in silence, so each
-//! unknown field is named: once, with how many objects more have it.
+//! Fields that this version does not know. A typing error such as `nodeSelctor` would silently change a plan, so each
+//! unknown field is reported: once, with the number of further objects that have it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ struct Found {
 }
 
 impl UnknownFields {
-    /// Compares an object as given with what was understood of it. `status` of Kubernetes' own kinds is not looked at:
-    /// a newer cluster may say more there than this version knows, and no person writes it.
+    /// Compares an object as given with what was understood of it. `status` of Kubernetes' own kinds is skipped: a
+    /// newer cluster may have fields there that this version does not know, and users do not write it.
     pub(crate) fn compare<K: Serialize>(&mut self, at: At<'_>, kind: &str, given: &Value, understood: &K) {
         let (Some(given), Ok(Value::Object(known))) = (given.as_object(), serde_json::to_value(understood))
         else {
@@ -64,7 +64,7 @@ impl UnknownFields {
     }
 }
 
-/// Paths of fields in `given` that did not survive in `known`. Empty values are no loss: they are written as nothing.
+/// Paths of fields in `given` that are missing in `known`. Empty values do not count: they are not serialised.
 fn differences(path: &str, given: Option<&Value>, known: Option<&Value>, unknown: &mut BTreeSet<String>) {
     match (given, known) {
         (Some(Value::Object(given)), Some(Value::Object(known))) => {

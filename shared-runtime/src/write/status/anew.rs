@@ -1,4 +1,4 @@
-//! Moving the guarded fields from the apply of an earlier release to the patches that write them today.
+//! Moves the guarded fields from the apply of an earlier release to the patches that write them today.
 
 use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
@@ -6,15 +6,15 @@ use serde_json::Value;
 use super::guarded::{self, Current};
 use super::{Door, OwnedStatus, Planner, StatusObject, Target, WriteError, canonical, patch_of};
 
-/// What the guarded fields are to be, as it was decided while they were there.
+/// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
     generation: Option<i64>,
     wanted: Value,
 }
 
 impl<K: StatusObject> Target<K> {
-    /// Takes the guarded fields away and writes them again. An earlier release applied them, and whoever replaces such a
-    /// field leaves those of its leaves that stay equal to the apply, which would take them away the next time.
+    /// Removes the guarded fields and writes them again. An earlier release applied them, and a write that replaces
+    /// such a field leaves the apply as owner of the leaves that stay equal; the next apply would remove those.
     pub(super) async fn patch_anew<D>(
         &self,
         door: &Door,
@@ -46,8 +46,8 @@ impl<K: StatusObject> Target<K> {
         }
     }
 
-    /// Writes what was taken away, unless somebody has written it, or the spec that it was decided from is no longer there. Nobody is
-    /// asked again: whoever keeps what is there would find nothing to keep.
+    /// Writes the removed fields, unless another writer has written them, or the spec that they were decided from has
+    /// changed. `decide` is not called again: a caller that keeps existing fields would find nothing to keep.
     async fn put_back<D>(
         &self,
         door: &Door,

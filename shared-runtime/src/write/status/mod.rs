@@ -1,4 +1,4 @@
-//! Writing the owned part of a status: one meaning, four strategies.
+//! Writes of the owned part of a status: one meaning, four strategies.
 
 mod anew;
 
@@ -20,7 +20,7 @@ use super::owned::{Contract, OwnedStatus};
 use super::{Door, WriteError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
-/// What a kind needs to have its status written by the door.
+/// What a kind needs so that the writer can write its status.
 trait StatusObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + HasStatus<Status: Serialize + DeserializeOwned>
@@ -38,8 +38,9 @@ impl StatusObject for NodePool {}
 impl StatusObject for NodePoolAutoscaler {}
 
 impl Door {
-    /// Makes the operator's part of a pool's status what `decide` says. `decide` is asked with `cached` first, and again
-    /// with the fresh object after every conflict; it must decide from what it is given. Equal means nothing is sent.
+    /// Sets the operator's part of a pool's status to the result of `decide`. `decide` is called with `cached` first,
+    /// and again with the fresh object after every conflict; it must decide from its argument. Nothing is sent if the
+    /// status is equal.
     pub async fn node_pool_status(
         &self,
         cached: &NodePool,
@@ -48,7 +49,7 @@ impl Door {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
 
-    /// Makes the status of a `NodePoolAutoscaler` what `decide` says; see [`Self::node_pool_status`].
+    /// Sets the status of a `NodePoolAutoscaler` to the result of `decide`; see [`Self::node_pool_status`].
     pub async fn autoscaler_status(
         &self,
         cached: &NodePoolAutoscaler,
@@ -75,7 +76,7 @@ impl Door {
     }
 }
 
-/// The status as the object has it, and as it should be.
+/// The current and the wanted status.
 struct Plan {
     current: Value,
     wanted: Value,
@@ -88,7 +89,7 @@ impl Plan {
     }
 }
 
-/// Asks the operator and checks its answer.
+/// Calls the operator's `decide` and checks its result.
 struct Planner<D> {
     contract: Contract,
     decide: D,
@@ -106,15 +107,15 @@ impl<D> Planner<D> {
         Ok(Plan { current, wanted, guarded: self.contract.guarded })
     }
 
-    /// What makes the guarded fields of `object` what they are in a plan made from it.
+    /// The operations that set the guarded fields of `object` to those of a plan made from it.
     fn guarded_operations<K: StatusObject>(&self, plan: &Plan, object: &K) -> Vec<Value> {
         let current = Current { status: &plan.current, is_set: object.status().is_some() };
         guarded::operations(self.contract.guarded, current, &plan.wanted)
     }
 }
 
-/// A status as its type writes it: what was left out on purpose and what was forgotten look alike afterwards, so that
-/// two equal statuses are equal values.
+/// A status as its type serialises it: omitted and unset fields look alike afterwards, so that two equal statuses are
+/// equal values.
 fn canonical<K: StatusObject>(status: Option<Value>) -> Result<Value, serde_json::Error> {
     let status: K::Status = serde_json::from_value(status.unwrap_or_else(|| json!({})))?;
     serde_json::to_value(status)
@@ -170,7 +171,8 @@ impl<K: StatusObject> Target<K> {
         cached: &K,
     ) -> Result<Written<K>, WriteError> {
         let mut object = cached.clone();
-        // The cache keeps some entries of them at most, and what is sent would be taken for all of them.
+        // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
+        // them.
         object.meta_mut().managed_fields = None;
         with_status(&mut object, plan.wanted)?;
         let status = Subresource::Status;
@@ -225,7 +227,8 @@ impl<K: StatusObject> Target<K> {
         failed.map_or_else(|| Ok(outcome.into()), Err)
     }
 
-    /// `guarded`: what must not come late by a patch that tests what was there, the rest by server-side apply.
+    /// `guarded`: a patch with tests of the observed state for fields that must not be written late, server-side apply
+    /// for the rest.
     async fn guarded<D>(
         &self,
         door: &Door,
@@ -265,7 +268,7 @@ impl<K: StatusObject> Target<K> {
         Ok(if patched { Written::Changed(base) } else { Written::Unchanged })
     }
 
-    /// Writes the guarded fields where they differ, at the generation that was seen and over what was seen.
+    /// Writes the guarded fields where they differ, with the observed generation and values as preconditions.
     async fn patch_guarded<D>(
         &self,
         door: &Door,
@@ -283,7 +286,7 @@ impl<K: StatusObject> Target<K> {
         self.patch_at_generation(door, options, base, decide).await
     }
 
-    /// A patch of the status at the generation that it is decided from. The door hears of it at once: what follows in
+    /// A patch of the status at the generation that it is decided from. The writer records it at once: what follows in
     /// the same pass may fail, and the next pass must not decide from a cache that does not show it yet.
     async fn patch_at_generation(
         &self,
@@ -311,9 +314,9 @@ impl<K: StatusObject> Target<K> {
 
     /// Server-side apply of the owned part.
     ///
-    /// `force` is right here: the contract says that these fields are this operator's, so whoever else has written one
-    /// (a person with `kubectl edit --subresource=status`) has to give way, and must not be able to stop the operator
-    /// from reporting.
+    /// `force` is correct here: by the contract these fields are this operator's, so any other writer of one (a user
+    /// with `kubectl edit --subresource=status`) has to give way, and must not be able to stop the operator from
+    /// reporting.
     async fn apply<D>(
         &self,
         options: &WriteOptions,
@@ -336,18 +339,18 @@ impl<K: StatusObject> Target<K> {
             return Ok(written);
         };
         if stored.meta().uid != cached.meta().uid {
-            // The server takes no UID as a guard here. The successor's own reconcile corrects what it was told.
+            // The server accepts no UID as a precondition here. The successor's own reconcile corrects what was written
+            // to it.
             debug!("the object was replaced by another of the same name");
             return Ok(Written::Gone);
         }
-        // Compared with what was asked for, not with a new decision: what has changed since is the next reconcile's
-        // business.
+        // Compared with the requested status, not with a new decision: later changes are handled by the next reconcile.
         let kept = canonical::<K>(stored.status().map(serde_json::to_value).transpose()?)?;
         if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
             return Ok(Written::Changed(stored));
         }
-        // An owned field stayed although it was given up: another manager's entry holds it too, for instance this
-        // operator's own from the time it ran with another strategy. Only a write that names the field takes it away.
+        // A dropped field that we own is still present: another manager's entry holds it too, for instance this
+        // operator's own from the time it ran with another strategy. Only a write that names the field removes it.
         debug!("an owned field has a second owner, removing it by patch");
         match self.patch(options, planner, stored.clone()).await? {
             Written::Unchanged => Ok(Written::Changed(stored)),
@@ -356,7 +359,7 @@ impl<K: StatusObject> Target<K> {
     }
 }
 
-/// No operations: it is right as it is.
+/// Without operations there is nothing to change.
 fn patch_of(operations: Vec<Value>) -> PatchDecision {
     if operations.is_empty() { PatchDecision::Keep } else { PatchDecision::Patch(operations) }
 }
