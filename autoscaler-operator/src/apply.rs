@@ -22,7 +22,7 @@ use crate::write_backoff::{Refusal, Waiting, Write};
 const PARALLEL_WRITES: usize = 8;
 
 /// Writes every decision that needs a write. The outcomes are in the order of the plan's pools.
-pub async fn apply(
+pub(crate) async fn apply(
     ctx: &Context,
     observed: &Observed,
     plan: &ScalingPlan,

@@ -30,10 +30,10 @@ use crate::write_backoff::{Refusal, Write, WriteBackoff};
 
 /// The key of the controller loop: there is only one, because every pass is about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cluster;
+pub(crate) struct Cluster;
 
 /// The caches that the watches keep up to date.
-pub struct Caches {
+pub(crate) struct Caches {
     /// Every `NodePool` in the watched namespaces.
     pub pools: Store<NodePool>,
     /// Every `NodePoolAutoscaler` in the watched namespaces.
@@ -57,7 +57,7 @@ pub struct Caches {
 }
 
 /// The dependencies of a pass.
-pub struct Context {
+pub(crate) struct Context {
     /// The only way to write to the API server.
     pub door: Door,
     /// Detects a cache that is behind our own writes.
@@ -82,7 +82,7 @@ pub struct Context {
 
 impl Context {
     /// Creates the context from the operator's shared runtime and the caches.
-    pub fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
+    pub(crate) fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
         Ok(Self {
             door: operator.door.clone(),
             floors: operator.floors.clone(),
@@ -98,13 +98,13 @@ impl Context {
     }
 
     /// Records that `write` of `object` failed, so that it is not retried at once.
-    pub fn refused(&self, object: &ObjectMeta, write: Write, refusal: Refusal, error: &Error) {
+    pub(crate) fn refused(&self, object: &ObjectMeta, write: Write, refusal: Refusal, error: &Error) {
         let wait = self.backoff().refused(object, write, refusal, self.clock.monotonic(), rand::random());
         warn!(category = error.category(), error = %chain(error), again_in = ?wait, "write failed");
     }
 
     /// The refused writes that wait for their next attempt.
-    pub fn backoff(&self) -> MutexGuard<'_, WriteBackoff> {
+    pub(crate) fn backoff(&self) -> MutexGuard<'_, WriteBackoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

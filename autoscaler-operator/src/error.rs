@@ -6,7 +6,7 @@ use shared_runtime::write::WriteError;
 
 /// A pass failed. A conflict is not an error; see `shared_runtime::controller::Step`.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// A write failed.
     #[error("cannot write {what} of {kind} {name}")]
     Write {
@@ -29,12 +29,12 @@ pub enum Error {
 
 impl Error {
     /// Whether the API server refuses this very write, so that an immediate retry will not succeed either.
-    pub fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.is_refusal())
     }
 
     /// Whether it was refused because this replica is not the leader.
-    pub fn is_fenced(&self) -> bool {
+    pub(crate) fn is_fenced(&self) -> bool {
         matches!(self, Self::Write { source, .. } if source.is_fenced())
     }
 }

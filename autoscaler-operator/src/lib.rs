@@ -6,20 +6,20 @@
 //! in [`planner`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
 //! wiring.
 
-pub mod apply;
-pub mod context;
-pub mod error;
-pub mod explain;
-pub mod metrics;
-pub mod observe;
-pub mod outcome;
-pub mod reconcile;
-pub mod report;
-pub mod simulate;
-pub mod status;
+mod apply;
+mod context;
+mod error;
+mod explain;
+mod metrics;
+mod observe;
+mod outcome;
+mod reconcile;
+mod report;
+mod simulate;
+mod status;
 mod triggers;
 mod watched;
-pub mod write_backoff;
+mod write_backoff;
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -12,7 +12,7 @@ const OUTCOMES: [&str; 3] = ["fits", "triggers_scale_up", "unschedulable"];
 
 /// The operator's own metrics; the shared runtime counts passes, writes and conflicts.
 #[derive(Clone, Debug)]
-pub struct AutoscalerMetrics {
+pub(crate) struct AutoscalerMetrics {
     pending: IntGaugeVec,
     current: IntGauge,
     desired: IntGauge,
@@ -25,7 +25,7 @@ pub struct AutoscalerMetrics {
 
 impl AutoscalerMetrics {
     /// Creates and registers the metrics.
-    pub fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let opts = |name: &str, help: &str| Opts::new(format!("tandem_autoscaler_{name}"), help);
         let planning =
             HistogramOpts::new("tandem_autoscaler_plan_duration_seconds", "Time to plan one pass.");
@@ -66,7 +66,7 @@ impl AutoscalerMetrics {
     }
 
     /// Sets the metrics of the last plan. `took` is the planning time.
-    pub fn planned(&self, plan: &ScalingPlan, took: Duration) {
+    pub(crate) fn planned(&self, plan: &ScalingPlan, took: Duration) {
         self.planning.observe(took.as_secs_f64());
         let mut pods = [0_i64; OUTCOMES.len()];
         for pod in &plan.pods {
@@ -90,12 +90,12 @@ impl AutoscalerMetrics {
     }
 
     /// Sets the number of refused writes that wait.
-    pub fn refused(&self, writes: usize) {
+    pub(crate) fn refused(&self, writes: usize) {
         self.refused.set(count(writes));
     }
 
     /// Counts a decision that was written.
-    pub fn decided(&self, decision: &PoolDecision) {
+    pub(crate) fn decided(&self, decision: &PoolDecision) {
         let direction = match decision.desired.cmp(&decision.current) {
             std::cmp::Ordering::Greater => "up",
             std::cmp::Ordering::Less => "down",

@@ -8,7 +8,7 @@ use crate::watched;
 
 /// The cluster in the caches. `None` while they are behind this operator's own writes: a plan from an older state would
 /// repeat what has just been done.
-pub fn observe(ctx: &Context) -> Option<Observed> {
+pub(crate) fn observe(ctx: &Context) -> Option<Observed> {
     let (pools, autoscalers) = (ctx.caches.pools.state(), ctx.caches.autoscalers.state());
     let behind = pools.iter().any(|pool| ctx.floors.check(&**pool) == Freshness::Stale)
         || autoscalers.iter().any(|autoscaler| ctx.floors.check(&**autoscaler) == Freshness::Stale);

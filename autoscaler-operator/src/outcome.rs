@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// The result of one pool's decision.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// There was nothing to write.
     Settled,
     /// `spec.replicas` has the decided value.
@@ -24,17 +24,17 @@ pub enum Outcome {
 
 impl Outcome {
     /// Whether the pass has to be made again from fresh objects.
-    pub const fn is_conflict(&self) -> bool {
+    pub(crate) const fn is_conflict(&self) -> bool {
         matches!(self, Self::Outdated)
     }
 
     /// Whether the decision cannot be written for now.
-    pub const fn is_refused(&self) -> bool {
+    pub(crate) const fn is_refused(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Waiting(_))
     }
 
     /// The error, if it concerns this process and not the pool.
-    pub fn into_error(self) -> Option<Error> {
+    pub(crate) fn into_error(self) -> Option<Error> {
         match self {
             Self::Failed(error) => Some(error).filter(Error::is_fenced),
             Self::Settled

@@ -18,7 +18,7 @@ use crate::write_backoff::Waiting;
 
 /// Sets every pool to the number of nodes it should have, and reports why.
 #[instrument(skip_all)]
-pub async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
+pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let Some(mut observed) = observe(&ctx) else {
         return Ok(Step::Stale);
     };

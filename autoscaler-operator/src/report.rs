@@ -21,7 +21,7 @@ const PARALLEL_WRITES: usize = 8;
 
 /// The result of reporting.
 #[derive(Debug, Default)]
-pub struct Reported {
+pub(crate) struct Reported {
     /// Another writer was first, and the write strategy leaves the conflict to the next pass.
     pub conflict: bool,
     /// This replica is not the leader any more.
@@ -29,7 +29,7 @@ pub struct Reported {
 }
 
 /// Writes all statuses that differ from what they should be, and publishes events.
-pub async fn report(
+pub(crate) async fn report(
     ctx: &Context,
     observed: &Observed,
     plan: &ScalingPlan,

@@ -13,7 +13,7 @@ use shared_runtime::reflect::Unreadable;
 
 /// The part of an object that the planner reads, as a cache entry.
 #[derive(Clone, Debug)]
-pub struct Cached<T>(Arc<T>);
+pub(crate) struct Cached<T>(Arc<T>);
 
 impl<T> Cached<T> {
     /// Wraps a conversion function so that it returns cache entries.

@@ -13,7 +13,7 @@ use shared_runtime::controller::Backoff;
 
 /// The kind of write. The three fail independently: a policy that keeps a pool from shrinking lets it grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Write {
+pub(crate) enum Write {
     /// A scale-up, or the count of a pool that had none set.
     Growth,
     /// A scale-down, and before it the list of victims.
@@ -24,14 +24,14 @@ pub enum Write {
 
 impl Write {
     /// The write that a decision needs.
-    pub const fn of(decision: &PoolDecision) -> Self {
+    pub(crate) const fn of(decision: &PoolDecision) -> Self {
         if decision.desired < decision.current { Self::Removal } else { Self::Growth }
     }
 }
 
 /// A write that was refused.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// The error message.
     pub problem: String,
     /// Whether the API server refuses this very write; otherwise it did not or could not answer.
@@ -46,7 +46,7 @@ const LASTING: u32 = 3;
 
 /// When refused writes are retried.
 #[derive(Debug, Default)]
-pub struct WriteBackoff(HashMap<(String, Write), Record>);
+pub(crate) struct WriteBackoff(HashMap<(String, Write), Record>);
 
 #[derive(Debug)]
 struct Record {
@@ -79,7 +79,7 @@ impl Seen {
 
 /// The writes that a pass leaves out.
 #[derive(Debug, Default)]
-pub struct Waiting(HashMap<(String, Write), Waits>);
+pub(crate) struct Waiting(HashMap<(String, Write), Waits>);
 
 #[derive(Debug)]
 struct Waits {
@@ -90,7 +90,7 @@ struct Waits {
 
 impl WriteBackoff {
     /// Records that `write` of `object` was refused. Returns how long it waits.
-    pub fn refused(
+    pub(crate) fn refused(
         &mut self,
         object: &ObjectMeta,
         write: Write,
@@ -107,13 +107,17 @@ impl WriteBackoff {
     }
 
     /// Records that `write` of `object` succeeded, or that the object is gone.
-    pub fn over(&mut self, object: &ObjectMeta, write: Write) {
+    pub(crate) fn over(&mut self, object: &ObjectMeta, write: Write) {
         self.0.remove(&key(object, write));
     }
 
     /// What a pass over `objects` that begins at `now` leaves out: writes that are not due yet, unless the object has
     /// changed.
-    pub fn waiting<'a>(&self, objects: impl Iterator<Item = &'a ObjectMeta>, now: Duration) -> Waiting {
+    pub(crate) fn waiting<'a>(
+        &self,
+        objects: impl Iterator<Item = &'a ObjectMeta>,
+        now: Duration,
+    ) -> Waiting {
         if self.0.is_empty() {
             return Waiting::default();
         }
@@ -129,29 +133,24 @@ impl WriteBackoff {
 
     /// Records the end of a pass that began at `began`. Writes that were due by then and were not refused again are
     /// dropped: there was nothing to write any more.
-    pub fn passed(&mut self, began: Duration) {
+    pub(crate) fn passed(&mut self, began: Duration) {
         self.0.retain(|_, record| record.due > began);
     }
 
     /// When the next write is due; `None` when no write waits.
-    pub fn next(&self) -> Option<Duration> {
+    pub(crate) fn next(&self) -> Option<Duration> {
         self.0.values().map(|record| record.due).min()
     }
 
     /// The number of writes that wait.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
-    }
-
-    /// Whether no write waits.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
 impl Waiting {
     /// Why `write` of `object` waits; `None` if it does not.
-    pub fn refusal(&self, object: &ObjectMeta, write: Write) -> Option<&Refusal> {
+    pub(crate) fn refusal(&self, object: &ObjectMeta, write: Write) -> Option<&Refusal> {
         if self.0.is_empty() {
             return None;
         }
@@ -159,14 +158,14 @@ impl Waiting {
     }
 
     /// Why pools cannot grow for now, by UID: nodes that cannot be requested do not come.
-    pub fn closed_pools(&self) -> BTreeMap<String, String> {
+    pub(crate) fn closed_pools(&self) -> BTreeMap<String, String> {
         let growth = self.0.iter().filter(|((_, write), waits)| *write == Write::Growth && waits.lasts);
         growth.map(|((uid, _), waits)| (uid.clone(), waits.refusal.problem.clone())).collect()
     }
 
     /// Replaces the decision about a pool whose scale-up waits by the refused one. The plan sends its pods elsewhere
     /// for now, and with the remaining decision the status would alternate between a wanted scale-up and none.
-    pub fn stand_in(&self, plan: &mut ScalingPlan) {
+    pub(crate) fn stand_in(&self, plan: &mut ScalingPlan) {
         if self.0.is_empty() {
             return;
         }

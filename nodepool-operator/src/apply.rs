@@ -30,7 +30,7 @@ const PARALLEL_WRITES: usize = 16;
 
 /// The result of a plan.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// What was done.
     pub applied: Applied,
     /// A provider failure that was detected in this pass.
@@ -41,7 +41,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Merges the result of another part of the plan.
-    pub fn absorb(&mut self, part: Result<Applied, Error>) {
+    pub(crate) fn absorb(&mut self, part: Result<Applied, Error>) {
         match part {
             Ok(applied) => self.applied.absorb(applied),
             Err(error) => {
@@ -54,7 +54,7 @@ impl Outcome {
 }
 
 /// Carries out `plan` against the API server and the provider.
-pub async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
+pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     if let Some(pool) = seen.observed.pool.as_deref() {
         outcome.absorb(hold_or_release(ctx, pool, plan.pool).await);

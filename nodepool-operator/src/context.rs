@@ -25,7 +25,7 @@ use crate::provider::simulated::Simulated;
 use crate::tracker::Tracker;
 
 /// The dependencies of a reconcile.
-pub struct Context {
+pub(crate) struct Context {
     /// Client for reads. Writes go through `door`.
     pub client: Client,
     /// The only way to write to the API server.
@@ -55,7 +55,7 @@ pub struct Context {
 
 impl Context {
     /// Creates the context from the operator's shared runtime and the caches.
-    pub fn new(
+    pub(crate) fn new(
         operator: &Operator,
         pools: Store<NodePool>,
         nodes: Store<Node>,
@@ -110,22 +110,22 @@ impl Context {
     }
 
     /// Whether this process has already read the pool's nodes live.
-    pub fn has_visited(&self, key: &PoolKey) -> bool {
+    pub(crate) fn has_visited(&self, key: &PoolKey) -> bool {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// Records that this process has read the pool's nodes live.
-    pub fn visited(&self, key: &PoolKey) {
+    pub(crate) fn visited(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
     }
 
     /// Records that the cluster differs from the pool's cache, so the next visit does a live read.
-    pub fn doubt(&self, key: &PoolKey) {
+    pub(crate) fn doubt(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Drops everything remembered about the pool: the pool and its nodes are gone.
-    pub async fn forget(&self, key: &PoolKey) {
+    pub(crate) async fn forget(&self, key: &PoolKey) {
         self.doubt(key);
         self.tracker.forget(key);
         self.procurement.drop_pool(key).await;

@@ -24,7 +24,7 @@ const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 const REFUSED_MEMORY: Duration = Duration::from_secs(300);
 
 /// Recent pod lists and recent eviction and deletion results.
-pub struct Drains {
+pub(crate) struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
     asked: Mutex<HashMap<(Way, String), (Duration, Answer)>>,
@@ -32,7 +32,7 @@ pub struct Drains {
 
 /// How a pod is removed. The result of one way says nothing about the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub(crate) enum Way {
     /// Evict, which a `PodDisruptionBudget` may refuse.
     Evict,
     /// Delete.
@@ -41,7 +41,7 @@ pub enum Way {
 
 /// The result of an eviction or deletion of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The pod is terminating or already gone.
     Going,
     /// The request was refused; the pod stays for now.
@@ -70,12 +70,12 @@ impl Answer {
 
 impl Drains {
     /// Creates an empty memory.
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self { clock, listed: Mutex::default(), asked: Mutex::default() }
     }
 
     /// The pods of those `nodes` that were listed recently, by node.
-    pub fn seen(&self, nodes: &[String]) -> BTreeMap<String, Vec<Pod>> {
+    pub(crate) fn seen(&self, nodes: &[String]) -> BTreeMap<String, Vec<Pod>> {
         let now = self.clock.monotonic();
         let listed = lock(&self.listed);
         let recent = |node: &String| {
@@ -86,7 +86,7 @@ impl Drains {
     }
 
     /// Records the listed pods of a draining node.
-    pub fn saw(&self, node: &str, pods: &[Pod]) {
+    pub(crate) fn saw(&self, node: &str, pods: &[Pod]) {
         let now = self.clock.monotonic();
         let mut listed = lock(&self.listed);
         listed.retain(|_, (at, _)| is_recent(*at, now, LIST_INTERVAL));
@@ -95,12 +95,12 @@ impl Drains {
 
     /// Drops the listed pods of a node that is cordoned only now: a list from before does not show that the node is
     /// empty.
-    pub fn closed(&self, node: &str) {
+    pub(crate) fn closed(&self, node: &str) {
         lock(&self.listed).remove(node);
     }
 
     /// The recent result of an eviction or deletion of `pod`; `None` if it is due for another attempt.
-    pub fn answer(&self, way: Way, pod: &Pod) -> Option<Answer> {
+    pub(crate) fn answer(&self, way: Way, pod: &Pod) -> Option<Answer> {
         let now = self.clock.monotonic();
         let asked = lock(&self.asked);
         let (at, answer) = asked.get(&(way, pod.metadata.uid.clone()?))?;
@@ -109,7 +109,7 @@ impl Drains {
 
     /// `pods` in the order of attempts. A pass may run out of time, and pods that were refused at the last attempt, and
     /// usually are again, would otherwise keep the others from ever being attempted.
-    pub fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
+    pub(crate) fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
         let asked = lock(&self.asked);
         let stayed = |pod: &&Pod| {
             let known = asked.get(&(way, pod.metadata.uid.clone()?));
@@ -121,7 +121,7 @@ impl Drains {
     }
 
     /// Records the result of an eviction or deletion of `pod`.
-    pub fn answered(&self, way: Way, pod: &Pod, answer: Answer) {
+    pub(crate) fn answered(&self, way: Way, pod: &Pod, answer: Answer) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();
         let mut asked = lock(&self.asked);

@@ -10,11 +10,11 @@ use shared_runtime::write::WriteError;
 use crate::plan::{Rejected, RejectedWrite};
 
 /// What a creation writes, as named in [`Error::Write`].
-pub const NEW_NODE: &str = "a new node";
+pub(crate) const NEW_NODE: &str = "a new node";
 
 /// A reconcile failed. A conflict is not an error; see `shared_runtime::controller::Step`.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// A live read failed.
     #[error("cannot list {what}")]
     List {
@@ -46,7 +46,7 @@ pub enum Error {
 
 impl Error {
     /// What to report to the user: a write that a retry cannot help, or a creation that is never answered.
-    pub fn rejection(&self) -> Option<Rejected> {
+    pub(crate) fn rejection(&self) -> Option<Rejected> {
         let Self::Write { what, source } = self else {
             return None;
         };

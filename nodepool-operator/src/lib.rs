@@ -5,21 +5,21 @@
 //! One pass over a pool is [`reconcile`]: `observe → plan → apply → report`, one file each. All decisions are made in
 //! [`plan`], which does no I/O. This file is the command line and the wiring.
 
-pub mod apply;
-pub mod context;
-pub mod drains;
-pub mod error;
-pub mod metrics;
-pub mod node_step;
-pub mod observe;
-pub mod plan;
-pub mod provider;
-pub mod reconcile;
-pub mod report;
+mod apply;
+mod context;
+mod drains;
+mod error;
+mod metrics;
+mod node_step;
+mod observe;
+mod plan;
+mod provider;
+mod reconcile;
+mod report;
 #[cfg(test)]
 mod testing;
-pub mod tracker;
-pub mod triggers;
+mod tracker;
+mod triggers;
 
 use std::io::Write as _;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::plan::Applied;
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
-pub struct NodePoolMetrics {
+pub(crate) struct NodePoolMetrics {
     nodes: IntCounterVec,
     evictions: IntCounterVec,
     deleted_pods: IntCounter,
@@ -18,7 +18,7 @@ pub struct NodePoolMetrics {
 
 impl NodePoolMetrics {
     /// Creates and registers the metrics.
-    pub fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
         let name = |name: &str| format!("tandem_nodepool_{name}");
         let all = Self {
             nodes: IntCounterVec::new(
@@ -63,7 +63,7 @@ impl NodePoolMetrics {
     }
 
     /// Counts the result of a plan.
-    pub fn applied(&self, applied: &Applied) {
+    pub(crate) fn applied(&self, applied: &Applied) {
         let count = |counter: &IntCounterVec, label: &str, by: usize| {
             if by > 0 {
                 counter.with_label_values(&[label]).inc_by(u64::try_from(by).unwrap_or(u64::MAX));
@@ -80,12 +80,12 @@ impl NodePoolMetrics {
     }
 
     /// Counts a failed list of one node's pods.
-    pub fn pods_unread(&self, category: &str) {
+    pub(crate) fn pods_unread(&self, category: &str) {
         self.unread.with_label_values(&[category]).inc();
     }
 
     /// Counts nodes that were not made.
-    pub fn failed(&self, reason: Reason) {
+    pub(crate) fn failed(&self, reason: Reason) {
         self.failures.with_label_values(&[reason.as_str()]).inc();
     }
 }

@@ -15,7 +15,7 @@ use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
-pub async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
+pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
     let node = &*step.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
@@ -70,7 +70,10 @@ fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
 }
 
 /// Adds to an error what the write was about.
-pub fn written<T>(what: &'static str, result: Result<Written<T>, WriteError>) -> Result<Written<T>, Error> {
+pub(crate) fn written<T>(
+    what: &'static str,
+    result: Result<Written<T>, WriteError>,
+) -> Result<Written<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }
 

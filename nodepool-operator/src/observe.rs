@@ -36,7 +36,7 @@ const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
 const PARALLEL_READS: usize = 8;
 
 /// What was observed, and the failures that the provider reported in this pass.
-pub struct Seen {
+pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
     /// Machines that failed since the last visit.
@@ -46,7 +46,7 @@ pub struct Seen {
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
-pub async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error> {
+pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error> {
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
     if pool.as_deref().is_some_and(|pool| ctx.floors.check(pool) == Freshness::Stale) {
         return Ok(None);
@@ -146,14 +146,14 @@ fn belongs(node: &Node, key: &PoolKey) -> bool {
 
 /// The pool, if it cannot be read. The store is read first: an object that becomes readable again is in the store
 /// before it leaves the list of unreadable objects.
-pub fn unreadable(ctx: &Context, key: &PoolKey) -> Option<Arc<Unreadable>> {
+pub(crate) fn unreadable(ctx: &Context, key: &PoolKey) -> Option<Arc<Unreadable>> {
     let pool = ObjectRef::<NodePool>::new(&key.name).within(&key.namespace);
     let is_readable = ctx.pools.get(&pool).is_some();
     ctx.unreadable.get::<NodePool>(Some(&key.namespace), &key.name).filter(|_| !is_readable)
 }
 
 /// A pool that cannot be read, as stored on the API server; `None` when it is gone.
-pub async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<DynamicObject>, Error> {
+pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<DynamicObject>, Error> {
     let namespace = pool.namespace.as_deref().unwrap_or_default();
     let pools = ApiResource::erase::<NodePool>(&());
     let api: Api<DynamicObject> = Api::namespaced_with(ctx.client.clone(), namespace, &pools);

@@ -18,7 +18,7 @@ use crate::report::{self, report};
 const UNREAD_RETRY: Duration = Duration::from_secs(2);
 
 /// Brings the pool one step closer to its wanted state.
-pub async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
+pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, Error> {
     if let Some(pool) = unreadable(&ctx, &key) {
         return report::unreadable(&ctx, &pool).await;
     }

@@ -20,7 +20,7 @@ use crate::plan::{Applied, Facts, Plan, status, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reported {
+pub(crate) enum Reported {
     /// It was written, or unchanged, or the pool is gone.
     Done,
     /// Another writer changed the object first.
@@ -29,13 +29,18 @@ pub enum Reported {
 
 impl Reported {
     /// Whether the pass should run again at once.
-    pub const fn is_conflict(self) -> bool {
+    pub(crate) const fn is_conflict(self) -> bool {
         matches!(self, Self::Conflict)
     }
 }
 
 /// Reports on a pass.
-pub async fn report(ctx: &Context, seen: &Seen, plan: &Plan, outcome: &Outcome) -> Result<Reported, Error> {
+pub(crate) async fn report(
+    ctx: &Context,
+    seen: &Seen,
+    plan: &Plan,
+    outcome: &Outcome,
+) -> Result<Reported, Error> {
     let Outcome { applied, trouble, error: _ } = outcome;
     ctx.metrics.applied(applied);
     log(applied);
@@ -56,7 +61,7 @@ pub async fn report(ctx: &Context, seen: &Seen, plan: &Plan, outcome: &Outcome) 
 }
 
 /// Reports on a pool that it cannot be read. Nothing else is done with it: the purpose of its nodes is not known.
-pub async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step, Error> {
+pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step, Error> {
     let Some(raw) = raw_pool(ctx, pool).await? else {
         return Ok(Step::Done);
     };

@@ -17,7 +17,7 @@ use crate::plan::membership::is_ready;
 use crate::plan::observed_time::{NodeTime, ObservedTime};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
-pub struct Tracker {
+pub(crate) struct Tracker {
     clock: Clock,
     pools: Mutex<HashMap<PoolKey, Tracked>>,
 }
@@ -39,13 +39,13 @@ struct TrackedNode {
 
 impl Tracker {
     /// Creates an empty tracker.
-    pub fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self { clock, pools: Mutex::default() }
     }
 
     /// Records the pool's current nodes, forgets those that are gone, and returns for how long each has been in its
     /// state.
-    pub fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> ObservedTime {
+    pub(crate) fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> ObservedTime {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = pools.entry(key.clone()).or_default();
@@ -69,7 +69,7 @@ impl Tracker {
     }
 
     /// The same for the current pods of draining nodes.
-    pub fn saw_pods(
+    pub(crate) fn saw_pods(
         &self,
         key: &PoolKey,
         pods: &BTreeMap<String, Vec<Pod>>,
@@ -97,7 +97,7 @@ impl Tracker {
     }
 
     /// Drops everything about a pool that is gone.
-    pub fn forget(&self, key: &PoolKey) {
+    pub(crate) fn forget(&self, key: &PoolKey) {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }

@@ -16,7 +16,7 @@ use crate::plan::PoolKey;
 /// the nodes of other namespaces, although the watch returns them.
 ///
 /// Other writers update a pool all the time, and a kubelet its node; a pass for each would be far too many.
-pub fn keys(
+pub(crate) fn keys(
     pools: impl Stream<Item = Change<NodePool>> + Send + 'static,
     nodes: impl Stream<Item = Change<Node>> + Send + 'static,
     namespace: String,

@@ -27,7 +27,7 @@ use crate::simulate::{self, EditError, Said, SourceError};
 
 /// The arguments of `explain`.
 #[derive(Args, Clone, Debug)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// What kind of object
     #[arg(value_enum, value_name = "KIND")]
     kind: Kind,
@@ -101,7 +101,7 @@ pub enum ExplainError {
 }
 
 /// Explains and prints. `now` is the time to use where the flags name none.
-pub async fn run(args: &ExplainArgs, now: Timestamp) -> Result<(), ExplainError> {
+pub(crate) async fn run(args: &ExplainArgs, now: Timestamp) -> Result<(), ExplainError> {
     let mut source = args.source.clone();
     source.live |= source.files.is_empty();
     let input = source.read(now).await?;

@@ -22,10 +22,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Error as JsonError;
 
-pub use edits::EditError;
-pub use input::InputError;
-pub use live::LiveError;
-pub use source::SourceError;
+pub(crate) use edits::EditError;
+pub(crate) use source::SourceError;
 
 use planner::{Observed, plan};
 
@@ -39,7 +37,7 @@ const MOST_NAMED: usize = 10;
 /// The arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("source").args(["files", "live"]).required(true).multiple(true)))]
-pub struct SimulateArgs {
+pub(crate) struct SimulateArgs {
     #[command(flatten)]
     source: SourceArgs,
 
@@ -78,7 +76,7 @@ pub enum SimulateError {
 }
 
 /// Plans and prints. `now` is the time to use where the flags name none.
-pub async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
+pub(crate) async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
     let input = args.source.read(now).await?;
     let format = args.output.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
     let (printed, said) = simulated(input, &args.edits, format)?;

@@ -18,7 +18,7 @@ use crate::outcome::Outcome;
 const LISTED_POOLS: usize = 100;
 
 /// The wanted status of `autoscaler`. `outcomes` are in the order of the plan's pools.
-pub fn status(
+pub(crate) fn status(
     autoscaler: &NodePoolAutoscaler,
     plan: &ScalingPlan,
     outcomes: &[Outcome],

@@ -29,7 +29,7 @@ const REPLICAS_RECLAIMED: EventKind = EventKind::warning("ReplicasReclaimed", "R
 const MOST_IN_A_PASS: usize = 100;
 
 /// Publishes events about what has changed.
-pub fn publish(
+pub(crate) fn publish(
     recorder: &Recorder,
     told: &Told,
     observed: &Observed,

@@ -1,11 +1,11 @@
 //! How decisions are reported: the Autoscaler's part of a pool's status, the status of an autoscaler, and events.
 //! Nothing is written to an object here; `report` does that.
 
-pub mod autoscaler_status;
-pub mod events;
-pub mod pod_events;
-pub mod pool_status;
+pub(crate) mod autoscaler_status;
+pub(crate) mod events;
+pub(crate) mod pod_events;
+pub(crate) mod pool_status;
 mod unreported;
 
-pub use self::pod_events::Told;
-pub use self::unreported::Unreported;
+pub(crate) use self::pod_events::Told;
+pub(crate) use self::unreported::Unreported;

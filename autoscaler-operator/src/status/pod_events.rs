@@ -35,7 +35,7 @@ pub(super) struct Saying {
 
 /// The events that pods and autoscalers already got.
 #[derive(Debug, Default)]
-pub struct Told(Mutex<Memory>);
+pub(crate) struct Told(Mutex<Memory>);
 
 #[derive(Debug, Default)]
 struct Memory {

@@ -21,7 +21,7 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// How far a decision has come when the status is written.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub(crate) enum Standing {
     /// There is nothing to do, or nothing is done about it.
     Settled,
     /// The replicas were written, by this pass or by an earlier one that could not report it.
@@ -32,7 +32,7 @@ pub enum Standing {
 
 /// A decision that was written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scaled {
+pub(crate) struct Scaled {
     /// The decision.
     pub decision: Decision,
     /// The past changes, including this one, as far as policies need them.
@@ -43,7 +43,7 @@ pub struct Scaled {
 
 impl Scaled {
     /// The record of a decision written at `time`.
-    pub fn of(decision: &PoolDecision, time: &Time) -> Self {
+    pub(crate) fn of(decision: &PoolDecision, time: &Time) -> Self {
         let limits = &decision.limits;
         let reclaimed =
             limits.claim.contest.as_ref().filter(|contest| contest.course != ContestResponse::Yield);
@@ -55,7 +55,7 @@ impl Scaled {
     }
 
     /// `before`, updated with what has been done since.
-    pub fn recorded_in(&self, before: &AutoscalingStatus) -> AutoscalingStatus {
+    pub(crate) fn recorded_in(&self, before: &AutoscalingStatus) -> AutoscalingStatus {
         AutoscalingStatus {
             written_replicas: Some(self.decision.to_replicas),
             contested: self.contested.clone(),
@@ -73,7 +73,7 @@ impl Scaled {
 
 /// The nodes that a decision removes; `None` if there are none. First come those of earlier decisions whose drain has
 /// not started yet, in case this decision's count is delayed, and then its own. `nodes` are those it was made from.
-pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
+pub(crate) fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
     let own = decision.victims.iter().filter(|name| !decision.condemned.contains(name));
     let named: Vec<_> = decision.condemned.iter().chain(own).collect();
     let uid = |node: &Arc<Node>| {
@@ -91,7 +91,7 @@ pub fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDown
 
 /// The Autoscaler's part of the status unchanged, except for the list of victims: it is written before the count, which
 /// creates the generation that follows.
-pub fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> OwnedStatus {
+pub(crate) fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> OwnedStatus {
     let mut status = pool.status.clone().unwrap_or_default();
     let generation = pool.metadata.generation.map(|generation| generation.saturating_add(1));
     status.autoscaling.get_or_insert_default().scale_down =
@@ -111,7 +111,12 @@ fn record(decision: &PoolDecision, time: &Time) -> Decision {
 }
 
 /// The wanted state of the Autoscaler's part of the status of `pool`.
-pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now: &Time) -> OwnedStatus {
+pub(crate) fn owned(
+    pool: &NodePool,
+    decision: &PoolDecision,
+    standing: &Standing,
+    now: &Time,
+) -> OwnedStatus {
     let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let statements = statements(existing, decision, standing);
     // The generation of the plan, which may be older than the object's: our own write of replicas increases it.
@@ -121,7 +126,7 @@ pub fn owned(pool: &NodePool, decision: &PoolDecision, standing: &Standing, now:
 }
 
 /// The Autoscaler's part of the status unchanged.
-pub fn untouched(pool: &NodePool) -> OwnedStatus {
+pub(crate) fn untouched(pool: &NodePool) -> OwnedStatus {
     own(pool.status.clone().unwrap_or_default())
 }
 

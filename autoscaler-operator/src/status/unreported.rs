@@ -13,7 +13,7 @@ use super::pool_status::{Scaled, Standing};
 /// Decisions that were written and are in no status yet, by the pool's UID: the write of the status met a conflict or
 /// failed. The next pass decides nothing new, and without this it would have nothing to report.
 #[derive(Debug, Default)]
-pub struct Unreported(Mutex<HashMap<String, Scaled>>);
+pub(crate) struct Unreported(Mutex<HashMap<String, Scaled>>);
 
 impl Unreported {
     pub(crate) fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> Standing {
@@ -47,7 +47,7 @@ impl Unreported {
 
     /// What the status of `pools` does not report yet, by UID. `pools` are all existing pools; entries of others are
     /// dropped.
-    pub fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
+    pub(crate) fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
         let exists = |uid: &String| pools.iter().any(|pool| pool.metadata.uid.as_ref() == Some(uid));
         self.with(|known| known.retain(|uid, _| exists(uid)));
         let status = |pool: &Arc<NodePool>| {

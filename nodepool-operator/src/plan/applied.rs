@@ -7,7 +7,7 @@ use super::PodName;
 
 /// An eviction that was refused, usually by a `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Blocked {
+pub(crate) struct Blocked {
     /// The draining node.
     pub node: String,
     /// The pod that was not evicted.
@@ -18,7 +18,7 @@ pub struct Blocked {
 
 /// The kind of write that no retry can help. The first variant takes precedence in the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RejectedWrite {
+pub(crate) enum RejectedWrite {
     /// The creation of a node.
     Creation,
     /// A change of an existing object.
@@ -28,7 +28,7 @@ pub enum RejectedWrite {
 /// A write that the API server forbids or finds invalid: it stays so until the user changes something. Or a write
 /// without an answer: that may recover by itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rejected {
+pub(crate) struct Rejected {
     /// The kind of write.
     pub write: RejectedWrite,
     /// Machine-readable reason.
@@ -39,7 +39,7 @@ pub struct Rejected {
 
 /// How much of a plan was carried out, from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Extent {
+pub(crate) enum Extent {
     /// All of it.
     #[default]
     Complete,
@@ -53,7 +53,7 @@ pub enum Extent {
 
 /// The result of a plan. It contains only acknowledged writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub(crate) struct Applied {
     /// Names of the nodes that were created.
     pub created: Vec<String>,
     /// Names of the nodes that were cordoned and whose drain started.
@@ -89,12 +89,12 @@ pub struct Applied {
 
 impl Applied {
     /// A rejection that is permanent; `None` for a server that does not answer, because that is retried.
-    pub fn lasting_rejection(&self) -> Option<&Rejected> {
+    pub(crate) fn lasting_rejection(&self) -> Option<&Rejected> {
         self.rejected.as_ref().filter(|rejected| rejected.reason != Reason::WriteTimedOut)
     }
 
     /// Merges the result of another part of the plan.
-    pub fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         let Self {
             created,
             closed,
@@ -130,7 +130,7 @@ impl Applied {
     }
 
     /// Whether every part of the plan was carried out.
-    pub const fn complete(&self) -> bool {
+    pub(crate) const fn complete(&self) -> bool {
         matches!(self.extent, Extent::Complete)
     }
 }

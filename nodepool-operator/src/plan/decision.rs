@@ -8,7 +8,7 @@ use super::{NodeStep, PoolStep};
 
 /// What should happen to a pool.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// What happens to the pool's finalizer.
     pub pool: PoolStep,
     /// Value for an unset `spec.replicas`; `None` when it is set or unknown.

@@ -22,7 +22,7 @@ const CONFIRMATION_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 /// The next step of a leaving node. `pods` are the result of a live list after the node was cordoned; `None` when there
 /// was no list. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted instead of
 /// evicted. The node still waits until they have ended.
-pub fn next(
+pub(crate) fn next(
     leaving: Leaving,
     pods: Option<&[Pod]>,
     timeout: Option<SignedDuration>,
@@ -55,7 +55,7 @@ pub fn next(
 
 /// A cordoned node is not removed before this time although it looks empty; `None` when it may be removed at once,
 /// because it was never Ready, so that no kubelet can have accepted a pod.
-pub fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
+pub(crate) fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
     let started = leaving.drain_started.filter(|_| leaving.cordoned && leaving.was_ready)?;
     Some(due(started, CLOSING_MARGIN, leaving.observed, now))
 }

@@ -8,7 +8,7 @@ use super::{Applied, Rejected};
 
 /// What an event is about. `report` maps it to the spelling of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Nodes were created.
     ScaledUp,
     /// Nodes were cordoned for removal.
@@ -29,7 +29,7 @@ pub enum Kind {
 
 /// An event to publish on the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub(crate) struct Note {
     /// What the event is about.
     pub kind: Kind,
     /// Human-readable message.
@@ -40,7 +40,7 @@ pub struct Note {
 const MAX_NAMES: usize = 8;
 
 /// The events of a pass over `pool`. `trouble` is a provider failure of this pass, not one that was known before.
-pub fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> Vec<Note> {
+pub(crate) fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut tell = |kind, what: &str, nodes: &[String]| {
         if !nodes.is_empty() {

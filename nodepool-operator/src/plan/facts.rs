@@ -10,7 +10,7 @@ use super::{Applied, Fate, NodeStep, Observed, PodName};
 
 /// What a pass found and decided, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Number of nodes wanted; 0 while the pool is being deleted.
     pub wanted: usize,
     /// Number of nodes that are not leaving.
@@ -62,7 +62,7 @@ pub(super) struct InFlight {
 }
 
 /// The number of nodes `pool` should have now. `present` nodes exist or are requested.
-pub fn wanted(pool: &NodePool, present: usize) -> usize {
+pub(crate) fn wanted(pool: &NodePool, present: usize) -> usize {
     if pool.metadata.deletion_timestamp.is_some() {
         return 0;
     }
@@ -119,7 +119,7 @@ impl Facts {
     /// The facts after `applied`: of the plan only acknowledged writes count, so that the next pass finds what this one
     /// reported.
     #[must_use]
-    pub fn after(mut self, applied: &Applied, trouble: Option<Trouble>) -> Self {
+    pub(crate) fn after(mut self, applied: &Applied, trouble: Option<Trouble>) -> Self {
         let created = applied.created.len();
         let never_made = std::mem::take(&mut self.planned_requests).saturating_sub(applied.requested);
         self.in_flight = self.in_flight.saturating_sub(created + never_made);
@@ -158,7 +158,7 @@ impl Facts {
     }
 
     /// Whether there are exactly as many Ready nodes as wanted.
-    pub const fn settled(&self) -> bool {
+    pub(crate) const fn settled(&self) -> bool {
         self.ready == self.wanted && self.staying == self.wanted
     }
 

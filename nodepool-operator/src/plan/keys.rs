@@ -6,7 +6,7 @@ use shared_crds::{NodePool, names};
 
 /// Namespace and name of a pool. Nodes carry them in two labels.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolKey {
+pub(crate) struct PoolKey {
     /// Namespace of the `NodePool`.
     pub namespace: String,
     /// Name of the `NodePool`.
@@ -28,7 +28,7 @@ impl std::fmt::Debug for PoolKey {
 
 impl PoolKey {
     /// The key of `pool`.
-    pub fn of_pool(pool: &NodePool) -> Self {
+    pub(crate) fn of_pool(pool: &NodePool) -> Self {
         Self {
             namespace: pool.metadata.namespace.clone().unwrap_or_default(),
             name: pool.metadata.name.clone().unwrap_or_default(),
@@ -36,12 +36,12 @@ impl PoolKey {
     }
 
     /// The pool in the labels of `node`; `None` unless it carries both labels.
-    pub fn of_node(node: &Node) -> Option<Self> {
+    pub(crate) fn of_node(node: &Node) -> Option<Self> {
         Self::of_labelled(&node.metadata)
     }
 
     /// The pool in the labels of `metadata`; `None` unless both labels are present.
-    pub fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
+    pub(crate) fn of_labelled(metadata: &ObjectMeta) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;
         Some(Self {
             namespace: labels.get(names::NODEPOOL_NAMESPACE_LABEL)?.clone(),
@@ -52,7 +52,7 @@ impl PoolKey {
 
 /// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodName {
+pub(crate) struct PodName {
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the pod.
@@ -61,7 +61,7 @@ pub struct PodName {
 
 impl PodName {
     /// The name of `pod`.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         Self {
             namespace: pod.metadata.namespace.clone().unwrap_or_default(),
             name: pod.metadata.name.clone().unwrap_or_default(),

@@ -17,7 +17,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// The readiness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
+pub(crate) enum Readiness {
     /// It has not been Ready yet.
     Starting,
     /// It is Ready.
@@ -28,7 +28,7 @@ pub enum Readiness {
 
 /// The state of a leaving node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaving {
+pub(crate) struct Leaving {
     /// The Node object is being deleted, which cannot be undone.
     pub deleting: bool,
     /// When its drain started; `None` until the operator has annotated it.
@@ -41,16 +41,9 @@ pub struct Leaving {
     pub observed: SignedDuration,
 }
 
-impl Leaving {
-    /// Whether the node is cordoned and annotated, so that its pods may be evicted.
-    pub const fn closed(&self) -> bool {
-        self.cordoned && self.drain_started.is_some()
-    }
-}
-
 /// One node of the pool.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// The Node object.
     pub node: Arc<Node>,
     /// The node's readiness.
@@ -76,7 +69,7 @@ impl Member {
     /// created at `now`.
     ///
     /// A node counts as never Ready only where neither its annotation nor `time` shows otherwise.
-    pub fn read(node: &Arc<Node>, now: Timestamp, time: NodeTime) -> Self {
+    pub(crate) fn read(node: &Arc<Node>, now: Timestamp, time: NodeTime) -> Self {
         let metadata = &node.metadata;
         let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
         let marked_ready = annotation(names::READY_TIME_ANNOTATION).is_some();
@@ -111,24 +104,24 @@ impl Member {
     }
 
     /// The Node's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// Whether the node counts as a replica, that is, is not leaving.
-    pub const fn stays(&self) -> bool {
+    pub(crate) const fn stays(&self) -> bool {
         self.leaving.is_none()
     }
 
     /// Whether it has been Ready and does not have the annotation yet.
-    pub fn lacks_mark(&self) -> bool {
+    pub(crate) fn lacks_mark(&self) -> bool {
         self.readiness != Readiness::Starting && !self.marked_ready
     }
 
     /// When a node that the operator made is considered failed to start: not after `now` when it already is. `None` for
     /// a node that another writer created and labelled: the operator must not delete a machine for what happened before
     /// it managed it.
-    pub fn gives_up_at(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn gives_up_at(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
     }
@@ -137,7 +130,7 @@ impl Member {
 /// Whether the pod shows that `node` was Ready at some time: the node's kubelet has started the pod, and it is not one
 /// of those that run on a node before it is Ready, such as the network's `DaemonSet`. A pod that was started long
 /// before the node was created belonged to an earlier node of the same name.
-pub fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
+pub(crate) fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
     let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let begins = created.map(|time| time.checked_sub(CLOCK_SKEW).unwrap_or(Timestamp::MIN));
     let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
@@ -146,7 +139,7 @@ pub fn shows_a_ready_node(node: &Node, pod: &Pod) -> bool {
 }
 
 /// Whether the Node's `Ready` condition is `True`.
-pub fn is_ready(node: &Node) -> bool {
+pub(crate) fn is_ready(node: &Node) -> bool {
     let is_ready = |condition: &NodeCondition| condition.type_ == "Ready" && condition.status == "True";
     node.status.iter().flat_map(|status| status.conditions.iter().flatten()).any(is_ready)
 }

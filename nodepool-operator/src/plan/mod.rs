@@ -14,27 +14,27 @@
 //! | `facts` | nothing: it counts what was decided and the result |
 //! | `status`, `clamped`, `unreadable`, `events` | what is reported to the user |
 
-pub mod applied;
+pub(crate) mod applied;
 mod clamped;
 mod decision;
-pub mod drain;
-pub mod events;
-pub mod facts;
-pub mod hash;
+pub(crate) mod drain;
+pub(crate) mod events;
+pub(crate) mod facts;
+pub(crate) mod hash;
 mod keys;
-pub mod membership;
+pub(crate) mod membership;
 mod model;
-pub mod numbers;
-pub mod observed_time;
-pub mod patches;
-pub mod pods;
-pub mod sizing;
-pub mod slots;
-pub mod status;
-pub mod supply;
-pub mod template;
-pub mod unreadable;
-pub mod victims;
+pub(crate) mod numbers;
+pub(crate) mod observed_time;
+pub(crate) mod patches;
+pub(crate) mod pods;
+pub(crate) mod sizing;
+pub(crate) mod slots;
+pub(crate) mod status;
+pub(crate) mod supply;
+pub(crate) mod template;
+pub(crate) mod unreadable;
+pub(crate) mod victims;
 
 #[cfg(test)]
 mod plan_tests;
@@ -56,15 +56,14 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
-pub use self::applied::{Applied, Blocked, Extent, Rejected, RejectedWrite};
-pub use self::decision::Plan;
-pub use self::facts::Facts;
+pub(crate) use self::applied::{Applied, Blocked, Extent, Rejected, RejectedWrite};
+pub(crate) use self::decision::Plan;
+pub(crate) use self::facts::Facts;
 use self::facts::InFlight;
-pub use self::keys::{PodName, PoolKey};
+pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
-pub use self::model::{Fate, NodeStep, Observed, PodsNeeded, PoolStep};
-pub use self::observed_time::ObservedTime;
-pub use self::supply::Supply;
+pub(crate) use self::model::{Fate, NodeStep, Observed, PodsNeeded, PoolStep};
+pub(crate) use self::supply::Supply;
 use self::template::Blueprint;
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
@@ -79,7 +78,7 @@ const MAX_IN_DOUBT: usize = 50;
 
 impl Plan {
     /// When to reconcile again after the result of the plan; `None` when only an event can change anything.
-    pub fn next_visit(&self, applied: &Applied, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn next_visit(&self, applied: &Applied, now: Timestamp) -> Option<Timestamp> {
         let draining = self.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
         let poll = if applied.blocked.is_empty() || applied.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
         let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
@@ -88,7 +87,7 @@ impl Plan {
 }
 
 /// Decides what happens to a pool.
-pub fn plan(observed: &Observed) -> Plan {
+pub(crate) fn plan(observed: &Observed) -> Plan {
     let mut members: Vec<Member> = observed.nodes.iter().map(|node| read(observed, node)).collect();
     members.sort_by(|a, b| a.name().cmp(b.name()));
     match observed.pool.as_deref() {
@@ -109,7 +108,7 @@ fn read(observed: &Observed, node: &Arc<Node>) -> Member {
 }
 
 /// The nodes whose pods the plan needs.
-pub fn pods_needed(observed: &Observed) -> PodsNeeded {
+pub(crate) fn pods_needed(observed: &Observed) -> PodsNeeded {
     let draft = plan(observed);
     PodsNeeded {
         draining: names_of(&draft, |fate| matches!(fate, Fate::Drain { .. })),
@@ -119,7 +118,7 @@ pub fn pods_needed(observed: &Observed) -> PodsNeeded {
 }
 
 /// The nodes that would be removed now.
-pub fn removed(observed: &Observed) -> Vec<String> {
+pub(crate) fn removed(observed: &Observed) -> Vec<String> {
     names_of(&plan(observed), |fate| *fate == Fate::Remove)
 }
 

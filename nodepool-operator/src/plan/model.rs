@@ -13,7 +13,7 @@ use super::supply::Supply;
 
 /// Everything a decision is made from.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The pool's key, also when the pool no longer exists.
     pub key: PoolKey,
     /// The pool; `None` when it is gone and only nodes are left.
@@ -35,14 +35,14 @@ pub struct Observed {
 
 impl Observed {
     /// The names of the pool's unreadable nodes, without those that are known to be foreign.
-    pub fn unread(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn unread(&self) -> impl Iterator<Item = &str> {
         self.unreadable.difference(&self.supply.taken).map(String::as_str)
     }
 }
 
 /// The single step for a node in a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// No change.
     Keep,
     /// Add the finalizer: the node carries the pool's labels and has no finalizer of the operator yet.
@@ -75,19 +75,19 @@ impl Fate {
     /// Whether this step takes a counted node out of the count. Such steps are carried out first, and no node is
     /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
     /// wanted.
-    pub const fn departs(&self) -> bool {
+    pub(crate) const fn departs(&self) -> bool {
         matches!(self, Self::Close | Self::Replace)
     }
 
     /// Whether a node with this step counts as one of the pool's replicas.
-    pub const fn stays(&self) -> bool {
+    pub(crate) const fn stays(&self) -> bool {
         matches!(self, Self::Keep | Self::Adopt | Self::MarkReady | Self::Rescue)
     }
 }
 
 /// A node and its step.
 #[derive(Clone, Debug)]
-pub struct NodeStep {
+pub(crate) struct NodeStep {
     /// The node.
     pub node: Arc<Node>,
     /// The step for the node.
@@ -96,7 +96,7 @@ pub struct NodeStep {
 
 /// What happens to the pool's finalizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PoolStep {
+pub(crate) enum PoolStep {
     /// Nothing.
     Keep,
     /// Add it, before anything is made that would outlive the pool.
@@ -107,7 +107,7 @@ pub enum PoolStep {
 
 /// The nodes whose pods a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodsNeeded {
+pub(crate) struct PodsNeeded {
     /// Nodes that are cordoned and leaving.
     pub draining: Vec<String>,
     /// Nodes among which victims are chosen.

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// The tracker's measurements, as an input of the plan.
 #[derive(Clone, Debug, Default)]
-pub struct ObservedTime {
+pub(crate) struct ObservedTime {
     /// Nodes by UID. A missing one is observed for the first time.
     pub nodes: BTreeMap<String, NodeTime>,
     /// For how long each terminating pod has been observed terminating, by UID.
@@ -20,7 +20,7 @@ pub struct ObservedTime {
 
 /// The measurements of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeTime {
+pub(crate) struct NodeTime {
     /// It was observed Ready.
     pub was_ready: bool,
     /// For how long it has been observed not Ready.
@@ -31,19 +31,24 @@ pub struct NodeTime {
 
 impl ObservedTime {
     /// The measurements of `node`.
-    pub fn of_node(&self, node: &Node) -> NodeTime {
+    pub(crate) fn of_node(&self, node: &Node) -> NodeTime {
         node.metadata.uid.as_ref().and_then(|uid| self.nodes.get(uid)).copied().unwrap_or_default()
     }
 
     /// For how long `pod` has been observed terminating.
-    pub fn of_pod(&self, pod: &Pod) -> SignedDuration {
+    pub(crate) fn of_pod(&self, pod: &Pod) -> SignedDuration {
         pod.metadata.uid.as_ref().and_then(|uid| self.terminating_pods.get(uid)).copied().unwrap_or_default()
     }
 }
 
 /// When both clocks agree that `limit` has passed: the wall clock since `since`, and the monotonic clock, which has
 /// measured `observed`. It has passed if the result is not after `now`.
-pub fn due(since: Timestamp, limit: SignedDuration, observed: SignedDuration, now: Timestamp) -> Timestamp {
+pub(crate) fn due(
+    since: Timestamp,
+    limit: SignedDuration,
+    observed: SignedDuration,
+    now: Timestamp,
+) -> Timestamp {
     let by_wall = since.checked_add(limit).unwrap_or(Timestamp::MAX);
     let rest = limit.checked_sub(observed).unwrap_or(SignedDuration::ZERO).max(SignedDuration::ZERO);
     by_wall.max(now.checked_add(rest).unwrap_or(Timestamp::MAX))

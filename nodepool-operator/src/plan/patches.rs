@@ -11,19 +11,19 @@ use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 /// Adds the pool's finalizer.
-pub fn hold_pool(pool: &NodePool) -> Value {
+pub(crate) fn hold_pool(pool: &NodePool) -> Value {
     add_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
 /// Removes the pool's finalizer; `None` when it is absent.
-pub fn release_pool(pool: &NodePool) -> Option<Value> {
+pub(crate) fn release_pool(pool: &NodePool) -> Option<Value> {
     remove_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
 /// Sets an unset number of replicas, provided that the spec is still the observed one. The patch is made on the object
 /// and not on `/scale`, which leaves no entry in `managedFields` where the number is unset: so `managedFields` shows
 /// which manager set it, and which one scales from then on.
-pub fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
+pub(crate) fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
     let mut patch = same(&pool.metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/generation", "value": pool.metadata.generation }));
     patch.push(json!({ "op": "test", "path": "/spec/replicas", "value": null }));
@@ -32,24 +32,24 @@ pub fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
 }
 
 /// Adds the node's finalizer.
-pub fn hold_node(node: &Node) -> Value {
+pub(crate) fn hold_node(node: &Node) -> Value {
     add_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
 /// Removes the node's finalizer; `None` when it is absent.
-pub fn release_node(node: &Node) -> Option<Value> {
+pub(crate) fn release_node(node: &Node) -> Option<Value> {
     remove_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
 /// Annotates the node as having been Ready.
-pub fn mark_ready(node: &Node, now: Timestamp) -> Value {
+pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
     let mut patch = same(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
     Value::Array(patch)
 }
 
 /// Cordons the node and annotates the start of its drain, and whether it was already cordoned by another writer.
-pub fn close(node: &Node, now: Timestamp) -> Value {
+pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
@@ -73,7 +73,7 @@ pub fn close(node: &Node, now: Timestamp) -> Value {
 
 /// Cancels the drain: removes the annotations and uncordons the node, unless it was already cordoned by another writer
 /// before. The API server's `test` refuses it if the node was deleted meanwhile.
-pub fn rescue(node: &Node) -> Value {
+pub(crate) fn rescue(node: &Node) -> Value {
     let metadata = &node.metadata;
     let mut patch = same(metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));

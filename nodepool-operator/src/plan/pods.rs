@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 /// Whether the removal of the node must wait for this pod. `DaemonSet` pods would come back, mirror pods only mirror
 /// what the kubelet runs from a file, and finished pods run nothing.
-pub fn holds_the_node(pod: &Pod) -> bool {
+pub(crate) fn holds_the_node(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     !is_bound_to_its_node(pod) && !finished
@@ -12,7 +12,7 @@ pub fn holds_the_node(pod: &Pod) -> bool {
 
 /// Whether the pod belongs to the node and not to a workload: it is part of a `DaemonSet`, or the kubelet runs it from
 /// a file.
-pub fn is_bound_to_its_node(pod: &Pod) -> bool {
+pub(crate) fn is_bound_to_its_node(pod: &Pod) -> bool {
     let of_daemon_set = pod
         .metadata
         .owner_references

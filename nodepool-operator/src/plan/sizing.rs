@@ -19,7 +19,7 @@ const MAX_UNDECIDED: usize = 50;
 
 /// What to do about the number of nodes.
 #[derive(Debug, Default)]
-pub struct Sizing<'a> {
+pub(crate) struct Sizing<'a> {
     /// Drains to cancel.
     pub rescue: Vec<&'a Member>,
     /// Nodes to remove.
@@ -37,7 +37,7 @@ pub struct Sizing<'a> {
 }
 
 /// The input of [`size`].
-pub struct Input<'a> {
+pub(crate) struct Input<'a> {
     /// The pool's key.
     pub key: &'a PoolKey,
     /// The pool.
@@ -61,7 +61,7 @@ pub struct Input<'a> {
 }
 
 /// Decides on the number of nodes.
-pub fn size(input: Input<'_>) -> Sizing<'_> {
+pub(crate) fn size(input: Input<'_>) -> Sizing<'_> {
     let Input { key, pool, wanted, members, mut staying, pods, unreadable, unread, supply, now } = input;
     let existing = existing(members, unreadable);
     let mut machines: Vec<&Machine> =
@@ -108,7 +108,7 @@ pub fn size(input: Input<'_>) -> Sizing<'_> {
 }
 
 /// The names of the existing nodes, including those that cannot be read.
-pub fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
+pub(crate) fn existing<'a>(members: &'a [Member], unreadable: &'a BTreeSet<String>) -> BTreeSet<&'a str> {
     members.iter().map(Member::name).chain(unreadable.iter().map(String::as_str)).collect()
 }
 

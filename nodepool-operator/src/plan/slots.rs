@@ -16,7 +16,7 @@ const SUFFIX: usize = 1 + 5 + 1 + 6;
 
 /// The prefix of every node name of the pool, including the last dash. The hash distinguishes pools of the same name in
 /// two namespaces, because nodes have no namespace.
-pub fn prefix(key: &PoolKey) -> String {
+pub(crate) fn prefix(key: &PoolKey) -> String {
     let room = MAX_NAME - SUFFIX;
     let stem = key.name.get(..room).unwrap_or(&key.name);
     // Truncation may leave `.` or `-` at the end, and no part of a DNS name may end in one.
@@ -25,7 +25,7 @@ pub fn prefix(key: &PoolKey) -> String {
 }
 
 /// The `count` lowest names of the pool that are not in `occupied`.
-pub fn lowest_free(key: &PoolKey, occupied: &BTreeSet<&str>, count: usize) -> Vec<String> {
+pub(crate) fn lowest_free(key: &PoolKey, occupied: &BTreeSet<&str>, count: usize) -> Vec<String> {
     let prefix = prefix(key);
     (0_u64..)
         .map(|slot| format!("{prefix}{slot}"))

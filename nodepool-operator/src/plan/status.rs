@@ -13,7 +13,7 @@ use super::{Applied, Blocked, Facts, Rejected, RejectedWrite, clamped, unreadabl
 
 /// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
 /// their own.
-pub fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
+pub(crate) fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
     NodePoolStatus {
         replicas: Some(number(facts.staying)),
         ready_replicas: Some(number(facts.ready)),
@@ -38,13 +38,13 @@ pub fn fields(pool: &NodePool, facts: &Facts) -> NodePoolStatus {
 
 /// The `observedGeneration` to write to `fresh`: it reaches the generation that was acted on when everything succeeded,
 /// and never decreases.
-pub fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
+pub(crate) fn observed_generation(fresh: &NodePool, acted_on: &NodePool, applied: &Applied) -> Option<i64> {
     let before = fresh.status.as_ref().and_then(|status| status.observed_generation);
     if applied.complete() { before.max(acted_on.metadata.generation) } else { before }
 }
 
 /// The operator's conditions, to be written to `fresh`.
-pub fn conditions(
+pub(crate) fn conditions(
     fresh: &NodePool,
     acted_on: &NodePool,
     facts: &Facts,
@@ -59,7 +59,7 @@ pub fn conditions(
 }
 
 /// Every condition the operator owns.
-pub fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
+pub(crate) fn statements(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<Statement> {
     vec![
         ready(pool, facts, applied),
         reconciling(pool, facts, applied),

@@ -7,7 +7,7 @@ use shared_crds::conditions::Reason;
 
 /// A requested machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Name that its Node will have.
     pub name: String,
     /// State of the machine.
@@ -16,7 +16,7 @@ pub struct Machine {
 
 /// State of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MachineState {
+pub(crate) enum MachineState {
     /// It is being made; `until` is when the provider expects it.
     Starting {
         /// Expected time; `None` when the provider does not know.
@@ -28,7 +28,7 @@ pub enum MachineState {
 
 impl MachineState {
     /// Sort key: running machines first, unknown times last.
-    pub fn ready_at(self) -> Timestamp {
+    pub(crate) fn ready_at(self) -> Timestamp {
         match self {
             Self::Running => Timestamp::MIN,
             Self::Starting { until } => until.unwrap_or(Timestamp::MAX),
@@ -38,7 +38,7 @@ impl MachineState {
 
 /// Why nodes are not being made as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub(crate) struct Trouble {
     /// Machine-readable reason.
     pub reason: Reason,
     /// Human-readable message.
@@ -49,7 +49,7 @@ pub struct Trouble {
 
 /// The state of the provider's requests for one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Supply {
+pub(crate) struct Supply {
     /// Requests that have neither failed nor been fulfilled.
     pub machines: Vec<Machine>,
     /// Names of the pool's slots that foreign nodes occupy.
@@ -60,7 +60,7 @@ pub struct Supply {
 
 impl Supply {
     /// Whether a node may be requested from the provider at `now`.
-    pub fn may_ask(&self, now: Timestamp) -> bool {
+    pub(crate) fn may_ask(&self, now: Timestamp) -> bool {
         self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at <= now)
     }
 }

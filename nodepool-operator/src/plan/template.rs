@@ -21,7 +21,7 @@ const MAX_LABEL_VALUE: usize = 63;
 
 /// Why a pool's spec cannot be acted on. The text is for the user.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub(crate) enum Invalid {
     /// The name does not fit in a label.
     #[error("the pool's name has {0} characters, and nodes carry it in a label, which holds 63")]
     NameTooLong(usize),
@@ -48,7 +48,7 @@ pub enum Invalid {
 
 /// What every node of the pool looks like.
 #[derive(Clone, Debug)]
-pub struct Blueprint {
+pub(crate) struct Blueprint {
     /// Hash of the template; distinguishes nodes made from this template from those made from an earlier one.
     pub hash: String,
     labels: BTreeMap<String, String>,
@@ -60,7 +60,7 @@ pub struct Blueprint {
 
 impl Blueprint {
     /// Computes the node template of `pool`.
-    pub fn of(key: &PoolKey, pool: &NodePool) -> Result<Self, Invalid> {
+    pub(crate) fn of(key: &PoolKey, pool: &NodePool) -> Result<Self, Invalid> {
         let longest = key.name.len().max(key.namespace.len());
         if longest > MAX_LABEL_VALUE {
             return Err(Invalid::NameTooLong(longest));
@@ -99,7 +99,7 @@ impl Blueprint {
 
     /// The Node object called `name`. It has no owner reference: nodes outlive a pool whose deletion is forced, and the
     /// garbage collector must not delete machines with pods on them.
-    pub fn node(&self, name: &str) -> Node {
+    pub(crate) fn node(&self, name: &str) -> Node {
         let mut labels = self.labels.clone();
         labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());
         Node {

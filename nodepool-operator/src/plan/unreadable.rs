@@ -3,7 +3,7 @@
 use shared_crds::conditions::{ConditionType, Reason, Statement};
 
 /// The conditions of a pool that cannot be read because of `error`.
-pub fn statements(error: &str) -> Vec<Statement> {
+pub(crate) fn statements(error: &str) -> Vec<Statement> {
     let message = format!(
         "this version of the operator cannot read the pool, so nothing is done to its nodes: {error}; change the field, or run a newer version"
     );
@@ -16,7 +16,7 @@ pub fn statements(error: &str) -> Vec<Statement> {
 }
 
 /// The message about nodes that cannot be read; `None` when there are none.
-pub fn of_nodes(names: &[String]) -> Option<String> {
+pub(crate) fn of_nodes(names: &[String]) -> Option<String> {
     let first = names.first()?;
     let more = match names.len() {
         1 => String::new(),

@@ -12,7 +12,7 @@ use super::pods::holds_the_node;
 
 /// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
 /// same UID. A slot's name may have been given to a new node since.
-pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
+pub(crate) fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
     let Some(plan) = pool.scale_down_first() else {
         return Vec::new();
     };
@@ -24,7 +24,10 @@ pub fn named<'a>(pool: &NodePool, staying: &[&'a Member]) -> Vec<&'a Member> {
 /// `candidates` in the order of removal: not Ready before Ready, then cordoned ones, then empty before busy (where the
 /// pods are known), then newest first. The name breaks ties, so that two passes over the same nodes choose the same
 /// ones.
-pub fn in_order<'a>(mut candidates: Vec<&'a Member>, pods: &BTreeMap<String, Vec<Pod>>) -> Vec<&'a Member> {
+pub(crate) fn in_order<'a>(
+    mut candidates: Vec<&'a Member>,
+    pods: &BTreeMap<String, Vec<Pod>>,
+) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
         let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(holds_the_node));
         (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), member.name())

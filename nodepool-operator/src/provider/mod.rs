@@ -3,8 +3,8 @@
 //! A provider makes machines and reports their state. It does not decide how many, and it writes no Kubernetes object:
 //! the planner and the writer turn a machine into a Node.
 
-pub mod procurement;
-pub mod simulated;
+pub(crate) mod procurement;
+pub(crate) mod simulated;
 
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::plan::PoolKey;
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub(crate) struct Order<'a> {
     /// The pool it is for.
     pub pool: &'a PoolKey,
     /// The name its Node will have.
@@ -28,7 +28,7 @@ pub struct Order<'a> {
 
 /// A provider did not make a machine. The text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The pool has reached its quota, this number of machines.
     #[error("the provider's quota of {0} nodes for this pool is used up")]
     Quota(i32),
@@ -42,7 +42,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// The reason as conditions and metrics show it.
-    pub const fn reason(&self) -> Reason {
+    pub(crate) const fn reason(&self) -> Reason {
         match self {
             Self::Quota(_) => Reason::QuotaExceeded,
             Self::Failed(_) => Reason::ProvisioningFailed,
@@ -53,7 +53,7 @@ impl Refusal {
 
 /// State of a requested machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// It is being made and expected at this time; `None` when the provider does not know.
     Starting(Option<Timestamp>),
     /// It runs.
@@ -64,7 +64,7 @@ pub enum Progress {
 
 /// Makes machines. Every method may be called again with the same arguments: after a crash it is not known which calls
 /// succeeded.
-pub trait Provider: Send + Sync {
+pub(crate) trait Provider: Send + Sync {
     /// Requests a machine. A request for a name that is already in flight changes nothing. Returns when the machine is
     /// expected; `None` when the provider does not know.
     fn request<'a>(

@@ -28,14 +28,14 @@ struct Memory {
 }
 
 /// A provider, with its requests and failures.
-pub struct Procurement {
+pub(crate) struct Procurement {
     provider: Box<dyn Provider>,
     pools: Mutex<HashMap<PoolKey, Memory>>,
 }
 
 impl Procurement {
     /// Wraps `provider`.
-    pub fn new(provider: Box<dyn Provider>) -> Self {
+    pub(crate) fn new(provider: Box<dyn Provider>) -> Self {
         Self { provider, pools: Mutex::default() }
     }
 
@@ -46,7 +46,7 @@ impl Procurement {
 
     /// The state of the provider's requests for the pool, which is at `generation`, and the failures that were detected
     /// now.
-    pub async fn supply(
+    pub(crate) async fn supply(
         &self,
         key: &PoolKey,
         generation: Option<i64>,
@@ -81,24 +81,28 @@ impl Procurement {
     }
 
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
-    pub async fn request(&self, order: Order<'_>, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+    pub(crate) async fn request(
+        &self,
+        order: Order<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, Refusal> {
         self.provider.request(order, now).await
     }
 
     /// Drops a request that is no longer wanted.
-    pub async fn drop_request(&self, key: &PoolKey, name: &str) {
+    pub(crate) async fn drop_request(&self, key: &PoolKey, name: &str) {
         self.provider.drop_request(key, name).await;
     }
 
     /// Drops everything about a pool that is gone, with its nodes.
-    pub async fn drop_pool(&self, key: &PoolKey) {
+    pub(crate) async fn drop_pool(&self, key: &PoolKey) {
         self.pools().remove(key);
         self.provider.drop_pool(key).await;
     }
 
     /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
     /// backoff.
-    pub fn failed(
+    pub(crate) fn failed(
         &self,
         key: &PoolKey,
         generation: Option<i64>,
@@ -115,7 +119,7 @@ impl Procurement {
     }
 
     /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
-    pub fn made(&self, key: &PoolKey) {
+    pub(crate) fn made(&self, key: &PoolKey) {
         let mut pools = self.pools();
         let Some(memory) = pools.get_mut(key) else { return };
         if memory.trouble.as_ref().is_some_and(|trouble| trouble.reason != Reason::ProvisioningTimedOut) {
@@ -124,19 +128,19 @@ impl Procurement {
     }
 
     /// Records that the pool has every node it wants.
-    pub fn settled(&self, key: &PoolKey) {
+    pub(crate) fn settled(&self, key: &PoolKey) {
         if let Some(memory) = self.pools().get_mut(key) {
             memory.recover();
         }
     }
 
     /// The current failure of the pool's requests; `None` without one.
-    pub fn trouble(&self, key: &PoolKey) -> Option<Trouble> {
+    pub(crate) fn trouble(&self, key: &PoolKey) -> Option<Trouble> {
         self.pools().get(key).and_then(|memory| memory.trouble.clone())
     }
 
     /// Records that a Node of another owner has the name of one of the pool's slots.
-    pub fn taken(&self, key: &PoolKey, name: &str) {
+    pub(crate) fn taken(&self, key: &PoolKey, name: &str) {
         self.pools().entry(key.clone()).or_default().taken.insert(name.to_owned());
     }
 }

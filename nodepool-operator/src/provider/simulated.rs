@@ -28,7 +28,7 @@ struct Pool {
 
 /// A provider of machines that exist only as requests with an expected time.
 #[derive(Debug, Default)]
-pub struct Simulated {
+pub(crate) struct Simulated {
     pools: Mutex<HashMap<PoolKey, Pool>>,
 }
 

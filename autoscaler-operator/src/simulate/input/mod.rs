@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-pub use documents::InputError;
+pub(crate) use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use planner::Observed;
 use planner::input::claim_info::ClaimInfo;
