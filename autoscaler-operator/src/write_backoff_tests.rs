@@ -74,7 +74,7 @@ fn a_refusal_is_forgotten_when_it_is_due_and_there_is_nothing_to_write_any_more(
     assert_eq!(backoff.next(), Some(MS(305)));
     // A pass that wrote nothing.
     backoff.passed(MS(305));
-    assert!(backoff.is_empty() && backoff.next().is_none());
+    assert!(backoff.len() == 0 && backoff.next().is_none());
 }
 
 /// A cluster with two pools, a pod that fits on nodes of both, and the refusal of the pool that it was planned onto.

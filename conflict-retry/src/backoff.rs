@@ -1,17 +1,18 @@
-//! Delays that grow: the arithmetic of client-go's `wait.Backoff`, to the nanosecond.
+//! Growing delays: the arithmetic of client-go's `wait.Backoff`, exact to the nanosecond.
 //!
-//! Pure: no clock, no sleep, no source of randomness of its own. Which failures are worth a retry is decided in
-//! [`crate::classify`], when to stop in [`crate::policy`].
+//! Pure: no clock, no sleep, no own source of randomness. [`crate::classify`] decides which failures are worth a retry,
+//! [`crate::policy`] decides when to stop.
 
 use std::time::Duration;
 
-/// client-go's `retry.DefaultRetry`: five attempts, ten milliseconds apart, up to 10 % more at random.
+/// client-go's `retry.DefaultRetry`: five attempts, 10 ms apart, with up to 10 % random jitter.
 ///
-/// Source: `k8s.io/client-go/util/retry/util.go`. It does not grow (factor 1.0), so that the four sleeps add up to
+/// Source: `k8s.io/client-go/util/retry/util.go`. The delay does not grow (factor 1.0), so the four sleeps add up to
 /// 40–44 ms.
 pub const DEFAULT_RETRY: Backoff = Backoff::go_compat(5, Duration::from_millis(10), 1.0, 0.1, Duration::ZERO);
 
-/// client-go's `retry.DefaultBackoff`: four attempts with 10, 50 and 250 ms between them, up to 10 % more at random.
+/// client-go's `retry.DefaultBackoff`: four attempts with 10, 50 and 250 ms between them, with up to 10 % random
+/// jitter.
 ///
 /// Source: `k8s.io/client-go/util/retry/util.go`.
 pub const DEFAULT_BACKOFF: Backoff =
@@ -22,15 +23,15 @@ const GO_MAX: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
 /// A growing delay with an attempt budget, step by step the same as Go's `wait.Backoff`.
 ///
-/// `steps` counts *attempts*, not retries. Jitter only ever lengthens a delay (`[d, d·(1+jitter))`) and never feeds back
-/// into the next one. Three habits of Go are kept on purpose, because comparison runs need them:
+/// `steps` counts *attempts*, not retries. Jitter only lengthens a delay (`[d, d·(1+jitter))`) and never affects the
+/// next delay. Three properties of Go's implementation are kept on purpose, because comparison runs need them:
 ///
-/// 1. once the next delay would exceed the cap, the step budget drops to zero, although one more (useless) delay is
-///    handed out;
-/// 2. a first delay above the cap is handed out as it is;
-/// 3. with a budget of zero the last delay is handed out forever.
+/// 1. when the next delay would exceed the cap, the step budget drops to zero, but one more (useless) delay is
+///    returned;
+/// 2. a first delay above the cap is returned unchanged;
+/// 3. with a step budget of zero, the last delay is returned forever.
 ///
-/// [`crate::RetryPolicy`] does not sleep the useless delay of 1.
+/// [`crate::RetryPolicy`] does not sleep the useless delay of item 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
     steps: i32,
@@ -40,11 +41,12 @@ pub struct Backoff {
     cap: Duration,
 }
 
-/// Why a [`Backoff`] was refused.
+/// Why a [`Backoff`] was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBackoff {
-    /// Without a step there is no attempt, and a loop that never calls its operation must not look like a success.
+    /// Zero or fewer steps. Without a step there is no attempt, and a loop that never calls its operation must not look
+    /// like a success.
     #[error("the number of steps is {0}; give at least 1, the first attempt")]
     NoSteps(i32),
     /// The factor is NaN, infinite or negative.
@@ -53,21 +55,21 @@ pub enum InvalidBackoff {
     /// The jitter is NaN, infinite or negative.
     #[error("the jitter is {0}; give a finite number of at least 0")]
     Jitter(f64),
-    /// The first delay is longer than the cap, which Go would sleep uncapped.
+    /// The first delay is longer than the cap. Go would sleep it uncapped.
     #[error(
         "the first delay {duration:?} is longer than the cap {cap:?}; raise the cap or shorten the delay"
     )]
     AboveCap {
         /// The first delay.
         duration: Duration,
-        /// The cap.
+        /// The cap on each delay.
         cap: Duration,
     },
 }
 
 impl Backoff {
-    /// A checked backoff: `steps` attempts, first delay `duration`, multiplied by `factor` after each step (0 means
-    /// "does not grow"), lengthened at random by up to `jitter` times itself, capped at `cap` (zero means "no cap").
+    /// A validated backoff: `steps` attempts, first delay `duration`, multiplied by `factor` after each step (0 means
+    /// no growth), lengthened by a random share of up to `jitter` times the delay, capped at `cap` (zero means no cap).
     pub fn new(
         steps: i32,
         duration: Duration,
@@ -90,19 +92,19 @@ impl Backoff {
         Ok(Self::go_compat(steps, duration, factor, jitter, cap))
     }
 
-    /// Go's struct literal: anything goes, also what Go's callers get wrong (no steps, a negative jitter, which means
-    /// none). Products beyond Go's longest duration saturate there instead of wrapping; NaN counts as zero.
+    /// Go's struct literal: accepts any value, including invalid ones that Go accepts (no steps; a negative jitter,
+    /// which means none). Products beyond Go's longest duration saturate instead of wrapping; NaN counts as zero.
     pub const fn go_compat(steps: i32, duration: Duration, factor: f64, jitter: f64, cap: Duration) -> Self {
         Self { steps, duration, factor, jitter, cap }
     }
 
-    /// Attempts left, the coming one included; zero or less means none.
+    /// Attempts left, including the next one; zero or less means none.
     pub const fn steps(&self) -> i32 {
         self.steps
     }
 
-    /// The delay after the attempt just made, moving on to the next step. `random` is asked at most once and answers
-    /// uniformly in `[0, 1)`.
+    /// Returns the delay after the attempt just made and advances to the next step. `random` is called at most once and
+    /// returns a uniform value in `[0, 1)`.
     pub fn step(&mut self, random: impl FnOnce() -> f64) -> Duration {
         let now = self.duration;
         if self.steps < 1 {
@@ -110,7 +112,7 @@ impl Backoff {
             return lengthen(now, self.jitter, random);
         }
         self.steps -= 1;
-        // Go compares the float with zero exactly; "the field was not set" is what it means.
+        // Go compares the float with exactly zero, which means "the field was not set".
         if self.factor.abs() > 0.0 || self.factor.is_nan() {
             self.duration = scale(now, self.factor);
             if !self.cap.is_zero() && self.duration > self.cap {
@@ -122,7 +124,7 @@ impl Backoff {
     }
 }
 
-/// A [`Backoff`] that starts over when it has not been restarted for a while: Go's `DelayWithReset`.
+/// A [`Backoff`] that resets to its first delay after a time without a restart: Go's `DelayWithReset`.
 #[derive(Debug, Clone, Copy)]
 pub struct ResettingBackoff {
     fresh: Backoff,
@@ -132,7 +134,7 @@ pub struct ResettingBackoff {
 }
 
 impl ResettingBackoff {
-    /// Starts `backoff` at `now` (time since any fixed instant); it starts over once more than `reset_after` has passed
+    /// Starts `backoff` at `now` (time since any fixed instant). It resets once more than `reset_after` has passed
     /// since its last start. As in Go, without a reset interval or without growth the first delay repeats forever.
     pub fn new(backoff: Backoff, reset_after: Duration, now: Duration) -> Self {
         let mut fresh = backoff;
@@ -143,7 +145,7 @@ impl ResettingBackoff {
         Self { fresh, current: fresh, reset_after, last_start: now }
     }
 
-    /// The next delay. `random` is asked at most once and answers uniformly in `[0, 1)`.
+    /// Returns the next delay. `random` is called at most once and returns a uniform value in `[0, 1)`.
     pub fn step(&mut self, now: Duration, random: impl FnOnce() -> f64) -> Duration {
         if self.fresh.factor > 0.0 && now.saturating_sub(self.last_start) > self.reset_after {
             self.current = self.fresh;
@@ -153,7 +155,7 @@ impl ResettingBackoff {
     }
 }
 
-/// `duration · (1 + random · jitter)`, in Go's order of operations; a jitter of zero or less lengthens nothing.
+/// `duration · (1 + random · jitter)`, in Go's order of operations; a jitter of zero or less adds nothing.
 fn lengthen(duration: Duration, jitter: f64, random: impl FnOnce() -> f64) -> Duration {
     if jitter > 0.0 {
         duration.saturating_add(scale(duration, random() * jitter)).min(GO_MAX)
@@ -162,7 +164,7 @@ fn lengthen(duration: Duration, jitter: f64, random: impl FnOnce() -> f64) -> Du
     }
 }
 
-/// `duration · factor`, cut to whole nanoseconds as Go's conversion from a float does.
+/// `duration · factor`, truncated to whole nanoseconds like Go's conversion from a float.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Go's own vectors, and bounds that hold for any backoff.
+//! Go's own test vectors, and bounds that hold for any backoff.
 
 use proptest::prelude::*;
 

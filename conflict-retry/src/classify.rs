@@ -1,6 +1,6 @@
-//! What an error of the API server means for a writer. A 409 is not one thing, and neither is a 422.
+//! Classifies API server errors for a writer. A 409 can mean several things, and so can a 422.
 //!
-//! Pure: it reads a `kube::Error` and answers; it decides no retry beyond [`Class::cause`].
+//! Pure: it reads a `kube::Error` and classifies it; the only retry decision it makes is [`Class::cause`].
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -12,83 +12,85 @@ use kube::core::response::reason;
 use crate::operation::Verb;
 use crate::policy::Cause;
 
-/// The cause that server-side apply gives for a field owned by another manager (`metav1.CauseTypeFieldManagerConflict`).
+/// The cause that server-side apply returns for a field owned by another manager
+/// (`metav1.CauseTypeFieldManagerConflict`).
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 
 /// What an error means for a writer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Class {
-    /// 409: the write was made from a stale version. Read again, decide again.
+    /// 409: the write was based on a stale version. Read the object again and decide again.
     Conflict,
     /// 409 of a server-side apply: other managers own the fields. No retry helps.
     FieldManager {
-        /// Every field in dispute, with its owner.
+        /// Every conflicting field, with its owner.
         conflicts: Vec<FieldConflict>,
     },
-    /// 409, or 422 of an apply or a patch: the object of that name is not the one that was meant; it was deleted and
+    /// 409, or 422 of an apply or a patch: the object of that name is not the intended one, because it was deleted and
     /// recreated.
     UidMismatch,
     /// 409: the object was deleted while it was being written.
     Deleted,
-    /// 409: an object of that name exists already.
+    /// 409: an object of that name already exists.
     AlreadyExists,
     /// 404: there is no such object.
     NotFound,
-    /// 404: the API server does not serve this resource or subresource at all. A subresource that a CRD does not declare is
-    /// [`NotFound`](Self::NotFound) instead: the server answers as if the object were missing (measured on v1.36).
+    /// 404: the API server does not serve this resource or subresource at all. A subresource that a CRD does not
+    /// declare is [`NotFound`](Self::NotFound) instead: the server answers as if the object were missing (measured on
+    /// v1.36).
     NotServed,
-    /// 422 of a JSON Patch: a `test` did not hold, or a path does not exist. The server answers both alike.
+    /// 422 of a JSON Patch: a `test` failed, or a path does not exist. The server answers both the same way.
     TestFailed,
     /// 422: the object is not valid.
     Invalid,
-    /// 403: RBAC or admission refused.
+    /// 403: rejected by RBAC or by admission.
     Forbidden,
-    /// 401: who asks is not known.
+    /// 401: the client is not authenticated.
     Unauthorized,
-    /// 429: too many requests, or an eviction held back by a disruption budget.
+    /// 429: too many requests, or an eviction blocked by a `PodDisruptionBudget`.
     Throttled {
-        /// How long the server asks to stay away.
+        /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
     },
-    /// The request was not carried out, and may be when repeated: the API server's own 503, `ServerTimeout`, no connection.
+    /// The request was not executed, and a retry may succeed: the API server's own 503, `ServerTimeout`, no connection.
     Transient {
-        /// How long the server asks to stay away.
+        /// How long the server asks the client to wait; `None` when the answer does not state it.
         retry_after: Option<Duration>,
     },
-    /// No answer, or one that leaves open whether the request was carried out: 504, 502, a write's 503 from a proxy, a
-    /// broken connection, a time-out.
+    /// No answer, or one that leaves open whether the request was executed: 504, 502, a write's 503 from a proxy, a
+    /// broken connection, a timeout.
     Ambiguous,
-    /// 410: the version asked for is too old to be served.
+    /// 410: the requested version is too old to be served.
     Gone,
-    /// Anything else.
+    /// Any other error.
     Other,
 }
 
-/// How long to stay away from a server that throttles without saying for how long: what its priority and fairness says in a
-/// header that kube's errors do not carry (`Retry-After: 1`, measured on v1.36).
+/// How long to wait when a throttling server states no time. Its priority and fairness layer sends the time in a header
+/// that kube's errors do not carry (`Retry-After: 1`, measured on v1.36).
 const UNTOLD: Duration = Duration::from_secs(1);
 
-/// How the API server passes on what went wrong between it and etcd: etcd's own errors, and gRPC's. It gives them code 500
+/// How the API server reports failures between it and etcd: etcd's own errors and gRPC's. It answers them with code 500
 /// and no reason (measured on v1.36: an etcd that dies during a write).
 const ETCD_FAULTS: [&str; 2] = ["etcdserver: ", "rpc error: "];
 
-/// Those among [`ETCD_FAULTS`] that refuse a request before anything is carried out: it is too large for etcd, or for the
-/// message that would carry it there (measured on v1.36).
+/// Those among [`ETCD_FAULTS`] that reject a request before anything is executed: it is too large for etcd, or for the
+/// gRPC message that carries it there (measured on v1.36).
 const ETCD_REFUSALS: [&str; 2] = ["request is too large", "trying to send message larger than max"];
 
-/// One field that a server-side apply may not take.
+/// One field that a server-side apply may not change without force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FieldConflict {
-    /// The field manager that owns it, as the server names it.
+    /// The field manager that owns the field, as the server names it.
     pub manager: String,
-    /// The field's path, as the server spells it.
+    /// The path of the field, as the server spells it.
     pub field: String,
 }
 
 impl FieldConflict {
-    /// For tests of what is done about one.
+    /// Builds a conflict, for tests of code that handles one.
     pub fn new(manager: impl Into<String>, field: impl Into<String>) -> Self {
         Self { manager: manager.into(), field: field.into() }
     }
@@ -101,21 +103,21 @@ impl fmt::Display for FieldConflict {
 }
 
 impl Class {
-    /// The meaning of `error` as the answer to a request of kind `verb`.
+    /// Classifies `error` as the answer to a request of kind `verb`.
     pub fn of(verb: Verb, error: &kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(verb, status),
             kube::Error::Service(source) => of_transport(source.as_ref()),
             kube::Error::HyperError(source) => of_transport(source),
             kube::Error::ReadEvents(source) => of_transport(source),
-            // The server granted the write and its answer cannot be read: it was carried out.
+            // The server accepted the write but its answer cannot be decoded: the write was executed.
             kube::Error::SerdeError(_) if verb.is_write() => Self::Ambiguous,
             // Everything else failed before the request was sent.
             _ => Self::Other,
         }
     }
 
-    /// The meaning of `status` as the answer to a request of kind `verb`.
+    /// Classifies `status` as the answer to a request of kind `verb`.
     pub fn of_status(verb: Verb, status: &Status) -> Self {
         match status.reason.as_str() {
             reason::ALREADY_EXISTS => Self::AlreadyExists,
@@ -130,7 +132,7 @@ impl Class {
             reason::NOT_FOUND => of_not_found(status),
             reason::INVALID => of_invalid(verb, status),
             reason::FORBIDDEN => Self::Forbidden,
-            // etcd's own time-outs and leader changes, and a connection to it that broke, do not tell whether the
+            // etcd's own timeouts and leader changes, and a broken connection to etcd, do not tell whether the
             // transaction was committed.
             reason::INTERNAL_ERROR if is_etcd_in_doubt(status) => Self::Ambiguous,
             known if reason::is_known(known) => Self::Other,
@@ -138,7 +140,7 @@ impl Class {
         }
     }
 
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
@@ -160,7 +162,7 @@ impl Class {
         }
     }
 
-    /// How to pace another attempt, or `None` when another attempt cannot end better.
+    /// How to pace another attempt; `None` when another attempt cannot succeed.
     pub const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Conflict | Self::TestFailed => Some(Cause::Conflict),
@@ -173,7 +175,7 @@ impl Class {
         }
     }
 
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub(crate) const fn advice(&self) -> &'static str {
         match self {
             Self::Conflict => "read the object again and decide again",
@@ -195,11 +197,11 @@ impl Class {
     }
 }
 
-/// client-go's `errors.IsConflict`: true for a stale version, but also for a field manager's and a UID's conflict, which
-/// no retry resolves. [`Class::of`] tells them apart.
+/// client-go's `errors.IsConflict`: true for a stale version, but also for a field manager conflict and a UID conflict,
+/// which no retry resolves. [`Class::of`] tells them apart.
 ///
-/// The reason decides; the code does when Kubernetes does not know the reason. (`Status::is_conflict` of kube 5.0 means
-/// the same, but asks whether `Conflict` itself is a known reason, so that it never looks at the code.)
+/// The reason decides; the code decides only when Kubernetes does not know the reason. (`Status::is_conflict` of kube
+/// 5.0 is meant to do the same, but checks whether `Conflict` itself is a known reason, so it never looks at the code.)
 pub fn is_conflict(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;
@@ -207,8 +209,8 @@ pub fn is_conflict(error: &kube::Error) -> bool {
     status.reason == reason::CONFLICT || (status.code == 409 && !reason::is_known(&status.reason))
 }
 
-/// Whether the API server says that a custom resource's replicas are unset. `GET /scale` then answers 500, with nothing
-/// but this text to tell it from a real fault (measured on v1.36).
+/// Whether the API server reports that a custom resource's replicas are unset. `GET /scale` then answers 500, and only
+/// this text distinguishes it from a real fault (measured on v1.36).
 pub(crate) fn is_scale_unset(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 500
         && status.message.contains("the spec replicas field")
@@ -225,7 +227,8 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
     if !conflicts.is_empty() {
         return Class::FieldManager { conflicts };
     }
-    // A 409 without a body says nothing more; a creation can only have met a namesake then, as client-go assumes too.
+    // A 409 without a body carries no details. For a create it can only mean that the name exists, as client-go assumes
+    // too.
     if verb == Verb::Create && status.reason != reason::CONFLICT {
         return Class::AlreadyExists;
     }
@@ -244,7 +247,8 @@ fn of_conflict(verb: Verb, status: &Status) -> Class {
 }
 
 fn of_not_found(status: &Status) -> Class {
-    // Only a status that names something talks about an object; a path that is not served gives none, or plain text.
+    // Only a status with a name refers to an object; for a path that is not served there is no name, or a plain-text
+    // answer.
     let named = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
     if named { Class::NotFound } else { Class::NotServed }
 }
@@ -253,7 +257,7 @@ fn of_invalid(verb: Verb, status: &Status) -> Class {
     let Some(details) = status.details.as_ref() else {
         return if verb == Verb::JsonPatch { Class::TestFailed } else { Class::Invalid };
     };
-    // How an apply or a patch that names the UID of a former namesake is answered.
+    // The answer to an apply or a patch that carries the UID of an earlier object of the same name.
     if !details.causes.is_empty() && details.causes.iter().all(|cause| cause.field == "metadata.uid") {
         return Class::UidMismatch;
     }
@@ -261,7 +265,7 @@ fn of_invalid(verb: Verb, status: &Status) -> Class {
     if verb == Verb::JsonPatch && !explained { Class::TestFailed } else { Class::Invalid }
 }
 
-/// For answers without a reason that Kubernetes knows: a proxy's, or plain text.
+/// For answers without a reason known to Kubernetes: from a proxy, or plain text.
 fn of_code(verb: Verb, status: &Status) -> Class {
     match status.code {
         401 => Class::Unauthorized,
@@ -273,27 +277,27 @@ fn of_code(verb: Verb, status: &Status) -> Class {
         429 => Class::Throttled { retry_after: retry_after(status) },
         500 if is_etcd_in_doubt(status) => Class::Ambiguous,
         502 | 504 => Class::Ambiguous,
-        // Not the API server's own words. Proxies say the same when the server hung up half-way.
+        // Not an answer of the API server itself. Proxies send the same when the server closed the connection half-way.
         503 if verb.is_write() => Class::Ambiguous,
         503 => Class::Transient { retry_after: retry_after(status) },
         _ => Class::Other,
     }
 }
 
-/// Whether the answer is etcd's, and leaves open what became of the transaction.
+/// Whether the answer comes from etcd and leaves open whether the transaction was committed.
 fn is_etcd_in_doubt(status: &Status) -> bool {
     let says = |texts: &[&str]| texts.iter().any(|text| status.message.contains(text));
     says(&ETCD_FAULTS) && !says(&ETCD_REFUSALS)
 }
 
-/// A request that never reached the server was not carried out; any other break leaves it open. So does a host or a
-/// network that is not reached: an open connection may end like that after the request went out.
+/// A request that never reached the server was not executed; any other connection failure leaves it open. An
+/// unreachable host or network also leaves it open: an open connection may fail that way after the request was sent.
 fn of_transport(error: &(dyn StdError + 'static)) -> Class {
     let mut current = Some(error);
     while let Some(error) = current {
         let mut next = error.source();
         if let Some(io) = error.downcast_ref::<io::Error>() {
-            // An I/O error that wraps another one does not list it as its source, only that one's source.
+            // An I/O error that wraps another one does not return it as its source, only that error's source.
             next = io.get_ref().map(|inner| inner as &(dyn StdError + 'static)).or(next);
             if matches!(io.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::AddrNotAvailable) {
                 return Class::Transient { retry_after: None };
@@ -309,7 +313,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 
-/// The first quoted word of a message, or all of it.
+/// The first quoted word of a message, or the whole message.
 fn quoted(message: &str) -> String {
     message.split('"').nth(1).unwrap_or(message).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Answers as a real API server (v1.36) gives them, and client-go's own vectors.
+//! Answers of a real API server (v1.36), and client-go's own test vectors.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn conflict(message: &str) -> Status {
     }))
 }
 
-/// What kube makes of an answer without a JSON body.
+/// The status that kube creates for an answer without a JSON body.
 fn bare(code: u16) -> Status {
     Status::failure("page", "Failed to parse error data").with_code(code)
 }

@@ -1,13 +1,15 @@
-//! Retry on Kubernetes write conflicts without losing a write: client-go's `RetryOnConflict` for Rust, and what its users
-//! really want on top of it.
+//! Retry on Kubernetes write conflicts without losing a write: client-go's `RetryOnConflict` for Rust, plus what its
+//! users need in addition.
 //!
-//! Two writers of one object meet in a 409 sooner or later. The answer is to read again, *decide* again and write again,
-//! a bounded number of times; the mistakes are to read from a cache, to repeat the old decision, to retry conflicts that no
-//! retry resolves, and to report success when nothing was written. This crate makes the first easy and the others hard.
+//! Two writers of one object will sooner or later get a 409 conflict. The right reaction is to read again, *decide*
+//! again and write again, a bounded number of times. Common mistakes are to read from a stale cache, to repeat the old
+//! decision, to retry conflicts that no retry resolves, and to report success when nothing was written. This crate
+//! makes these mistakes hard.
 //!
-//! # In five minutes
+//! # Quick start
 //!
-//! Say who you are once, then say what you want. The closure may be called several times, each time with a fresh object:
+//! Set the field manager once in the options, then write. The closure may be called several times, each time with a
+//! fresh object:
 //!
 //! ```no_run
 //! use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
@@ -35,39 +37,39 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Source`] says where the object comes from: `Live` reads it, `Copy` begins with one at hand, `Watched` takes it from a
-//! cache, also after a conflict, and reads live only when the watch is late.
+//! [`Source`] sets where the object comes from: `Live` reads it, `Copy` starts with an existing copy, `Watched` takes
+//! it from a cache, also after a conflict, and reads live only when the watch is late.
 //!
 //! | you want to | use | conflicts with |
 //! |---|---|---|
-//! | own some fields of a status or an object | [`apply_status`], [`apply`] | other *owners of those fields* only; never retried |
-//! | change a spec, whatever becomes of its status | [`patch_at_generation`] | other changes *of the spec* only |
+//! | own fields of a status or an object | [`apply_status`], [`apply`] | other *owners of the fields*; never retried |
+//! | change a spec, independent of its status | [`patch_at_generation`] | other changes *of the spec* only |
 //! | set a replica count | [`scale`] | other changes *of the count* only |
-//! | change an object depending on what it says | [`update`], [`update_status`] | every other write to the object |
+//! | change an object depending on its state | [`update`], [`update_status`] | every other write to the object |
 //! | the same with a small body | [`merge_patch`], [`scale_merge`] | every other write to the object |
-//! | try once and leave the rest to a work queue | [`put_once`], [`scale_put_once`] | handed back as [`Outcome::Conflict`] |
-//! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error says |
+//! | try once, leave the rest to a work queue | [`put_once`], [`scale_put_once`] | returned as [`Outcome::Conflict`] |
+//! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error type reports |
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - `Ok` with an object means that the server acknowledged the write, or that the object said so already.
-//! - A retry decides from a live read. An old decision is never sent twice, a server-side apply excepted: it states its
-//!   whole goal.
-//! - A 409 is not one thing ([`Class`]): a field manager's conflict, a recreated object, a deleted one and an existing one
-//!   are told apart from a stale version, and only that one is retried.
-//! - When an answer is lost (time-out, 504, broken connection) the object is read before anything is repeated, so that one's
-//!   own write is recognised ([`Outcome::AlreadyDone`]).
-//! - A run ends: by attempts, by a deadline, or at once by cancellation ([`RetryPolicy`]). Giving up is an error that carries
-//!   the last conflict and says whether a write may have been carried out.
+//! - `Ok` with an object means that the server acknowledged the write, or that the object already had the wanted state.
+//! - A retry decides from a live read. An old decision is never sent twice, except by server-side apply, which states
+//!   its whole goal.
+//! - A 409 can mean several things ([`Class`]): a field manager conflict, a recreated object, a deleted object and an
+//!   existing object are distinguished from a stale version, and only the stale version is retried.
+//! - When an answer is lost (timeout, 504, broken connection) the object is read before anything is repeated, so that
+//!   the caller's own write is recognised ([`Outcome::AlreadyDone`]).
+//! - A run always ends: by its number of attempts, by its deadline, or at once by cancellation ([`RetryPolicy`]).
+//!   Giving up is an error that contains the last conflict and states whether a write may have been executed.
 //!
-//! # What it asks
+//! # Requirements
 //!
-//! - A closure states a goal; it does not count. `replicas = 5` survives a lost answer, `replicas += 1` does not.
-//! - Build the client with `kube::Config::default_retry = false`. Otherwise kube repeats every write on 429, 503 and 504
-//!   underneath this crate, up to 15 times and without looking: a repeated PUT conflicts with itself, and a blocked eviction
-//!   stalls for minutes.
-//! - There is no magic in a retry. Where a value does not depend on what others wrote, apply it: the server merges, and
-//!   nobody retries at all.
+//! - A closure sets a goal; it does not count. `replicas = 5` survives a lost answer, `replicas += 1` does not.
+//! - Build the client with `kube::Config::default_retry = false`. Otherwise kube repeats every write on 429, 503 and
+//!   504 underneath this crate, up to 15 times and without reading the object: a repeated PUT conflicts with itself,
+//!   and a blocked eviction stalls for minutes.
+//! - Avoid the retry where possible. If a value does not depend on what others wrote, use server-side apply: the server
+//!   merges, and no retry is needed.
 
 pub mod backoff;
 pub mod classify;

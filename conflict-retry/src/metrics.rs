@@ -1,7 +1,7 @@
-//! An observer that counts in a Prometheus registry.
+//! An [`Observer`] that counts in a Prometheus registry.
 //!
-//! Labels carry resources, verbs, causes and outcomes, never the name of an object. Every name begins with
-//! `conflict_retry_`; what to alert on is in the README.
+//! Labels hold resources, verbs, causes and outcomes, never the name of an object. Every metric name begins with
+//! `conflict_retry_`; the README lists what to alert on.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use crate::classify::Class;
 use crate::observe::{AttemptEvent, FinishedEvent, Observer};
 use crate::operation::{Operation, ReadSource};
 
-/// Attempts of one write: Fibonacci's numbers up to what the default policy allows.
+/// Buckets for the attempts of one write: Fibonacci numbers up to what the default policy allows.
 const ATTEMPTS: &[f64] = &[1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, 34.0, 64.0];
-/// Seconds of one write: from a single request to the default policy's deadline.
+/// Buckets for the seconds of one write: from a single request to the default policy's deadline.
 const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Counts every request and every end of a write. Cheap to clone; the clones count into the same series.
+/// Counts every request and every finished write. Cheap to clone; the clones count into the same series.
 ///
 /// ```
 /// use std::{collections::HashMap, sync::Arc};
@@ -45,8 +45,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Makes the metrics and registers them in `registry`, each with the labels `constant` added. A registry takes them once;
-    /// a second time is an error.
+    /// Creates the metrics and registers them in `registry`, each with the additional labels `constant`. Registering
+    /// them a second time in the same registry is an error.
     pub fn register(
         registry: &Registry,
         constant: HashMap<String, String>,
@@ -158,7 +158,7 @@ impl Observer for Metrics {
     }
 }
 
-/// Whether the request lost to somebody else's write, as opposed to a fault or a wrong request.
+/// Whether the request lost to another writer, as opposed to a fault or an invalid request.
 const fn lost_to_another(class: &Class) -> bool {
     matches!(
         class,
@@ -171,7 +171,7 @@ const fn lost_to_another(class: &Class) -> bool {
     )
 }
 
-/// Makes metrics under the prefix and registers them.
+/// Creates metrics with the common prefix and registers them.
 struct Make<'a> {
     registry: &'a Registry,
     constant: HashMap<String, String>,

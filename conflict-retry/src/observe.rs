@@ -1,7 +1,7 @@
-//! What happened to each request, for those who count: the observer hook.
+//! The observer hook: reports what happened to each request, for metrics and tests.
 //!
-//! Knows no metrics library; a user adapts [`Observer`] to the one at hand. One `tracing` debug event per request comes
-//! for free.
+//! It depends on no metrics library; users adapt [`Observer`] to their own. One `tracing` debug event per request is
+//! always emitted.
 
 use std::time::Duration;
 
@@ -9,36 +9,36 @@ use crate::classify::Class;
 use crate::operation::{Operation, ReadSource, Verb};
 use crate::protect::Transition;
 
-/// One request and what came of it.
+/// One request and its result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AttemptEvent<'a> {
     /// The write that the request belongs to.
     pub operation: &'a Operation,
-    /// 1 for the first round of an operation, one more after each failure. A read and the write decided from it share
-    /// a number.
+    /// The attempt: 1 for the first round of an operation, one more after each failure. A read and the write decided
+    /// from it share a number.
     pub attempt: u32,
     /// What was sent: the operation's verb, or [`Verb::Get`].
     pub verb: Verb,
-    /// What the request failed of; `None` when it succeeded.
+    /// Why the request failed; `None` when it succeeded.
     pub class: Option<&'a Class>,
-    /// How long the operation now waits before its next attempt; `None` when there is none.
+    /// How long the operation waits before its next attempt; `None` when there is no next attempt.
     pub delay: Option<Duration>,
     /// Time since the operation began.
     pub elapsed: Duration,
 }
 
-/// A write that came to its end, whatever that is.
+/// A finished write, whatever its result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FinishedEvent<'a> {
-    /// The write.
+    /// The write that ended.
     pub operation: &'a Operation,
-    /// [`Outcome::label`](crate::Outcome::label), or [`WriteError::category`](crate::WriteError::category).
+    /// The result: [`Outcome::label`](crate::Outcome::label), or [`WriteError::category`](crate::WriteError::category).
     pub result: &'static str,
     /// Whether the policy allowed no further attempt.
     pub exhausted: bool,
-    /// Rounds that were begun, at least 1 unless nothing was ever sent.
+    /// Attempts that were started; at least 1 unless nothing was ever sent.
     pub attempts: u32,
     /// Requests that were sent, reads included.
     pub requests: u32,
@@ -46,33 +46,35 @@ pub struct FinishedEvent<'a> {
     pub elapsed: Duration,
     /// Time spent waiting between attempts.
     pub waited: Duration,
-    /// Time spent waiting for leave to send, in the queue and for the rate limiter.
+    /// Time spent waiting for permission to send, in the queue and for the rate limiter.
     pub queued: Duration,
-    /// Whether the answer to a write was lost on the way, so that it may have been carried out whatever the result says.
+    /// Whether the answer to a write was lost, so that the write may have been executed whatever the result is.
     pub maybe_written: bool,
 }
 
-/// Hears of every request and every end. Called on the task that writes: count and return. Each method does nothing unless
-/// it is implemented.
+/// Receives every request and every finished write. Called on the task that writes, so implementations must be quick
+/// and must not block. Each method does nothing by default.
 pub trait Observer: Send + Sync {
-    /// A request ended, or was given up by a cancelled token: then it has the class of an answer that never came.
+    /// A request ended, or was dropped because its token was cancelled: then it has the class of an answer that never
+    /// came.
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let _ = event;
     }
 
-    /// An attempt decides from an object that it has from `source`.
+    /// An attempt decides from an object that comes from `source`.
     fn read(&self, operation: &Operation, source: ReadSource) {
         let _ = (operation, source);
     }
 
-    /// A retry of [`update`](crate::update) sets the field at `path` (a JSON pointer) to what the attempt before had wanted,
-    /// although somebody else changed it in between. A closure that does not decide from the object it is given does
-    /// that: a lost update, which no version check prevents. One that has good reason to insist does it too.
+    /// A retry of [`update`](crate::update) sets the field at `path` (a JSON pointer) to what the previous attempt
+    /// wanted, although another writer changed it in between. A closure that does not decide from the object it gets
+    /// does this: a lost update, which no version check prevents. A closure that has a good reason to insist does it
+    /// too.
     fn overwrote(&self, operation: &Operation, path: &str) {
         let _ = (operation, path);
     }
 
-    /// A write ended. A future that is dropped half-way ends without this.
+    /// A write ended. Not called when the future of the write is dropped before it ends.
     fn finished(&self, event: &FinishedEvent<'_>) {
         let _ = event;
     }
@@ -87,7 +89,7 @@ pub trait Observer: Send + Sync {
         let _ = resource;
     }
 
-    /// The watch of this resource did not bring our own write within five minutes, so it is forgotten.
+    /// The watch of this resource did not bring our own write within five minutes, so the write is forgotten.
     fn floor_expired(&self, resource: &str) {
         let _ = resource;
     }

@@ -1,4 +1,4 @@
-//! What is asked of the API server: which request, of which part of which object.
+//! Describes a request to the API server: its verb and the part of the object it addresses.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether the request asks for a change.
+    /// Whether the request changes an object.
     pub const fn is_write(self) -> bool {
         !matches!(self, Self::Get)
     }
 
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -51,7 +51,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The part of an object that a request is about.
+/// The part of an object that a request addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Subresource {
@@ -66,7 +66,7 @@ pub enum Subresource {
 }
 
 impl Subresource {
-    /// A stable name for labels, as the API server's metrics spell it (empty for the object itself).
+    /// A stable name for metric labels, as the API server's metrics spell it (empty for the object itself).
     pub const fn label(self) -> &'static str {
         match self {
             Self::Main => "",
@@ -81,7 +81,7 @@ impl Subresource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReadSource {
-    /// The copy that the caller gave.
+    /// The copy passed by the caller.
     Copy,
     /// A cache that a watch feeds.
     Watch,
@@ -90,7 +90,7 @@ pub enum ReadSource {
 }
 
 impl ReadSource {
-    /// A stable name for labels: lower case.
+    /// A stable name for metric labels: lower case.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -100,14 +100,14 @@ impl ReadSource {
     }
 }
 
-/// Which write is told of.
+/// A write, as reported to the observer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
-    /// The resource's name as the API server's paths spell it: plural and lower case.
+    /// The resource's name as in the API server's paths: plural and lower case.
     pub resource: String,
     /// The part of the object that is written.
     pub subresource: Subresource,
-    /// The request that writes.
+    /// The verb of the write.
     pub verb: Verb,
 }

@@ -1,4 +1,4 @@
-//! What every write through the front door is told: who writes, how long to try, who listens.
+//! Options of every write: field manager, retry policy, time limits and observer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
 use crate::protect::Protection;
 
-/// How long one request may take. Our own bound: half the default policy's deadline, so that a lost answer leaves time to
-/// look up what became of it, and well below the 34 s after which the API server itself ends a mutating request. kube's
-/// client has no bound on responses.
+/// Time limit of one request. Our own limit: half the default policy's deadline, so that a lost answer leaves time to
+/// look up the result, and well below the 34 s after which the API server itself ends a mutating request. kube's client
+/// has no time limit for responses.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Longest name of a field manager that the API server takes, in bytes (`FieldManagerMaxLength` in apimachinery).
+/// Longest field manager name that the API server accepts, in bytes (`FieldManagerMaxLength` in apimachinery).
 const MANAGER_LENGTH: usize = 128;
 
-/// Who writes, how long to try, who listens. Cheap to clone; keep one per controller.
+/// Options of a write: field manager, retry policy, time limits and observer. Cheap to clone; keep one per controller.
 #[derive(Clone)]
 pub struct WriteOptions {
     field_manager: String,
     policy: RetryPolicy,
-    /// Kept whatever policy comes after it.
+    /// Also applied to a policy that is set later.
     cancel: Option<CancellationToken>,
     attempt_timeout: Duration,
     end: Option<Instant>,
@@ -36,8 +36,8 @@ pub struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Writes as `field_manager` (at most 128 characters, printable: `metadata.managedFields` names it), with the default
-    /// policy and 5 s per request. Another name is refused when it is used, before anything is sent.
+    /// Writes as `field_manager` (at most 128 printable characters; it appears in `metadata.managedFields`), with the
+    /// default policy and 5 s per request. An invalid name is rejected when it is used, before anything is sent.
     pub fn new(field_manager: impl Into<String>) -> Self {
         Self {
             field_manager: field_manager.into(),
@@ -51,7 +51,7 @@ impl WriteOptions {
         }
     }
 
-    /// How long and how fast to try.
+    /// Sets the retry policy: how long and how fast to retry.
     #[must_use]
     pub fn with_policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = match &self.cancel {
@@ -69,37 +69,38 @@ impl WriteOptions {
         self
     }
 
-    /// How long one request may take before its outcome counts as unknown. Keep it well below the policy's deadline: after
-    /// a lost answer the object is read to find out, for which there must be time.
+    /// Sets how long one request may take before its outcome counts as unknown. Keep it well below the policy's
+    /// deadline: after a lost answer the object is read to find out the result, and that needs time.
     #[must_use]
     pub fn with_attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = timeout;
         self
     }
 
-    /// When the last request must have ended, whatever time it is otherwise given: the caller's right to write ends then (a
-    /// lease, say). A request that is under way is given up, and none begins after it; the run ends as if cancelled.
+    /// Sets the time at which the last request must have ended, whatever its other time limits: the caller's right to
+    /// write ends then (for example, a lease). A running request is dropped at that time, and none begins after it; the
+    /// run ends as if cancelled.
     #[must_use]
     pub fn with_end(mut self, end: Instant) -> Self {
         self.end = Some(end);
         self
     }
 
-    /// Server-side apply takes fields from other managers instead of failing. Other writes do not know force.
+    /// Lets server-side apply take fields over from other managers instead of failing. Other writes ignore it.
     #[must_use]
     pub fn with_force(mut self, force: bool) -> Self {
         self.force = force;
         self
     }
 
-    /// Who hears of each request.
+    /// Sets the observer that receives each request.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
     }
 
-    /// What each write passes on its way: a queue, a budget, a limiter, a breaker.
+    /// Sets the protections that each write passes: a queue, a retry budget, a rate limiter, a circuit breaker.
     #[must_use]
     pub fn with_protection(mut self, protection: Protection) -> Self {
         self.protection = protection;
@@ -110,7 +111,7 @@ impl WriteOptions {
         &self.protection
     }
 
-    /// Refuses options that no request can be made with.
+    /// Rejects options with which no request can be made.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let manager = &self.field_manager;
         if manager.is_empty() || manager.len() > MANAGER_LENGTH || manager.chars().any(char::is_control) {
@@ -122,7 +123,7 @@ impl WriteOptions {
         Ok(())
     }
 
-    /// The name that `metadata.managedFields` shows.
+    /// The field manager name, as in `metadata.managedFields`.
     pub fn field_manager(&self) -> &str {
         &self.field_manager
     }

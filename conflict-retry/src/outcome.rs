@@ -1,6 +1,6 @@
-//! How a write can end: what to match on, and the errors that say what to do.
+//! How a write can end: the outcomes to match on, and the errors with their advice.
 //!
-//! A conflict, a vanished object and a goal already met are outcomes, not errors.
+//! A conflict, a deleted object and a goal that is already met are outcomes, not errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::protect::Held;
 #[derive(Debug, Clone, PartialEq)]
 #[must_use = "a conflict or a vanished object is an outcome, not an error"]
 pub enum Outcome<T> {
-    /// The server acknowledged the write; this is what it stored.
+    /// The server acknowledged the write; the object is as stored.
     Written(T),
-    /// Nothing was sent, because this object already says what was wanted. It is as fresh as the copy the decision was
-    /// made from: the cached one given, or a live read.
+    /// Nothing was sent, because the object already has the wanted state. The object is as fresh as the copy the
+    /// decision was based on: the cached copy that was passed in, or a live read.
     Unchanged(T),
-    /// The answer to a write was lost, and a live read then showed the goal met: either that write was carried out, or
-    /// somebody else did the same.
+    /// The answer to a write was lost, and a live read then showed that the goal is met: either that write was
+    /// executed, or another writer did the same.
     AlreadyDone(T),
-    /// The object does not exist, or one of the same name has taken its place.
+    /// The object does not exist, or another object of the same name has replaced it.
     Gone,
-    /// The decision was not to write. When the answer to an earlier attempt was lost, that attempt may still have been
-    /// carried out; the decision was made from a live read after it.
+    /// The decision was not to write. If the answer to an earlier attempt was lost, that attempt may still have been
+    /// executed; the decision was based on a live read after it.
     Aborted,
-    /// The object has changed since it was read. Only the functions that make a single attempt, and an apply that carries
-    /// a resource version, answer this.
+    /// The object has changed since it was read. Returned only by the functions that make a single attempt, and by an
+    /// apply with a resourceVersion.
     Conflict(Box<Status>),
 }
 
 impl<T> Outcome<T> {
-    /// The object, when the goal is met.
+    /// The object, when the goal is met; `None` otherwise.
     pub fn met(self) -> Option<T> {
         match self {
             Self::Written(object) | Self::Unchanged(object) | Self::AlreadyDone(object) => Some(object),
@@ -44,7 +44,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same outcome about another view of the object.
+    /// Converts the object and keeps the outcome.
     pub fn map<U>(self, view: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Self::Written(object) => Outcome::Written(view(object)),
@@ -56,7 +56,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Written(_) => "written",
@@ -75,16 +75,16 @@ impl<T> Outcome<T> {
 pub enum DeleteOutcome<K> {
     /// The object is gone.
     Deleted,
-    /// The object is marked for deletion and waits for its finalizers or its grace period.
+    /// The object has a deletion timestamp and waits for its finalizers or its grace period.
     Terminating(Box<K>),
     /// There was no such object.
     Gone,
-    /// A precondition did not hold: the object changed, or is another of the same name. It was not deleted.
+    /// A precondition failed: the object has changed, or is another one of the same name. It was not deleted.
     Conflict(Box<Status>),
 }
 
 impl<K> DeleteOutcome<K> {
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -101,22 +101,22 @@ impl<K> DeleteOutcome<K> {
 pub enum EvictOutcome {
     /// The pod is being deleted.
     Evicted,
-    /// A disruption budget holds the pod for now.
+    /// A `PodDisruptionBudget` blocks the eviction for now.
     #[non_exhaustive]
     Blocked {
-        /// The budget's own words.
+        /// The budget's message.
         message: String,
-        /// How long the server asks to wait; it usually says nothing.
+        /// How long the server asks the client to wait; usually `None`.
         retry_after: Option<Duration>,
     },
     /// There was no such pod.
     Gone,
-    /// The pod is another of the same name. It was not evicted.
+    /// The pod is another one of the same name. It was not evicted.
     Conflict(Box<Status>),
 }
 
 impl EvictOutcome {
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Evicted => "evicted",
@@ -131,16 +131,16 @@ impl EvictOutcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The client's or the server's error.
+    /// An error of the client or of the server.
     #[error("the API server or the way to it failed")]
     Api(#[from] kube::Error),
-    /// No answer came in time. A write may have been carried out all the same.
+    /// No answer arrived in time. A write may still have been executed.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
 }
 
 impl Failure {
-    /// What the failure means, as the answer to a request of kind `verb`.
+    /// Classifies the failure as the answer to a request of kind `verb`.
     pub fn class(&self, verb: Verb) -> Class {
         match self {
             Self::Api(error) => Class::of(verb, error),
@@ -149,54 +149,54 @@ impl Failure {
     }
 }
 
-/// Why a write could not be brought to an outcome.
+/// Why a write has no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The request was wrong before it was sent; the code that made it has to change.
+    /// The request was invalid before it was sent; the calling code has to change.
     #[error("refused before sending: {reason}")]
     #[non_exhaustive]
     Refused {
-        /// What was wrong.
+        /// What was invalid.
         reason: Refusal,
-        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        /// Whether the answer to an earlier write was lost, so that it may have been executed.
         maybe_written: bool,
     },
     /// Other managers own fields of a server-side apply.
     #[error("other managers own {}; leave the fields out of the apply, or force it", list(conflicts))]
     #[non_exhaustive]
     FieldManager {
-        /// Every field in dispute.
+        /// Every conflicting field, with its owner.
         conflicts: Vec<FieldConflict>,
-        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        /// Whether the answer to an earlier write was lost, so that it may have been executed.
         maybe_written: bool,
         /// The server's answer.
         #[source]
         source: Box<Failure>,
     },
-    /// The server refused, and another attempt cannot end better.
+    /// The server rejected the request, and another attempt cannot succeed.
     #[error("the {verb} was refused ({}): {}", class.label(), class.advice())]
     #[non_exhaustive]
     Rejected {
         /// What was sent.
         verb: Verb,
-        /// To which part of the object.
+        /// The part of the object that the request addressed.
         subresource: Subresource,
-        /// What the refusal means.
+        /// The meaning of the rejection.
         class: Class,
-        /// Whether the answer to an earlier write was lost, so that it may have been carried out.
+        /// Whether the answer to an earlier write was lost, so that it may have been executed.
         maybe_written: bool,
         /// The server's answer.
         #[source]
         source: Box<Failure>,
     },
-    /// A single attempt whose outcome is not known.
+    /// A single attempt whose result is unknown.
     #[error("it is not known whether the {verb} was carried out; read the object before trying again")]
     #[non_exhaustive]
     Unknown {
         /// What was sent.
         verb: Verb,
-        /// Why the outcome is not known.
+        /// Why the result is unknown.
         #[source]
         source: Box<Failure>,
     },
@@ -204,86 +204,86 @@ pub enum WriteError {
     #[error("gave up after {} in {elapsed:.1?}, {}: {}", counted(*attempts), bound(*reason), class.advice())]
     #[non_exhaustive]
     Exhausted {
-        /// Attempts that failed.
+        /// Number of attempts that failed.
         attempts: u32,
-        /// Time since the first one began.
+        /// Time since the first attempt began.
         elapsed: Duration,
-        /// Which bound was reached.
+        /// The limit that was reached.
         reason: GiveUp,
-        /// What the last failure means.
+        /// The meaning of the last failure.
         class: Class,
-        /// Whether the answer to a write was lost on the way, so that it may have been carried out.
+        /// Whether the answer to a write was lost, so that it may have been executed.
         maybe_written: bool,
         /// The last failure.
         #[source]
         last: Box<Failure>,
     },
-    /// A protection kept the next request from being sent.
+    /// A protection prevented the next request.
     #[error("held back after {} that failed: {by}", counted(*attempts))]
     #[non_exhaustive]
     Held {
-        /// Attempts that failed before.
+        /// Number of attempts that failed before.
         attempts: u32,
-        /// What held it back.
+        /// The protection that prevented it.
         by: Held,
-        /// Whether the answer to a write was lost on the way, so that it may have been carried out.
+        /// Whether the answer to a write was lost, so that it may have been executed.
         maybe_written: bool,
-        /// The last failure, if there was one.
+        /// The last failure; `None` when there was none.
         #[source]
         last: Option<Box<Failure>>,
     },
-    /// The policy's token was cancelled, or its deadline forbade even the first attempt.
+    /// The policy's token was cancelled, or its deadline did not allow even the first attempt.
     #[error("cancelled after {} that failed{}", counted(*attempts), if *maybe_written { "; the change may have been made" } else { "" })]
     #[non_exhaustive]
     Cancelled {
-        /// Attempts that failed before.
+        /// Number of attempts that failed before.
         attempts: u32,
-        /// Whether the answer to a write was lost on the way, so that it may have been carried out.
+        /// Whether the answer to a write was lost, so that it may have been executed.
         maybe_written: bool,
-        /// The last failure, if there was one.
+        /// The last failure; `None` when there was none.
         #[source]
         last: Option<Box<Failure>>,
     },
 }
 
-/// What was wrong with a request before it was sent.
+/// What was invalid about a request before it was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The change touches what identifies an object.
+    /// The change touches the identity of an object.
     #[error("the change touches metadata.{0}, which identifies the object; leave it as it was read")]
     Identity(&'static str),
-    /// The change touches something that the subresource drops without a word.
+    /// The change touches a field that the subresource silently drops.
     #[error("the change touches `{field}`, which a write to {subresource:?} drops; write it elsewhere")]
     Dropped {
         /// The top-level field.
         field: String,
-        /// Where it was to be written.
+        /// The subresource it was to be written to.
         subresource: Subresource,
     },
     /// The name of the object is empty.
     #[error("the name of the object is empty; name the object to be written")]
     NoName,
-    /// The API server takes no field manager of this name.
+    /// The API server does not accept a field manager of this name.
     #[error("`{0}` is no name of a field manager; give 1 to 128 printable characters")]
     FieldManager(String),
-    /// No request can be answered in no time.
+    /// The time limit of one request is zero.
     #[error("the time for one request is zero; give some")]
     AttemptTimeout,
-    /// There is no resource version to guard the write with.
+    /// There is no resourceVersion to guard the write.
     #[error(
         "the object has no metadata.resourceVersion to guard the write; pass one read from the API server"
     )]
     NoVersion,
-    /// There is no generation to guard the write with.
+    /// There is no generation or no UID to guard the write.
     #[error(
         "the object has no metadata.uid or no metadata.generation to guard the write; pass one read from the API server, of a kind that counts generations"
     )]
     NoGeneration,
-    /// The copy given is not the object that the name says.
+    /// The passed copy is of an object other than the named one.
     #[error("the copy given is of `{found}`, not of `{wanted}`; pass the copy of the object to be written")]
     WrongObject {
-        /// The name asked for.
+        /// The name of the requested object.
         wanted: String,
         /// The name in the copy.
         found: String,
@@ -294,7 +294,7 @@ pub enum Refusal {
     /// The replica count is negative.
     #[error("the replica count {0} is negative; give at least 0")]
     Replicas(i32),
-    /// An object could not be turned into JSON.
+    /// The object could not be serialized to JSON.
     #[error("the object does not turn into JSON")]
     Encode(#[source] serde_json::Error),
 }
@@ -306,7 +306,7 @@ impl From<Refusal> for WriteError {
 }
 
 impl WriteError {
-    /// A stable name for labels and event reasons' detail: lower case, with underscores.
+    /// A stable name for metric labels and event details: lower case, with underscores.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Refused { .. } => "refused",
@@ -319,7 +319,7 @@ impl WriteError {
         }
     }
 
-    /// What the server's refusal means; `None` when no refusal is behind the error.
+    /// The meaning of the server's rejection; `None` when the error has no such cause.
     pub const fn class(&self) -> Option<&Class> {
         match self {
             Self::Rejected { class, .. } | Self::Exhausted { class, .. } => Some(class),
@@ -331,12 +331,12 @@ impl WriteError {
         }
     }
 
-    /// Whether a creation met an object of the same name.
+    /// Whether a create failed because an object of the same name exists.
     pub const fn is_already_exists(&self) -> bool {
         matches!(self, Self::Rejected { class: Class::AlreadyExists, .. })
     }
 
-    /// Whether the write may have been carried out although it was not acknowledged.
+    /// Whether the write may have been executed although it was not acknowledged.
     pub const fn maybe_written(&self) -> bool {
         match self {
             Self::Unknown { .. } => true,
@@ -354,7 +354,7 @@ fn list(conflicts: &[FieldConflict]) -> impl fmt::Display {
     conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// A number of attempts, in words.
+/// A number of attempts, as text.
 pub(crate) fn counted(attempts: u32) -> impl fmt::Display {
     format!("{attempts} attempt{}", if attempts == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! client-go's `RetryOnConflict`: call an operation again for as long as it reports a conflict.
+//! client-go's `RetryOnConflict`: calls an operation again while it reports a conflict.
 //!
-//! The operation reads, decides and writes; this module only calls, waits and counts. The front door
-//! ([`crate::update`] and its siblings) does the reading and writing as well, and is what most callers want.
+//! The operation reads, decides and writes; this module only calls, waits and counts. The write functions
+//! ([`crate::update`] and the others) do the reading and writing as well, and are what most callers want.
 
 use std::time::Duration;
 
@@ -11,35 +11,35 @@ use crate::classify;
 use crate::outcome::counted;
 use crate::policy::{Cause, GiveUp, Next, RetryPolicy};
 
-/// An error that may mean "somebody else wrote first".
+/// An error that may be a conflict: another writer wrote first.
 ///
-/// Implement it for an error type of your own that wraps `kube::Error`, so that wrapping does not hide a conflict.
+/// Implement it for your own error type that wraps `kube::Error`, so that the wrapper does not hide a conflict.
 pub trait MaybeConflict {
     /// Whether reading again and deciding again may succeed.
     fn is_conflict(&self) -> bool;
 }
 
 impl MaybeConflict for kube::Error {
-    /// As client-go's `errors.IsConflict`, which also is true for conflicts that no retry resolves.
+    /// Like client-go's `errors.IsConflict`, which is also true for conflicts that no retry resolves.
     fn is_conflict(&self) -> bool {
         classify::is_conflict(self)
     }
 }
 
-/// Why [`retry_on_conflict`] has no result. Whatever the reason, nothing was acknowledged.
+/// Why [`retry_on_conflict`] has no result. Whatever the reason, no write was acknowledged.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetryError<E> {
-    /// The operation failed of something other than a conflict; it was not retried.
+    /// The operation failed with an error other than a conflict; it was not retried.
     #[error("the operation failed")]
     Op(#[source] E),
     /// Every allowed attempt ended in a conflict.
     #[error("gave up after {} that conflicted, in {elapsed:.1?}; requeue, or allow more attempts", counted(*attempts))]
     #[non_exhaustive]
     Exhausted {
-        /// Attempts made.
+        /// Number of attempts made.
         attempts: u32,
-        /// Time since the first one began.
+        /// Time since the first attempt began.
         elapsed: Duration,
         /// The last conflict.
         #[source]
@@ -49,28 +49,28 @@ pub enum RetryError<E> {
     #[error("gave up at the deadline after {} in {elapsed:.1?}; requeue, or allow more time", counted(*attempts))]
     #[non_exhaustive]
     DeadlineExceeded {
-        /// Attempts made.
+        /// Number of attempts made.
         attempts: u32,
-        /// Time since the first one began.
+        /// Time since the first attempt began.
         elapsed: Duration,
-        /// The last conflict; `None` when the deadline forbade even the first attempt.
+        /// The last conflict; `None` when the deadline did not allow even the first attempt.
         #[source]
         last: Option<E>,
     },
-    /// The policy's token was cancelled. An attempt under way was dropped: whether it wrote is not known.
+    /// The policy's token was cancelled. A running attempt was dropped: whether it wrote is unknown.
     #[error("cancelled after {} that conflicted; read the object before relying on its state", counted(*attempts))]
     #[non_exhaustive]
     Cancelled {
-        /// Attempts that ended in a conflict before.
+        /// Number of attempts that ended in a conflict before.
         attempts: u32,
-        /// The last conflict, if there was one.
+        /// The last conflict; `None` when there was none.
         #[source]
         last: Option<E>,
     },
 }
 
 impl<E> RetryError<E> {
-    /// The operation's own error, if there is one: what client-go would have returned.
+    /// The operation's own error, which client-go would have returned; `None` when there is none.
     pub fn into_inner(self) -> Option<E> {
         match self {
             Self::Op(error) | Self::Exhausted { last: error, .. } => Some(error),
@@ -79,10 +79,10 @@ impl<E> RetryError<E> {
     }
 }
 
-/// Calls `op` until it succeeds, fails of something other than a conflict, or the policy ends.
+/// Calls `op` until it succeeds, fails with an error other than a conflict, or the policy ends.
 ///
-/// `op` must read the object afresh each time it is called: a cached copy only repeats the conflict. It must also decide
-/// afresh; writing a value computed earlier is a lost update with extra steps.
+/// `op` must read the object again each time it is called: a cached copy only repeats the conflict. It must also decide
+/// again; writing a value computed earlier is still a lost update.
 ///
 /// ```no_run
 /// use conflict_retry::{RetryPolicy, retry_on_conflict};
@@ -105,7 +105,7 @@ where
     retry_if(policy, E::is_conflict, rand::random::<f64>, op).await
 }
 
-/// As [`retry_on_conflict`], with the classifier and the source of randomness (uniform in `[0, 1)`) as arguments.
+/// Like [`retry_on_conflict`], with the classifier and the random source (uniform in `[0, 1)`) as arguments.
 pub async fn retry_if<T, E, C, R, F, Fut>(
     policy: &RetryPolicy,
     is_conflict: C,
@@ -129,7 +129,7 @@ where
         let answer = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(RetryError::Cancelled { attempts: attempts.made(), last }),
-            // Inside an async block, `op` is not even called when the token is cancelled already.
+            // Inside an async block, `op` is not even called when the token is already cancelled.
             answer = async { op().await } => answer,
         };
         let error = match answer {

@@ -28,7 +28,7 @@ fn steps(steps: i32) -> RetryPolicy {
     RetryPolicy::from_backoff(backoff).unwrap()
 }
 
-/// Runs an operation that answers by its call's number, and tells how often it was called.
+/// Runs an operation whose answer depends on the call's number, and returns how often it was called.
 async fn run(
     policy: &RetryPolicy,
     answer: impl Fn(u32) -> Result<u32, Fault>,
@@ -182,7 +182,7 @@ async fn the_future_can_be_spawned() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(128))]
 
-    /// Whether it is cancelled in an attempt, in a wait, or between them.
+    /// Whether it is cancelled during an attempt, during a wait, or between them.
     #[test]
     fn cancelled_at_any_point_a_run_ends_there_and_never_looks_like_a_success(
         at in 0_u64..400, takes in 0_u64..20, conflicts in 0_usize..12, random in 0.0_f64..1.0,

@@ -1,4 +1,4 @@
-//! Reads the API server's audit log: what really arrived there, from whom, and what came of it.
+//! Reads the API server's audit log: which requests arrived there, from which user, and with which result.
 //!
 //! It only reads; [`crate::ledger`] counts and [`crate::chain`] judges.
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::wait::eventually;
 
-/// A request that was answered.
+/// An answered request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The user, as RBAC saw it.
+    /// The user name, as in RBAC.
     pub user: String,
-    /// What the client called itself.
+    /// The client's user agent.
     pub user_agent: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, …
     pub verb: String,
-    /// The object, when the request was about one.
+    /// The object; `None` when the request was not about a single object.
     pub object: Option<ObjectKey>,
     /// `status`, `scale`, …; empty for the object itself.
     pub subresource: String,
-    /// The field manager that the request named.
+    /// The field manager that the request named; `None` when it named none.
     pub field_manager: Option<String>,
     /// Whether the request takes fields over from other managers (`force` of a server-side apply).
     pub forced: bool,
@@ -34,11 +34,12 @@ pub struct Event {
     pub code: u16,
     /// `Conflict`, `Invalid`, …; empty when the request succeeded.
     pub reason: String,
-    /// What the API server said; empty when the request succeeded.
+    /// The API server's message; empty when the request succeeded.
     pub message: String,
-    /// The body of the request, where the audit policy keeps it. A patch, not an object, for verb `patch`.
+    /// The body of the request; `None` where the audit policy does not keep it. A patch, not an object, for verb
+    /// `patch`.
     pub request: Option<Value>,
-    /// The body of the answer, where the audit policy keeps it.
+    /// The body of the answer; `None` where the audit policy does not keep it.
     pub response: Option<Value>,
     /// When the request arrived.
     pub received: Timestamp,
@@ -46,7 +47,7 @@ pub struct Event {
     pub completed: Timestamp,
 }
 
-/// Names an object in the cluster.
+/// Identifies an object in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The API group; empty for the core group.
@@ -60,7 +61,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// A `NodePool`.
+    /// The key of a `NodePool`.
     pub fn node_pool(namespace: &str, name: &str) -> Self {
         Self {
             group: "tandem.dev".into(),
@@ -72,18 +73,18 @@ impl ObjectKey {
 }
 
 impl Event {
-    /// Whether the request asked for a change.
+    /// Whether the request was a write.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it was granted.
+    /// Whether the request was granted.
     pub fn succeeded(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// The version that the write was based on: a PUT's, or the one a patch demands (in a merge patch, or as a `test`
-    /// in a JSON Patch). `None` for an unconditional write.
+    /// The version that the write was based on: that of a PUT, or the one required by a patch (in a merge patch, or as
+    /// a `test` in a JSON Patch). `None` for an unconditional write.
     pub fn base_version(&self) -> Option<&str> {
         let request = self.request.as_ref()?;
         let version = match request.as_array() {
@@ -98,47 +99,47 @@ impl Event {
         version?.as_str().filter(|version| !version.is_empty())
     }
 
-    /// The object's version after a write that succeeded.
+    /// The object's version after a write that succeeded; `None` otherwise.
     pub fn version(&self) -> Option<u64> {
-        // Resource versions of one resource are decimal numbers that can be compared (KEP-5504).
+        // Versions of one resource are decimal numbers that can be compared (KEP-5504).
         self.response.as_ref()?.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
     }
 
-    /// A short name for whoever sent it: a service account as `namespace/name`, any other user by its name.
+    /// A short name of the requesting user: a service account as `namespace:name`, any other user by its name.
     pub fn writer(&self) -> &str {
         self.user.strip_prefix("system:serviceaccount:").unwrap_or(&self.user)
     }
 }
 
-/// An audit log, which the API server appends to.
+/// An audit log that the API server appends to.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
 }
 
 impl AuditLog {
-    /// The log in this file, which need not exist yet.
+    /// The log in this file, which may not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Everything so far.
+    /// Reads all events so far.
     ///
     /// # Errors
-    /// When the file cannot be read or a line is no audit event.
+    /// When the file cannot be read or a line is not an audit event.
     pub fn read_all(&self) -> Result<Vec<Event>> {
         self.follow_from(0).read_new()
     }
 
-    /// The end of the log now, for [`AuditLog::follow_from`].
+    /// The current end of the log in bytes, for [`AuditLog::follow_from`].
     ///
     /// # Errors
-    /// When the file cannot be looked at.
+    /// When the file's metadata cannot be read.
     pub fn end(&self) -> Result<u64> {
         match std::fs::metadata(&self.path) {
             Ok(metadata) => Ok(metadata.len()),
@@ -147,13 +148,13 @@ impl AuditLog {
         }
     }
 
-    /// Reads on from an offset in bytes.
+    /// Reads from an offset in bytes.
     pub fn follow_from(&self, offset: u64) -> Follower {
         Follower { path: self.path.clone(), offset }
     }
 
-    /// Waits until `find` finds something in the events since `offset`. An event can be written a moment after its
-    /// client has the answer, so a test that looks once looks too early.
+    /// Waits until `find` finds something in the events since `offset`. An event can be written shortly after its
+    /// client has the answer, so a test that reads the log only once may read it too early.
     ///
     /// # Errors
     /// When it is not found within `patience`.
@@ -175,7 +176,7 @@ impl AuditLog {
     }
 }
 
-/// Reads a log piece by piece.
+/// Reads a log incrementally.
 #[derive(Clone, Debug)]
 pub struct Follower {
     path: PathBuf,
@@ -183,10 +184,10 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// The events that were added since the last call.
+    /// The events added since the last call.
     ///
     /// # Errors
-    /// When the file cannot be read or a line is no audit event.
+    /// When the file cannot be read or a line is not an audit event.
     pub fn read_new(&mut self) -> Result<Vec<Event>> {
         let mut file = match std::fs::File::open(&self.path) {
             Ok(file) => file,
@@ -196,17 +197,17 @@ impl Follower {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        // The last line may be half written; it is left for the next call.
+        // The last line may be incomplete; it is left for the next call.
         let complete = text.rfind('\n').map_or("", |end| text.get(..=end).unwrap_or_default());
         self.offset += complete.len() as u64;
         complete.lines().filter_map(|line| parse(line).transpose()).collect()
     }
 }
 
-/// Parses one line; `None` for other stages than a complete response.
+/// Parses one line; `None` for stages other than `ResponseComplete`.
 ///
 /// # Errors
-/// When the line is no audit event.
+/// When the line is not an audit event.
 pub fn parse(line: &str) -> Result<Option<Event>> {
     let raw: Line = serde_json::from_str(line).with_context(|| {
         let start: String = line.chars().take(200).collect();
@@ -217,7 +218,7 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
     }
     let status = raw.response_status.unwrap_or_default();
     let subresource = raw.object_ref.as_ref().map(|object| object.subresource.clone()).unwrap_or_default();
-    // A create with `generateName` learns its name from the answer.
+    // A create with `generateName` gets its name from the answer.
     let given = |body: &Option<Value>| body.as_ref()?.pointer("/metadata/name")?.as_str().map(String::from);
     let object = raw.object_ref.and_then(|object| {
         let name =
@@ -247,7 +248,7 @@ pub fn parse(line: &str) -> Result<Option<Event>> {
     }))
 }
 
-/// A parameter of a request, as it was sent. Field managers of this project need no decoding.
+/// A query parameter of a request, without decoding. Field managers of this project need no decoding.
 fn parameter<'a>(uri: &'a str, name: &str) -> Option<&'a str> {
     let (_, query) = uri.split_once('?')?;
     query
@@ -306,7 +307,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A write that succeeded, as the API server would have logged it.
+    /// A successful write, as the API server would log it.
     pub(crate) struct Wrote<'a> {
         pub(crate) user: &'a str,
         pub(crate) verb: &'a str,
@@ -314,7 +315,7 @@ pub(crate) mod tests {
         pub(crate) request: Value,
         pub(crate) code: u16,
         pub(crate) response: Value,
-        /// Milliseconds since the start of the story.
+        /// Milliseconds since the start of the test's timeline.
         pub(crate) at: i64,
     }
 

@@ -1,5 +1,5 @@
-//! The oracle for "no write is lost": in the history of one object, every write that named the version it was based on
-//! must follow exactly that version.
+//! The oracle for "no write is lost": in the history of one object, every write that named its base version must follow
+//! exactly that version.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use anyhow::{Result, bail};
 use crate::audit::{Event, ObjectKey};
 use crate::history::{self, Effect, Write};
 
-/// A place where the chain of versions is broken.
+/// A break in the chain of versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Break {
-    /// A write was granted although another one had come between its base and itself: the other one is lost.
+    /// A write was granted although another one had been stored since its base version: the other write is lost.
     Fork {
-        /// Who wrote, and through which subresource.
+        /// The writer and the subresource it wrote through.
         writer: String,
-        /// The version it was based on.
+        /// The version the write was based on.
         base: u64,
         /// The version that really came before.
         predecessor: u64,
-        /// The version it made.
+        /// The version it created.
         version: u64,
     },
-    /// A write is based on a version that no write in the log made: the log is not the whole story.
+    /// A write is based on a version that no write in the log created: the log is incomplete.
     Missing {
-        /// The version nobody made.
+        /// The version that no write in the log created.
         base: u64,
         /// The last version in the log before it.
         predecessor: u64,
@@ -45,21 +45,21 @@ impl fmt::Display for Break {
     }
 }
 
-/// What the chain of one object looks like.
+/// The chain of versions of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Writes that made a version.
+    /// Number of writes that created a version.
     pub versions: usize,
-    /// Those of them that named their base, and were checked.
+    /// Number of those writes that named their base version, and were checked.
     pub checked: usize,
-    /// Whole-object writes that named none: the last one wins, whatever it overwrites.
+    /// Whole-object writes without a base version: the last one wins, whatever it overwrites.
     pub unconditional: Vec<String>,
-    /// Where the chain is broken.
+    /// The breaks of the chain.
     pub breaks: Vec<Break>,
 }
 
 impl Chain {
-    /// Follows the writes to `object` in `events`, which must hold all of them.
+    /// Checks the writes to `object` in `events`, which must contain all of them.
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut chain = Self { versions: 0, checked: 0, unconditional: Vec::new(), breaks: Vec::new() };
         let mut predecessor = None;
@@ -89,7 +89,7 @@ impl Chain {
     /// Checks that no write was lost, and that there was something to check.
     ///
     /// # Errors
-    /// Names every break and every unconditional write.
+    /// Names every break and every unconditional write, or reports that there was nothing to check.
     pub fn check_unbroken(&self) -> Result<()> {
         if self.versions == 0 {
             bail!("the log holds no write to the object, so nothing was checked");

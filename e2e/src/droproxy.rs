@@ -1,8 +1,7 @@
-//! A way to the API server that loses things: a TCP proxy that passes bytes on until it is told to lose one request or
-//! one answer.
+//! A TCP proxy to the API server that loses data: it forwards bytes until it is told to lose one request or one answer.
 //!
-//! It knows neither TLS nor HTTP. What it loses is therefore told by time: the next bytes that a client sends after
-//! [`Droproxy::lose`] are taken for the request. Warm the connection up first, or they are a handshake.
+//! It does not parse TLS or HTTP, so it selects by time: the next bytes that a client sends after [`Droproxy::lose`]
+//! are treated as the request. Warm the connection up first, or those bytes are a handshake.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -14,14 +13,14 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::lifeline::lock;
 
-/// What is lost, and how the client learns of it.
+/// What is lost, and how the client notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The request: the connection breaks, and the server never hears of it.
+    /// The request: the connection breaks, and the server never gets it.
     Request,
-    /// The answer: the connection breaks when it arrives, so the server has done its work by then.
+    /// The answer: the connection breaks when the answer arrives, so the server has executed the request by then.
     Answer,
-    /// The answer, without a sign: the connection stays open and silent.
+    /// The answer, without an error: the connection stays open and silent.
     SilentAnswer,
 }
 
@@ -33,7 +32,7 @@ pub struct Droproxy {
 }
 
 impl Droproxy {
-    /// Listens on `port` of the loopback address (0 takes a free one) and passes everything on to `server`.
+    /// Listens on `port` of the loopback address (0 for any free port) and forwards everything to `server`.
     ///
     /// # Errors
     /// When the port is taken.
@@ -46,17 +45,17 @@ impl Droproxy {
         Ok(Self { address, next, listening })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Loses the next request or its answer. Everything after that passes.
+    /// Loses the next request or its answer. Everything after that is forwarded.
     pub fn lose(&self, loss: Loss) {
         *lock(&self.next) = Some(loss);
     }
 
-    /// Whether what [`Droproxy::lose`] asked for has been begun.
+    /// Whether the loss requested by [`Droproxy::lose`] has begun.
     pub fn has_lost(&self) -> bool {
         lock(&self.next).is_none()
     }
@@ -74,13 +73,13 @@ async fn listen(listener: TcpListener, server: SocketAddr, next: Arc<Mutex<Optio
     while let Ok((client, _)) = listener.accept().await {
         let next = Arc::clone(&next);
         connections.spawn(async move {
-            // A broken connection is what this is for.
+            // A broken connection is the purpose of this proxy.
             pass(client, server, &next).await.ok();
         });
     }
 }
 
-/// Carries one connection. Returning closes both sides.
+/// Forwards one connection. Returning closes both sides.
 async fn pass(mut client: TcpStream, server: SocketAddr, next: &Mutex<Option<Loss>>) -> std::io::Result<()> {
     let mut server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
@@ -119,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers each byte with the next one, and says what it got.
+    /// A server that answers each byte with the next one, and records the bytes it got.
     async fn server() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

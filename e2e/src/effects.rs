@@ -1,7 +1,7 @@
 //! The second oracle for "no write is lost": from one version of an object to the next, only fields of the writer may
-//! change. A write that puts somebody else's older value back changes a field that is not its own.
+//! change. A write that restores an older value of another writer changes a field that the writer does not own.
 //!
-//! It knows the ownership contract and nothing of how anybody writes.
+//! It knows the ownership contract and nothing about how the writers write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,34 +16,34 @@ use crate::history::{self, Effect};
 /// A field that changed in a version whose writer does not own it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trespass {
-    /// Who wrote.
+    /// The writer of the version.
     pub writer: String,
-    /// The version that was made.
+    /// The version that was created.
     pub version: u64,
     /// The field, as a path of keys.
     pub field: String,
-    /// What it was.
+    /// The value before; `None` when the field was absent.
     pub from: Option<Value>,
-    /// What it became.
+    /// The value after; `None` when the field is absent.
     pub to: Option<Value>,
 }
 
-/// What was looked at and what was found.
+/// What was compared and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Versions compared with the one before.
+    /// Number of versions compared with the previous one.
     pub compared: usize,
-    /// Fields that changed, over all of them.
+    /// Number of fields that changed, over all versions.
     pub changes: usize,
-    /// Those that changed under the wrong hand.
+    /// The changes by a writer that does not own the field.
     pub trespasses: Vec<Trespass>,
-    /// Changes of replicas by an operator that nothing guarded: neither the value that the decision was made from, nor the
-    /// version.
+    /// Changes of replicas by an operator without a guard: neither on the value that the decision was based on, nor on
+    /// the version.
     pub unguarded: Vec<String>,
 }
 
 impl Effects {
-    /// Compares each version of a `NodePool` with the one before it. `events` must hold all of the object's writes.
+    /// Compares each version of a `NodePool` with the previous one. `events` must contain all writes of the object.
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut effects = Self::default();
         let mut before: Option<BTreeMap<String, Value>> = None;
@@ -54,14 +54,14 @@ impl Effects {
             };
             let mut after = leaves(answer);
             if write.event.subresource == "scale" {
-                // The answer is a Scale: of the object it tells the one field that was written.
+                // The answer is a Scale, which contains only the written field of the object.
                 let replicas = answer.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
                 after = before.clone().unwrap_or_default();
                 after.insert(REPLICAS.to_owned(), replicas);
             }
             if let Some(before) = &before {
-                // A write that changed nothing is answered with the same version as the one that made it, and the log does
-                // not tell the two apart.
+                // A write that changed nothing is answered with the same version as the write that created it, and the
+                // log does not distinguish the two.
                 let candidates: Vec<&Event> = history
                     .iter()
                     .filter(|other| other.version == write.version)
@@ -74,7 +74,7 @@ impl Effects {
         effects
     }
 
-    /// Judges the step from one version to the next, made by one of `candidates`.
+    /// Checks the step from one version to the next, made by one of `candidates`.
     fn compare(
         &mut self,
         candidates: &[&Event],
@@ -102,7 +102,7 @@ impl Effects {
         }
     }
 
-    /// Checks that nobody changed what is not theirs, and that there was something to check.
+    /// Checks that no writer changed a field of another owner, and that there was something to check.
     ///
     /// # Errors
     /// Names every such change.
@@ -121,10 +121,10 @@ impl Effects {
     }
 }
 
-/// The contested field.
+/// The field that several writers change.
 const REPLICAS: &str = "spec.replicas";
 
-/// Which operator sent the request, if one did.
+/// The operator that sent the request; `None` for other users.
 fn operator(event: &Event) -> Option<Owner> {
     [(Owner::NodepoolOperator, NODEPOOL_OPERATOR), (Owner::AutoscalerOperator, AUTOSCALER_OPERATOR)]
         .into_iter()
@@ -132,8 +132,8 @@ fn operator(event: &Event) -> Option<Owner> {
         .map(|(owner, _)| owner)
 }
 
-/// Whether a change of replicas could only be granted on the ground that it was decided on: at one version, at one
-/// generation, or with a `test` of the value that was there.
+/// Whether a change of replicas could only be granted in the state that it was decided on: at one version, at one
+/// generation, or with a `test` of the previous value.
 fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
     let Some(operations) = event.request.as_ref().and_then(Value::as_array) else {
         return event.base_version().is_some();
@@ -148,13 +148,13 @@ fn is_guarded(event: &Event, before: &BTreeMap<String, Value>) -> bool {
     match before.get(REPLICAS) {
         Some(replicas) if replicas == 0 => tested("/spec") == Some(&json!({})),
         Some(replicas) => tested("/spec/replicas") == Some(replicas),
-        // What the API server shows to a patch of `/scale` where the field is unset.
+        // The value that the API server shows to a patch of `/scale` where the field is unset.
         None => event.subresource == "scale" && tested("/spec/replicas") == Some(&json!(i32::MIN)),
     }
 }
 
-/// Whether the contract lets the event's writer change `field`, which may be unset. A person may change spec and metadata,
-/// not status.
+/// Whether the contract lets the event's writer change `field`, which may be unset. A user may change spec and
+/// metadata, but not status.
 fn may_write(event: &Event, field: &str, is_unset: bool) -> bool {
     let operator = operator(event);
     if let Some(rest) = field.strip_prefix("status.conditions.") {
@@ -177,11 +177,11 @@ fn ownership_of_condition(rest: &str) -> Option<Owner> {
     known.owner_on_node_pool()
 }
 
-/// Kept by the API server itself; they move with every write, whoever makes it.
+/// Maintained by the API server itself; they change with every write of any writer.
 const SERVER_OWNED: [&str; 4] =
     ["metadata.resourceVersion", "metadata.generation", "metadata.managedFields", "metadata.deletion"];
 
-/// Every leaf of the object by its path. Conditions are named by their type and finalizers by themselves, so that the
+/// Every leaf of the object by its path. Conditions are keyed by their type and finalizers by their name, so that the
 /// order of a list does not matter; other lists are leaves.
 fn leaves(object: &Value) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
@@ -237,7 +237,7 @@ mod tests {
         Wrote { user, verb, subresource, request: Value::Null, code: 200, response, at }.event()
     }
 
-    /// A scale by the Autoscaler that is granted only where `from` is.
+    /// A scale by the Autoscaler that is granted only if the count is `from`.
     fn scale(from: i64, to: i64, version: &str, at: i64) -> Event {
         let request = json!([
             {"op": "test", "path": "/spec/replicas", "value": from},

@@ -1,7 +1,7 @@
-//! A way to the API server on which things go wrong: an HTTP proxy that keeps watches silent or refuses requests, as
-//! told. It knows what a request asks for, other than [`crate::droproxy`], which loses bytes.
+//! An HTTP proxy to the API server that injects faults: it silences watches or refuses requests on demand. It parses
+//! requests, unlike [`crate::droproxy`], which loses bytes.
 //!
-//! A client reaches it without TLS and with its own token, which is passed on, so it keeps its identity and its rights.
+//! A client connects without TLS and with its own token, which is forwarded, so it keeps its identity and its rights.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ use crate::lifeline::lock;
 /// Requests that are refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// What their path and query hold.
+    /// A substring of their path and query.
     pub asks: String,
-    /// The status they get.
+    /// The status code of the refusal.
     pub code: u16,
-    /// One in so many of them, from the first on; 1 for all.
+    /// Refuses every n-th of them, starting with the first; 1 for all.
     pub one_in: usize,
 }
 
@@ -47,25 +47,25 @@ pub struct FaultProxy {
 #[derive(Clone)]
 struct Faults {
     upstream: Client,
-    /// Watches that were opened before this moment are silent; moments are counted.
+    /// Watches that were opened before this count are silent; the count grows with each call.
     silent_before: watch::Sender<u64>,
     moment: Arc<Mutex<u64>>,
-    /// So are those that are opened while this holds.
+    /// Watches that are opened while this is true are silent, too.
     silent: watch::Sender<bool>,
     refusals: Arc<Mutex<Vec<Refused>>>,
 }
 
-/// A refusal and how many requests it was asked about.
+/// A refusal and the number of requests that matched it.
 struct Refused(Refusal, AtomicUsize);
 
 impl FaultProxy {
-    /// Listens on a free port of the loopback address and passes everything on to `cluster`.
+    /// Listens on a free port of the loopback address and forwards everything to `cluster`.
     ///
     /// # Errors
     /// When there is no port or the cluster's kubeconfig cannot be used.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let mut config = cluster.client_config().await?;
-        // Whoever asks says who it is.
+        // The client authenticates itself.
         config.auth_info = AuthInfo::default();
         config.default_retry = false;
         let upstream = ClientBuilder::try_from(config)?.build();
@@ -80,13 +80,13 @@ impl FaultProxy {
         };
         let router = Router::new().fallback(pass).with_state(faults.clone());
         let serving = tokio::spawn(async move {
-            // Its end is that of the test.
+            // It ends with the test.
             axum::serve(listener, router).await.ok();
         });
         Ok(Self { address, faults, serving: serving.abort_handle() })
     }
 
-    /// A copy of a kubeconfig that leads through the proxy, beside the original.
+    /// Writes a copy of a kubeconfig that uses the proxy, next to the original.
     ///
     /// # Errors
     /// When it cannot be read or written.
@@ -103,20 +103,21 @@ impl FaultProxy {
         Ok(path)
     }
 
-    /// From now on nothing comes on any watch, open or new, until [`FaultProxy::let_watches_speak`]. All else passes.
+    /// From now on no watch gets any events, open or new, until [`FaultProxy::let_watches_speak`]. Other requests are
+    /// forwarded.
     pub fn silence_watches(&self) {
         self.faults.silent.send_replace(true);
         self.silence_open_watches();
     }
 
-    /// Nothing comes any more on the watches that are open now; new ones are well.
+    /// The currently open watches get no more events; new ones work.
     pub fn silence_open_watches(&self) {
         let mut moment = lock(&self.faults.moment);
         *moment += 1;
         self.faults.silent_before.send_replace(*moment);
     }
 
-    /// New watches are well again.
+    /// New watches work again.
     pub fn let_watches_speak(&self) {
         self.faults.silent.send_replace(false);
     }
@@ -126,7 +127,7 @@ impl FaultProxy {
         lock(&self.faults.refusals).push(Refused(refusal, AtomicUsize::new(0)));
     }
 
-    /// How many requests were refused.
+    /// Number of refused requests.
     pub fn refused(&self) -> usize {
         let refusals = lock(&self.faults.refusals);
         refusals
@@ -143,7 +144,7 @@ impl Drop for FaultProxy {
 }
 
 impl Faults {
-    /// The status with which a request is refused.
+    /// The status code with which a request is refused; `None` when it is forwarded.
     fn refusal(&self, target: &str) -> Option<u16> {
         let refusals = lock(&self.refusals);
         let Refused(refusal, seen) =
@@ -182,7 +183,7 @@ async fn forwarded(upstream: &Client, request: Request, target: &str) -> Result<
     Ok(upstream.send(request).await?.map(Body::new))
 }
 
-/// The body until watches of its age are silenced; from then on it is open and says nothing.
+/// The body until watches of its age are silenced; from then on it stays open without data.
 fn silenced(body: Body, opened: u64, silent_before: watch::Receiver<u64>) -> Body {
     let frames = body.into_data_stream();
     let said = stream::unfold((frames, silent_before), move |(mut frames, mut silent)| async move {

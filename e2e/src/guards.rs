@@ -1,17 +1,17 @@
-//! Guards on a generation: whether one failed that should have held.
+//! Checks guards on a generation: finds those that failed although they should have held.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::audit::{Event, ObjectKey};
 
-/// The writes of `object` that were refused although nobody had changed its spec since the generation that they asked for,
-/// in words.
+/// The writes of `object` that were refused although no writer had changed its spec since the generation that they
+/// tested, as text.
 pub fn false_conflicts(events: &[Event], object: &ObjectKey) -> Vec<String> {
     let events: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(object)).collect();
     let refused = events.iter().filter(|event| event.is_write() && !event.succeeded());
     let guarded = refused.filter_map(|event| Some((event, asked(event)?)));
     let generations = generations(&events);
-    // The answers of two requests may be written down in another order than they were decided in.
+    // The answers of two requests may be logged in a different order than they were decided in.
     let moved = |completed, asked| {
         generations.iter().any(|&(received, generation)| received <= completed && generation > asked)
     };
@@ -32,7 +32,7 @@ fn asked(event: &Event) -> Option<i64> {
     test?["value"].as_i64()
 }
 
-/// When the requests came that were granted, each with the object's generation after it.
+/// The arrival times of granted requests, each with the object's generation after it.
 fn generations(events: &[&Event]) -> Vec<(Timestamp, i64)> {
     let mut granted: Vec<_> = events
         .iter()
@@ -47,7 +47,7 @@ fn generations(events: &[&Event]) -> Vec<(Timestamp, i64)> {
         let replicas = answer("/spec/replicas");
         let generation = match (answer("/metadata/generation"), before) {
             (Some(generation), _) => generation,
-            // A Scale has no generation; the object's moved if the count is another one.
+            // A Scale has no generation; the object's generation moved if the count changed.
             (None, Some((generation, count))) if event.is_write() && event.subresource == "scale" => {
                 generation + i64::from(count != replicas)
             }

@@ -1,8 +1,8 @@
-//! The history of one object, put together from the audit log: its writes in the order in which they took effect.
+//! The history of one object, built from the audit log: its writes in the order in which they took effect.
 
 use crate::audit::{Event, ObjectKey};
 
-/// What a write that succeeded did to its object.
+/// What a successful write did to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A new version; `generation_moved` when the spec changed.
@@ -10,28 +10,28 @@ pub enum Effect {
         /// Whether `metadata.generation` moved as well.
         generation_moved: bool,
     },
-    /// Nothing: the answer carries a version that existed before.
+    /// No change: the answer carries a version that existed before.
     NoOp,
-    /// The object went.
+    /// The object was removed.
     Removed,
 }
 
-/// A write that succeeded.
+/// A successful write.
 #[derive(Clone, Copy, Debug)]
 pub struct Write<'a> {
-    /// What the API server wrote down.
+    /// The event in the audit log.
     pub event: &'a Event,
     /// The object's version in the answer.
     pub version: u64,
-    /// What it did.
+    /// What the write did.
     pub effect: Effect,
 }
 
-/// The successful writes to `object` among `events`, by resulting version; those that did nothing follow the write
-/// whose version they were answered with.
+/// The successful writes to `object` among `events`, sorted by resulting version; those that changed nothing follow the
+/// write whose version they were answered with.
 ///
-/// The answer to `/scale` carries no generation; there it is told from `spec.replicas`. The first write of a log that
-/// starts in the middle of an object's life counts as moved.
+/// The answer to `/scale` carries no generation; there it is derived from `spec.replicas`. The first write of a log
+/// that starts in the middle of an object's life counts as moved.
 pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<Write<'a>> {
     let mut writes: Vec<(u64, bool, &Event)> = events
         .iter()
@@ -62,8 +62,8 @@ pub fn of_object<'a>(events: &'a [Event], object: &ObjectKey) -> Vec<Write<'a>> 
         .collect()
 }
 
-/// The answer to a write that takes the last finalizer from an object which is being deleted carries the version that
-/// the object had before: it is removed instead of written.
+/// The answer to a write that removes the last finalizer of an object that is being deleted carries the previous
+/// version of the object: it is removed instead of written.
 fn is_removal(event: &Event) -> bool {
     let Some(response) = &event.response else {
         return false;
@@ -72,7 +72,7 @@ fn is_removal(event: &Event) -> bool {
     response.pointer("/metadata/deletionTimestamp").is_some() && finalizers.is_none_or(Vec::is_empty)
 }
 
-/// What the versions so far say about `spec.replicas`.
+/// What is known about `spec.replicas` from the versions so far.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Replicas {
     #[default]
@@ -81,7 +81,7 @@ enum Replicas {
     Set(i64),
 }
 
-/// What the versions so far say about the spec.
+/// What is known about the spec from the versions so far.
 #[derive(Default)]
 struct Known {
     generation: Option<i64>,
@@ -89,14 +89,14 @@ struct Known {
 }
 
 impl Known {
-    /// Takes in the next version and says whether its generation moved.
+    /// Records the next version and returns whether its generation moved.
     fn learn(&mut self, event: &Event) -> bool {
         let Some(response) = &event.response else {
             return false;
         };
         let replicas = response.pointer("/spec/replicas").and_then(serde_json::Value::as_i64);
         if event.subresource == "scale" {
-            // Zero is left out of the answer.
+            // Zero is omitted from the answer.
             let replicas = Replicas::Set(replicas.unwrap_or(0));
             let moved = self.replicas != replicas;
             self.replicas = replicas;

@@ -1,4 +1,4 @@
-//! What writing cost: per writer and subresource, the requests it took and what they moved, counted from the audit log.
+//! The cost of writing: the requests and their effects per writer and subresource, counted from the audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
@@ -8,27 +8,27 @@ use serde::Serialize;
 use crate::audit::{Event, ObjectKey};
 use crate::history::{self, Effect};
 
-/// The account of one writer on one subresource.
+/// The counts of one writer on one subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Service account as `namespace:name`, or user.
+    /// The service account as `namespace:name`, or the user.
     pub writer: String,
-    /// As in `nodepools/status`; `all` in a writer's total.
+    /// The resource and subresource, as in `nodepools/status`; `all` in a writer's total.
     pub target: String,
-    /// Single objects read: a retry costs one.
+    /// Reads of single objects: a retry costs one.
     pub reads: u64,
-    /// Requests for a change.
+    /// Write requests.
     pub writes: u64,
-    /// Those that were granted.
+    /// Granted writes.
     pub succeeded: u64,
-    /// Those granted that changed nothing.
+    /// Granted writes that changed nothing.
     pub no_ops: u64,
-    /// Those answered 409.
+    /// Writes answered with 409.
     pub conflicts: u64,
-    /// Those answered 422: a guard that did not hold, or validation.
+    /// Writes answered with 422: a failed guard, or validation.
     pub invalid: u64,
-    /// Those answered with any other error.
+    /// Writes answered with any other error.
     pub other_errors: u64,
     /// How often `metadata.generation` moved.
     pub generation_moved: u64,
@@ -37,7 +37,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Requests, reads included, for each write that was granted; `None` when none was.
+    /// Requests, reads included, per granted write; `None` when no write was granted.
     #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 requests")]
     pub fn requests_per_write(&self) -> Option<f64> {
         (self.succeeded > 0).then(|| (self.reads + self.writes) as f64 / self.succeeded as f64)
@@ -69,17 +69,17 @@ impl Row {
     }
 }
 
-/// All accounts.
+/// The counts of all writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Ledger {
-    /// One for each writer and subresource, by writer.
+    /// One row for each writer and subresource, sorted by writer.
     pub rows: Vec<Row>,
-    /// One for each writer: reads are of the object, whichever subresource they are for.
+    /// One row for each writer: reads are of the object, whichever subresource they are for.
     pub totals: Vec<Row>,
 }
 
 impl Ledger {
-    /// Counts the reads and writes of the objects that `wanted` chooses.
+    /// Counts the reads and writes of the objects selected by `wanted`.
     pub fn of(events: &[Event], wanted: impl Fn(&ObjectKey) -> bool) -> Self {
         let chosen: Vec<(&Event, &ObjectKey)> = events
             .iter()
@@ -126,12 +126,13 @@ impl Ledger {
         Self { rows, totals: totals.into_values().collect() }
     }
 
-    /// The account of one writer on one target, as in `("tandem:nodepool-operator", "nodepools/status")`.
+    /// The row of one writer and one target, as in `("tandem:nodepool-operator", "nodepools/status")`; `None` when
+    /// there is none.
     pub fn row(&self, writer: &str, target: &str) -> Option<&Row> {
         self.rows.iter().chain(&self.totals).find(|row| row.writer == writer && row.target == target)
     }
 
-    /// Requests answered 409, by anybody.
+    /// Number of requests answered with 409, over all writers.
     pub fn conflicts(&self) -> u64 {
         self.totals.iter().map(|row| row.conflicts).sum()
     }
@@ -147,7 +148,7 @@ fn row_of<'a>(rows: &'a mut BTreeMap<(String, String), Row>, event: &Event) -> &
     rows.entry((writer.clone(), target.clone())).or_insert_with(|| Row { writer, target, ..Row::default() })
 }
 
-/// The table, with columns aligned; a writer's total follows its rows when there is more than one.
+/// The table, with aligned columns; a writer's total follows its rows when there is more than one.
 impl fmt::Display for Ledger {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const HEAD: [&str; 12] = [
@@ -179,7 +180,7 @@ impl fmt::Display for Ledger {
         for line in &lines {
             let mut text = String::new();
             for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                // Words to the left, numbers to the right.
+                // Text is left-aligned, numbers are right-aligned.
                 if column < 2 {
                     write!(text, "{cell:<width$}  ")?;
                 } else {
@@ -235,7 +236,8 @@ mod tests {
         Wrote { user, verb, subresource, request, code, response, at }.event()
     }
 
-    /// Created; a status write that loses once and wins after a read; a scale; a status write that changes nothing.
+    /// A create; a status write that fails once and succeeds after a read; a scale; a status write that changes
+    /// nothing.
     fn story() -> Vec<Event> {
         let based = |base: &str| json!({"metadata": {"resourceVersion": base}});
         vec![

@@ -1,9 +1,9 @@
-//! Runs a real Kubernetes control plane and Tandem's operators on it: the harness of the end-to-end tests, the
-//! conflict lab and the demo.
+//! Runs a real Kubernetes control plane and Tandem's operators on it: the harness of the end-to-end tests, the conflict
+//! lab and the demo.
 //!
-//! [`cluster`] gives a cluster, [`operators`] runs the operators against it, [`audit`] reads what the API server wrote
-//! down, [`ledger`] and [`chain`] judge it, [`truth`] compares the planner with kube-scheduler, and [`mod@wait`] waits
-//! without sleeping blindly. Whatever is started dies with the test, however the test dies: see [`lifeline`].
+//! [`cluster`] provides a cluster, [`operators`] runs the operators against it, [`audit`] reads the API server's audit
+//! log, [`ledger`] and [`chain`] evaluate it, [`truth`] compares the planner with kube-scheduler, and [`mod@wait`]
+//! polls instead of sleeping. Everything that is started ends with the test, however the test ends: see [`lifeline`].
 
 pub mod audit;
 pub mod chain;

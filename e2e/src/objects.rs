@@ -1,4 +1,4 @@
-//! The objects that tests and demos are made of, in their smallest form.
+//! The objects that tests and demos use, in their smallest form.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 /// Labels of every pool made here; [`autoscaler`] selects them.
 const SCALED: (&str, &str) = ("scaled", "yes");
 
-/// A pool of 4-cpu nodes that only pods of [`deployment`] with the same name fit on: the nodes carry the label `pool`.
-/// It is made at once, without delay, and `replicas` is unset.
+/// A pool of 4-cpu nodes that only pods of [`deployment`] with the same name fit on: the nodes have the label `pool`.
+/// Its nodes are created without delay, and `replicas` is unset.
 ///
 /// # Panics
-/// Never: the text below is a pool.
+/// Never: the literal below is a valid pool.
 pub fn pool(name: &str, min: i32, max: i32) -> NodePool {
     of(json!({
         "apiVersion": "tandem.dev/v1alpha1",
@@ -43,7 +43,7 @@ pub fn autoscaler(name: &str, unneeded_seconds: i32) -> NodePoolAutoscaler {
     }))
 }
 
-/// A Deployment of pods that ask for `cpu` and run on nodes of the pool called `pool` only.
+/// A Deployment of pods that request `cpu` and run only on nodes of the pool called `pool`.
 pub fn deployment(name: &str, pool: &str, replicas: i32, cpu: &str) -> Deployment {
     of(json!({
         "apiVersion": "apps/v1",

@@ -1,4 +1,4 @@
-//! Runs the operators as processes of their own, from the binaries that users get.
+//! Runs the operators as separate processes, from the released binaries.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,20 +16,20 @@ use crate::control_plane::go::tell;
 use crate::control_plane::{ready, toolbox};
 use crate::lifeline::{Exit, Lifeline, ProgramSpec, Running, Signal};
 
-/// Lines of its log that an error about an operator ends with.
+/// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
 
 /// One of Tandem's operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// Makes nodes of a `NodePool`.
+    /// Creates the nodes of a `NodePool`.
     NodePool,
-    /// Decides how many.
+    /// Decides how many nodes a pool should have.
     Autoscaler,
 }
 
 impl Operator {
-    /// The package and the binary.
+    /// The name of the package and of the binary.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NodePool => "nodepool-operator",
@@ -37,10 +37,10 @@ impl Operator {
         }
     }
 
-    /// The binary, built once for each process that asks, in the profile of the binary that asks.
+    /// The binary, built once per process, in the profile of the calling binary.
     ///
     /// # Errors
-    /// When Cargo cannot build it; the message holds what Cargo said.
+    /// When Cargo cannot build it; the message contains Cargo's output.
     pub async fn binary(self) -> Result<PathBuf> {
         static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
         let binary = BUILT.get_or_try_init(build).await?.join(self.name());
@@ -54,7 +54,8 @@ impl Operator {
 async fn build() -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot tell which binary this is")?;
     let target = toolbox::target_directory();
-    // target/<profile>/deps/<test> for a test, target/<profile>/<binary> else; Cargo calls the profile of `debug` dev.
+    // target/<profile>/deps/<test> for a test, otherwise target/<profile>/<binary>; Cargo calls the profile of `debug`
+    // dev.
     let below = this.strip_prefix(&target).ok().and_then(Path::parent);
     let directory =
         below.map(|path| if path.ends_with("deps") { path.parent().unwrap_or(path) } else { path });
@@ -71,7 +72,7 @@ async fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
-        // What Cargo says about the package under test would make it build the operators' dependencies anew.
+        // Cargo's variables about the package under test would make it rebuild the operators' dependencies.
         if name
             .to_str()
             .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
@@ -98,7 +99,7 @@ async fn build() -> Result<PathBuf> {
 /// How an operator is started.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Which one.
+    /// The operator to start.
     pub operator: Operator,
     /// Its arguments, such as those that the chart renders.
     pub args: Vec<String>,
@@ -108,17 +109,17 @@ pub struct Launch {
     pub kubeconfig: PathBuf,
 }
 
-/// A running operator. It is killed when this is dropped, and when the test is gone in any other way.
+/// A running operator. It is killed when this is dropped, and when the test ends in any other way.
 pub struct OperatorProcess {
     lifeline: Lifeline,
     running: Running,
-    /// Programs that can be started again under the same name and log.
+    /// The specification to start it again with the same name and log.
     spec: ProgramSpec,
 }
 
 impl OperatorProcess {
     /// Starts an operator on `cluster`, with its log in the cluster's directory. It may not be ready yet, and may even
-    /// have ended: wait for what it should do, and see [`OperatorProcess::check_alive`].
+    /// have ended: wait for its effects, and see [`OperatorProcess::check_alive`].
     ///
     /// # Errors
     /// When its binary cannot be built or started.
@@ -130,7 +131,7 @@ impl OperatorProcess {
         Self::start_program(cluster, launch.operator.name(), &path, launch.args, env).await
     }
 
-    /// Starts any program as if it were an operator.
+    /// Starts any program like an operator.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -145,7 +146,7 @@ impl OperatorProcess {
         let name = format!("{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let log = cluster.root().join(format!("{name}.log"));
         let spec = ProgramSpec { name, path: path.to_owned(), args, env, log };
-        // A lifeline of its own, so that it also works on a cluster that this process did not start.
+        // It has its own lifeline, so that it also works on a cluster that this process did not start.
         let lifeline = Lifeline::spawn(None)?;
         let running = lifeline.start(spec.clone()).await?;
         Ok(Self { lifeline, running, spec })
@@ -156,20 +157,20 @@ impl OperatorProcess {
         self.running.pid
     }
 
-    /// How it ended, or `None` while it runs.
+    /// How it ended; `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         self.running.exit()
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub async fn wait(&self) -> Exit {
         self.running.wait().await
     }
 
-    /// Kills it as a power cut would: nothing of it runs any more when this returns.
+    /// Kills it like a power failure: none of its code runs any more when this returns.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the operating system rejects the signal.
     pub async fn kill_9(&self) -> Result<Exit> {
         self.running.kill().await
     }
@@ -177,7 +178,7 @@ impl OperatorProcess {
     /// Asks it to stop and waits up to `patience`.
     ///
     /// # Errors
-    /// When it had to be killed: says so with the end of its log.
+    /// When it had to be killed, with the end of its log.
     pub async fn stop(&self, patience: Duration) -> Result<Exit> {
         self.running.signal(Signal::Terminate).await?;
         if let Ok(exit) = tokio::time::timeout(patience, self.running.wait()).await {
@@ -187,27 +188,27 @@ impl OperatorProcess {
         bail!("{} did not stop within {patience:?}\n{}", self.spec.name, self.log_tail())
     }
 
-    /// Sends a signal, for instance [`Signal::Freeze`] to let a leader miss its renewals.
+    /// Sends a signal, for example [`Signal::Freeze`] to make a leader miss its renewals.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the operating system rejects it.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
         self.running.signal(signal).await
     }
 
-    /// Starts it again with the same arguments, after it ended.
+    /// Starts it again with the same arguments, after it has ended.
     ///
     /// # Errors
-    /// When it still runs or cannot be started.
+    /// When it is still running or cannot be started.
     pub async fn start_again(&mut self) -> Result<()> {
         self.running = self.lifeline.start(self.spec.clone()).await?;
         Ok(())
     }
 
-    /// Checks that it runs.
+    /// Checks that it is running.
     ///
     /// # Errors
-    /// When it has ended: says how, with the end of its log.
+    /// When it has ended, with its exit and the end of its log.
     pub fn check_alive(&self) -> Result<()> {
         match self.exit() {
             None => Ok(()),
@@ -215,7 +216,7 @@ impl OperatorProcess {
         }
     }
 
-    /// The sum over all series of a metric with these `labels` (`key="value"`), as its `/metrics` says now.
+    /// The sum over all series of a metric with these `labels` (`key="value"`), from its current `/metrics`.
     ///
     /// # Errors
     /// When its admin server does not listen or does not answer with metrics.
@@ -227,7 +228,7 @@ impl OperatorProcess {
         meant.map(|(_, value)| value.parse::<f64>().with_context(|| format!("{name} is {value}"))).sum()
     }
 
-    /// What `/readyz` says: nothing while it is ready, else what it waits for, a gate a line.
+    /// The body of `/readyz`: `None` while it is ready, otherwise what it waits for, one gate per line.
     ///
     /// # Errors
     /// When its admin server does not listen.
@@ -244,7 +245,7 @@ impl OperatorProcess {
         Ok(body)
     }
 
-    /// Head and body of what the admin server answers.
+    /// Head and body of the admin server's answer.
     async fn ask(&self, path: &str) -> Result<(String, String)> {
         let log = std::fs::read_to_string(&self.spec.log).context("cannot read the operator's log")?;
         let line =
@@ -265,7 +266,7 @@ impl OperatorProcess {
         Ok((head.to_owned(), body.to_owned()))
     }
 
-    /// Its log.
+    /// The path of its log.
     pub fn log_path(&self) -> &Path {
         &self.spec.log
     }

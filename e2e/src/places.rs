@@ -1,9 +1,9 @@
-//! Where tests with operators run: each on a control plane that no other test uses meanwhile, and several side by side.
+//! Control planes for tests with operators: each running test has its own, and several tests run in parallel.
 //!
-//! The Autoscaler plans for the whole cluster, so two tests with operators cannot share one at the same time. What such a
-//! test does is mostly to wait, so one after the other would leave the machine idle: there are as many control planes as
-//! tests at a time, each started when it is first needed and used by one test after the other. They end with the process,
-//! however that ends.
+//! The Autoscaler plans for the whole cluster, so two tests with operators cannot share one at the same time. Such
+//! tests mostly wait, so running them one after the other would leave the machine idle: there are as many control
+//! planes as parallel tests, each started when it is first needed and used by one test after the other. They end with
+//! the process, however that ends.
 
 use std::num::NonZeroUsize;
 use std::ops::Deref;
@@ -16,17 +16,17 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::cluster::{Cluster, Options};
 use crate::lifeline::lock;
 
-/// Tests at a time for each core. One with its control plane and both operators takes a tenth to a fifth of a core; the
-/// rest is for what all do at once now and then, so that nobody loses a lease for want of a processor.
+/// Parallel tests per core. One with its control plane and both operators takes a tenth to a fifth of a core; the rest
+/// is a reserve for moments when all are busy at once, so that no operator loses a lease for lack of CPU time.
 const FOR_EACH_CORE: usize = 2;
 
-/// More are of no use: there are not so many tests that a larger machine would have something to do.
+/// Upper limit: there are not enough tests to keep a larger machine busy.
 const MOST: usize = 8;
 
-/// Places on ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.
+/// Ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.
 pub static ORDINARY: Places = Places::new(MOST, Options::private);
 
-/// Control planes that are alike, of which each test has one to itself.
+/// Control planes of the same kind, of which each test has one to itself.
 pub struct Places {
     most: Semaphore,
     options: fn() -> Options,
@@ -42,9 +42,9 @@ impl Places {
     /// Waits for a turn and a control plane, which is started if none is free.
     ///
     /// # Errors
-    /// As [`Cluster::start`].
+    /// Same as [`Cluster::start`].
     pub async fn take(&'static self) -> Result<Place> {
-        // This before the turn: whoever waits for one control plane must not keep others from theirs.
+        // Before the turn: a test that waits for a control plane must not keep other tests from theirs.
         let one = self.most.acquire().await?;
         let turn = turn().await?;
         let free = lock(&self.free).pop();
@@ -56,7 +56,7 @@ impl Places {
     }
 }
 
-/// A control plane of one's own for a time. It is the next one's when this is dropped.
+/// Exclusive use of a control plane. Dropping this passes it to the next test.
 pub struct Place {
     among: &'static Places,
     cluster: &'static Cluster,
@@ -65,7 +65,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The control plane; not to be used any more when this is dropped.
+    /// The control plane; must not be used after this is dropped.
     pub fn cluster(&self) -> &'static Cluster {
         self.cluster
     }
@@ -88,10 +88,10 @@ impl Drop for Place {
 /// A share of the machine, until it is dropped.
 pub type Turn = SemaphorePermit<'static>;
 
-/// Waits for a share of the machine, for a test that starts a control plane of its own.
+/// Waits for a share of the machine, for a test that starts its own control plane.
 ///
 /// # Errors
-/// Never: nobody closes this.
+/// Never: the semaphore is not closed.
 pub async fn turn() -> Result<Turn> {
     static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(at_a_time()));
     Ok(TURNS.acquire().await?)

@@ -1,5 +1,6 @@
-//! A third writer that keeps changing one pool, as people, `GitOps` and other controllers do: annotations by patch, labels
-//! by PUT, bounds by JSON Patch. What it was told is written is kept, so that a test can ask whether it still is.
+//! A third writer that keeps changing one pool, like users, `GitOps` tools and other controllers: annotations by patch,
+//! labels by PUT, bounds by JSON Patch. It records acknowledged writes, so that a test can check whether they are still
+//! stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,27 +18,27 @@ use tokio::task::JoinHandle;
 /// Prefix of everything the rival writes into metadata.
 const PREFIX: &str = "rival.example.com/";
 
-/// A writer at work.
+/// A running rival.
 pub struct Rival {
     stop: Arc<AtomicBool>,
     work: JoinHandle<Result<Report>>,
 }
 
-/// What the rival did.
+/// What the rival wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Annotations that the API server acknowledged.
     pub annotations: BTreeMap<String, String>,
     /// Labels that the API server acknowledged.
     pub labels: BTreeMap<String, String>,
-    /// The last `maxReplicas` that was acknowledged.
+    /// The last acknowledged `maxReplicas`; `None` when there was none.
     pub max_replicas: Option<i32>,
-    /// PUTs that were refused for a newer version; each was made again from a fresh read.
+    /// PUTs that were refused because of a newer version; each was repeated from a fresh read.
     pub conflicts: usize,
 }
 
 impl Rival {
-    /// Starts writing to the pool called `name`, about `per_second` times a second, in the order that `seed` gives.
+    /// Starts writing to the pool called `name`, about `per_second` times a second, in the order given by `seed`.
     /// `maxReplicas` stays between `max` and `max + 5`.
     pub fn start(pools: Api<NodePool>, name: &str, per_second: u64, max: i32, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -45,10 +46,10 @@ impl Rival {
         Self { stop, work }
     }
 
-    /// Lets it finish what it is doing, and returns what it did.
+    /// Lets it finish its current write, and returns what it wrote.
     ///
     /// # Errors
-    /// When one of its writes failed for another reason than a conflict.
+    /// When one of its writes failed for a reason other than a conflict.
     pub async fn finish(self) -> Result<Report> {
         self.stop.store(true, Ordering::Relaxed);
         self.work.await?
@@ -97,7 +98,7 @@ async fn write(
     Ok(report)
 }
 
-/// Reads, changes, PUTs, until it is through; returns how often it was not.
+/// Reads, changes and PUTs until it succeeds; returns the number of conflicts.
 async fn put_label(pools: &Api<NodePool>, name: &str, key: &str, value: &str) -> Result<usize> {
     for conflicts in 0..100 {
         let mut pool = pools.get(name).await?;
@@ -112,10 +113,10 @@ async fn put_label(pools: &Api<NodePool>, name: &str, key: &str, value: &str) ->
 }
 
 impl Report {
-    /// Checks that everything that was acknowledged is still there.
+    /// Checks that everything that was acknowledged is still stored.
     ///
     /// # Errors
-    /// Names what is not.
+    /// Names what is not stored any more.
     pub fn check_kept(&self, pool: &NodePool) -> Result<()> {
         ensure!(
             self.annotations.len() + self.labels.len() > 10,

@@ -1,4 +1,4 @@
-//! One end-to-end test's share of the world: a control plane that is its own meanwhile, the chart, both operators, and a
+//! The environment of one end-to-end test: a control plane for its exclusive use, the chart, both operators, and a
 //! namespace.
 
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::places::{ORDINARY, Place, Places};
 use crate::tandem::{Operators, Release};
 use crate::wait::eventually;
 
-/// Namespace of the release, which the trials on a control plane share, one after the other.
+/// Namespace of the release; the trials on a control plane share it, one after the other.
 pub const RELEASE_NAMESPACE: &str = "tandem-system";
 
-/// How long anything in a trial may take on a machine that is busy.
+/// Time limit of any step of a trial on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A test's share of the world.
+/// The environment of one end-to-end test.
 pub struct Trial {
-    /// The control plane; always one of our own, because its audit log is read.
+    /// The control plane; always a private one, because its audit log is read.
     pub cluster: &'static Cluster,
-    /// A client that may do everything.
+    /// A client with all rights.
     pub client: Client,
     /// The chart's release.
     pub release: Release,
@@ -41,7 +41,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and makes a namespace.
+    /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and creates a
+    /// namespace.
     ///
     /// # Errors
     /// When one of these fails.
@@ -49,10 +50,10 @@ impl Trial {
         Self::begin_at(&ORDINARY, prefix, values).await
     }
 
-    /// As [`Trial::begin`], on a control plane of another kind.
+    /// Like [`Trial::begin`], on a control plane of another kind.
     ///
     /// # Errors
-    /// As [`Trial::begin`].
+    /// Same as [`Trial::begin`].
     pub async fn begin_at(places: &'static Places, prefix: &str, values: &[&str]) -> Result<Self> {
         let place = places.take().await?;
         let cluster = place.cluster();
@@ -72,11 +73,11 @@ impl Trial {
         })
     }
 
-    /// Ends it: the namespace goes, and with it every pool and node, which proves that the drains end; then the
-    /// operators, which must stop by themselves.
+    /// Ends the trial: deletes the namespace, and with it every pool and node, which proves that the drains end; then
+    /// stops the operators, which must exit by themselves.
     ///
     /// # Errors
-    /// When something does not go.
+    /// When an object or an operator does not go away.
     pub async fn end(self) -> Result<()> {
         let namespace = self.namespace.name().to_owned();
         if let Err(error) = self.namespace.delete(PATIENCE).await {
@@ -95,7 +96,7 @@ impl Trial {
         self.namespace.name()
     }
 
-    /// The namespace's objects of a kind.
+    /// The API for the namespace's objects of a kind.
     pub fn api<K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), self.namespace.name())
     }
@@ -103,7 +104,7 @@ impl Trial {
     /// Creates an object in the namespace.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// When the API server rejects it.
     pub async fn create<K>(&self, object: &K) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -115,17 +116,17 @@ impl Trial {
         Ok(self.api::<K>().create(&PostParams::default(), object).await?)
     }
 
-    /// kubectl in the namespace.
+    /// Runs kubectl in the namespace.
     ///
     /// # Errors
-    /// What kubectl wrote to standard error.
+    /// kubectl's standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let all: Vec<&str> =
             ["--namespace", self.namespace.name()].into_iter().chain(args.iter().copied()).collect();
         self.cluster.kubectl(&all).await
     }
 
-    /// A pool as it is now.
+    /// Reads a pool.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -133,7 +134,7 @@ impl Trial {
         Ok(self.api::<NodePool>().get(name).await?)
     }
 
-    /// A pool's nodes as they are now.
+    /// Reads a pool's nodes.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -142,10 +143,10 @@ impl Trial {
         Ok(Api::<Node>::all(self.client.clone()).list(&ListParams::default().labels(&selector)).await?.items)
     }
 
-    /// Waits until a pool has `wanted` nodes, all Ready, none on its way out, and says so in its status.
+    /// Waits until a pool has `wanted` nodes, all Ready, none being removed, and reports this in its status.
     ///
     /// # Errors
-    /// When it does not, in time: with what was seen last and the ends of both logs.
+    /// When it does not settle in time, with the last observed state and the ends of both logs.
     pub async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
         let what = format!("pool {pool} has {wanted} ready nodes");
         let settled = eventually(PATIENCE, &what, async || {
@@ -174,16 +175,16 @@ impl Trial {
         settled.await.map_err(|error| self.with_logs(error))
     }
 
-    /// What went wrong, with the ends of both operators' logs.
+    /// Adds the ends of both operators' logs to an error.
     fn with_logs(&self, error: anyhow::Error) -> anyhow::Error {
         let (pools, scaler) = (self.operators.node_pool.log_tail(), self.operators.autoscaler.log_tail());
         error.context(format!("the operators' logs end with\n{pools}\n{scaler}"))
     }
 
-    /// Waits until `wanted` pods of the namespace run.
+    /// Waits until `wanted` pods of the namespace are running.
     ///
     /// # Errors
-    /// When they do not, in time.
+    /// When they are not running in time.
     pub async fn pods_run(&self, wanted: usize) -> Result<()> {
         let what = format!("{wanted} pods run");
         let running = eventually(PATIENCE, &what, async || {
@@ -204,12 +205,12 @@ impl Trial {
     /// The audit log.
     ///
     /// # Errors
-    /// Never on a control plane of our own.
+    /// Never on a private control plane.
     pub fn audit(&self) -> Result<AuditLog> {
         self.cluster.audit_log().context("no audit log")
     }
 
-    /// What the API server wrote down since the trial began, about the trial's objects and the cluster's own.
+    /// The audit events since the trial began, about the trial's objects and cluster-scoped objects.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -223,7 +224,7 @@ impl Trial {
     }
 }
 
-/// Whether a node's kubelet, real or played, calls it Ready.
+/// Whether a node's kubelet, real or simulated, reports it Ready.
 pub fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Ready" && c.status == "True"))

@@ -1,20 +1,20 @@
-//! Waiting for something to become true, with what was seen last when it does not.
+//! Waits for a condition, and reports the last observed state when it does not become true.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::time::Instant;
 
-/// Time between two looks: long enough to leave the machine to those who are waited for.
+/// Interval between two probes: long enough to leave CPU time to the components under test.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Looks until `probe` gives a value, at most `patience` long. `Ok(None)` and `Err` both mean "not yet"; a probe that
-/// can say what it sees does so with `bail!`, because the last error is what the message ends with.
+/// Calls `probe` until it returns a value, at most for `patience`. `Ok(None)` and `Err` both mean "not yet"; a probe
+/// that can describe the observed state does so with `bail!`, because the message ends with the last error.
 ///
 /// `probe` is a plain closure that returns a future, because the future of an `AsyncFnMut` argument cannot be spawned.
 ///
 /// # Errors
-/// When time is up: says what was waited for and what was seen last.
+/// When the time is up, with what was waited for and the last observed state.
 pub async fn eventually<T, F>(patience: Duration, what: &str, mut probe: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Option<T>>>,
@@ -22,7 +22,7 @@ where
     let deadline = Instant::now() + patience;
     let mut seen = "nothing yet".to_owned();
     loop {
-        // A look that hangs must not outlive the deadline.
+        // A probe that hangs must not outlive the deadline.
         match tokio::time::timeout_at(deadline, probe()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => {}

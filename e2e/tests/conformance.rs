@@ -1,8 +1,8 @@
-//! The model of the API server (`conflict-model`) and a real one get the same requests, at random, and must answer alike:
-//! code, reason, whether the version moved, what became of the generation, and the object that is stored.
+//! The model of the API server (`conflict-model`) and a real one get the same random requests, and must give the same
+//! answers: code, reason, whether the version moved, the change of the generation, and the stored object.
 //!
-//! A failure prints the seed and the whole sequence; `CONFORMANCE_SEED=7` runs that one alone, `CONFORMANCE_SEED=100..900`
-//! others than usual.
+//! A failure prints the seed and the whole sequence; `CONFORMANCE_SEED=7` runs only that one,
+//! `CONFORMANCE_SEED=100..900` runs other seeds than the default.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -20,16 +20,16 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Map, Value, json};
 
-/// Seeds of the sequences of an ordinary run.
+/// Seeds of the sequences of a default run.
 const SEEDS: std::ops::Range<u64> = 0..60;
 
-/// Requests in a sequence.
+/// Number of requests in a sequence.
 const LENGTH: usize = 25;
 
-/// Chooses other seeds.
+/// Environment variable that selects other seeds.
 const SEED_VARIABLE: &str = "CONFORMANCE_SEED";
 
-/// The label and the finalizer that [`Meta`] speaks of.
+/// The label and the finalizer that [`Meta`] models.
 const LABEL: &str = "label";
 const FINALIZER: &str = "example.com/hold";
 
@@ -39,21 +39,21 @@ const CONDITION_TYPES: [&str; 2] = ["First", "Second"];
 /// A UID that no object has.
 const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 
-/// A version as the real server counts them, long before anything that a test writes.
+/// A version as the real server counts them, long before any write of the tests.
 const ANCIENT: &str = "1";
 
-/// What one server says; both must say the same.
+/// The answer of one server; both servers must give the same.
 #[derive(Debug, PartialEq)]
 struct Said {
     code: u16,
     reason: String,
     moved: bool,
     generation_delta: i64,
-    /// What is stored then, as JSON, without what only one of both can know.
+    /// The stored object after the request, as JSON, without the fields that only one of the servers can know.
     stored: Option<String>,
 }
 
-/// A real pool under test, and how the model's versions and UIDs are called there.
+/// A real pool under test, and the real values of the model's versions and UIDs.
 struct Real {
     client: Client,
     path: String,
@@ -62,7 +62,7 @@ struct Real {
     stored: Option<Value>,
 }
 
-/// A raw request.
+/// A raw HTTP request.
 struct Wire {
     verb: &'static str,
     subresource: &'static str,
@@ -77,7 +77,7 @@ impl Real {
         self.versions.get(&version).map_or(ANCIENT, String::as_str)
     }
 
-    /// What the server says of who owns what.
+    /// The server's `managedFields`.
     fn owners(&self) -> String {
         self.stored.as_ref().map(|object| object["metadata"]["managedFields"].to_string()).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Real {
         self.uids.get(&uid).map_or(NOBODY, String::as_str)
     }
 
-    /// `metadata` of a body that names a version and a UID, or neither.
+    /// The `metadata` of a body with a version and a UID, or neither.
     fn identity(&self, version: Option<Version>, uid: Option<Uid>) -> Map<String, Value> {
         let mut metadata = Map::new();
         if let Some(version) = version {
@@ -241,7 +241,7 @@ impl Real {
         }
     }
 
-    /// Sends it, and reads what is stored then. A version that is new gets the name that the model has for it.
+    /// Sends the request, and reads the stored object. A new version is mapped to the model's version.
     async fn answer(&mut self, request: &Request, model: &Server) -> (Said, String) {
         let wire = self.wire(request);
         let (code, answer) = self.send(&wire).await;
@@ -291,7 +291,7 @@ impl Real {
         (code, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// A real object with the model's names for its version and UID, and without what the model leaves out.
+    /// A real object with the model's version and UID, and without the fields that the model omits.
     fn comparable(&self, object: &Value) -> Value {
         let metadata = &object["metadata"];
         let known = |text: &Value, name: Option<u64>| name.map_or_else(|| text.clone(), Value::from);
@@ -312,7 +312,7 @@ impl Real {
     }
 }
 
-/// The same of a modelled object.
+/// A modelled object in the same form.
 fn comparable(object: &Object) -> Value {
     json!({
         "uid": object.uid,
@@ -353,7 +353,7 @@ fn status_value(status: &Status) -> Value {
     value
 }
 
-/// The field that stands for the announced list: one leaf, as in the model.
+/// The field that represents the announced list: one leaf, as in the model.
 const LIST: &str = "selector";
 
 fn list_value(list: u8) -> Value {
@@ -397,7 +397,7 @@ fn changed(change: Change) -> Value {
     }
 }
 
-/// Makes requests that mean something in the state they meet: most versions and UIDs are those of now.
+/// Generates requests that are meaningful in the current state: most versions and UIDs are the current ones.
 struct Generator {
     random: SmallRng,
     seen: Vec<Object>,
@@ -412,7 +412,7 @@ impl Generator {
         from[self.random.random_range(0..from.len())]
     }
 
-    /// That of now, a former one, or none.
+    /// The current version, an earlier one, or none.
     fn version(&mut self, now: Option<Object>) -> Option<Version> {
         match self.random.random_range(0..10) {
             0..5 => now.map(|object| object.version),
@@ -437,7 +437,7 @@ impl Generator {
         Some(self.pick(&all))
     }
 
-    /// 9 is above every bound, -1 below.
+    /// 9 is above every bound, -1 is below.
     fn replicas(&mut self) -> i32 {
         self.pick(&[0, 0, 1, 2, 3, 9, -1])
     }
@@ -466,7 +466,7 @@ impl Generator {
         Status { ready, conditions, list }
     }
 
-    /// A state of the object that somebody has seen, perhaps changed; or one made up.
+    /// An earlier or the current state of the object, possibly changed; or a new one.
     fn body(&mut self, now: Option<Object>) -> Body {
         let base = if self.one_in(3) { self.former() } else { now };
         let mut body = base.map_or(
@@ -500,7 +500,7 @@ impl Generator {
             _ => Change::Conditions(if self.one_in(4) { None } else { Some(self.conditions()) }),
         };
         let of_status = matches!(change, Change::Ready(_) | Change::Conditions(_));
-        // One in six goes to the endpoint that drops it.
+        // One in six goes to the endpoint that drops the change.
         let on = if of_status == self.one_in(6) { Endpoint::Main } else { Endpoint::Status };
         (on, change)
     }
@@ -564,7 +564,7 @@ impl Generator {
             24..31 => self.json_patch(now),
             31..38 => {
                 let mut status = self.status();
-                // An apply of nothing would make the fields' parents its subject, which the model leaves out.
+                // An empty apply would own the fields' parents, which the model omits.
                 status.conditions = status.conditions.filter(|list| *list != Conditions::default());
                 if status == Status::default() {
                     status.ready = Some(1);
@@ -578,9 +578,9 @@ impl Generator {
     }
 }
 
-/// An apply to `/status` that names a namesake's UID and changes nothing still counts as a change on its way to being
-/// dropped: it renews the time of the manager's entry, by which entries are sorted, and so may or may not move the version.
-/// A model without a clock cannot say which, so that one request is sent without the UID.
+/// An apply to `/status` with the UID of another object of the same name that changes nothing is treated as a change
+/// before it is dropped: it renews the time of the manager's entry, by which entries are sorted, so it may or may not
+/// move the version. A model without a clock cannot predict this, so that request is sent without the UID.
 fn settled(model: &Server, request: Request) -> Request {
     match request {
         Request::Apply { manager, force, version, uid: Some(uid), status }
@@ -592,8 +592,8 @@ fn settled(model: &Server, request: Request) -> Request {
     }
 }
 
-/// Sends both the requests that `seed` makes. Returns how often each kind of answer was given, or what was said when they
-/// first differed.
+/// Sends the requests generated from `seed` to both servers. Returns how often each kind of answer occurred, or the
+/// sequence up to the first difference.
 async fn compare(
     cluster: &Cluster,
     mut model: Server,
@@ -633,7 +633,7 @@ async fn compare(
         generator.seen.extend(model.object);
         *tally.entry((said.code, said.reason, said.moved)).or_insert(0) += 1;
     }
-    // Nobody but us removes the finalizer.
+    // No other component removes the finalizer.
     let hold =
         Request::Merge { on: Endpoint::Main, version: None, uid: None, change: Change::Finalizer(false) };
     real.answer(&hold, &model).await;
@@ -667,7 +667,7 @@ async fn the_model_answers_as_the_server_does() {
     if !usual {
         return;
     }
-    // Not one kind of answer was left out.
+    // Every kind of answer must occur.
     for kind in [
         (200, "", false),
         (200, "", true),

@@ -1,4 +1,4 @@
-//! The harness itself, on the real thing: what a test may rely on, and that nothing is left behind.
+//! Tests of the harness itself, on a real control plane: what a test may rely on, and that nothing is left behind.
 
 #![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
@@ -29,7 +29,7 @@ use tokio::sync::OnceCell;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// These tests are about a control plane of our own, whichever cluster the others run on.
+/// These tests need a private control plane, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     SHARED.get_or_init(|| async { Cluster::start(Options::private()).await.unwrap() }).await
@@ -201,7 +201,7 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
     };
     let events = writes(6).await;
     let ledger = Ledger::of(&events, |object| *object == key);
-    // Writes, granted, without effect, 409, 422, generation and resourceVersion moved.
+    // Writes, granted, no-ops, 409, 422, moves of generation and resourceVersion.
     let counted = |target: &str| {
         let row = ledger.row("admin", target).unwrap();
         let moved = [row.generation_moved, row.resource_version_moved];
@@ -214,7 +214,7 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
     assert_eq!(chain.versions, 3);
     chain.check_unbroken().unwrap();
 
-    // A PUT of /scale without a version is granted, whatever it overwrites: the oracle must see it.
+    // A PUT of /scale without a version is granted, whatever it overwrites: the oracle must detect it.
     let blind = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",
         "metadata": {"name": "pool", "namespace": namespace.name()}, "spec": {"replicas": 5},
@@ -332,7 +332,7 @@ async fn after_kill_9_and_after_ctrl_c_no_process_and_no_file_is_left() {
 async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
     let victim = Victim::start().await;
     let status = std::fs::read_to_string(format!("/proc/{}/stat", victim.pids[0])).unwrap();
-    // The fourth field is the parent; the name in parentheses before it may hold spaces.
+    // The fourth field is the parent; the name in parentheses before it may contain spaces.
     let lifeline = status.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
     kill(Pid::from_raw(lifeline), SIGKILL).unwrap();
     eventually(PATIENCE, "the programs are gone", || async {
@@ -340,7 +340,7 @@ async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
     })
     .await
     .unwrap();
-    // Nobody was left to remove it.
+    // No process was left to remove it.
     std::fs::remove_dir_all(&victim.root).unwrap();
 }
 
@@ -408,7 +408,7 @@ async fn a_detached_lifeline_goes_with_its_starter_until_it_is_told_to_stay() {
     };
     let pid = lifeline.start(spec).await.unwrap().pid;
     assert!(alive(pid));
-    // What the kernel does when the starter is killed, too: its end of the pipe is closed.
+    // The kernel does the same when the starter is killed: its end of the pipe is closed.
     drop(lifeline);
     eventually(PATIENCE, "everything is gone", || async {
         Ok((!root.exists() && !alive(pid)).then_some(()))
@@ -441,7 +441,7 @@ async fn a_detached_control_plane_is_found_again_and_ends_on_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_can_be_killed_stopped_frozen_and_started_again() {
     let cluster = shared().await;
-    // Ends by itself when it is asked to, and says so.
+    // Exits by itself on SIGTERM, and prints that.
     let script = "trap 'echo stopping; exit 7' TERM; echo started; while :; do sleep 0.05; done";
     let args = vec!["-c".into(), script.into()];
     let mut program =
@@ -501,7 +501,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only if the process is already gone.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -511,7 +511,7 @@ fn process(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).unwrap())
 }
 
-/// Whether a process runs; one that has ended and was not waited for does not.
+/// Whether a process runs; a zombie does not.
 fn alive(pid: u32) -> bool {
     if let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         return status.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'));

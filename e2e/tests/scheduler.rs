@@ -1,7 +1,7 @@
-//! The planner against the real kube-scheduler, on random clusters: whatever the planner says fits is placed, whatever it
-//! says does not fit waits.
+//! The planner against the real kube-scheduler, on random clusters: pods that fit according to the planner are placed,
+//! and the others stay pending.
 //!
-//! `TANDEM_SEED` chooses the clusters, `TANDEM_TRIALS` how many there are.
+//! `TANDEM_SEED` selects the clusters, `TANDEM_TRIALS` their number.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -20,25 +20,25 @@ use e2e::truth::world::World;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
 
-/// The clusters of this seed are known to hold every case, so only with it must each class have both answers and must each
-/// blind planner be found out.
+/// The clusters of this seed are known to contain every case, so only with it must each class have both answers and
+/// must each blind planner be detected.
 const SEED: u64 = 1;
-/// Questions about one cluster. They make it fuller, so that answers change.
+/// Number of questions about one cluster. They fill it, so that answers change.
 const QUESTIONS: usize = 45;
-/// Pods of a hundred that may find no place in the first pass although the planner counted on one, or the reverse. The
+/// Percentage of pods that may find no place in the first pass although the planner expected one, or the reverse. The
 /// scheduler spreads pods over nodes where the planner fills the first, so a large pod may find each of several nodes
-/// half full; and it does not wait for the nodes that a spread constraint would be measured against. The next pass of
-/// the operator makes up for it. Measured with four seeds: from 2 to 9, and 6 of all their pods.
+/// half full; and it does not wait for the nodes that a topology spread constraint would be measured against. The
+/// operator's next pass compensates for it. Measured with four seeds: from 2 to 9, and 6 of all their pods.
 const DETOURS: usize = 10;
 
-/// A control plane is enough for two cores.
+/// One control plane is enough for two cores.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// Writes down what a disagreement was about, for `autoscaler-operator simulate -f`.
+/// Stores the objects of a disagreement, for `autoscaler-operator simulate -f`.
 fn keep(name: &str, record: &Record) -> String {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
     let mut objects = record.state.clone();
@@ -90,7 +90,7 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
     assert!(unseen.is_empty() || seed != SEED, "nobody would notice a planner that is blind to {unseen:?}");
 }
 
-/// What a planner could overlook without giving a wrong answer to any of these questions.
+/// The features that a planner could ignore without giving a wrong answer to any of these questions.
 async fn unseen(planner: &Planner, records: &[Record]) -> Vec<&'static str> {
     let trials = stream::iter(BLINDS).map(|blind| async move {
         let mut asked = 0;

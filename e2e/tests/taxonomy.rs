@@ -1,9 +1,9 @@
-//! Every way in which the API server refuses, delays or loses a write, provoked on a real one: what the error looks like,
-//! which [`Class`] it is, what the front door makes of it, and how many requests that costs. No operator runs.
+//! Every way in which the API server refuses, delays or loses a write, provoked on a real one: the form of the error,
+//! its [`Class`], how the write functions handle it, and how many requests that costs. No operator runs.
 //!
-//! One test walks through all of it, because the table that it prints (`--nocapture`) is read as a whole; wrong rows are
-//! collected, and fail it at the end. At last the API server's audit log is asked whether the requests were those that
-//! the front door told its observer of.
+//! One test goes through all cases, because the table that it prints (`--nocapture`) is read as a whole; wrong rows are
+//! collected, and fail it at the end. Finally the API server's audit log is compared with the requests that the write
+//! functions reported to their observer.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -48,32 +48,33 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
-/// How long something that the API server picks up from a watch may take to be heeded.
+/// How long a change that the API server gets from a watch may take to become effective.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this the API server ends a request. Well above what any request here takes, the wait for a future version (3 s)
-/// included, and short, because two cases sit it out.
+/// The API server's request timeout. Well above the duration of any request here, including the wait for a future
+/// version (3 s), and short, because two cases wait until it expires.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(8);
-/// What the front door's client calls itself, so that the audit log tells its requests from those that set a case up.
+/// The user agent of the write functions' client, so that the audit log distinguishes its requests from those that set
+/// a case up.
 const AGENT: &str = "front-door";
-/// Stands for the code of a request that the server gave up: 504, or 500 when its store failed, or none, because a server
-/// that has begun an answer by then can only break the connection.
+/// Represents the code of a request that the server gave up: 504, or 500 when its store failed, or none, because a
+/// server that has already begun an answer can only break the connection.
 const GIVEN_UP: u16 = u16::MAX;
-/// Where everything happens.
+/// The namespace of all cases.
 const NAMESPACE: &str = "taxonomy";
-/// No object here ever gets that far.
+/// No object here ever reaches this version.
 const FUTURE: &str = "9000000000000000";
 
-/// A copy to begin with.
+/// A copy to start from.
 fn cached<K: Clone>(copy: &K) -> Source<'static, K> {
     Source::Copy(copy.clone())
 }
 
-/// Writes down each request that the front door tells of: `put`, or `put!conflict` for one that failed.
+/// Records each request that the write functions report: `put`, or `put!conflict` for one that failed.
 #[derive(Default)]
 struct Tally {
     since_taken: Mutex<Vec<String>>,
     all: Mutex<Vec<(Verb, Option<&'static str>)>>,
-    /// Requests of the last operation, as its end tells.
+    /// Number of requests of the last operation, as reported at its end.
     summed_up: Mutex<u32>,
 }
 
@@ -99,7 +100,7 @@ impl Tally {
     }
 }
 
-/// How a call of the front door ended, in one word.
+/// How a call of a write function ended, in one word.
 trait Ending {
     fn ending(&self) -> String;
 }
@@ -133,7 +134,7 @@ impl Ending for EvictOutcome {
     }
 }
 
-/// What `create` answers.
+/// The result of `create`.
 impl Ending for ConfigMap {
     fn ending(&self) -> String {
         "created".to_owned()
@@ -152,7 +153,7 @@ impl<T: Ending> Ending for Result<T, WriteError> {
     }
 }
 
-/// The table, and what in it is wrong.
+/// The table, and its wrong rows.
 struct Table {
     lines: Vec<String>,
     wrong: Vec<String>,
@@ -169,12 +170,12 @@ impl Table {
         WriteOptions::new("taxonomy").with_observer(self.tally.clone())
     }
 
-    /// One attempt, nothing repeated.
+    /// Options with one attempt, without retries.
     fn once(&self) -> WriteOptions {
         self.options().with_policy(RetryPolicy::once())
     }
 
-    /// An error and its class. The code 0 stands for "no answer".
+    /// Checks an error and its class. The code 0 means "no answer".
     fn answer<T: Debug>(
         &mut self,
         case: &str,
@@ -199,7 +200,7 @@ impl Table {
         }
     }
 
-    /// A call of the front door, how it is to end and with which requests.
+    /// Checks how a call of a write function ends and which requests it sends.
     async fn door<T: Ending>(
         &mut self,
         call: &str,
@@ -254,7 +255,7 @@ async fn make<K: Writable>(api: &Api<K>, value: Value) -> K {
     api.create(&PostParams::default(), &typed(value)).await.unwrap()
 }
 
-/// A client with an identity from `kubeconfig` that calls itself `agent` and repeats nothing.
+/// A client with an identity from `kubeconfig` and the user agent `agent`, without retries.
 async fn connect(kubeconfig: &Path, agent: &str, change: impl FnOnce(&mut Config)) -> Client {
     let read = Kubeconfig::read_from(kubeconfig).unwrap();
     let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
@@ -264,7 +265,7 @@ async fn connect(kubeconfig: &Path, agent: &str, change: impl FnOnce(&mut Config
     Client::try_from(config).unwrap()
 }
 
-/// The cluster of a case, the namespace in it, and two ways to it: one that sets cases up and one that is watched.
+/// The cluster of a case, its namespace, and two clients: one that sets cases up and one that is observed.
 struct Bench {
     cluster: Cluster,
     admin: Client,
@@ -276,7 +277,7 @@ impl Bench {
         let options = Options {
             api_server_flags: vec![
                 format!("--request-timeout={SERVER_TIMEOUT:?}"),
-                // Old versions go within seconds instead of minutes.
+                // Old versions are compacted within seconds instead of minutes.
                 "--etcd-compaction-interval=2s".to_owned(),
             ],
             ..Options::api_only()
@@ -318,7 +319,7 @@ impl Bench {
         make(&self.set_up(), json!({"metadata": {"name": name}, "data": {"k": "0"}})).await
     }
 
-    /// Somebody else's write: it moves the version and nothing that any case looks at.
+    /// A write by another writer: it moves the version and changes no field that any case uses.
     async fn touch(&self, name: &str) {
         let note = format!("{:x}", rand::random::<u64>());
         let patch = Patch::Merge(json!({"metadata": {"annotations": {"example.com/note": note}}}));
@@ -329,7 +330,7 @@ impl Bench {
 trait Namespaced: Writable + Resource<Scope = NamespaceResourceScope, DynamicType = ()> {}
 impl<K: Writable + Resource<Scope = NamespaceResourceScope, DynamicType = ()>> Namespaced for K {}
 
-/// The goals that the front door is given. Each differs from what a pool made here says.
+/// The goals for the write functions. Each differs from the state of a pool created here.
 fn grow(pool: &mut NodePool) -> Decision {
     pool.spec.max_replicas = pool.spec.max_replicas.max(6) + 1 - pool.spec.max_replicas % 2;
     Decision::Write
@@ -439,7 +440,7 @@ async fn stale_versions(bench: &Bench, table: &mut Table) {
     table.answer("stale version, merge patch /scale", Verb::MergePatch, answer, 409, &Conflict);
     let call = conflict_retry::scale_merge(door, "stale", options, Source::Copy(scale_of(&old)), to(4));
     table.door("scale_merge", call, "written", "merge_patch!conflict get merge_patch").await;
-    // The guard on the count does not care about the version, only about the count.
+    // The guard on the count ignores the version and checks only the count.
     let seen = ScaleView { replicas: Some(4), ..scale_of(&old) };
     let call = conflict_retry::scale(door, "stale", options, Source::Copy(seen), to(5));
     table.door("scale, from the right count and an old version", call, "written", "json_patch").await;
@@ -461,7 +462,7 @@ async fn stale_versions(bench: &Bench, table: &mut Table) {
     table.door("delete", call, "conflict", "delete!conflict").await;
 }
 
-/// Server-side apply of what another manager owns.
+/// Server-side apply of fields that another manager owns.
 async fn field_managers(bench: &Bench, table: &mut Table) {
     let options = &table.options();
     let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
@@ -499,7 +500,7 @@ async fn field_managers(bench: &Bench, table: &mut Table) {
     table.door("apply_status of the same value", call, "written", "apply").await;
 }
 
-/// The name is the same, the object is not.
+/// The name is the same, but the object is another one.
 async fn other_uids(bench: &Bench, table: &mut Table) {
     use Class::UidMismatch;
     let options = &table.options();
@@ -508,7 +509,7 @@ async fn other_uids(bench: &Bench, table: &mut Table) {
     let _ = pools.delete("again", &DeleteParams::default()).await.unwrap();
     let current = bench.pool("again").await;
     let (post, patch) = (&PostParams::default(), &PatchParams::default());
-    // Only the identity is another's, so that the version cannot be what is refused.
+    // Only the identity differs, so the version cannot be the reason for the refusal.
     let mut mistaken = current.clone();
     mistaken.metadata.uid = former.uid();
     let (mut spec, mut status) = (mistaken.clone(), mistaken.clone());
@@ -538,7 +539,7 @@ async fn other_uids(bench: &Bench, table: &mut Table) {
     let body = Patch::Merge(json!({"metadata": {"uid": former.uid()}, "spec": {"maxReplicas": 9}}));
     let answer = pools.patch("again", patch, &body).await;
     table.answer("another UID, merge patch", Verb::MergePatch, answer, 422, &UidMismatch);
-    // The version of the former object is what the patch carries.
+    // The patch carries the version of the former object.
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 9}}));
     let call = conflict_retry::merge_patch(door, "again", Subresource::Main, options, cached(&former), want);
     table.door("merge_patch, from the former object", call, "gone", "merge_patch!conflict get").await;
@@ -550,7 +551,7 @@ async fn other_uids(bench: &Bench, table: &mut Table) {
     table.answer("another UID, apply", Verb::Apply, answer, 422, &UidMismatch);
     let call = conflict_retry::apply(door, "again", options, &body);
     table.door("apply", call, "gone", "apply!uid_mismatch").await;
-    // Who owns what is looked at first, so that the UID is not.
+    // Ownership is checked first, so the UID is not checked.
     body["spec"] = json!({"paused": true});
     let answer = pools.patch("again", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     let owner = FieldConflict::new("unknown", ".spec.paused");
@@ -573,7 +574,7 @@ async fn other_uids(bench: &Bench, table: &mut Table) {
     table.check("the current object was spared", left.uid() == current.uid() && left.spec.max_replicas == 5);
 }
 
-/// The object is not there, or is there already.
+/// The object does not exist, or it already exists.
 async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let options = &table.options();
     let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
@@ -636,7 +637,7 @@ async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     table.door("apply", call, "gone", "apply!deleted").await;
     table.check("nothing was created", pools.get_opt("gone").await.unwrap().is_none());
 
-    // A kind that a PUT may create: the UID tells that this one is not meant to.
+    // A kind that a PUT may create: the UID shows that this one must not be created.
     let leases = &bench.set_up::<Lease>();
     let former = make(leases, json!({"metadata": {"name": "gone"}})).await;
     let _ = leases.delete("gone", &DeleteParams::default()).await.unwrap();
@@ -667,7 +668,7 @@ fn hold(lease: &mut Lease) -> Decision {
     Decision::Write
 }
 
-/// JSON Patch: the guard, and what looks like it.
+/// JSON Patch: a failed guard, and errors that look like one.
 async fn json_patches(bench: &Bench, table: &mut Table) {
     use Class::TestFailed;
     let options = &table.options();
@@ -698,7 +699,7 @@ async fn json_patches(bench: &Bench, table: &mut Table) {
     table.door("scale, from a wrong count", call, "written", "json_patch!test_failed get json_patch").await;
 }
 
-/// What the schema, its CEL rules or a policy refuse.
+/// Writes that the schema, its CEL rules or a policy refuse.
 async fn invalid(bench: &Bench, table: &mut Table) {
     use Class::Invalid;
     let options = &table.options();
@@ -760,7 +761,7 @@ async fn invalid(bench: &Bench, table: &mut Table) {
     let call = conflict_retry::put_once(door, "bad", Subresource::Main, options, &bad);
     table.door("put_once", call, "error: refused", "").await;
 
-    // A policy may refuse what a patch does; nothing of that is a test that failed.
+    // A policy may refuse the result of a patch; that is not a failed `test`.
     for (name, reason, code, class, ending) in [
         ("refused", "Invalid", 422, Invalid, "invalid"),
         ("forbidden", "Forbidden", 403, Class::Forbidden, "forbidden"),
@@ -809,7 +810,7 @@ fn dynamic(client: &Client, namespace: &str, group: &str, kind: &str, plural: &s
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
-/// What the API server does not serve, does not do, or does not read.
+/// Requests that the API server does not serve, does not support, or does not read.
 async fn not_served(bench: &Bench, table: &mut Table) {
     use Class::{NotFound, NotServed, Other};
     let options = &table.options();
@@ -847,10 +848,10 @@ async fn not_served(bench: &Bench, table: &mut Table) {
 
     let widgets = &widgets(bench).await;
     let answer = widgets.get_scale("big").await;
-    // The server answers as if the object were missing: nothing in the answer tells the two apart.
+    // The server answers as if the object were missing: the answer does not distinguish the two.
     table.answer("a CRD without scale, GET /scale", Verb::Get, answer, 404, &NotFound);
     let doors = &dynamic(&bench.door, NAMESPACE, "example.com", "Widget", "widgets");
-    // Only the object itself does.
+    // Only a read of the object itself does.
     let call = conflict_retry::scale(doors, "big", options, Source::Live, to(3));
     table.door("scale", call, "error: not_served", "get!not_found get").await;
     let call = conflict_retry::update_status(doors, "big", options, Source::Live, |widget| {
@@ -883,7 +884,7 @@ async fn not_served(bench: &Bench, table: &mut Table) {
     };
     table.answer("a version that is none", Verb::Get, empty.list(&at).await, 400, &Other);
 
-    // Too big for etcd, and too big for the API server.
+    // Too large for etcd, and too large for the API server.
     for (case, size, code) in [
         ("too big for etcd", 1_900_000, 500),
         ("too big to reach etcd", 2_900_000, 500),
@@ -901,7 +902,7 @@ async fn not_served(bench: &Bench, table: &mut Table) {
     }
 }
 
-/// A kind without subresources whose objects may hold anything, and one of it.
+/// A kind without subresources whose objects may contain anything, and one object of it.
 async fn widgets(bench: &Bench) -> Api<DynamicObject> {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version =
@@ -927,7 +928,7 @@ async fn widgets(bench: &Bench) -> Api<DynamicObject> {
     widgets
 }
 
-/// Who may not.
+/// Requests without the necessary rights.
 async fn no_rights(bench: &Bench, table: &mut Table) {
     use Class::{Forbidden, Unauthorized};
     let options = &table.options();
@@ -960,7 +961,7 @@ async fn no_rights(bench: &Bench, table: &mut Table) {
     let call = conflict_retry::update(pools, "locked", options, cached(&pool), grow);
     table.door("update, from a copy", call, "error: unauthorized", "put!unauthorized").await;
 
-    // Nobody finishes the deletion here, because no controller manager runs.
+    // No controller completes the deletion here, because no controller manager runs.
     let namespaces = Api::<Namespace>::all(bench.admin.clone());
     make(&namespaces, json!({"metadata": {"name": "ending"}})).await;
     let _ = namespaces.delete("ending", &DeleteParams::default()).await.unwrap();
@@ -1008,7 +1009,7 @@ async fn throttled(bench: &Bench, table: &mut Table) {
     bench.pool("busy").await;
     let account = bench.cluster.kubeconfig_for_service_account(NAMESPACE, "many").await.unwrap();
     let crowd = Api::<NodePool>::namespaced(connect(&account, "crowd", |_| {}).await, NAMESPACE);
-    // The wait for a version of the future takes 3 s, and the only seat.
+    // The wait for a future version takes 3 s, and the only seat.
     let take_the_seat = async || {
         eventually(PATIENCE, "the seat is taken", async || {
             let sitter = crowd.clone();
@@ -1025,7 +1026,7 @@ async fn throttled(bench: &Bench, table: &mut Table) {
     };
     let pools = &Api::<NodePool>::namespaced(connect(&account, AGENT, |_| {}).await, NAMESPACE);
     let (sitting, turned_away) = take_the_seat().await;
-    // The server says `Retry-After: 1` in a header, and kube's client drops it.
+    // The server sends `Retry-After: 1` in a header, and kube's client drops it.
     let class = Class::Throttled { retry_after: None };
     table.answer("no seat (priority and fairness)", Verb::Get, Err::<(), _>(turned_away), 429, &class);
     let once = &table.once();
@@ -1051,7 +1052,7 @@ async fn throttled(bench: &Bench, table: &mut Table) {
     let _ = sitting.await.unwrap();
 }
 
-/// A pod that a disruption budget holds, that two budgets hold, and that none holds.
+/// A pod that one `PodDisruptionBudget` selects, one that two select, and one that none selects.
 async fn evictions(bench: &Bench, table: &mut Table) {
     let options = &table.options();
     let pods = &bench.set_up::<Pod>();
@@ -1076,7 +1077,7 @@ async fn evictions(bench: &Bench, table: &mut Table) {
         pods.create_subresource::<Value, Value>("eviction", name, &PostParams::default(), &body).await
     };
     let watched = &bench.watched::<Pod>();
-    // No controller has looked at the budget yet, and none will: the test plays it.
+    // No controller has processed the PodDisruptionBudget, and none will: the test takes its role.
     let asked = Some(Duration::from_secs(10));
     let class = Class::Throttled { retry_after: asked };
     table.answer("a budget not yet counted, eviction", Verb::Evict, evict("held").await, 429, &class);
@@ -1100,7 +1101,7 @@ async fn evictions(bench: &Bench, table: &mut Table) {
     table.door("evict of a pod that no budget holds", call, "evicted", "evict").await;
 }
 
-/// Versions that the API server no longer has. The front door never asks for one.
+/// Versions that the API server no longer has. The write functions never request one.
 async fn expired(bench: &Bench, table: &mut Table) {
     use Class::Gone;
     let maps = &bench.set_up::<ConfigMap>();
@@ -1128,7 +1129,7 @@ async fn expired(bench: &Bench, table: &mut Table) {
     }
     let answer = eventually(PATIENCE, "the old version is gone", async || Ok(maps.list(&exact).await.err()));
     table.answer("an old version, LIST", Verb::Get, Err::<(), _>(answer.await.unwrap()), 410, &Gone);
-    // The watch cache of pools began with the definition, after version 1.
+    // The watch cache of pools began with the CRD, after version 1.
     let pools = bench.set_up::<NodePool>();
     let mut events = Box::pin(pools.watch(&WatchParams::default(), "1").await.unwrap());
     let answer = match events.next().await {
@@ -1138,7 +1139,7 @@ async fn expired(bench: &Bench, table: &mut Table) {
     table.answer("an old version, WATCH", Verb::Get, answer, 410, &Gone);
 }
 
-/// An extension API server that is not there.
+/// An extension API server that does not exist.
 async fn unavailable(bench: &Bench, table: &mut Table) {
     let services = Api::<APIService>::all(bench.admin.clone());
     let service = json!({
@@ -1165,7 +1166,7 @@ async fn unavailable(bench: &Bench, table: &mut Table) {
     let body = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
     let few = &table.options().with_policy(RetryPolicy::default().with_max_attempts(3.try_into().unwrap()));
     let call = conflict_retry::apply(things, "x", few, &body);
-    // A write's 503 in plain text could be any proxy's, so it leaves open what became of the write.
+    // A write's 503 in plain text could come from any proxy, so it leaves open whether the write was executed.
     let requests = "apply!ambiguous apply!ambiguous apply!ambiguous";
     table.door("apply, three attempts allowed", call, "error: exhausted(ambiguous)", requests).await;
     let call = conflict_retry::update(things, "x", few, Source::Live, |_| Decision::Write);
@@ -1179,7 +1180,7 @@ async fn unavailable(bench: &Bench, table: &mut Table) {
 
 /// A webhook that hangs: the API server gives up on the webhook, or on the request.
 async fn webhooks(bench: &Bench, table: &mut Table) {
-    // The kernel accepts; nobody ever answers.
+    // The kernel accepts the connection; no process ever answers.
     let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let hook = |name: &str, seconds: u64| {
         json!({
@@ -1222,8 +1223,8 @@ async fn webhooks(bench: &Bench, table: &mut Table) {
     table.check("nothing was created", maps.get_opt("long").await.unwrap().is_none());
 }
 
-/// Answers that get lost on the way, and a server that is not there. Requests here pass a proxy, so they are compared
-/// with the audit log case by case.
+/// Answers that are lost, and a server that is down. Requests here go through a proxy, so they are compared with the
+/// audit log case by case.
 async fn lost(bench: &Bench, table: &mut Table) {
     let audit = bench.cluster.audit_log().unwrap();
     let proxy = Droproxy::start(0, bench.server()).await.unwrap();
@@ -1231,7 +1232,7 @@ async fn lost(bench: &Bench, table: &mut Table) {
     let url = |config: &mut Config| {
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
     };
-    // Long enough for a write on a busy machine, short enough to sit out.
+    // Long enough for a write on a busy machine, short enough to wait for.
     let timeout = Duration::from_secs(3);
     let tally = Arc::new(Tally::default());
     let options = &WriteOptions::new("lossy").with_observer(tally.clone()).with_attempt_timeout(timeout);
@@ -1246,7 +1247,7 @@ async fn lost(bench: &Bench, table: &mut Table) {
         let agent = format!("lossy-{name}");
         let client = connect(bench.cluster.kubeconfig_path(), &agent, url).await;
         let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
-        // The same connection is used again: what is lost is the write, not a handshake.
+        // The same connection is used again: the write is lost, not a handshake.
         maps.get(&name).await.unwrap();
         let start = audit.end().unwrap();
         proxy.lose(loss);
@@ -1274,7 +1275,7 @@ async fn lost(bench: &Bench, table: &mut Table) {
         table.check(&format!("the server saw: {reached}"), reached == at_the_server);
     }
 
-    // One attempt, and nobody to look the outcome up.
+    // One attempt, without a read that looks the result up.
     let map = bench.map("once").await;
     let mut changed = map.clone();
     let _ = colour(&mut changed);
@@ -1294,14 +1295,14 @@ async fn lost(bench: &Bench, table: &mut Table) {
         (&*found, &*sent) == ("error: unknown", "put!ambiguous"),
     );
 
-    // Nothing was sent, and nothing in the error says so: it counts as in doubt, which costs a look and no more.
+    // Nothing was sent, but the error does not show that: it counts as in doubt, which costs only a read.
     let cold = connect(bench.cluster.kubeconfig_path(), "lossy-cold", url).await;
     proxy.lose(Loss::Request);
     let answer =
         Api::<ConfigMap>::namespaced(cold, NAMESPACE).replace("once", &PostParams::default(), &changed).await;
     table.answer("a handshake that breaks, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
 
-    // Nobody listens any more; later somebody does.
+    // No process listens any more; later one does.
     drop(proxy);
     let answer = eventually(PATIENCE, "the port refuses", async || match maps.get("once").await {
         Ok(_) => Ok(None),
@@ -1337,7 +1338,7 @@ async fn lost(bench: &Bench, table: &mut Table) {
     table.check(&format!("update, until it is back: {found} by {sent}"), right);
 }
 
-/// A frozen etcd: the API server gives the request up, and what it has sent may still be carried out.
+/// A frozen etcd: the API server gives the request up, and the transaction that it has sent may still be executed.
 async fn frozen(bench: &Bench, table: &mut Table) {
     let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
     let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
@@ -1388,7 +1389,7 @@ async fn frozen(bench: &Bench, table: &mut Table) {
     table.check(&format!("update: {found} by {sent}"), right);
 }
 
-/// An etcd that dies in the middle of two writes. Nothing here is of use any more after that.
+/// An etcd that dies in the middle of two writes. Nothing here is usable after that.
 async fn killed(bench: &Bench, table: &mut Table) {
     let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
     let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
@@ -1403,8 +1404,8 @@ async fn killed(bench: &Bench, table: &mut Table) {
     let watched = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
     etcd.send(Signal::SIGSTOP);
     let death = async {
-        // Both writes are with etcd by then. Were they not, the API server would give them up for another reason, with
-        // the same meaning: no row depends on it.
+        // Both writes are with etcd by then. If they were not, the API server would give them up for another reason,
+        // with the same meaning: no row depends on it.
         tokio::time::sleep(Duration::from_secs(1)).await;
         etcd.send(Signal::SIGKILL);
     };
@@ -1441,7 +1442,7 @@ async fn restarted(bench: &Bench, table: &mut Table) {
     table.check(&format!("update: {found} by {sent}"), right);
 }
 
-/// A stopped process, which goes on at the end, however the test ends.
+/// A stopped process, which is continued at the end, however the test ends.
 struct Frozen(Pid);
 
 impl Frozen {
@@ -1456,7 +1457,7 @@ impl Drop for Frozen {
     }
 }
 
-/// The API server's own account of the requests that the observer was told of, in order.
+/// Compares the API server's audit log with the requests reported to the observer, in order.
 async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
     let told: Vec<(&str, bool)> = table
         .tally
@@ -1464,7 +1465,7 @@ async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
         .lock()
         .unwrap()
         .iter()
-        // A stranger's request is written down at a stage that the audit policy leaves out.
+        // An unauthenticated request is logged at a stage that the audit policy omits.
         .filter(|(_, failed)| *failed != Some(Class::Unauthorized.label()))
         .map(|(verb, failed)| {
             let verb = match verb {
@@ -1521,7 +1522,7 @@ async fn every_error_has_its_class_and_every_write_its_outcome() {
     assert!(table.wrong.is_empty(), "{} wrong:\n{}", table.wrong.len(), table.wrong.join("\n"));
 }
 
-/// A kind that the front door is tried on: an object of its own, and its way there as typed or dynamic data.
+/// Tries the write functions on a kind: on its own object, as typed or dynamic data.
 async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     let object: K = typed(object);
     let name = &object.meta().name.clone().unwrap();
@@ -1575,7 +1576,7 @@ async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
     is(second).await;
 }
 
-/// A count that was seen wrongly, and then none to change.
+/// A scale from a wrong count, and then one without a change.
 async fn scaled<K: Writable>(api: &Api<K>, name: &str) {
     let tally = Arc::new(Tally::default());
     let options = &WriteOptions::new("kinds").with_observer(tally.clone());
@@ -1591,13 +1592,13 @@ async fn scaled<K: Writable>(api: &Api<K>, name: &str) {
     assert_eq!((&*outcome.ending(), &*tally.take()), ("unchanged", "get"));
 }
 
-/// Sets what `path` points at, making the objects on the way there.
+/// Sets the value at `path`, creating the objects on the way there.
 fn put_in(object: &mut Value, path: &str, value: &Value) {
     let place = path.split('/').skip(1).fold(object, |place, key| &mut place[key]);
     *place = value.clone();
 }
 
-/// What is written: where, and two values for it.
+/// What is written: the place, and two values for it.
 struct Part {
     subresource: Subresource,
     path: &'static str,

@@ -1,22 +1,22 @@
-//! The guards that can be missing.
+//! The guards that a mutant can lack.
 
 /// One missing guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flaw {
-    /// The count is guarded by its value, through `/scale`: a value can come back.
+    /// The count is guarded by its value, through `/scale`: a value can return.
     CountGuard,
-    /// The list is announced by a forced apply, which nothing guards.
+    /// The list is announced by a forced apply, which has no guard.
     ForcedApply,
-    /// The write of the count does not ask whether its own list still stands.
+    /// The write of the count does not test whether its own list is still announced.
     UnpairedCount,
-    /// A list is followed whoever wrote the count that it is for.
+    /// A list is followed whichever writer wrote the count it belongs to.
     AnyWriter,
-    /// A list is passed over at every count but its own, also where its author wrote the count that is there.
+    /// A list is ignored at every count but its own, even if its author wrote the current count.
     OwnCountOnly,
-    /// A list whose count has not come is followed whatever of the spec has changed since it was made.
+    /// A list whose count has not arrived is followed even if the spec has changed since the list was made.
     AnySpec,
-    /// A list names slots, and a slot's next node has the same name.
+    /// A list names slots, and the next node in a slot has the same name.
     SlotNames,
-    /// All of them: as it was once.
+    /// All guards are missing, as in an earlier implementation.
     Everything,
 }

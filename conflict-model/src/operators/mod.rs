@@ -1,12 +1,12 @@
-//! Both operators and a user on one pool, as a model for stateright: an Autoscaler that names the nodes that go and then
-//! writes the count, its successor, a `NodePool` operator that reads both, and requests that are carried out late.
+//! A stateright model of both operators and a user on one pool: an Autoscaler that announces the nodes to remove and
+//! then writes the count, its successor, a `NodePool` operator that reads both, and requests that are executed late.
 //!
-//! An Autoscaler may give a request up, crash, or lose its lease while the request is on its way; the server may carry it
-//! out at any time after that, or never. What each request is guarded by is what `shared_runtime::write` sends under the
-//! strategy `guarded`; a [`Flaw`] takes one guard away, and [`Flaw::Everything`] is how it was once.
+//! An Autoscaler may give up on a request, crash, or lose its lease while the request is in flight; the server may
+//! execute it at any time after that, or never. The guards of each request are those that `shared_runtime::write` sends
+//! with the strategy `guarded`; a [`Flaw`] removes one guard, and [`Flaw::Everything`] is an earlier implementation.
 //!
-//! Decisions are made from live reads: a lagging cache is a decision that takes long. Requests that are refused end in a
-//! new decision, as they do in the operator.
+//! Decisions are based on live reads: a stale cache is equivalent to a decision that takes long. Refused requests end
+//! in a new decision, as in the operator.
 
 mod flaw;
 mod properties;
@@ -19,7 +19,7 @@ pub use step::Step;
 
 use stateright::{Model, Property};
 
-/// The operators and what may befall them.
+/// The operators and the faults that may happen to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Operators {
     /// How often each thing may happen.
@@ -29,7 +29,7 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Whether the model makes this mistake.
+    /// Whether the model lacks this guard.
     fn lacks(self, flaw: Flaw) -> bool {
         matches!(self.flaw, Some(made) if made == flaw || made == Flaw::Everything)
     }

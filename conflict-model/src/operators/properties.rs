@@ -1,4 +1,4 @@
-//! What must always hold, and what must be possible at all for that to mean anything.
+//! What must always hold, and what must be reachable for that to mean anything.
 
 use stateright::Property;
 

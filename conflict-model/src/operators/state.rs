@@ -1,110 +1,110 @@
-//! Everything that the checker has to tell apart, and what it keeps beside it to judge by.
+//! Everything that the checker has to distinguish, and the additional facts that the properties are checked against.
 
 use crate::server::{Body, Meta, Request, Server, Spec, Status, Unconditional};
 
-/// The most decisions that a run can have.
+/// Maximum number of decisions in a run.
 pub const DECISIONS: usize = 3;
 
-/// The most nodes.
+/// Maximum number of nodes.
 pub(super) const SLOTS: usize = 3;
 
-/// The most requests that nobody waits for any more.
+/// Maximum number of abandoned requests.
 pub(super) const ADRIFT: usize = 2;
 
-/// How often each thing may (still) happen.
+/// How often each event may (still) happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Decisions of Autoscalers, at most [`DECISIONS`].
     pub decisions: u8,
-    /// Requests that are given up on while they are on their way.
+    /// Requests that are abandoned while they are in flight.
     pub lost: u8,
-    /// Changes of the lease's holder.
+    /// Changes of the lease holder.
     pub depositions: u8,
     /// Counts that the user writes.
     pub user_writes: u8,
     /// Other changes of the spec by the user.
     pub other_changes: u8,
-    /// Nodes that somebody deletes.
+    /// Nodes that are deleted by neither operator.
     pub losses: u8,
 }
 
-/// The whole world.
+/// The complete state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The API server, with the pool.
     pub server: Server,
-    /// Who wrote the count last, as `managedFields` says.
+    /// The last writer of the count, as in `managedFields`.
     pub(super) count_by: Writer,
-    /// The Autoscaler that leads: 0, then its successors.
+    /// The leading Autoscaler: 0, then its successors.
     pub leader: u8,
-    /// What it does.
+    /// What the leader is doing.
     pub phase: Phase,
-    /// Requests that nobody waits for any more, and that may still be carried out.
+    /// Abandoned requests that may still be executed.
     pub adrift: [Option<Sent>; ADRIFT],
-    /// What was decided so far; a decision is called by its place.
+    /// The decisions so far; a decision is identified by its index.
     pub decisions: [Option<Decision>; DECISIONS],
     /// The node in each slot, by its UID; 0 for none.
     pub(super) nodes: [u8; SLOTS],
-    /// UIDs given so far.
+    /// Number of UIDs assigned so far.
     pub(super) uids: u8,
     /// What may still happen.
     pub left: Budget,
-    /// What really happened, which nobody can see.
+    /// What really happened, which no operator can see.
     pub(super) truth: Truth,
 }
 
-/// Who wrote the count.
+/// The writer of the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Writer {
     User,
     Autoscaler,
 }
 
-/// Where the leader is.
+/// What the leader is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Between two passes.
     #[default]
     Idle,
-    /// This decision's list stands, and the count comes next.
+    /// This decision's list is announced, and the count comes next.
     Announced(u8),
-    /// A request is on its way.
+    /// A request is in flight.
     Waiting(Sent),
 }
 
 /// A request of an Autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sent {
-    /// The Autoscaler.
+    /// The Autoscaler that sent it.
     pub by: u8,
-    /// The decision that it carries out; `None` for the removal of a list that is out of date.
+    /// The decision that it executes; `None` for the removal of an outdated list.
     pub decision: Option<u8>,
-    /// As it was sent.
+    /// The request as it was sent.
     pub request: Request,
 }
 
-/// What was decided.
+/// A decision of an Autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Decision {
-    /// The Autoscaler.
+    /// The Autoscaler that decided.
     pub by: u8,
-    /// The count that it was made from.
+    /// The count that it was based on.
     pub from: i32,
-    /// The count to be.
+    /// The wanted count.
     pub to: i32,
-    /// The generation that it was made from.
+    /// The generation that it was based on.
     pub generation: i64,
-    /// The list that stood.
+    /// The list that was announced at that time.
     pub stood: Option<u8>,
-    /// The slot that goes, if one does.
+    /// The slot whose node is removed; `None` when no node is.
     pub slot: Option<u8>,
-    /// The node that was in it.
+    /// The UID of the node in that slot.
     pub uid: u8,
-    /// How many writes of the user it knows of.
+    /// How many counts written by the user it includes.
     pub(super) knows: u8,
-    /// How many other changes of the user it knows of.
+    /// How many other changes by the user it includes.
     pub(super) saw: u8,
-    /// The decision that had written the count that it was made from; `None` for the user's.
+    /// The decision that had written the count that it was based on; `None` for a count written by the user.
     pub(super) made_from: Option<u8>,
 }
 
@@ -112,32 +112,33 @@ pub struct Decision {
 #[expect(clippy::struct_excessive_bools, reason = "promises, each broken or not, and what was possible")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Truth {
-    /// The decision that wrote the count that is there; `None` for the user's.
+    /// The decision that wrote the current count; `None` for a count written by the user.
     pub(super) count_of: Option<u8>,
-    /// Counts that the user wrote.
+    /// Number of counts that the user wrote.
     pub(super) user_wrote: u8,
-    /// Other changes of the spec by the user.
+    /// Number of other changes of the spec by the user.
     pub(super) user_changed: u8,
-    /// A count of the user's was written over by what was decided before it.
+    /// A count written by the user was overwritten by an earlier decision.
     pub(super) undone: bool,
-    /// A list was replaced by one of a predecessor.
+    /// A list was replaced by one of a previous leader.
     pub(super) replaced: bool,
-    /// A node went by the list of a decision that neither wrote the count that is there nor was made from it and from
-    /// the rest of the spec as it is.
+    /// A node was removed by the list of a decision that neither wrote the current count nor was based on it and on the
+    /// rest of the current spec.
     pub(super) foreign_list: bool,
-    /// A node went that the list did not mean.
+    /// A node was removed that the list did not mean.
     pub(super) wrong_node: bool,
-    /// A node went that no list named, and one stayed that the author of the count had named for it or for this spec.
+    /// A node was removed that no list named, while a node stayed that the author of the count had named for it or for
+    /// this spec.
     pub(super) passed_over: bool,
-    /// A node went by a list.
+    /// A node was removed by a list.
     pub(super) followed: bool,
-    /// A node went by a list whose count was not written yet.
+    /// A node was removed by a list whose count was not written yet.
     pub(super) ahead: bool,
-    /// A node went without one.
+    /// A node was removed without a list.
     pub(super) chosen: bool,
     /// A late request was refused.
     pub(super) refused_late: bool,
-    /// A late request was carried out.
+    /// A late request was executed.
     pub(super) carried_out_late: bool,
 }
 
@@ -147,7 +148,7 @@ impl State {
         let spec = Spec { replicas: Some(3), ..Spec::with_max(5) };
         let body = Body { meta: Meta::default(), spec, status: None };
         let server = Server::new(Unconditional::Refused).answer(&Request::Create { body }).0;
-        // A status is there from the start; how the first one comes is not at stake here.
+        // A status exists from the start; how the first one is written is not modelled here.
         let report = Request::Apply {
             manager: crate::server::Manager::Beta,
             force: true,
@@ -169,7 +170,7 @@ impl State {
         }
     }
 
-    /// The count that is wanted, the generation, and the list that is announced.
+    /// The wanted count, the generation, and the announced list.
     pub(super) fn seen(&self) -> (i32, i64, Option<u8>) {
         self.server.object.map_or((0, 0, None), |object| {
             let list = object.status.and_then(|status| status.list);
@@ -177,7 +178,7 @@ impl State {
         })
     }
 
-    /// The nodes that there are.
+    /// The number of existing nodes.
     pub(super) fn count(&self) -> i32 {
         self.nodes.iter().map(|uid| i32::from(*uid != 0)).sum()
     }

@@ -4,29 +4,29 @@ use super::state::{ADRIFT, Decision, Phase, SLOTS, Sent, State, Writer};
 use super::{Flaw, Operators};
 use crate::server::{Change, Endpoint, ListTest, Manager, Operation, Reason, Request, Set, Status, Test};
 
-/// The fewest and the most nodes that anybody wants.
+/// The minimum and the maximum wanted number of nodes.
 const COUNTS: std::ops::RangeInclusive<i32> = 1..=3;
 
-/// The places of nodes, and those of requests adrift.
+/// The node slots and the slots of abandoned requests.
 const PLACES: [u8; SLOTS] = [0, 1, 2];
 const ADRIFT_PLACES: [u8; ADRIFT] = [0, 1];
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The leader reads, decides that the node in this slot goes, and sends the list.
+    /// The leader reads, decides to remove the node in this slot, and sends the list.
     DecideDown(u8),
-    /// The leader reads, decides on one node more, and sends the count; or takes away a list that is in the way.
+    /// The leader reads, decides to add one node, and sends the count; or it removes a list that is in the way.
     DecideUp,
     /// The leader sends the count that belongs to its list.
     SendCount,
-    /// The leader's request is carried out or refused, and answered.
+    /// The leader's request is executed or refused, and answered.
     Arrive,
-    /// The leader waits no longer: a time-out, or a crash and a new start.
+    /// The leader gives up on its request: a timeout, or a crash and a restart.
     GiveUp,
-    /// The leader is deposed, and forgets nothing that it has sent.
+    /// The leader is deposed; its sent requests may still be executed.
     Depose,
-    /// An abandoned request is carried out or refused after all.
+    /// An abandoned request is executed or refused after all.
     ArriveLate(u8),
     /// An abandoned request never arrives.
     Vanish(u8),
@@ -34,13 +34,13 @@ pub enum Step {
     UserScales(i32),
     /// The user changes another part of the spec.
     UserChanges,
-    /// Somebody deletes the node in this slot.
+    /// The node in this slot is deleted, but by neither operator.
     LoseNode(u8),
-    /// The `NodePool` operator makes or removes nodes, until there are as many as wanted.
+    /// The `NodePool` operator creates or removes nodes, until the count is the wanted one.
     Resize,
 }
 
-/// Everything that can happen in `state`.
+/// All events that can happen in `state`.
 pub(super) fn possible(state: &State, steps: &mut Vec<Step>) {
     let (count, _, _) = state.seen();
     let left = &state.left;
@@ -84,7 +84,7 @@ pub(super) fn possible(state: &State, steps: &mut Vec<Step>) {
     }
 }
 
-/// Lets `step` happen.
+/// Executes `step`.
 pub(super) fn take(model: Operators, state: &mut State, step: Step) {
     match step {
         Step::DecideDown(slot) => decide(model, state, Some(slot)),
@@ -98,7 +98,7 @@ pub(super) fn take(model: Operators, state: &mut State, step: Step) {
             if let Phase::Waiting(sent) = state.phase {
                 let granted = arrive(state, sent);
                 state.phase = match sent {
-                    // An announcement that stands is followed by its count; anything else by another pass.
+                    // An announced list is followed by its count; anything else by another pass.
                     Sent { decision: Some(which), request, .. } if granted && !is_count(&request) => {
                         Phase::Announced(which)
                     }
@@ -147,15 +147,15 @@ pub(super) fn take(model: Operators, state: &mut State, step: Step) {
     }
 }
 
-/// Decides from what the server has now, and sends what comes first.
+/// Decides from the server's current state, and sends the first request.
 fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
     let (from, generation, stood) = state.seen();
     let by = state.leader;
     if slot.is_none() && stood.is_some() && !model.lacks(Flaw::UnpairedCount) {
-        // The count of a decision without nodes to go may not meet somebody's list.
+        // The count of a decision that removes no nodes must not meet the list of another decision.
         let request = list_request(model, generation, stood, None);
         state.phase = Phase::Waiting(Sent { by, decision: None, request });
-        // It costs a decision, or it could go on for ever.
+        // It costs a decision, or it could go on forever.
         state.left.decisions -= 1;
         return;
     }
@@ -178,7 +178,7 @@ fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
 
 fn list_request(model: Operators, generation: i64, stood: Option<u8>, list: Option<u8>) -> Request {
     if model.lacks(Flaw::ForcedApply) {
-        // The rest of the status goes with it.
+        // The rest of the status is sent with it.
         let status = Status { ready: Some(3), list, ..Status::default() };
         Request::Apply { manager: Manager::Alpha, force: true, version: None, uid: None, status }
     } else {
@@ -204,7 +204,7 @@ fn is_count(request: &Request) -> bool {
     matches!(request, Request::JsonPatch { .. } | Request::PatchAtGeneration { set: Set::Replicas(_), .. })
 }
 
-/// Nobody waits any more for what is on its way.
+/// Abandons the request in flight.
 fn let_go(state: &mut State) {
     if let Phase::Waiting(sent) = state.phase
         && let Some(place) = state.adrift.iter_mut().find(|place| place.is_none())
@@ -214,7 +214,7 @@ fn let_go(state: &mut State) {
     state.phase = Phase::Idle;
 }
 
-/// The server's part of an Autoscaler's request. Says whether it was granted.
+/// The server handles an Autoscaler's request. Returns whether it was granted.
 fn arrive(state: &mut State, sent: Sent) -> bool {
     let (_, _, stood) = state.seen();
     let granted = handle(state, &sent.request);
@@ -235,7 +235,7 @@ fn arrive(state: &mut State, sent: Sent) -> bool {
     true
 }
 
-/// The server's part of any request: whether it was granted.
+/// The server handles any request. Returns whether it was granted.
 fn handle(state: &mut State, request: &Request) -> bool {
     let (server, answer) = state.server.answer(request);
     state.server = server;
@@ -273,7 +273,7 @@ fn resize(model: Operators, state: &mut State) {
     }
 }
 
-/// The node that goes by a list, if one does: its decision, its slot, and what was decided.
+/// The node that is removed by a list, if there is one: its decision, its slot, and the decision's details.
 fn named(
     model: Operators,
     state: &State,
@@ -291,7 +291,7 @@ fn named(
     (by_writer && at_this_count && is_meant).then_some((which, slot, decision))
 }
 
-/// Whether the author of the count has named a node that is there: for this count, or since, from the spec as it is.
+/// Whether the author of the count has named an existing node: for this count, or later, based on the current spec.
 fn names_one_that_stays(state: &State, list: Option<u8>) -> bool {
     let named = list.and_then(|which| state.decision(which));
     let stays =

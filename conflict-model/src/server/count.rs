@@ -1,16 +1,16 @@
-//! Who owns `spec.replicas`, which two endpoints write.
+//! Field ownership of `spec.replicas`, which two endpoints write.
 //!
-//! It matters because ownership is stored: a write that changes nothing but an entry of `managedFields` moves the version.
+//! It matters because ownership is stored: a write that changes only an entry of `managedFields` moves the version.
 
 /// The entries of `managedFields` that name `spec.replicas`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CountOwners {
-    /// The entry of whoever writes the object, beside the other fields.
+    /// The entry of the writer of the object, together with its other fields.
     main: bool,
-    /// A second entry of the same writer that holds nothing but the count. A write of `/scale` that leaves the count alone
-    /// splits it off, and the next write of any kind overlooks and drops it, because both have the same name.
+    /// A second entry of the same writer that holds only the count. A write of `/scale` that does not change the count
+    /// splits it off, and the next write of any kind overlooks and drops it, because both entries have the same name.
     stray: bool,
-    /// The entry of whoever writes `/scale`.
+    /// The entry of the writer of `/scale`.
     scale: bool,
 }
 

@@ -1,8 +1,8 @@
-//! What kube-apiserver (v1.36) does with one custom resource that has `/status` and `/scale`: optimistic concurrency,
+//! How kube-apiserver (v1.36) handles one custom resource that has `/status` and `/scale`: optimistic concurrency,
 //! generation, no-op writes, preconditions, and field ownership of the status.
 //!
-//! Pure: a request makes a new state and an answer. Everything here was measured; `e2e/tests/conformance.rs` measures it
-//! again. It must not know who asks or why.
+//! Pure: a request returns a new state and an answer. Everything here was measured; `e2e/tests/conformance.rs` measures
+//! it again. It must not know which writer sends a request, or why.
 
 mod count;
 mod object;
@@ -21,16 +21,16 @@ pub use status::{CONDITIONS, Conditions, Status};
 
 use ownership::{Refused, apply};
 
-/// What a kind's PUT without a version means.
+/// What a PUT without a version means for a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unconditional {
     /// It is refused: every custom resource.
     Refused,
-    /// The last write wins, unasked: `ConfigMap`, `Deployment` and many other built-in kinds.
+    /// The last write wins, without a check: `ConfigMap`, `Deployment` and many other built-in kinds.
     Allowed,
 }
 
-/// The store, as far as one name is concerned.
+/// The store, reduced to one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     unconditional: Unconditional,
@@ -40,7 +40,7 @@ pub struct Server {
     pub object: Option<Object>,
 }
 
-/// A state to store, or why not.
+/// A state to store, or why the request is refused.
 type Verdict = Result<Option<Object>, (u16, Reason)>;
 
 const NOT_FOUND: (u16, Reason) = (404, Reason::NotFound);
@@ -56,7 +56,7 @@ impl Server {
         Self { unconditional, revision: 0, uids: 0, object: None }
     }
 
-    /// The state after `request`, and what is answered.
+    /// The state after `request`, and the answer.
     #[must_use]
     pub fn answer(mut self, request: &Request) -> (Self, Answer) {
         let before = self.object;
@@ -109,13 +109,13 @@ impl Server {
             Request::Merge { on, version, uid, change } => {
                 let old = self.existing()?;
                 current(&old, version)?;
-                // A patch changes the UID it names, and that is not allowed; `/status` takes nothing of metadata, nor looks.
+                // A UID in a patch is a change of the UID, which is not allowed; `/status` ignores metadata.
                 if on == Endpoint::Main && uid.is_some_and(|uid| uid != old.uid) {
                     return Err(INVALID);
                 }
                 written(&old, merged(&old, on, change))
             }
-            // Here too a UID in the patch guards nothing.
+            // Here too a UID in the patch is no guard.
             Request::MergeScale { version, uid: _, replicas } => {
                 let old = self.existing()?;
                 scale::write(&old, version, replicas.map_or(scale::Count::of(&old), scale::Count::Is))
@@ -153,7 +153,7 @@ impl Server {
     }
 
     fn create(&mut self, body: Body) -> Verdict {
-        // Validation comes before the store is asked whether the name is free.
+        // Validation comes before the check whether the name is free.
         if !body.spec.is_valid_after(None) {
             return Err(INVALID);
         }
@@ -179,7 +179,7 @@ impl Server {
         self.object.ok_or(NOT_FOUND)
     }
 
-    /// The object that a PUT means, which names its UID or not.
+    /// The object that a PUT addresses, whether it names the UID or not.
     fn of_uid(&self, uid: Option<Uid>) -> Result<Object, (u16, Reason)> {
         let object = self.existing()?;
         match uid {
@@ -189,7 +189,7 @@ impl Server {
     }
 }
 
-/// The optimistic lock: a version, when there is one, must be the stored one.
+/// The optimistic lock: a version, if there is one, must be the stored one.
 fn current(old: &Object, version: Option<Version>) -> Result<(), (u16, Reason)> {
     match version {
         Some(version) if version != old.version => Err(conflict(Conflict::Version)),
@@ -197,13 +197,13 @@ fn current(old: &Object, version: Option<Version>) -> Result<(), (u16, Reason)> 
     }
 }
 
-/// What becomes of `old` when the object is written as `new`.
+/// The result of writing the object `old` as `new`.
 fn written(old: &Object, mut new: Object) -> Verdict {
     new.owners.count = new.owners.count.written(old.spec.replicas, new.spec.replicas);
     updated(old, new)
 }
 
-/// What becomes of `old` when it is replaced by `new`, whatever endpoint that came from.
+/// The result of replacing `old` by `new`, through whichever endpoint.
 fn updated(old: &Object, mut new: Object) -> Verdict {
     if !new.spec.is_valid_after(Some(&old.spec)) {
         return Err(INVALID);
@@ -211,7 +211,7 @@ fn updated(old: &Object, mut new: Object) -> Verdict {
     if new.spec != old.spec {
         new.generation += 1;
     }
-    // The last finalizer of an object that is being deleted takes the object with it.
+    // When the last finalizer of an object that is being deleted is removed, the object is removed too.
     Ok((!new.deleting || new.meta.finalizer).then_some(new))
 }
 
@@ -233,7 +233,7 @@ fn merged(old: &Object, on: Endpoint, change: Change) -> Object {
         (Endpoint::Status, Change::Conditions(conditions)) => {
             new = with_status(old, Some(Status { conditions, ..old.status.unwrap_or_default() }));
         }
-        // What the endpoint is not for is dropped.
+        // Fields that do not belong to the endpoint are dropped.
         (Endpoint::Main, Change::Ready(_) | Change::Conditions(_)) | (Endpoint::Status, _) => {}
     }
     new
@@ -259,7 +259,7 @@ fn patched(old: &Object, test: Test, operation: Operation) -> Result<Object, (u1
     Ok(new)
 }
 
-/// The path of a list, its absence included, is not there without a status.
+/// Without a status, the path of the list does not exist, so a test of its absence fails too.
 fn at_generation(old: &Object, generation: i64, list: ListTest, set: Set) -> Verdict {
     if generation != old.generation || !list.holds(old.status.as_ref()) {
         return Err(INVALID);
@@ -273,7 +273,7 @@ fn at_generation(old: &Object, generation: i64, list: ListTest, set: Set) -> Ver
     }
 }
 
-/// Marks an object that a finalizer holds, and removes any other.
+/// Marks an object that has a finalizer as deleted, and removes any other.
 fn deleted(old: Object) -> Option<Object> {
     if old.deleting {
         return Some(old);

@@ -1,66 +1,66 @@
-//! The object as the server stores it, reduced to what decides the answers.
+//! The object as the server stores it, reduced to what determines the answers.
 
 use super::ownership::Owners;
 use super::status::Status;
 
-/// Members of [`Spec::tokens`].
+/// Number of members of [`Spec::tokens`].
 pub const TOKENS: usize = 3;
 
-/// Which of all objects that ever had the name: 1 for the first.
+/// Which of all objects of this name it is: 1 for the first.
 pub type Uid = u32;
 
-/// A state of the store; grows with every write that is stored.
+/// A state of the store; grows with every stored write.
 pub type Version = u64;
 
 /// A stored object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Object {
-    /// Told apart from its namesakes by this.
+    /// Distinguishes it from other objects of the same name.
     pub uid: Uid,
-    /// The write that made this state: `metadata.resourceVersion`.
+    /// The write that created this state: `metadata.resourceVersion`.
     pub version: Version,
     /// `metadata.generation`: 1 at first.
     pub generation: i64,
-    /// Whether it is marked for deletion and waits for its finalizer.
+    /// Whether it has a deletion timestamp and waits for its finalizer.
     pub deleting: bool,
     /// The part of `metadata` that writers may change.
     pub meta: Meta,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: Spec,
-    /// What was observed; `None` until somebody writes it.
+    /// The observed state; `None` until a writer writes it.
     pub status: Option<Status>,
-    /// Who owns which field of `status`: `metadata.managedFields`.
+    /// The field managers of `status`: `metadata.managedFields`.
     pub owners: Owners,
 }
 
 /// The part of `metadata` that writers may change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// The value of the one label, if it is there.
+    /// The value of the one label; `None` when it is absent.
     pub label: Option<u8>,
-    /// Whether a finalizer holds the object.
+    /// Whether the object has a finalizer.
     pub finalizer: bool,
 }
 
-/// What is wanted. `minReplicas` is 0 throughout.
+/// The wanted state. `minReplicas` is always 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// `spec.replicas`; may be unset.
     pub replicas: Option<i32>,
-    /// `spec.maxReplicas`: the bound that validation holds a changed `replicas` to.
+    /// `spec.maxReplicas`: the upper bound that validation applies to a changed `replicas`.
     pub max_replicas: i32,
-    /// A field for everybody to change: how often each token is in it. On the real server these are labels of the pool's
-    /// template.
+    /// A field that every writer changes: how often each token is in it. On the real server these are labels of the
+    /// pool's template.
     pub tokens: [u8; TOKENS],
 }
 
 impl Spec {
-    /// A spec of nothing but its bound.
+    /// A spec with only its upper bound set.
     pub const fn with_max(max_replicas: i32) -> Self {
         Self { replicas: None, max_replicas, tokens: [0; TOKENS] }
     }
 
-    /// Whether the schema and its CEL rules let `self` take the place of `old`.
+    /// Whether the schema and its CEL rules accept `self` as an update of `old`.
     pub fn is_valid_after(&self, old: Option<&Self>) -> bool {
         let kept = |replicas| old.is_some_and(|old| old.replicas == Some(replicas));
         let bounded =

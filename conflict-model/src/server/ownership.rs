@@ -1,19 +1,19 @@
-//! Field ownership of `status`, and server-side apply on it, after structured-merge-diff's rules. Of the rest only what
-//! makes a write move the version that changes nothing else.
+//! Field ownership of `status`, and server-side apply on it, according to structured-merge-diff's rules. Of the other
+//! fields, only ownership that makes a write without other changes move the version.
 //!
 //! <https://kubernetes.io/docs/reference/using-api/server-side-apply/>
 
 use super::count::CountOwners;
 use super::status::{CONDITIONS, Conditions, Status};
 
-/// Who wrote a field.
+/// The field manager of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Manager {
-    /// Whoever PUTs or patches.
+    /// The writers that PUT or patch.
     Updater,
-    /// The first of two who apply.
+    /// The first of the two managers that apply.
     Alpha,
-    /// The second.
+    /// The second of the two managers that apply.
     Beta,
 }
 
@@ -28,13 +28,13 @@ pub struct Fields(u8);
 impl Fields {
     const READY: Self = Self(1);
 
-    /// The list of conditions itself, which a PUT or a patch owns that brings it, and an apply never does.
+    /// The list of conditions itself: a PUT or a patch that creates it owns it, an apply never does.
     const LIST: Self = Self(32);
 
     /// The announced list.
     const ANNOUNCED: Self = Self(64);
 
-    /// A condition's own entry, with all of its members but the value.
+    /// A condition's own entry, with all of its members except the value.
     const fn entry(which: usize) -> Self {
         Self(2 << (2 * which))
     }
@@ -44,7 +44,7 @@ impl Fields {
         Self(4 << (2 * which))
     }
 
-    /// What an apply of `status` owns.
+    /// The fields that an apply of `status` owns.
     fn set_in(status: &Status) -> Self {
         Change::between(None, Some(status)).written.without(Self::LIST)
     }
@@ -62,11 +62,11 @@ impl Fields {
     }
 }
 
-/// Who owns which field.
+/// The field managers of each field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owners {
     status: [Fields; 3],
-    /// Of `spec.replicas`.
+    /// The field managers of `spec.replicas`.
     pub(super) count: CountOwners,
 }
 
@@ -80,7 +80,7 @@ impl Owners {
         others.fold(Fields::default(), |all, other| all.with(self.of(*other)))
     }
 
-    /// What is written is taken from everybody else; what is removed, from everybody.
+    /// Written fields are taken from all other managers; removed fields from all managers.
     fn lose(&mut self, writer: Manager, change: Change) {
         for manager in Manager::ALL {
             let fields = &mut self.status[manager as usize];
@@ -103,7 +103,7 @@ impl Owners {
     }
 }
 
-/// Which fields differ.
+/// The fields that differ.
 #[derive(Clone, Copy, Default)]
 struct Change {
     written: Fields,
@@ -126,7 +126,7 @@ impl Change {
         change
     }
 
-    /// `value` differs when both are set, `whole` comes and goes with the field.
+    /// `value` is the field that differs when both are set, `whole` the fields that are added or removed with it.
     fn note<T: PartialEq>(&mut self, old: Option<T>, new: Option<T>, value: Fields, whole: Fields) {
         match (old, new) {
             (None, Some(_)) => self.written = self.written.with(whole),
@@ -140,13 +140,13 @@ impl Change {
 /// Why an apply is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Somebody else owns a field with another value.
+    /// Another manager owns a field with another value.
     Conflict,
-    /// What is left would not be valid: a condition without some of its members, or null for a list.
+    /// The result would be invalid: a condition without some of its members, or null for a list.
     Incomplete,
 }
 
-/// What `config`, applied by `manager`, makes of `live`.
+/// The result of applying `config` to `live` as `manager`.
 pub(super) fn apply(
     live: Option<&Status>,
     mut owners: Owners,
@@ -159,7 +159,7 @@ pub(super) fn apply(
         conditions: merge(live.and_then(|status| status.conditions), config.conditions),
         list: config.list.or(live.and_then(|status| status.list)),
     };
-    // Fields that were applied before and are not any more go, unless somebody else owns them too.
+    // Fields that were applied before and are not applied any more are removed, unless another manager owns them too.
     let (last, applied, others) = (owners.of(manager), Fields::set_in(config), owners.of_others(manager));
     let goes = |field: Fields| last.without(applied).without(others).meets(field);
     if goes(Fields::READY) {
@@ -171,9 +171,10 @@ pub(super) fn apply(
     let (mut incomplete, mut claimed) = (false, others.meets(Fields::LIST));
     for which in 0..CONDITIONS {
         if goes(Fields::entry(which)) {
-            // All of it, also a value that somebody else has written into it since.
+            // The whole entry, including a value that another manager has written into it since.
             merged.conditions = without(merged.conditions, which);
-            // A list that goes although somebody owns a part of it is left behind as null, which is not valid.
+            // A list that is removed although another manager owns a part of it is left behind as null, which is not
+            // valid.
             claimed |= others.meets(Fields::value(which));
             incomplete |= merged.conditions.is_none() && claimed;
         } else {
@@ -190,25 +191,25 @@ pub(super) fn apply(
     owners.lose(manager, change);
     owners.status[manager as usize] = applied;
     owners.count = owners.count.read_again();
-    // Another order alone changes no field and nobody's ownership, and is stored all the same.
+    // A different order alone changes no field and no ownership, but it is stored.
     Ok((merged, owners))
 }
 
-/// Entries of `live` keep their place unless `config` names them in another order; new ones come behind.
+/// Entries of `live` keep their place unless `config` names them in another order; new ones are appended.
 fn merge(live: Option<Conditions>, config: Option<Conditions>) -> Option<Conditions> {
     let (Some(live), Some(config)) = (live, config) else { return live.or(config) };
     let [first, second] = config.values;
     let values = [first.or(live.values[0]), second.or(live.values[1])];
     let swapped = match (first, second) {
         (Some(_), Some(_)) => config.swapped,
-        // The second one was there already.
+        // The second one existed already.
         (Some(_), None) if live.values[0].is_none() => live.values[1].is_some(),
         _ => live.swapped,
     };
     Some(Conditions { values, swapped })
 }
 
-/// A list that loses its last entry goes with it.
+/// A list that loses its last entry is removed.
 fn without(conditions: Option<Conditions>, which: usize) -> Option<Conditions> {
     let mut values = conditions?.values;
     values[which] = None;

@@ -1,10 +1,10 @@
-//! What is asked of the server, and what it answers.
+//! The requests to the server, and its answers.
 
 use super::object::{Meta, Spec, TOKENS, Uid, Version};
 use super::ownership::Manager;
 use super::status::{Conditions, Status};
 
-/// Where an object is read and written.
+/// The endpoint at which an object is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// The object itself; `status` is dropped here.
@@ -27,13 +27,13 @@ pub enum Request {
     },
     /// PUT of the whole object.
     Put {
-        /// Where.
+        /// The endpoint.
         on: Endpoint,
         /// `metadata.resourceVersion`.
         version: Option<Version>,
         /// `metadata.uid`.
         uid: Option<Uid>,
-        /// Everything else.
+        /// The rest of the object.
         body: Body,
     },
     /// PUT of `/scale`.
@@ -47,13 +47,13 @@ pub enum Request {
     },
     /// Merge patch of one field.
     Merge {
-        /// Where.
+        /// The endpoint.
         on: Endpoint,
         /// `metadata.resourceVersion`.
         version: Option<Version>,
         /// `metadata.uid`.
         uid: Option<Uid>,
-        /// The field.
+        /// The changed field.
         change: Change,
     },
     /// Merge patch of `/scale`.
@@ -62,32 +62,32 @@ pub enum Request {
         version: Option<Version>,
         /// `metadata.uid`.
         uid: Option<Uid>,
-        /// `spec.replicas`, or a patch that leaves it alone.
+        /// `spec.replicas`; `None` for a patch that does not contain it.
         replicas: Option<i32>,
     },
     /// JSON Patch: a `test`, then an operation.
     JsonPatch {
         /// Whether it goes to `/scale` instead of the object.
         scale: bool,
-        /// What must hold.
+        /// The guard.
         test: Test,
-        /// What is done.
+        /// The operation.
         operation: Operation,
     },
-    /// JSON Patch at a generation: tests of it and perhaps of the announced list, then one change.
+    /// JSON Patch at a generation: tests of the generation and optionally of the announced list, then one change.
     PatchAtGeneration {
         /// `test /metadata/generation`.
         generation: i64,
         /// `test` of the announced list.
         list: ListTest,
-        /// What is done if they hold.
+        /// The change if the tests hold.
         set: Set,
     },
     /// Server-side apply on `/status`.
     Apply {
-        /// Who applies.
+        /// The manager that applies.
         manager: Manager,
-        /// Whether fields of others are taken.
+        /// Whether fields of other managers are taken over.
         force: bool,
         /// `metadata.resourceVersion`.
         version: Option<Version>,
@@ -105,14 +105,14 @@ pub enum Request {
     },
 }
 
-/// What a PUT or a creation says, its identity apart.
+/// The content of a PUT or a create, without its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Body {
-    /// Metadata.
+    /// The metadata that writers may change.
     pub meta: Meta,
-    /// Spec.
+    /// The wanted state.
     pub spec: Spec,
-    /// Status.
+    /// The observed state; `None` when it is absent.
     pub status: Option<Status>,
 }
 
@@ -138,7 +138,7 @@ pub enum Change {
 /// A `test` of a JSON Patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
-    /// None at all.
+    /// No test.
     Nothing,
     /// `/metadata/resourceVersion`.
     Version(Version),
@@ -152,14 +152,14 @@ pub enum Test {
     EmptySpec,
 }
 
-/// What a [`Request::PatchAtGeneration`] asks of the announced list.
+/// The test of the announced list in a [`Request::PatchAtGeneration`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListTest {
-    /// Nothing.
+    /// No test.
     Nothing,
-    /// That there is none: a `test` of `null`.
+    /// There is no list: a `test` of `null`.
     Absent,
-    /// That it is this one.
+    /// The list is this one.
     Is(u8),
 }
 
@@ -181,7 +181,7 @@ impl ListTest {
     }
 }
 
-/// What a [`Request::PatchAtGeneration`] does; it goes to the endpoint of what it changes.
+/// The change of a [`Request::PatchAtGeneration`]; it is sent to the endpoint of the changed field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Set {
     /// `add /spec/replicas`, on the object.
@@ -190,32 +190,32 @@ pub enum Set {
     List(Option<u8>),
 }
 
-/// What a JSON Patch does to `/spec/replicas`.
+/// The change of `/spec/replicas` in a JSON Patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Nothing; only the test is sent, or a test of a member that is always there.
+    /// No change; only the test is sent, or a test of a member that always exists.
     Nothing,
     /// `add`: creates or replaces.
     Add(i32),
-    /// `replace`: the same, although the RFC asks for a member that is there.
+    /// `replace`: the same, although the RFC requires that the member exists.
     Replace(i32),
-    /// `remove`: the member must be there.
+    /// `remove`: the member must exist.
     Remove,
 }
 
-/// What a `Status` gives as its reason, or none for a success.
+/// The reason in a `Status`, or none for a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// Done.
+    /// The request succeeded.
     Success,
     /// 400.
     BadRequest,
     /// 404.
     NotFound,
-    /// 409 of a creation.
+    /// 409 of a create.
     AlreadyExists,
-    /// 409; the server gives the three kinds the same reason and different messages. A fourth, of an object that is deleted
-    /// while a write to it is under way, has no place here: requests do not overlap.
+    /// 409; the server gives the three kinds the same reason and different messages. A fourth, of an object that is
+    /// deleted during a write to it, is not modelled: requests do not overlap.
     Conflict(Conflict),
     /// 422.
     Invalid,
@@ -224,7 +224,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word in the answer; empty for a success.
+    /// The reason as text in the answer; empty for a success.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Success => "",
@@ -238,25 +238,25 @@ impl Reason {
     }
 }
 
-/// Why a 409 is one.
+/// The kind of a 409.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Conflict {
-    /// Written from a stale version.
+    /// The write was based on a stale version.
     Version,
-    /// The object is a namesake.
+    /// The object is another one of the same name.
     Uid,
     /// Another manager owns a field.
     FieldManager,
 }
 
-/// What the server says and did.
+/// The server's answer and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason.
+    /// The reason of the answer.
     pub reason: Reason,
-    /// Whether a new state was stored: the version moved, or the object came or went.
+    /// Whether a new state was stored: the version moved, or the object was created or removed.
     pub moved: bool,
     /// How far `generation` moved; a missing object counts as generation 0.
     pub generation_delta: i64,

@@ -1,34 +1,34 @@
-//! `/scale` of a custom resource: a view of the object that says less than it looks.
+//! `/scale` of a custom resource: a view of the object with less information than it seems.
 
 use super::object::{Object, Version};
 use super::request::{Operation, Reason, Test};
 use super::{INVALID, Verdict, current, updated};
 
-/// What the server puts in for a count that is unset, while a write is under way.
+/// The value that the server uses for an unset count during a write.
 const UNSET: i32 = i32::MIN;
 
 /// The count that a written Scale carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
-    /// This one; 0 is left out of the body and means the same.
+    /// This count; 0 is omitted from the body and means the same.
     Is(i32),
-    /// Still the marker of an unset one.
+    /// Still the marker of an unset count.
     Unset,
 }
 
 impl Count {
-    /// What the server starts from.
+    /// The count that the server starts from.
     pub(super) fn of(object: &Object) -> Self {
         object.spec.replicas.map_or(Self::Unset, Self::Is)
     }
 }
 
-/// A Scale cannot be made of an object whose count is unset, and the server takes that for its own fault.
+/// A Scale cannot be built from an object whose count is unset, and the server reports that as an internal error.
 pub(super) fn get(object: &Object) -> Result<Object, (u16, Reason)> {
     if object.spec.replicas.is_some() { Ok(*object) } else { Err((500, Reason::InternalError)) }
 }
 
-/// Writes a Scale. No version means whatever is there now.
+/// Writes a Scale. Without a version the write is unconditional.
 pub(super) fn write(old: &Object, version: Option<Version>, count: Count) -> Verdict {
     let replicas = match count {
         Count::Unset | Count::Is(UNSET) => return Err((400, Reason::BadRequest)),

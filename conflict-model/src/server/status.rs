@@ -1,31 +1,31 @@
-//! The part of the object that says what was observed.
+//! The observed part of the object.
 
 /// Conditions that [`Status::conditions`] can hold.
 pub const CONDITIONS: usize = 2;
 
-/// What was observed.
+/// The observed state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Status {
     /// `status.readyReplicas`.
     pub ready: Option<i32>,
-    /// `status.conditions`. An empty list and an absent one are not the same.
+    /// `status.conditions`. An empty list and an absent one are different.
     pub conditions: Option<Conditions>,
-    /// The decision whose list of nodes is announced: a single field that says which. On the real server, where the list has
-    /// fields of its own, conformance compares `status.selector` in its place.
+    /// The decision whose list of nodes is announced, in a single field. On the real server, where the list has its own
+    /// fields, conformance compares `status.selector` instead.
     pub list: Option<u8>,
 }
 
 /// A list-map of conditions, keyed by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Conditions {
-    /// For each type, absent or its `status`.
+    /// For each type its `status`; `None` when it is absent.
     pub values: [Option<bool>; CONDITIONS],
-    /// Whether the second type stands before the first: the list keeps the order it was made in.
+    /// Whether the second type comes before the first: the list keeps its original order.
     pub swapped: bool,
 }
 
 impl Status {
-    /// The value of condition number `which`, absent when the list is.
+    /// The value of condition number `which`; `None` when it or the list is absent.
     pub fn condition(&self, which: usize) -> Option<bool> {
         self.conditions.and_then(|list| list.values.get(which).copied().flatten())
     }

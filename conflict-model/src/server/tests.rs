@@ -1,4 +1,4 @@
-//! The rules one by one, as they were measured. Whether they still are so, `e2e/tests/conformance.rs` asks the real server.
+//! The rules one by one, as measured. `e2e/tests/conformance.rs` checks them against the real server.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn scale_patch(test: Test, operation: Operation) -> Request {
     Request::JsonPatch { scale: true, test, operation }
 }
 
-/// An object of UID 1 and version 1.
+/// An object with UID 1 and version 1.
 fn stored(replicas: Option<i32>) -> Server {
     let (server, answer) =
         Server::new(Unconditional::Refused).answer(&Request::Create { body: body(replicas) });
@@ -28,7 +28,7 @@ fn stored(replicas: Option<i32>) -> Server {
     server
 }
 
-/// Code, whether the version moved, how far the generation did.
+/// The code, whether the version moved, and by how much the generation moved.
 fn of(server: Server, request: Request) -> (u16, bool, i64) {
     let answer = server.answer(&request).1;
     (answer.code, answer.moved, answer.generation_delta)
@@ -109,7 +109,7 @@ fn a_scale_write_that_changes_nothing_can_move_the_version_all_the_same() {
     let (twice, answer) = once.answer(&same);
     assert!(answer.moved, "and half of it dropped");
     assert!(!twice.answer(&same).1.moved, "after that there is nothing more to change");
-    // A count that came through `/scale` in the first place has an entry of its own.
+    // A count that was first written through `/scale` has an entry of its own.
     let scaled = stored(None).answer(&same).0;
     assert_eq!(of(scaled, same), (200, false, 0));
 }
@@ -159,7 +159,7 @@ fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
     let reason = second.answer(&apply(Manager::Beta, false, [Some(false), Some(true)])).1.reason;
     assert_eq!(reason, Reason::Conflict(Conflict::FieldManager));
     assert_eq!(of(second, apply(Manager::Beta, true, [Some(false), Some(true)])), (200, true, 0));
-    // What is not applied any more goes.
+    // A field that is not applied any more is removed.
     let less = second.answer(&apply(Manager::Beta, false, [Some(true), None])).0;
     assert_eq!(values(less), Some([Some(true), None]));
 }

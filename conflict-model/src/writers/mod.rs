@@ -1,11 +1,11 @@
-//! Writers that share one object, as a model for stateright: each puts its token into the object's spec the way
-//! `conflict-retry`'s `update` does (`door/cycle.rs`), and everything that can come between does so in every order.
+//! A stateright model of writers that share one object: each adds its token to the object's spec the way
+//! `conflict-retry`'s `update` does (`door/cycle.rs`), with all events in between in every order.
 //!
-//! A writer reads (from a cache that may lag, or live), decides, PUTs with the version it read, and after a conflict or
-//! a lost answer reads *live* and decides *again*, a bounded number of times. A [`Flaw`] makes one mistake out of that,
-//! for the properties to find.
+//! A writer reads (from a possibly stale cache, or live), decides, PUTs with the version it read, and after a conflict
+//! or a lost answer reads *live* and decides *again*, a bounded number of times. A [`Flaw`] introduces one mistake,
+//! which the properties must find.
 //!
-//! Reads that fail are left out: they change nothing, and only use up attempts.
+//! Failing reads are not modelled: they change nothing, and only use up attempts.
 
 mod flaw;
 mod properties;
@@ -21,20 +21,20 @@ use stateright::{Model, Property};
 
 use crate::server::Unconditional;
 
-/// Several writers and what may befall them.
+/// Several writers and the faults that may happen to them.
 #[derive(Clone, Copy, Debug)]
 pub struct Writers {
-    /// How many writers there are, at most [`WRITERS`].
+    /// Number of writers, at most [`WRITERS`].
     pub count: usize,
-    /// Attempts each may make, at least 1.
+    /// Attempts of each writer, at least 1.
     pub attempts: u8,
     /// How many versions a cache may lag, at most 2.
     pub lag: u8,
     /// How often each fault may happen.
     pub faults: Faults,
-    /// What the kind's PUT without a version means.
+    /// What a PUT without a version means for the kind.
     pub unconditional: Unconditional,
-    /// The mistake that every writer makes, if any.
+    /// The mistake that every writer makes; `None` when there is none.
     pub flaw: Option<Flaw>,
 }
 
@@ -63,7 +63,7 @@ impl Model for Writers {
 }
 
 impl Writers {
-    /// The caches' bound, in versions.
+    /// The maximum lag of the caches, in versions.
     fn lag(&self) -> u8 {
         self.lag.min(LAG)
     }

@@ -1,4 +1,4 @@
-//! What must always hold, and what must be possible at all for that to mean anything. The numbers are those of the table in
+//! What must always hold, and what must be reachable for that to mean anything. The numbers are those of the table in
 //! the crate's documentation.
 
 use stateright::{Model as _, Property};
@@ -110,7 +110,7 @@ fn answer(writer: &Writer) -> Option<Reason> {
     }
 }
 
-/// Those that are done, with how.
+/// The writers that have ended, with their outcomes.
 fn ended<'a>(model: &Writers, state: &'a State) -> impl Iterator<Item = (usize, Outcome)> + 'a {
     state.writers.iter().take(model.count).enumerate().filter_map(|(w, writer)| match writer.phase {
         Phase::Ended(outcome) => Some((w, outcome)),
@@ -124,7 +124,7 @@ fn kept(model: &Writers, state: &State) -> bool {
     (0..model.count).all(|w| !in_it(w) || object.spec.tokens[w] > 0)
 }
 
-/// Of a writer that crashed, an earlier life may have written.
+/// For a writer that crashed, its run before the crash may have written.
 fn nothing_written_is_true(model: &Writers, state: &State) -> bool {
     let crashed = state.left.crashes < model.faults.crashes;
     let claims = |outcome| {
@@ -136,7 +136,7 @@ fn nothing_written_is_true(model: &Writers, state: &State) -> bool {
     crashed || ended(model, state).all(|(w, outcome)| !claims(outcome) || state.truth.stored[w] == 0)
 }
 
-/// Nothing is under way, and everybody was told what is so.
+/// Nothing is running, and every writer reported the true result.
 fn good_end(model: &Writers, state: &State) -> bool {
     let done =
         state.writers.iter().all(|writer| matches!(writer.phase, Phase::Ended(_)) && writer.adrift.is_none());

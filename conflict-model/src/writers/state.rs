@@ -1,24 +1,24 @@
-//! Everything that the checker has to tell apart, and what it keeps beside it to judge by.
+//! Everything that the checker has to distinguish, and the additional facts that the properties are checked against.
 
 use super::Writers;
 use crate::server::{Body, Meta, Object, Request, Server, Spec, TOKENS, Uid, Version};
 
-/// The most writers there can be: each has a token of its own.
+/// Maximum number of writers: each has a token of its own.
 pub const WRITERS: usize = TOKENS;
 
-/// The most versions a cache can lag.
+/// Maximum number of versions that a cache can lag.
 pub(super) const LAG: u8 = 2;
 
-/// The whole world.
+/// The complete state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The API server.
     pub server: Server,
-    /// What was stored lately, the newest first.
+    /// The last stored objects, the newest first.
     pub(super) recent: [Option<Object>; LAG as usize + 1],
     /// How many versions each writer's cache lags.
     pub(super) lag: [u8; WRITERS],
-    /// The writers.
+    /// The writers; unused places have ended.
     pub writers: [Writer; WRITERS],
     /// Faults that may still happen.
     pub left: Faults,
@@ -29,50 +29,50 @@ pub struct State {
 /// How often each fault may (still) happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Answers lost, or given up on while the request is still on its way.
+    /// Answers that are lost, or requests that are abandoned while they are in flight.
     pub lost: u8,
-    /// Writers that crash and start again without any memory.
+    /// Writers that crash and restart without any memory.
     pub crashes: u8,
     /// Runs that are cancelled.
     pub cancels: u8,
-    /// Deletions of the object, each followed by a namesake's creation.
+    /// Deletions of the object, each followed by the creation of another one of the same name.
     pub recreations: u8,
-    /// Writes of somebody else, to status.
+    /// Writes to status by another writer.
     pub status_writes: u8,
 }
 
 /// One writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
-    /// Where it is.
+    /// The phase of its run.
     pub phase: Phase,
     /// Attempts that failed.
     pub failed: u8,
-    /// The object it means: that of its first read.
+    /// The UID of the object it writes to: that of its first read.
     pub uid: Option<Uid>,
     /// Whether an answer to a write of this run was lost.
     pub maybe_written: bool,
     /// The version that was refused last.
     pub refused: Version,
-    /// What was decided first; only [`super::Flaw::BlindSet`] keeps it.
+    /// The first decision; only [`super::Flaw::BlindSet`] keeps it.
     pub(super) first: Option<[u8; TOKENS]>,
-    /// A request that nobody waits for any more, and that may still arrive.
+    /// An abandoned request that may still arrive.
     pub adrift: Option<Put>,
 }
 
-/// Where a writer is.
+/// The phase of a writer's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// It has not read yet.
     #[default]
     Start,
-    /// It has to read again.
+    /// It must read again.
     Again,
-    /// Its request is on the way.
+    /// Its request is in flight.
     Sent(Put),
-    /// The answer is on the way.
+    /// The answer is in flight.
     Answered(Put, crate::server::Reason),
-    /// It is done.
+    /// The run has ended.
     Ended(Outcome),
 }
 
@@ -83,11 +83,11 @@ pub struct Put {
     pub base: Version,
     /// Whether it names that version.
     pub guarded: bool,
-    /// The object it names.
+    /// The UID that it names.
     pub uid: Uid,
-    /// What was read.
+    /// The tokens that were read.
     pub before: [u8; TOKENS],
-    /// What is to be.
+    /// The tokens to write.
     pub tokens: [u8; TOKENS],
 }
 
@@ -98,26 +98,26 @@ pub enum Outcome {
     Written,
     /// There was nothing to write.
     Unchanged,
-    /// A lost answer's write, or somebody's, had done it.
+    /// The goal was met by the write of a lost answer, or by another writer.
     AlreadyDone,
-    /// The object does not exist, or another has taken its place.
+    /// The object does not exist, or another one of the same name has replaced it.
     Gone,
-    /// The server refused for good.
+    /// The server rejected the request with an error that no retry resolves.
     Rejected,
     /// No attempt is left.
     Exhausted {
-        /// Whether it may have been written all the same.
+        /// Whether it may have been written nevertheless.
         maybe_written: bool,
     },
-    /// Told to stop.
+    /// The run was cancelled.
     Cancelled {
-        /// Whether it may have been written all the same.
+        /// Whether it may have been written nevertheless.
         maybe_written: bool,
     },
 }
 
 impl Outcome {
-    /// Whether it says that the goal is met.
+    /// Whether the outcome reports that the goal is met.
     pub const fn is_met(self) -> bool {
         matches!(self, Self::Written | Self::Unchanged | Self::AlreadyDone)
     }
@@ -127,25 +127,25 @@ impl Outcome {
 #[expect(clippy::struct_excessive_bools, reason = "four promises, each broken or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Truth {
-    /// For each writer, the objects (one bit a UID) into which its token was stored.
+    /// For each writer, the objects (one bit per UID) into which its token was stored.
     pub(super) stored: [u8; WRITERS],
-    /// A PUT was stored on top of another version than the one it was decided from.
+    /// A PUT was stored on top of a version other than the one it was decided from.
     pub(super) forked: bool,
-    /// A run went on after an error that no retry mends.
+    /// A run continued after an error that no retry resolves.
     pub(super) retried_for_good: bool,
     /// A write to status moved the generation.
     pub(super) status_moved_generation: bool,
-    /// A cancelled run ended as something else.
+    /// A cancelled run reported another outcome.
     pub(super) denied_cancel: bool,
 }
 
 impl State {
-    /// One object, known to every cache, and nobody has begun.
+    /// One object, known to every cache; no writer has started.
     pub(super) fn new(model: &Writers) -> Self {
         let server = Server::new(model.unconditional).answer(&Request::Create { body: body([0; TOKENS]) }).0;
         let mut writers = [Writer::default(); WRITERS];
         for writer in writers.iter_mut().skip(model.count) {
-            // Nobody is there.
+            // An unused place.
             writer.phase = Phase::Ended(Outcome::Unchanged);
         }
         Self {
@@ -158,12 +158,12 @@ impl State {
         }
     }
 
-    /// Whether the object was deleted, once at least.
+    /// Whether the object was deleted at least once.
     pub(super) fn was_deleted(&self, model: &Writers) -> bool {
         self.left.recreations < model.faults.recreations
     }
 
-    /// The server stored something; every cache is one version further behind.
+    /// The server stored something; every cache falls one version further behind.
     pub(super) fn stored(&mut self, model: &Writers) {
         self.recent.rotate_right(1);
         self.recent[0] = self.server.object;
@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Makes states equal that no future can tell apart: a cache that nobody will read is as good as a fresh one.
+    /// Makes states equal that have the same future: a cache that no writer will read is equivalent to a fresh one.
     pub(super) fn forget_what_nobody_can_see(&mut self, model: &Writers) {
         let crashes = self.left.crashes > 0;
         for (writer, lag) in self.writers.iter_mut().zip(&mut self.lag) {
@@ -202,7 +202,6 @@ pub(super) fn body(tokens: [u8; TOKENS]) -> Body {
 }
 
 impl Put {
-    /// As a request.
     pub(super) fn request(&self) -> Request {
         Request::Put {
             on: crate::server::Endpoint::Main,

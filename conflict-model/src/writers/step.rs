@@ -4,40 +4,40 @@ use super::state::{Outcome, Phase, Put, State, body};
 use super::{Flaw, Writers};
 use crate::server::{Change, Conflict, Endpoint, Object, Reason, Request};
 
-/// One thing that happens. A number is a writer's.
+/// One event. The number is the writer's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It reads its cache, decides, and sends or ends.
     ReadCache(usize),
     /// It reads live, decides, and sends or ends.
     ReadLive(usize),
-    /// Its request reaches the server and is carried out or refused.
+    /// Its request reaches the server and is executed or refused.
     Arrive(usize),
-    /// The answer reaches it.
+    /// The answer reaches the writer.
     Deliver(usize),
     /// The answer is lost.
     LoseAnswer(usize),
-    /// It waits no longer for a request that is still on its way.
+    /// The writer gives up on a request that is still in flight.
     TimeOut(usize),
     /// Its abandoned request reaches the server after all.
     Straggle(usize),
     /// Its abandoned request never arrives.
     Vanish(usize),
-    /// It crashes and starts again.
+    /// The writer crashes and restarts.
     Crash(usize),
-    /// It is told to stop.
+    /// The writer is cancelled.
     Cancel(usize),
-    /// Its cache learns of one more version.
+    /// The writer's cache receives one more version.
     Advance(usize),
-    /// Somebody deletes the object.
+    /// The object is deleted.
     Delete,
-    /// Somebody creates another of the same name.
+    /// Another object of the same name is created.
     Recreate,
-    /// Somebody writes to status.
+    /// Another writer writes to status.
     WriteStatus,
 }
 
-/// Everything that can happen in `state`.
+/// All events that can happen in `state`.
 pub(super) fn possible(model: &Writers, state: &State, steps: &mut Vec<Step>) {
     for (w, writer) in state.writers.iter().enumerate().take(model.count) {
         match writer.phase {
@@ -62,7 +62,7 @@ pub(super) fn possible(model: &Writers, state: &State, steps: &mut Vec<Step>) {
             steps.extend([Step::Straggle(w), Step::Vanish(w)]);
         }
         let runs = !matches!(writer.phase, Phase::Ended(_));
-        // One request adrift is enough.
+        // One abandoned request is enough.
         let can_let_go = writer.adrift.is_none() || !matches!(writer.phase, Phase::Sent(_));
         if runs && can_let_go && state.left.crashes > 0 {
             steps.push(Step::Crash(w));
@@ -86,7 +86,7 @@ pub(super) fn possible(model: &Writers, state: &State, steps: &mut Vec<Step>) {
     }
 }
 
-/// Lets `step` happen.
+/// Executes `step`.
 pub(super) fn take(model: &Writers, state: &mut State, step: Step) {
     match step {
         Step::ReadCache(w) => {
@@ -149,7 +149,7 @@ pub(super) fn take(model: &Writers, state: &mut State, step: Step) {
     }
 }
 
-/// Decides from what was read. Says nothing of the object that is not in `seen`.
+/// Decides only from the object in `seen`.
 fn decide(model: &Writers, state: &mut State, w: usize, seen: Option<Object>) {
     let writer = &mut state.writers[w];
     let Some(seen) = seen else {
@@ -177,7 +177,7 @@ fn decide(model: &Writers, state: &mut State, w: usize, seen: Option<Object>) {
     writer.phase = Phase::Sent(Put { base: seen.version, guarded, uid: seen.uid, before, tokens });
 }
 
-/// The server's part of a PUT of writer `w`.
+/// The server handles a PUT of writer `w`.
 fn arrive(model: &Writers, state: &mut State, w: usize, put: Put) -> Reason {
     let before = state.server.object;
     let (reason, _) = handle(model, state, &put.request());
@@ -190,7 +190,7 @@ fn arrive(model: &Writers, state: &mut State, w: usize, put: Put) -> Reason {
     reason
 }
 
-/// The server's part of any request: the reason it gave, and how far the generation moved.
+/// The server handles any request: returns the reason, and by how much the generation moved.
 fn handle(model: &Writers, state: &mut State, request: &Request) -> (Reason, i64) {
     let (server, answer) = state.server.answer(request);
     state.server = server;
@@ -208,7 +208,7 @@ fn deliver(model: &Writers, state: &mut State, w: usize, put: Put, reason: Reaso
             writer.refused = put.base;
             failed(model, state, w);
         }
-        // To whoever looks at the code alone, this conflict is like any other.
+        // A writer that checks only the code treats this like any other conflict.
         Reason::Conflict(Conflict::Uid) if model.flaw == Some(Flaw::AnyUid) => {
             failed(model, state, w);
             state.truth.retried_for_good |= state.writers[w].phase == Phase::Again;
@@ -230,7 +230,7 @@ fn lost(model: &Writers, state: &mut State, w: usize) {
     failed(model, state, w);
 }
 
-/// Another attempt, if there is one.
+/// Starts another attempt, if there is one left.
 fn failed(model: &Writers, state: &mut State, w: usize) {
     let writer = &mut state.writers[w];
     writer.failed += 1;
@@ -241,7 +241,7 @@ fn failed(model: &Writers, state: &mut State, w: usize) {
     };
 }
 
-/// Nobody waits any more for what is on its way.
+/// Abandons the request in flight.
 fn let_go(state: &mut State, w: usize) {
     if let Phase::Sent(put) = state.writers[w].phase {
         state.writers[w].adrift = Some(put);

@@ -1,5 +1,5 @@
-//! Server-side apply: the fields one owns, without reading first. The server merges, so that writers of different fields
-//! never conflict.
+//! Server-side apply: writes the fields the caller owns, without reading first. The server merges, so writers of
+//! different fields never conflict.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// Applies `body` to an object as the options' field manager: it then owns exactly the fields in `body`.
+/// Applies `body` to an object as the options' field manager, which then owns exactly the fields in `body`.
 ///
-/// `body` names `apiVersion` and `kind`, and only the fields that one owns. Fields of other managers with other values
-/// are [`WriteError::FieldManager`], which names them and is never retried; [`WriteOptions::with_force`] takes them.
-/// A missing object is **created**, unless `metadata.uid` is in the body: it is then [`Outcome::Gone`]. A body with
-/// `metadata.resourceVersion` is applied to that version only, else [`Outcome::Conflict`]. The server looks at ownership
-/// first: where both are wrong, the answer is [`WriteError::FieldManager`].
+/// `body` holds `apiVersion`, `kind` and only the fields that the caller owns. Fields that other managers own with
+/// other values are a [`WriteError::FieldManager`], which lists them and is never retried; [`WriteOptions::with_force`]
+/// takes them over. A missing object is **created**, unless the body has a `metadata.uid`: then the result is
+/// [`Outcome::Gone`]. A body with `metadata.resourceVersion` is applied to that version only, otherwise the result is
+/// [`Outcome::Conflict`]. The server checks ownership first: when both are wrong, the result is
+/// [`WriteError::FieldManager`].
 pub async fn apply<K: Writable, B: Serialize + Sync + ?Sized>(
     api: &Api<K>,
     name: &str,
@@ -29,8 +30,8 @@ pub async fn apply<K: Writable, B: Serialize + Sync + ?Sized>(
     send(api, name, Subresource::Main, options, body).await
 }
 
-/// As [`apply`], to `/status`. A missing object is [`Outcome::Gone`]. The server ignores a UID in the body here, so that a
-/// recreated object of the same name cannot be told apart; compare the UID of the answer where it matters.
+/// Like [`apply`], for `/status`. A missing object is [`Outcome::Gone`]. The server ignores a UID in the body here, so
+/// a recreated object of the same name is not detected; compare the UID of the returned object where it matters.
 pub async fn apply_status<K: Writable, B: Serialize + Sync + ?Sized>(
     api: &Api<K>,
     name: &str,

@@ -1,6 +1,7 @@
-//! The one loop of the front door: read, decide, write; after a conflict read *live*, decide *again*, write.
+//! The write loop behind the public functions: read, decide, write; after a conflict read *live*, decide *again*,
+//! write.
 //!
-//! A retry never repeats an old decision. What is read, decided and sent is an [`Exchange`]'s business.
+//! A retry never repeats an old decision. An [`Exchange`] defines what is read, decided and sent.
 
 use tracing::instrument;
 
@@ -15,50 +16,49 @@ use crate::outcome::{Failure, Outcome, Refusal, WriteError};
 
 /// What one operation reads, decides and sends.
 pub(super) trait Exchange {
-    /// What a decision is made from.
+    /// The object that a decision is based on.
     type Seen: Clone;
-    /// What is sent.
+    /// The body of the write.
     type Body;
-    /// What the server answers.
+    /// The server's answer to the write.
     type Written;
 
-    /// The request that writes.
+    /// The verb of the write.
     fn verb(&self) -> Verb;
-    /// Where it goes.
+    /// The part of the object that is written.
     fn subresource(&self) -> Subresource;
-    /// Reads live: never from a cache of the API server, let alone from one of ours.
+    /// Reads live: never from the API server's watch cache, nor from a local one.
     fn read(&mut self) -> impl Future<Output = Result<Self::Seen, kube::Error>> + Send;
-    /// The identity of what was seen, if known.
+    /// The UID of the object that was read, if known.
     fn uid(seen: &Self::Seen) -> Option<&str>;
-    /// The version of what was seen, if known.
+    /// The resourceVersion of the object that was read, if known.
     fn version(seen: &Self::Seen) -> Option<&str>;
-    /// What was written, as what a later decision may be made from.
+    /// The written object, in the form that a later decision can be based on.
     fn as_seen(written: &Self::Written) -> Option<&Self::Seen>;
-    /// The field of the last decision that may have been decided blindly.
+    /// The field that the last decision may have overwritten without looking at it.
     fn overwritten(&mut self) -> Option<String> {
         None
     }
-    /// What to do about it.
+    /// Decides what to do with the object that was read.
     fn decide(&mut self, seen: Self::Seen) -> Result<Move<Self::Body, Self::Written>, Refusal>;
-    /// What is wrong with the request whatever is seen.
+    /// Rejects a request that is wrong whatever the object holds.
     fn check(&self) -> Result<(), Refusal> {
         Ok(())
     }
-    /// Writes.
     fn send(&mut self, body: &Self::Body) -> impl Future<Output = Result<Self::Written, kube::Error>> + Send;
 }
 
-/// A decision.
+/// The result of a decision.
 pub(super) enum Move<B, W> {
-    /// Write this.
+    /// Write this body.
     Send(B),
-    /// The goal is met already.
+    /// The goal is already met.
     Keep(W),
     /// Do not write.
     Abort,
 }
 
-/// Runs `exchange` on the object called `name` to an outcome, beginning with what `source` has.
+/// Runs `exchange` on the object called `name` until it has an outcome. The first read comes from `source`.
 #[instrument(level = "debug", skip_all, fields(name = target.name, verb = %exchange.verb(), subresource = exchange.subresource().label()))]
 pub(super) async fn run<X: Exchange, K: Writable>(
     exchange: &mut X,
@@ -67,7 +67,7 @@ pub(super) async fn run<X: Exchange, K: Writable>(
     source: Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
     let mut track = Track::begin(options, target.operation(exchange.subresource(), exchange.verb()));
-    // Boxed: a request's future is large, and a caller should not carry it in every future that may write.
+    // Boxed: the future of a request is large, and a caller should not carry it in every future that may write.
     let result = Box::pin(rounds(exchange, target, &mut track, &source)).await;
     if let (Source::Watched(cache), Ok(Outcome::Written(written) | Outcome::AlreadyDone(written))) =
         (&source, &result)
@@ -132,8 +132,8 @@ async fn rounds<X: Exchange, K: Writable>(
             Err(failed) => failed,
         };
         if failed.class == Class::TestFailed {
-            // The guard was made from this very version and the object has not moved: it is not the guard that failed,
-            // so another attempt would fail the same way.
+            // The guard was built from this very version and the object has not changed since: it was not the guard
+            // that failed, so another attempt would fail the same way.
             if version.is_some() && version == refused_version {
                 return Err(track.reject(failed));
             }
@@ -144,7 +144,7 @@ async fn rounds<X: Exchange, K: Writable>(
             Ok(outcome) => return Ok(outcome),
             Err(failed) => failed,
         };
-        // An answer that was lost is looked up live; so is everything that the watch cannot tell.
+        // After a lost answer the object is read live; so is everything that the watch cannot tell.
         match (source, version) {
             (Source::Watched(cache), Some(version)) if lost_a_race && !track.maybe_written() => {
                 let newest = track.turn(failed, *cache, version, X::version).await?;
@@ -155,8 +155,9 @@ async fn rounds<X: Exchange, K: Writable>(
     }
 }
 
-/// Sends one request that needs no reading, unless `body` is refused; again after a fault but never after a conflict: the same body would only meet
-/// it again. After a lost answer it is sent again only if it may: a body with a version would meet its own write.
+/// Sends one request that needs no read, unless `body` is rejected. It retries after a fault but never after a
+/// conflict: the same body would only conflict again. After a lost answer it retries only if `may_repeat` allows it: a
+/// body with a resourceVersion would conflict with its own write.
 pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T, kube::Error>>>(
     target: Target<'_, K>,
     options: &WriteOptions,
@@ -190,7 +191,7 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
     track.end(result, Outcome::label)
 }
 
-/// Makes a single attempt, if `decided` says so: a conflict is handed back.
+/// Makes a single attempt if `decided` holds a request; a conflict is returned to the caller.
 pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Error>>>(
     target: Target<'_, K>,
     options: &WriteOptions,
@@ -218,7 +219,7 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
     track.end(result, Outcome::label)
 }
 
-/// Turns failures that are outcomes into outcomes; a conflict is one only when it is not going to be retried.
+/// Turns failures that are outcomes into outcomes; a conflict is an outcome only when it is not going to be retried.
 async fn settle<T, K: Writable>(
     track: &mut Track<'_>,
     target: Target<'_, K>,
@@ -228,7 +229,7 @@ async fn settle<T, K: Writable>(
     if failed.class == Class::NotFound && track.is_of_a_part() {
         track.settled(failed.verb, &failed.class);
         return match track.call(Verb::Get, target.find()).await? {
-            // The definition has no such subresource; the server words that as if the object were missing.
+            // The CRD declares no such subresource; the server answers as if the object were missing.
             Ok(_) => Err(track.refuse(Failed { class: Class::NotServed, ..failed })),
             Err(missing) if missing.class == Class::NotFound => {
                 track.settled(missing.verb, &missing.class);

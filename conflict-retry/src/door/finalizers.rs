@@ -1,4 +1,4 @@
-//! Holding an object with a finalizer, and letting go of it.
+//! Adds a finalizer to an object and removes it.
 
 use kube::Api;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use crate::operation::Subresource;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
 
-/// Adds `finalizer` to an object, so that it stays until [`remove_finalizer`]. Others' finalizers are kept, whatever
-/// happens meanwhile.
+/// Adds `finalizer` to an object, so that the object stays until [`remove_finalizer`]. Finalizers of other controllers
+/// are kept, even those added concurrently.
 ///
-/// An object that is being deleted takes no new finalizer: that is [`Outcome::Aborted`].
+/// An object that is being deleted accepts no new finalizer: the result is [`Outcome::Aborted`].
 pub async fn add_finalizer<K: Writable>(
     api: &Api<K>,
     name: &str,
@@ -33,8 +33,9 @@ pub async fn add_finalizer<K: Writable>(
     Ok(if going { Outcome::Aborted } else { outcome })
 }
 
-/// Removes `finalizer` from an object; the last one to go takes a deleted object with it. Others' finalizers are kept,
-/// whatever happens meanwhile. An object that is gone already is [`Outcome::Gone`].
+/// Removes `finalizer` from an object; when the last finalizer of a deleted object is removed, the object disappears.
+/// Finalizers of other controllers are kept, even those added concurrently. An object that is already gone is
+/// [`Outcome::Gone`].
 pub async fn remove_finalizer<K: Writable>(
     api: &Api<K>,
     name: &str,
@@ -54,7 +55,7 @@ fn finalizers<K: Writable>(object: &K) -> &[String] {
     object.meta().finalizers.as_deref().unwrap_or_default()
 }
 
-/// A merge patch replaces a list whole; the version that it carries keeps others' entries safe.
+/// A merge patch replaces the whole list; the resourceVersion in the patch protects the entries of other controllers.
 fn patch<'a>(finalizers: impl Iterator<Item = &'a str>) -> Value {
     json!({ "metadata": { "finalizers": finalizers.collect::<Vec<_>>() } })
 }

@@ -1,9 +1,9 @@
-//! JSON Patches at the generation they were decided from: a guard that cannot come true again, and that no write to status
-//! or metadata trips.
+//! JSON Patches guarded by the generation they were decided from: a guard that cannot become true again, and that no
+//! write to status or metadata makes fail.
 //!
-//! Why not the value that was seen: a value comes back. A request may be carried out long after its sender gave it up, and
-//! where the number has gone from 3 to 5 and back to 3 in the meantime, a guard on 3 lets it pass. A generation is never
-//! given twice to one object, and the UID says that it is that object.
+//! Why not guard on the observed value: a value can return. A request may be executed long after its sender gave up on
+//! it; if the number has gone from 3 to 5 and back to 3 in the meantime, a guard on 3 lets it pass. A generation is
+//! never reused for an object, and the UID guard ensures that it is the same object.
 
 use kube::Api;
 use serde_json::{Value, json};
@@ -16,25 +16,25 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// What was decided about an object.
+/// What to do with an object that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PatchDecision {
-    /// Send these operations of a JSON Patch; tests among them are further guards.
+    /// Send these operations of a JSON Patch; `test` operations among them are additional guards.
     Patch(Vec<Value>),
-    /// It is right as it is.
+    /// The object is already as wanted; send nothing.
     Keep,
     /// Do not write.
     Abort,
 }
 
-/// Sends a JSON Patch that tests the UID and the generation of the object it was decided from, deciding again from a
-/// fresh live read after each conflict.
+/// Sends a JSON Patch that tests the UID and the generation of the object it was decided from. After each conflict it
+/// decides again from a fresh live read.
 ///
-/// Only a change of the spec (or a deletion, or another object of the same name) is a conflict, and whatever the tests
-/// among the operations ask for. Neither a late request nor a repeated one is carried out after such a change, whatever
-/// was changed back: for `/scale`, whose objects have no generation, there is nothing like it. The kind must count
-/// generations: one with a status subresource does. `subresource` is [`Subresource::Main`] or [`Subresource::Status`]. As
-/// to `source` and to what `decide` must not do, see [`crate::update`].
+/// A conflict is only a change of the spec (or a deletion, or another object of the same name), or a failure of the
+/// `test` operations in the patch. Neither a late request nor a repeated one is executed after such a change, even if
+/// the change was reverted. There is no equivalent for `/scale`, whose objects have no generation. The kind must count
+/// generations: one with a status subresource does. `subresource` is [`Subresource::Main`] or [`Subresource::Status`].
+/// For `source` and for what `decide` must not do, see [`crate::update`].
 pub async fn patch_at_generation<K, F>(
     api: &Api<K>,
     name: &str,

@@ -1,5 +1,5 @@
-//! Checks made before anything is sent: a change must not touch what identifies an object, nor what the server would
-//! drop without a word.
+//! Checks made before anything is sent: a change must not touch the identity of an object, nor fields that the server
+//! would silently drop.
 
 use kube::Api;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use super::overwrite::Decided;
 use crate::operation::Subresource;
 use crate::outcome::Refusal;
 
-/// Fields of `metadata` that say which object, and which version of it, is meant.
+/// Fields of `metadata` that identify the object and its version.
 const IDENTITY: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
-/// Refuses a copy of another object than the one named.
+/// Rejects a copy of an object other than the named one.
 pub(super) fn named<K: Writable>(object: &K, api: &Api<K>, wanted: &str) -> Result<(), Refusal> {
     if let (Some(found), Some(namespace)) = (object.meta().namespace.as_deref(), api.namespace())
         && found != namespace
@@ -31,13 +31,13 @@ pub(super) fn named<K: Writable>(object: &K, api: &Api<K>, wanted: &str) -> Resu
     }
 }
 
-/// Refuses a write that no version guards.
+/// Rejects a write without a resourceVersion to guard it.
 pub(super) fn version(version: Option<&str>) -> Result<&str, Refusal> {
     version.filter(|version| !version.is_empty()).ok_or(Refusal::NoVersion)
 }
 
-/// What changes from `before` to `after`, `None` when nothing does; refused when it changes the identity, or something
-/// that a write to `subresource` drops.
+/// What changes from `before` to `after`; `None` when nothing changes. Rejected when it changes the identity, or
+/// something that a write to `subresource` drops.
 pub(super) fn changed<K: Writable>(
     before: &K,
     after: &K,
@@ -72,7 +72,7 @@ pub(super) fn changed<K: Writable>(
     Ok(Some(Decided { seen, wanted }))
 }
 
-/// The patch as an object, refused when it names the identity or something that `subresource` drops.
+/// The patch as an object, rejected when it contains identity fields or something that `subresource` drops.
 pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String, Value>, Refusal> {
     let Value::Object(fields) = patch else {
         return Err(Refusal::Body("of a merge patch is not an object; give the fields to change"));
@@ -93,10 +93,11 @@ pub(super) fn patch(patch: Value, subresource: Subresource) -> Result<Map<String
     Ok(fields)
 }
 
-/// Whether an RFC 7386 merge of `patch` into the object would surely leave it as it is.
+/// Whether an RFC 7386 merge of `patch` into the object certainly changes nothing.
 ///
-/// `seen` is what its Rust type knows. A field that the type lacks may exist on the server, so removing one that is not seen
-/// is taken for a change, except in `metadata`, which is known as a whole.
+/// `seen` holds only the fields that the Rust type knows. A field that the type lacks may exist on the server, so
+/// removing a field that is not in `seen` is treated as a change, except in `metadata`, which the type knows
+/// completely.
 pub(super) fn is_noop_patch(seen: &Value, patch: &Map<String, Value>) -> bool {
     patch.iter().all(|(key, wanted)| match seen.get(key) {
         Some(current) => is_noop_merge(current, wanted, key == "metadata"),

@@ -1,4 +1,4 @@
-//! Merge patches under an optimistic lock: a small body that carries the version it was decided from.
+//! Merge patches with an optimistic lock: a small body with the resourceVersion it was decided from.
 
 use kube::Api;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// Merge-patches an object, deciding again from a fresh live read after each conflict.
+/// Merge-patches an object. After each conflict it decides again from a fresh live read.
 ///
-/// `decide` returns the fields to change, or `None` when there is nothing to do. The resource version of the object it
-/// looked at is added to the patch, so that any change in between is a conflict; the patch must not name identity fields
-/// itself. A patch that would change nothing is not sent; the removal of a field that is not seen is, because the type may
-/// not know it, unless it is in `metadata`. `subresource` is [`Subresource::Main`] or
-/// [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. As to `source` and to what `decide` must not do, see
-/// [`crate::update`].
+/// `decide` returns the fields to change, or `None` when there is nothing to do. The resourceVersion of the object
+/// passed to `decide` is added to the patch, so any change in between is a conflict; the patch must not contain
+/// identity fields itself. A patch that would change nothing is not sent. The removal of a field that is not in the
+/// object is sent, because the Rust type may not know the field, unless it is in `metadata`. `subresource` is
+/// [`Subresource::Main`] or [`Subresource::Status`]; for `/scale` see [`crate::scale_merge`]. For `source` and for what
+/// `decide` must not do, see [`crate::update`].
 pub async fn merge_patch<K, F>(
     api: &Api<K>,
     name: &str,

@@ -1,7 +1,7 @@
-//! The front door: the only module that calls kube's write verbs, and the functions built on them.
+//! The public write functions, and the only module that calls kube's write verbs.
 //!
-//! `wire` sends single requests; `cycle` is the one loop of reading, deciding, writing and reading again; the other
-//! modules say what is read, decided and sent. Nothing here knows a type of anybody's.
+//! `wire` sends single requests; `cycle` is the loop of read, decide, write and read again; the other modules define
+//! what is read, decided and sent. Nothing here depends on a user's types.
 
 mod apply;
 mod cycle;
@@ -34,7 +34,7 @@ pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_on
 pub use self::update::{Decision, put_once, update, update_status};
 pub use self::view::ScaleView;
 
-/// What an object must be able to do to pass through the front door. Every Kubernetes type does; there is nothing to
+/// What an object type must implement to be written by this crate. Every Kubernetes type does; there is nothing to
 /// implement.
 pub trait Writable: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 'static {}
 

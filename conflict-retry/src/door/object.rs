@@ -1,5 +1,5 @@
-//! What the writes of an object have in common, whether it is put, merged or patched: it is read as a whole, and what was
-//! written is what a later decision may be made from.
+//! What PUT, merge patch and JSON Patch of an object have in common: the object is read as a whole, and a later
+//! decision can be based on what was written.
 
 use kube::Api;
 
@@ -21,26 +21,25 @@ pub(super) struct Place<'a, K> {
 
 /// One way to write an object.
 pub(super) trait Way<K>: Send {
-    /// The request that writes.
+    /// The verb of the write.
     const VERB: Verb;
-    /// What is sent.
+    /// The body of the write.
     type Body: Sync;
 
-    /// What is wrong with the request whatever is seen.
+    /// Rejects a request that is wrong whatever the object holds.
     fn check(&self, _subresource: Subresource) -> Result<(), Refusal> {
         Ok(())
     }
-    /// What to do about what was seen, which is the object that was asked for.
+    /// Decides what to do with the object that was read, which is the requested one.
     fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<Self::Body, K>, Refusal>;
-    /// The field of the last decision that may have been decided blindly.
+    /// The field that the last decision may have overwritten without looking at it.
     fn overwritten(&mut self) -> Option<String> {
         None
     }
-    /// Writes.
     fn send(place: &Place<'_, K>, body: &Self::Body) -> impl Future<Output = Result<K, kube::Error>> + Send;
 }
 
-/// Writes an object to an outcome, beginning with what `source` has.
+/// Writes an object until there is an outcome. The first read comes from `source`.
 pub(super) async fn write<K: Writable, W: Way<K>>(
     place: Place<'_, K>,
     source: Source<'_, K>,
@@ -50,7 +49,7 @@ pub(super) async fn write<K: Writable, W: Way<K>>(
     cycle::run(&mut Writing { place, way }, target, options, source).await
 }
 
-/// Refuses what is not for the object itself or its status, with what is said of it.
+/// Rejects subresources other than the object itself and its status, with `otherwise` as the message.
 pub(super) fn or_its_status(subresource: Subresource, otherwise: &'static str) -> Result<(), Refusal> {
     if matches!(subresource, Subresource::Main | Subresource::Status) {
         Ok(())

@@ -1,18 +1,18 @@
-//! Notices a retry that may have written over the winner: the one mistake that no version check prevents.
+//! Detects a retry that may have overwritten the winner's change: the one mistake that no version check prevents.
 //!
-//! A closure that assigns what it captured does so whatever it is given. It cannot be told for certain from one that
-//! decides the same again for good reason, so this is a hint to look at the closure, not an error. Pure.
+//! A closure that assigns a captured value does so whatever object it gets. It cannot be told for certain from a
+//! closure that decides the same again for a good reason, so this is a hint to check the closure, not an error. Pure.
 
 use serde_json::Value;
 
-/// What an attempt was decided from, and what it wanted.
+/// What an attempt was based on, and what it wanted to write.
 pub(super) struct Decided {
     pub(super) seen: Value,
     pub(super) wanted: Value,
 }
 
-/// The first field (as a JSON pointer) that somebody changed between the two attempts and that the second sets to what the
-/// first had wanted.
+/// The first field (as a JSON pointer) that another writer changed between the two attempts and that the second attempt
+/// sets to the value wanted by the first.
 pub(super) fn overwritten(before: &Decided, now: &Decided) -> Option<String> {
     let mut path = String::new();
     find(&mut path, &before.seen, &before.wanted, &now.seen, &now.wanted).then_some(path)

@@ -1,4 +1,5 @@
-//! Requests that need no loop: create, delete, a JSON Patch of one's own, evict. One attempt each, classified.
+//! Requests that need no loop: create, delete, a caller-built JSON Patch, evict. One attempt each, with a classified
+//! error.
 
 use std::time::Duration;
 
@@ -20,14 +21,16 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
 
-/// The cause that the Eviction API gives when a disruption budget holds a pod (`policyv1.DisruptionBudgetCause`).
+/// The cause in the Eviction API's answer when a `PodDisruptionBudget` blocks a pod (`policyv1.DisruptionBudgetCause`).
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
-/// How long an eviction may take at least. The server itself tries one that no budget guards, and that meets a conflict
-/// or an unmet precondition, twenty times half a second apart before it answers (measured: 10.2 s on v1.36).
+/// Minimum time limit of an eviction. The server itself retries an eviction without a `PodDisruptionBudget` that meets
+/// a conflict or an unmet precondition, twenty times half a second apart, before it answers (measured: 10.2 s on
+/// v1.36).
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Creates `object` and returns it as stored. An existing namesake is an error that
-/// [`WriteError::is_already_exists`] recognises; it may be one's own, when an earlier answer was lost.
+/// Creates `object` and returns it as stored. If an object of that name already exists, the result is an error that
+/// [`WriteError::is_already_exists`] recognises; the existing object may be the caller's own, if an earlier answer was
+/// lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
     let target = Target::new(api, object.meta().name.as_deref().unwrap_or_default());
     let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Create));
@@ -40,7 +43,8 @@ pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &
     track.end(result, |_| "created")
 }
 
-/// Deletes an object. Give `params` the UID that was seen as a precondition, so that a namesake is spared.
+/// Deletes an object. Pass the observed UID in `params` as a precondition, so that another object of the same name is
+/// not deleted.
 pub async fn delete<K: Writable>(
     api: &Api<K>,
     name: &str,
@@ -68,8 +72,8 @@ pub async fn delete<K: Writable>(
     track.end(result, DeleteOutcome::label)
 }
 
-/// Sends a JSON Patch of one's own once. Guard it with `test` operations: when one fails it is [`Outcome::Conflict`], and
-/// so is a path that does not exist, because the server answers both alike.
+/// Sends a caller-built JSON Patch once. Guard it with `test` operations: a failed test is [`Outcome::Conflict`], and
+/// so is a path that does not exist, because the server answers both the same way.
 pub async fn json_patch<K: Writable>(
     api: &Api<K>,
     name: &str,
@@ -85,12 +89,12 @@ pub async fn json_patch<K: Writable>(
     cycle::once(Target::new(api, name), options, Verb::JsonPatch, subresource, decided).await
 }
 
-/// Evicts a pod through the Eviction API, which honours disruption budgets. Give `delete_options` the UID that was seen
-/// as a precondition, so that a namesake is spared.
+/// Evicts a pod through the Eviction API, which respects `PodDisruptionBudget`s. Pass the observed UID in
+/// `delete_options` as a precondition, so that another pod of the same name is not evicted.
 ///
-/// Use a client with `Config::default_retry = false`: kube's own retry layer repeats a blocked eviction (429) for minutes
-/// before this function hears of it. An eviction is given 15 s at least, because the server may take 10 s to answer, but
-/// never longer than to the end of the options ([`WriteOptions::with_end`]).
+/// Use a client with `Config::default_retry = false`: kube's own retry layer repeats a blocked eviction (429) for
+/// minutes before this function gets the answer. An eviction gets at least 15 s, because the server may take 10 s to
+/// answer, but never longer than the end time of the options ([`WriteOptions::with_end`]).
 pub async fn evict(
     api: &Api<Pod>,
     name: &str,
@@ -127,7 +131,7 @@ pub async fn evict(
     track.end(result, EvictOutcome::label)
 }
 
-/// What kept a deletion from happening, other than an error.
+/// Why an object was not deleted, other than by an error.
 enum Unmet {
     Gone,
     Conflict(Box<Status>),
@@ -148,7 +152,7 @@ fn precondition(track: &Track<'_>, failed: Failed) -> Result<Unmet, WriteError> 
     }
 }
 
-/// What the disruption budget that holds a pod says, if it is one that does.
+/// The message of the `PodDisruptionBudget` that blocks a pod; `None` when no budget blocks it.
 fn budget(failure: &Failure) -> Option<String> {
     let Failure::Api(kube::Error::Api(status)) = failure else {
         return None;

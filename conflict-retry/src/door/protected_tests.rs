@@ -1,4 +1,4 @@
-//! What a write passes on its way, each protection against the scripted server.
+//! Each protection of a write, tested against the scripted server.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn writes_of_one_object_take_turns_and_others_pass() {
         update(&api, "m", &options, Source::Live, wants("other")),
     );
     assert_eq!(first.unwrap(), Outcome::Written(object("2", "new")));
-    // Had it not waited, its read would have been the first request.
+    // Without the wait, its read would have been the first request.
     assert_eq!(verbs(&seen), ["PUT", "GET"]);
     assert_eq!(second.unwrap(), Outcome::Unchanged(object("3", "other")));
     assert!(queue.is_empty());

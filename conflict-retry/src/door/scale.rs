@@ -1,7 +1,7 @@
-//! Writes of a replica count through `/scale`: three ways to guard one decision.
+//! Writes a replica count through `/scale`: three ways to guard one decision.
 //!
-//! Measured on kube-apiserver v1.36, for custom resources: a count of zero is left out of the body; for an unset count
-//! `GET` answers 500, while a patch sees the smallest 32-bit integer in its place, which a `test` can name.
+//! Measured on kube-apiserver v1.36, for custom resources: a count of zero is omitted from the body. For an unset count
+//! `GET` answers 500, while a patch sees the smallest 32-bit integer instead, which a `test` can compare with.
 
 use kube::Api;
 use kube::core::ObjectMeta;
@@ -18,30 +18,31 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// What the API server shows to a patch where a custom resource's count is unset (`math.MinInt32`).
+/// What the API server shows to a patch when a custom resource's count is unset (`math.MinInt32`).
 const UNSET: i32 = i32::MIN;
 
-/// What was decided about a replica count.
+/// What to do with a replica count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScaleDecision {
-    /// Set it to this (unless it is that already).
+    /// Set it to this value; nothing is sent if it already has this value.
     Set(i32),
-    /// It is right as it is.
+    /// The count is already as wanted; send nothing.
     Keep,
     /// Do not write.
     Abort,
 }
 
-/// Sets a replica count, guarded by the count that the decision was made from: a JSON Patch with `test`.
+/// Sets a replica count, guarded by the count that the decision was based on: a JSON Patch with a `test`.
 ///
-/// Only a change of the count itself (or another object of the same name) makes the guard fail; writes to status or
-/// to other fields do not. It then reads `/scale` live and asks `decide` again. A copy in `source` is what a cache knows, which
-/// saves the first read.
+/// Only a change of the count itself (or another object of the same name) makes the guard fail; writes to status or to
+/// other fields do not. When it fails, `/scale` is read live and `decide` is called again. A copy in `source` is the
+/// cached state, which saves the first read.
 ///
-/// The guard is a value, and a value comes back: a request that is carried out late (its sender gave it up, its leader was
-/// deposed) undoes a count that somebody has changed and changed back since. Where that matters, and a right to patch the
-/// object can be had, use [`crate::patch_at_generation`]; [`scale_put`] and [`scale_merge`] are immune as well, and meet a
-/// conflict with every other write. A scale shows nothing else that never comes back.
+/// The guard is a value, and a value can return: a request that is executed late (its sender gave up on it, its leader
+/// was deposed) undoes a count that another writer has changed and changed back since. Where that matters, and the
+/// writer can get the right to patch the object, use [`crate::patch_at_generation`]. [`scale_put`] and [`scale_merge`]
+/// are immune as well, but conflict with every other write. A scale has no other field that never returns to an earlier
+/// value.
 pub async fn scale<K, F>(
     api: &Api<K>,
     name: &str,
@@ -56,9 +57,9 @@ where
     Scaling { api, name, guard: Guard::Count, options, decide }.run(source).await
 }
 
-/// Sets a replica count by PUT, guarded by the object's version: every change of the object in between is a conflict.
-/// After one it reads `/scale` live and asks `decide` again. A copy in `source` needs a resource
-/// version.
+/// Sets a replica count by PUT, guarded by the object's resourceVersion: every change of the object in between is a
+/// conflict. After a conflict `/scale` is read live and `decide` is called again. A copy in `source` needs a
+/// resourceVersion.
 pub async fn scale_put<K, F>(
     api: &Api<K>,
     name: &str,
@@ -73,7 +74,7 @@ where
     Scaling { api, name, guard: Guard::Put, options, decide }.run(source).await
 }
 
-/// As [`scale_put`], by a merge patch that carries the object's version.
+/// Like [`scale_put`], with a merge patch that carries the object's resourceVersion.
 pub async fn scale_merge<K, F>(
     api: &Api<K>,
     name: &str,
@@ -88,8 +89,8 @@ where
     Scaling { api, name, guard: Guard::Merge, options, decide }.run(source).await
 }
 
-/// PUTs `replicas` once, guarded by the version of `base`; a conflict is [`Outcome::Conflict`]. A base without a version
-/// is refused, because the server takes such a PUT as unconditional.
+/// PUTs `replicas` once, guarded by the resourceVersion of `base`; a conflict is [`Outcome::Conflict`]. A base without
+/// a resourceVersion is rejected, because the server treats such a PUT as unconditional.
 pub async fn scale_put_once<K: Writable>(
     api: &Api<K>,
     name: &str,
@@ -164,9 +165,9 @@ where
             Err(error) if is_scale_unset(&error) => {}
             answer => return answer.map(ScaleView::from),
         }
-        // The version (and the UID, without which a namesake could not be told) has to come from the object itself.
-        // Reading the count once more afterwards makes sure that it was unset at that version, or that the version is
-        // stale by now and the write a conflict.
+        // The resourceVersion (and the UID, without which another object of the same name is not detected) must come
+        // from the object itself. Reading the count once more afterwards ensures that it was unset at that version, or
+        // that the version is stale by now and the write will conflict.
         let meta = self.api.get_metadata(self.name).await?;
         match self.api.get_scale(self.name).await {
             Err(error) if is_scale_unset(&error) => Ok(ScaleView::of(&meta, None, None)),
@@ -216,7 +217,7 @@ where
     }
 }
 
-/// The patch that sets `target` only if the count still is what was seen, in the object that was seen.
+/// The patch that sets `target` only if the object and its count are still the observed ones.
 fn guarded_operations(seen: &ScaleView, target: i32) -> Value {
     let mut operations = Vec::with_capacity(3);
     if let Some(uid) = &seen.uid {

@@ -1,4 +1,4 @@
-//! The bodies that guard a replica count.
+//! The request bodies that guard a replica count.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which object an operation is about.
+//! The object that an operation writes.
 
 use kube::Api;
 use kube::core::PartialObjectMeta;
@@ -7,10 +7,9 @@ use super::Writable;
 use crate::operation::{Operation, Subresource, Verb};
 use crate::outcome::Refusal;
 
-/// The object that is written.
+/// The object that is written, by API and name.
 pub(super) struct Target<'a, K> {
     api: &'a Api<K>,
-    /// Its name.
     pub(super) name: &'a str,
 }
 
@@ -27,12 +26,12 @@ impl<'a, K: Writable> Target<'a, K> {
         Self { api, name }
     }
 
-    /// The object's metadata, whatever its subresources say.
+    /// Reads the object's metadata, independent of its subresources.
     pub(super) async fn find(self) -> Result<PartialObjectMeta<K>, kube::Error> {
         self.api.get_metadata(self.name).await
     }
 
-    /// An empty name would address the whole collection.
+    /// Rejects an empty name, which would address the whole collection.
     pub(super) fn check(self) -> Result<(), Refusal> {
         if self.is_named() { Ok(()) } else { Err(Refusal::NoName) }
     }

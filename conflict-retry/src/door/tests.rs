@@ -1,5 +1,5 @@
-//! Which requests the front door sends, in which order, against a scripted server. What a real server makes of them is
-//! for the end-to-end tests: a script proves nothing about conflicts.
+//! Which requests the write functions send, in which order, against a scripted server. How a real server answers them
+//! is tested end to end: a script proves nothing about conflicts.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -33,7 +33,7 @@ pub(super) enum Reply {
 /// Requests seen: method, path with query, body.
 pub(super) type Seen = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A client whose server answers from a script, and what it was asked.
+/// A client whose server answers from a script, and the requests that the server got.
 pub(super) fn scripted(replies: Vec<Reply>) -> (Client, Seen) {
     let seen = Seen::default();
     let script = Arc::new(Mutex::new(VecDeque::from(replies)));
@@ -332,7 +332,8 @@ async fn an_unset_count_is_read_with_the_version_that_it_was_unset_at() {
     assert_eq!(verbs(&seen), ["GET", "GET", "GET", "PUT"]);
     assert_eq!(body(&seen, 3)["metadata"]["resourceVersion"], "5");
 
-    // Without its UID a namesake could not be told, so a guard on the count reads the object as well.
+    // Without its UID another object of the same name is not detected, so a guard on the count reads the object as
+    // well.
     let (api, seen) = maps(vec![unset(), ok(map("5", "x")), unset(), ok(scale_body("6", 3))]);
     let outcome = scale(&api, "m", &options(), Source::Live, |_| ScaleDecision::Set(3)).await.unwrap();
     assert!(matches!(outcome, Outcome::Written(_)));
@@ -430,7 +431,7 @@ async fn a_failed_test_of_ones_own_patch_is_a_conflict() {
     assert_eq!(body(&seen, 0), operations);
 }
 
-/// Writes down every event.
+/// Records every event.
 #[derive(Default)]
 struct Diary(Mutex<Vec<Entry>>);
 
@@ -468,7 +469,7 @@ async fn the_futures_can_be_spawned() {
     assert_eq!(task.await.unwrap(), ("written", "written"));
 }
 
-/// A cache that holds what it is given, one object after the other.
+/// A cache that returns the given objects, one after the other.
 #[derive(Default)]
 struct Shelf {
     latest: Option<ConfigMap>,
@@ -538,7 +539,7 @@ async fn a_lost_answer_is_looked_up_live_although_there_is_a_watch() {
     assert!(shelf.asked.lock().unwrap().is_empty());
 }
 
-/// Writes down where objects came from, what was overwritten and how operations ended.
+/// Records where objects came from, what was overwritten and how operations ended.
 #[derive(Default)]
 struct Chronicle {
     overwritten: Mutex<Vec<String>>,
@@ -676,7 +677,7 @@ async fn a_namesake_whose_count_is_unset_is_not_scaled() {
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 4));
 }
 
-/// A cache that knows the object first and never again.
+/// A cache that has the object at first and loses it afterwards.
 struct Lost(ConfigMap);
 impl CachedObject<ConfigMap> for Lost {
     fn latest(&self) -> Option<ConfigMap> {

@@ -1,4 +1,4 @@
-//! What the observer hears, and what an error says about writes in doubt, whichever way an operation ends.
+//! What the observer receives, and what an error reports about writes in doubt, whichever way an operation ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ struct End {
     maybe_written: bool,
 }
 
-/// Writes everything down.
+/// Records all observer calls.
 #[derive(Default)]
 struct Diary {
     attempts: Mutex<Vec<(&'static str, &'static str)>>,
@@ -112,12 +112,12 @@ async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_confli
     let (diary, options) = told();
     let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
     let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
-    // The only token is gone, so that the write waits two seconds for the next one.
+    // The only token is taken, so the write waits two seconds for the next one.
     let _ = limiter.acquire().await;
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
     let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     let end = diary.ends.lock().unwrap().pop().unwrap();
-    // The scripted server answers at once: the window is one and a half of the shortest cycle, a millisecond.
+    // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
     assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Whole-object updates: read, change, PUT with the version that was read.
+//! Whole-object updates: read, change, PUT with the resourceVersion that was read.
 
 use kube::Api;
 
@@ -12,28 +12,27 @@ use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
 
-/// What a closure decided after looking at the object, and perhaps changing it.
+/// What a closure decided after reading, and possibly changing, the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Write the changed object (unless nothing changed).
+    /// Write the changed object; nothing is sent if it is unchanged.
     Write,
-    /// The goal is met; whatever the closure changed is dropped.
+    /// The goal is met; changes made by the closure are discarded.
     Keep,
     /// Do not write.
     Abort,
 }
 
-/// Changes an object: applies `mutate` and PUTs the result, again from a fresh live read after each conflict.
+/// Changes an object: applies `mutate` and PUTs the result. After each conflict it starts again from a fresh live read.
 ///
-/// `source` says where the object comes from: a live read, a copy at hand, or a cache that a watch feeds ([`Source`]).
-/// `mutate` is called
-/// once per attempt, each time on a fresh copy. It must *decide* from what it sees and state the goal (`replicas = 5`
-/// because of what the object says now), never repeat a value computed elsewhere, and never count (`+= 1`): an attempt
-/// whose answer was lost may have been carried out.
+/// `source` sets where the object comes from: a live read, an existing copy, or a cache that a watch feeds
+/// ([`Source`]). `mutate` is called once per attempt, each time with a fresh copy. It must *decide* from the object it
+/// gets and set the goal (`replicas = 5`, because of the object's current state). It must never repeat a value computed
+/// elsewhere, and never count (`+= 1`): an attempt whose answer was lost may have been executed.
 ///
-/// An equal object is not sent. A copy with another name, namespace, UID or resource version is refused before sending.
-/// A vanished or recreated object is [`Outcome::Gone`]. On a kind with a status subresource the server drops changes of
-/// `status` made here: use [`update_status`].
+/// An unchanged object is not sent. A copy of another object, and a change of the name, namespace, UID or
+/// resourceVersion, is rejected before sending. A deleted or recreated object is [`Outcome::Gone`]. On a kind with a
+/// status subresource the server drops changes of `status` made here: use [`update_status`].
 pub async fn update<K, F>(
     api: &Api<K>,
     name: &str,
@@ -48,7 +47,7 @@ where
     replace(api, name, Subresource::Main, options, source, mutate).await
 }
 
-/// As [`update`], on `/status`: only `status` may change, because the server drops everything else.
+/// Like [`update`], for `/status`: only `status` may change, because the server drops everything else.
 pub async fn update_status<K, F>(
     api: &Api<K>,
     name: &str,
@@ -63,9 +62,9 @@ where
     replace(api, name, Subresource::Status, options, source, mutate).await
 }
 
-/// PUTs `object` once, as it is: what a controller does that leaves the retry to its work queue. A conflict is
-/// [`Outcome::Conflict`]. A copy without a resource version is refused, because for many kinds the server would take it
-/// as "whatever is there now".
+/// PUTs `object` once and unchanged, for a controller that leaves the retry to its work queue. A conflict is
+/// [`Outcome::Conflict`]. A copy without a resourceVersion is rejected, because for many kinds the server would then
+/// overwrite whatever is stored.
 pub async fn put_once<K: Writable>(
     api: &Api<K>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Single requests: the one place of this crate that calls kube's write verbs. No retry, no time-out, no decision.
+//! Single requests: the only module of this crate that calls kube's write verbs. No retry, no timeout, no decision.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the door that the rest of the workspace is told to use"
@@ -127,10 +127,10 @@ async fn patch<K: Writable>(
     }
 }
 
-/// The type of JSON Patch documents belongs to a crate that kube does not re-export; it is reached by inference.
+/// The type of JSON Patch documents belongs to a crate that kube does not re-export; it is obtained by type inference.
 fn json(operations: &Value) -> Result<Patch<&Value>, kube::Error> {
     serde_json::from_value(operations.clone()).map(Patch::Json).map_err(|error| {
-        // It fails before anything is sent, which an error of decoding would not say.
+        // Encoding fails before anything is sent, which a decoding error would not express.
         kube::Error::BuildRequest(kube::core::request::Error::SerializeBody(error))
     })
 }

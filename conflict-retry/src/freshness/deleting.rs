@@ -1,14 +1,14 @@
-//! A deletion between its announcement and its answer.
+//! A deletion between its announcement and its acknowledgement.
 
 use super::Floors;
 use super::ledger::Key;
 
-/// A deletion under way, from [`Floors::deleting`]. Until it is dropped, the object counts as deleted: a cached copy of it
-/// is stale.
+/// A running deletion, from [`Floors::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
+/// it is stale.
 ///
-/// Dropped without [`Self::acknowledged`], the deletion counts as not made, also when its caller was cancelled or its answer
-/// lost. The cache may then show an object that is gone, for as long as the watch takes; nothing that was acknowledged is
-/// taken back by that.
+/// If it is dropped without [`Self::acknowledged`], the deletion counts as not made, even when its caller was cancelled
+/// or its answer was lost. The cache may then contain a deleted object until the watch catches up; acknowledged
+/// deletions are not affected.
 #[derive(Debug)]
 #[must_use = "say that the deletion was acknowledged; dropped, it counts as not made"]
 pub struct Deleting {
@@ -26,8 +26,8 @@ impl Deleting {
         Self { floors, key, uid, acknowledged: false }
     }
 
-    /// The server has deleted the object. One that lives on until its finalizers are done is not deleted: record the marked
-    /// object with [`Floors::wrote`] instead.
+    /// Call this when the server has deleted the object. An object that still waits for its finalizers is not deleted:
+    /// record the object with its deletion timestamp through [`Floors::wrote`] instead.
     pub fn acknowledged(mut self) {
         self.acknowledged = true;
     }

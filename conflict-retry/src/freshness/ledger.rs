@@ -1,16 +1,17 @@
-//! The own writes of one kind that the watch has not brought yet. Pure: time is an argument.
+//! The process's own writes of one kind that the watch has not brought yet. Pure: time is an argument.
 //!
-//! A write is settled by whichever comes first:
-//! - the watch brings any object of the kind at the write's version or a later one. Events of one watch come in the order
-//!   of versions, so everything older has been brought too;
+//! A write is settled by the first of these events:
+//! - the watch brings any object of the kind at the write's version or a later one. Events of one watch are ordered by
+//!   version, so everything older has been brought too;
 //! - for a deletion: the event of that object's deletion, or an object of the same name with another UID;
-//! - a list that *began* after the write has been taken in whole (lists are quorum reads);
-//! - five minutes, so that a write the watch can never bring (it moved the object out of the selector before anybody
-//!   saw it) does not block for ever.
+//! - a list that *began* after the write has been received completely (lists are quorum reads);
+//! - after five minutes, so that a write that the watch can never bring (it moved the object out of the selector before
+//!   the watch saw it) does not block forever.
 //!
-//! A settled write is kept a little longer: somebody may still hold a copy taken from the cache just before.
+//! A settled write is kept a little longer: a caller may still hold a copy taken from the cache just before.
 //!
-//! A deletion is announced before it is sent, beside what is known of earlier writes: when it fails, those still stand.
+//! A deletion is announced before it is sent and recorded in addition to earlier writes: if it fails, those remain
+//! valid.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,21 +24,22 @@ pub(super) type Key = (Option<String>, String);
 /// `ReplicaSet`'s controller gives up on its expectations after the same time (`ExpectationsTimeout`).
 const EXPIRY: Duration = Duration::from_secs(300);
 
-/// How long a settled write is kept for those who hold an older copy: longer than a reconcile that asks takes to ask.
+/// How long a settled write is kept for callers with an older copy: longer than a reconcile needs until it checks its
+/// copy.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// Most writes remembered per kind: a bound on memory, far above what a burst leaves open at a time.
+/// Maximum number of writes remembered per kind: bounds memory, and is far above what a burst leaves open at a time.
 const MOST: usize = 10_000;
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// The object is new.
+    /// The object was created.
     Created,
-    /// The object was changed.
+    /// The object was updated.
     Updated,
-    /// The object is gone.
+    /// The object was deleted.
     Deleted,
 }
 
@@ -45,25 +47,25 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pending {
-    /// Namespace, for a namespaced kind.
+    /// The object's namespace; `None` for a cluster-scoped kind.
     pub namespace: Option<String>,
-    /// Name.
+    /// The object's name.
     pub name: String,
-    /// What was done to it.
+    /// What the write did.
     pub change: ChangeKind,
 }
 
-/// What the watch has not brought yet, and how long it has had.
+/// The open state of a write: when it was recorded and when the watch brought it.
 #[derive(Debug)]
 struct Open {
     /// How many lists had begun when the write was recorded.
     lists: u64,
     at: Duration,
-    /// When the watch had brought the write.
+    /// When the watch brought the write; `None` before that.
     settled: Option<Duration>,
 }
 
-/// What becomes of an entry as time goes by.
+/// What happens to an entry at a given time.
 #[derive(Debug, PartialEq, Eq)]
 enum Age {
     Kept,
@@ -86,7 +88,7 @@ impl Open {
     }
 }
 
-/// The last write of an object that was acknowledged.
+/// The last acknowledged write of an object.
 #[derive(Debug)]
 struct Write {
     uid: Option<String>,
@@ -95,17 +97,17 @@ struct Write {
     open: Open,
 }
 
-/// A deletion that was announced.
+/// An announced deletion.
 #[derive(Debug)]
 struct Deletion {
     uid: String,
-    /// Announcements that nobody has heard the answer of.
+    /// Announcements without an answer so far.
     unanswered: usize,
     acknowledged: bool,
     open: Open,
 }
 
-/// The writes of one kind.
+/// The open and recently settled writes of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     writes: HashMap<Key, Write>,
@@ -129,7 +131,7 @@ impl Ledger {
         }
         let mut open = self.open(now);
         if self.seen.as_ref().is_some_and(|seen| *seen >= floor) {
-            // The event was faster than the answer.
+            // The event arrived before the answer.
             open.settle(now);
         }
         make_room(&mut self.writes, &key, |write| write.open.at);
@@ -137,7 +139,7 @@ impl Ledger {
         self.writes.insert(key, Write { uid, floor, change, open });
     }
 
-    /// A deletion is about to be sent; [`Self::answered`] is to follow.
+    /// A deletion is about to be sent; [`Self::answered`] must follow.
     pub(super) fn announce(&mut self, key: Key, uid: &str, now: Duration) {
         if let Some(known) = self.deletions.get_mut(&key)
             && known.uid == uid
@@ -152,8 +154,8 @@ impl Ledger {
             .insert(key, Deletion { uid: uid.to_owned(), unanswered: 1, acknowledged: false, open });
     }
 
-    /// An announced deletion has its answer, or will never be known to have one. It is forgotten when no announcement of it
-    /// is left and the server has acknowledged none.
+    /// An announced deletion has its answer, or will never get one. It is forgotten when no announcement of it is left
+    /// and the server has acknowledged none.
     pub(super) fn answered(&mut self, key: &Key, uid: &str, acknowledged: bool) {
         let Some(known) = self.deletions.get_mut(key).filter(|known| known.uid == uid) else {
             return;
@@ -191,7 +193,7 @@ impl Ledger {
         pending
     }
 
-    /// Forgets what is too old, and says which of it the watch never brought.
+    /// Forgets entries that are too old, and returns those that the watch never brought.
     pub(super) fn expire(&mut self, now: Duration) -> Vec<Pending> {
         let mut expired = Vec::new();
         let mut is_kept = |key: &Key, open: &Open, change| {
@@ -273,7 +275,7 @@ impl Ledger {
     }
 }
 
-/// Forgets the oldest entry when there are too many for another one.
+/// Removes the oldest entry when there is no room for another one.
 fn make_room<T>(entries: &mut HashMap<Key, T>, newcomer: &Key, at: impl Fn(&T) -> Duration) {
     if entries.len() < MOST || entries.contains_key(newcomer) {
         return;

@@ -1,9 +1,9 @@
-//! Read your own writes: after a write is acknowledged, a cached object older than it is not to be decided from.
+//! Read your own writes: after a write is acknowledged, no decision may be based on an older cached copy of the object.
 //!
-//! [`Floors`] remembers the acknowledged writes of one kind, is told what a watch brings, and says whether a cached copy
-//! is old. What is remembered and when it is forgotten is decided by the pure `ledger`; versions are compared as
-//! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the feature
-//! `runtime` a `Watched` is a kube reflector that knows its floors.
+//! [`Floors`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
+//! copy is stale. The pure `ledger` decides what is remembered and when it is forgotten; versions are compared as
+//! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
+//! feature `runtime` a `Watched` is a kube reflector together with its floors.
 //!
 //! ```
 //! use conflict_retry::freshness::{ChangeKind, Floors, Freshness};
@@ -42,19 +42,19 @@ pub use self::version::Version;
 pub use self::watched::{Stale, Watched, WatchedObject};
 use crate::observe::{Observer, Silent};
 
-/// Whether a cached object may be decided from. There is no third answer, so both may be matched on for good.
+/// Whether a decision may be based on a cached object. There is no third state, so a `match` needs no wildcard arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// The cache has seen every write of ours.
+    /// The cached object includes every write of this process.
     Fresh,
-    /// It has not: come back when the watch has brought it.
+    /// It does not: requeue until the watch has brought the write.
     Stale,
 }
 
-/// The own writes of one kind that its watch has not brought yet. Cheap to clone; one per kind and cache.
+/// The own writes of one kind that its watch has not brought yet. Cheap to clone; use one per kind and cache.
 ///
-/// It knows the writes of this process only, and only those it is told of. Tell it of every event of *one* watch, after the
-/// store has taken the event in.
+/// It knows only the writes of this process that are reported to it. Report every event of *one* watch to it, after the
+/// store has applied the event.
 #[derive(Clone)]
 pub struct Floors(Arc<Shared>);
 
@@ -63,7 +63,7 @@ struct Shared {
     ledger: Mutex<Ledger>,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     observer: Arc<dyn Observer>,
-    /// Moves with every event of the watch.
+    /// Changes with every event of the watch.
     tick: watch::Sender<u64>,
 }
 
@@ -74,14 +74,14 @@ impl fmt::Debug for Floors {
 }
 
 impl Floors {
-    /// Remembers nothing yet. `resource` (plural and lower case) names the kind in logs and to the observer.
+    /// Starts empty. `resource` (plural and lower case) names the kind in logs and to the observer.
     pub fn new(resource: impl Into<String>) -> Self {
         let start = Instant::now();
         Self::with_clock(resource, Arc::new(Silent), move || start.elapsed())
     }
 
-    /// As [`Self::new`], counting stale reads and lost events with `observer` and taking the time since any fixed origin
-    /// from `clock`.
+    /// Like [`Self::new`], reporting stale reads and lost events to `observer`. `clock` returns the time since any
+    /// fixed origin.
     pub fn with_clock(
         resource: impl Into<String>,
         observer: Arc<dyn Observer>,
@@ -96,7 +96,7 @@ impl Floors {
         }))
     }
 
-    /// Whether `cached` is at least as new as our last write of it. A stale answer is told to the observer.
+    /// Whether `cached` is at least as new as our last write of it. A stale result is reported to the observer.
     pub fn check<K: Resource>(&self, cached: &K) -> Freshness {
         let meta = cached.meta();
         let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
@@ -107,19 +107,19 @@ impl Floors {
         Freshness::Fresh
     }
 
-    /// Our writes that the watch has not brought yet. An object that was created and is not in the cache, or deleted and
-    /// still in it, is found here by name.
+    /// Our writes that the watch has not brought yet. It lists, by name, created objects that are not in the cache yet
+    /// and deleted objects that are still in it.
     pub fn pending(&self) -> Vec<Pending> {
         self.with(|ledger, _| ledger.pending())
     }
 
-    /// A write was acknowledged and `object` is what the server stored.
+    /// Records an acknowledged write; `object` is the object as the server stored it.
     pub fn wrote<K: Resource>(&self, object: &K, change: ChangeKind) {
         let meta = object.meta();
         self.wrote_version(object, meta.resource_version.as_deref(), change);
     }
 
-    /// A write of a subresource was acknowledged and left `object`, of which a copy is at hand, at `version`.
+    /// Records an acknowledged write of a subresource, after which `object` (any copy of it) has the version `version`.
     pub fn wrote_version<K: Resource>(&self, object: &K, version: Option<&str>, change: ChangeKind) {
         let Some(floor) = version.and_then(Version::parse) else {
             return;
@@ -128,14 +128,14 @@ impl Floors {
         self.with(|ledger, now| ledger.record(key(object), uid, floor, change, now));
     }
 
-    /// A deletion is about to be sent. It is recorded first because its event may arrive before its answer. Say
-    /// [`Deleting::acknowledged`] when the server has deleted the object; whatever else comes of it, drop what this
-    /// returns. An object without a UID is not remembered.
+    /// Records a deletion that is about to be sent. It is recorded first because its event may arrive before its
+    /// answer. Call [`Deleting::acknowledged`] when the server has deleted the object; in every other case, drop the
+    /// returned value. An object without a UID is not recorded.
     pub fn deleting<K: Resource>(&self, object: &K) -> Deleting {
         Deleting::announce(self.clone(), key(object), object.meta().uid.clone())
     }
 
-    /// The watch brought this object, new or changed.
+    /// Records that the watch brought this object, new or changed.
     pub fn applied<K: Resource>(&self, object: &K) {
         let meta = object.meta();
         self.event(|ledger, now| {
@@ -143,7 +143,7 @@ impl Floors {
         });
     }
 
-    /// The watch brought the deletion of this object.
+    /// Records that the watch brought the deletion of this object.
     pub fn deleted<K: Resource>(&self, object: &K) {
         let meta = object.meta();
         self.event(|ledger, now| {
@@ -151,28 +151,28 @@ impl Floors {
         });
     }
 
-    /// A list began, which will replace what the cache holds.
+    /// Records the start of a list, which will replace the contents of the cache.
     pub fn list_began(&self) {
         self.event(|ledger, _| ledger.list_began());
     }
 
-    /// The list contains this object.
+    /// Records that the list contains this object.
     pub fn listed<K: Resource>(&self, object: &K) {
         self.with(|ledger, _| ledger.listed(object.meta().resource_version.as_deref()));
     }
 
-    /// The list has been taken in whole.
+    /// Records that the list has been received completely.
     pub fn list_ended(&self) {
         self.event(Ledger::list_ended);
     }
 
-    /// The cluster's data is older than it was: etcd was restored from a backup. Versions from before mean nothing any more,
-    /// and writes from before may never have been. Everything is forgotten; list anew afterwards.
+    /// Records that the cluster's data is older than before: etcd was restored from a backup. Earlier versions are
+    /// meaningless then, and earlier writes may not exist. All records are dropped; list again afterwards.
     pub fn rewound(&self) {
         self.event(|ledger, _| ledger.rewound());
     }
 
-    /// The store has just taken this event of a kube watcher in.
+    /// Records a kube watcher event that the store has just applied.
     #[cfg(feature = "runtime")]
     pub fn observe<K: Resource>(&self, event: &kube::runtime::watcher::Event<K>) {
         use kube::runtime::watcher::Event;
@@ -185,7 +185,7 @@ impl Floors {
         }
     }
 
-    /// Changes with every event that the watch brings.
+    /// Changes with every event of the watch.
     #[cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "only a watched cache waits for events"))]
     pub(crate) fn ticks(&self) -> watch::Receiver<u64> {
         self.0.tick.subscribe()

@@ -1,13 +1,13 @@
 //! Which of two resource versions is newer. Pure.
 //!
-//! Since Kubernetes 1.35 a resource version is a decimal number that can be compared within one resource type
-//! (KEP-5504: no sign, no leading zero, any length: compare the lengths, then the digits). API servers of the aggregation
-//! layer may still answer opaque texts; those do not parse here, and nothing is concluded from them.
+//! Since Kubernetes 1.35 a resourceVersion is a decimal number that can be compared within one resource type (KEP-5504:
+//! no sign, no leading zero, any length: compare the lengths, then the digits). API servers of the aggregation layer
+//! may still return opaque strings; those do not parse here and are not compared.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A resource version that can be compared with others of the same resource type.
+/// A resourceVersion that can be compared with others of the same resource type.
 ///
 /// ```
 /// use conflict_retry::freshness::Version;
@@ -19,7 +19,8 @@ use std::fmt;
 pub struct Version(String);
 
 impl Version {
-    /// `None` for a version that cannot be compared: empty, `0`, with a leading zero, with anything but digits.
+    /// Parses a version; `None` when it cannot be compared: empty, `0`, with a leading zero, or with anything but
+    /// digits.
     pub fn parse(text: &str) -> Option<Self> {
         let comparable =
             !text.is_empty() && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! A kube reflector that knows its floors.
+//! A kube reflector together with its floors.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use kube::runtime::watcher::Event;
 
 use super::{CachedObject, ChangeKind, Floors, Freshness, Newer, Source, Version};
 
-/// A reflector's store with the own writes that it has not seen yet. Cheap to clone.
+/// A reflector's store together with the own writes that it does not contain yet. Cheap to clone.
 ///
 /// ```no_run
 /// use conflict_retry::freshness::{Floors, Watched};
@@ -50,12 +50,12 @@ where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// `floors` must be told of the events that feed `store` ([`Self::observe`]), and of no others.
+    /// `floors` must receive the events that feed `store` ([`Self::observe`]), and no others.
     pub fn new(store: Store<K>, floors: Floors) -> Self {
         Self { store, floors }
     }
 
-    /// The store has just taken this event in.
+    /// Records an event that the store has just applied.
     pub fn observe(&self, event: &Event<K>) {
         self.floors.observe(event);
     }
@@ -70,12 +70,12 @@ where
         &self.store
     }
 
-    /// One object, as a write's [`Source`].
+    /// One object, usable as the [`Source`] of a write.
     pub fn object(&self, of: ObjectRef<K>) -> WatchedObject<K> {
         WatchedObject { watched: self.clone(), of }
     }
 
-    /// Whether we wrote an object that the watch has yet to bring.
+    /// Whether we wrote an object that the watch has not brought yet.
     fn is_awaited(&self, of: &ObjectRef<K>) -> bool {
         self.floors.pending().iter().any(|pending| {
             pending.change != ChangeKind::Deleted
@@ -84,8 +84,8 @@ where
         })
     }
 
-    /// The cached object as soon as it is not older than our own last write of it; `Ok(None)` when there is none. Waits at
-    /// most `bound`.
+    /// Returns the cached object as soon as it is not older than our own last write of it; `Ok(None)` when the cache
+    /// has none. Waits at most `bound`.
     pub async fn fresh(&self, of: &ObjectRef<K>, bound: Duration) -> Result<Option<Arc<K>>, Stale> {
         let mut ticks = self.floors.ticks();
         let caught_up = async {
@@ -121,7 +121,7 @@ where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// The source to give to a write.
+    /// The [`Source`] to pass to a write.
     pub fn source(&self) -> Source<'_, K> {
         Source::Watched(self)
     }
@@ -158,7 +158,7 @@ where
     }
 }
 
-/// Whether `found` was stored after `version`. Versions that cannot be compared are newer when they differ.
+/// Whether `found` was stored after `version`. Versions that cannot be compared count as newer when they differ.
 fn is_newer(found: Option<&str>, version: &str) -> bool {
     let Some(found) = found else { return false };
     match (Version::parse(found), Version::parse(version)) {

@@ -6,7 +6,7 @@ use super::*;
 
 const BOUND: Duration = Duration::from_secs(1);
 
-/// A cache and the hand that feeds it.
+/// A cache and the writer that fills it.
 struct Bench {
     watched: Watched<Node>,
     writer: Writer<Node>,

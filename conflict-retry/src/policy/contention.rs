@@ -1,32 +1,33 @@
-//! How long a writer among several stays away after a conflict: a window as wide as the others need.
+//! How long one of several writers waits after a conflict: the window is as wide as the other writers need.
 //!
-//! However many attempts overlap, exactly one of them succeeds, so a crowd never stops; it only wastes requests. With `n`
-//! contenders whose attempts take one *cycle* (from sending until the others have heard of it), a start drawn uniformly
-//! from a window of `n` cycles costs each success about two attempts and two cycles. The cycle is measured from one's own
-//! attempts, so that slow servers and long ways need no settings. The number of contenders is guessed: few at first, more
-//! with each conflict, and, where a watch tells, half as many whenever nobody has written for a
-//! while.
+//! However many attempts overlap, exactly one of them succeeds, so contention never blocks all writers; it only wastes
+//! requests. With `n` contenders whose attempts take one *cycle* (from sending until the others have seen the write), a
+//! start drawn uniformly from a window of `n` cycles costs each success about two attempts and two cycles. The cycle is
+//! measured from the writer's own attempts, so slow servers and high latency need no settings. The number of contenders
+//! is estimated: few at first, more with each conflict, and, with a watch, half as many whenever no writer has written
+//! for a while.
 //!
-//! Pure: time and randomness are arguments. The figures behind the constants are in `docs/adr/0009`.
+//! Pure: time and randomness are arguments. The measurements behind the constants are in `docs/adr/0009`.
 
 use std::time::Duration;
 
-/// How the guess at the number of contenders starts and grows.
+/// How the estimated number of contenders starts and grows.
 #[derive(Debug, Clone, Copy)]
 struct Growth {
     first: f64,
     factor: f64,
 }
 
-/// With live reads only nothing corrects a guess that is too high, so it grows slowly. A cycle is a read and a write here.
+/// With live reads nothing corrects an estimate that is too high, so it grows slowly. A cycle is a read and a write
+/// here.
 const BLIND: Growth = Growth { first: 1.5, factor: 1.7 };
-/// With a watch, silence corrects it.
+/// With a watch, silence corrects the estimate.
 const FED: Growth = Growth { first: 1.5, factor: 4.0 };
-/// Highest guess. Our own bound; no object of a cluster has more writers at once.
+/// Highest estimate. Our own limit; no object of a cluster has more writers at once.
 const MOST: f64 = 128.0;
-/// How many cycles nobody has to write for the guess to be halved.
+/// The number of cycles without any write after which the estimate is halved.
 const SILENCE: f64 = 1.5;
-/// What remains of the guess then.
+/// The factor applied to the estimate then.
 const AFTER_SILENCE: f64 = 0.5;
 /// Shortest cycle: the resolution of timers.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -34,39 +35,39 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const WIDEST: Duration = Duration::from_secs(1);
 /// How long the watch may take to bring the version that won, in durations of the attempt that lost …
 const PATIENCE: u32 = 3;
-/// … and at least. Our own bound: a live read costs about as much as waiting this long.
+/// … and its minimum. Our own limit: a live read costs about as much as waiting this long.
 const LEAST_PATIENCE: Duration = Duration::from_millis(10);
 
-/// A writer's view of the crowd around one object, during one operation.
+/// A writer's estimate of the contention on one object, during one operation.
 #[derive(Debug, Clone)]
 pub(super) struct Contention {
     growth: Growth,
     contenders: Option<f64>,
-    /// The shortest cycle measured (a longer one is a busy server's or a busy machine's, and both pass), and what it was
+    /// The shortest cycle measured (longer ones come from a busy server or machine, which is temporary), and its value
     /// before the last conflict.
     cycle: Option<Duration>,
     before: Option<Duration>,
 }
 
-/// The wait after one conflict of a writer that is fed by a watch.
+/// The wait after one conflict, for a writer with a watch-fed cache.
 #[derive(Debug, Clone)]
 pub(super) struct Wait {
     /// When the attempt that lost began, and how long it took.
     began: Duration,
     took: Duration,
-    /// Share of the window that is still to be waited for; `None` when the time is fixed.
+    /// Share of the window that is still to be waited for; `None` when the wait has a fixed end.
     left: Option<f64>,
-    /// The fixed time.
+    /// The fixed end.
     until: Duration,
-    /// When it was looked at last.
+    /// When [`Wait::look`] was last called.
     looked: Duration,
-    /// How long nobody has written.
+    /// How long no writer has written.
     silent: Duration,
     /// Whether the version that won has been seen.
     seen: bool,
 }
 
-/// What a wait has come to.
+/// The state of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     Wait(Duration),
@@ -83,7 +84,7 @@ impl Contention {
         Self { growth: FED, ..Self::blind() }
     }
 
-    /// Takes in a conflict of an attempt that took `took`, and answers the window to wait in.
+    /// Records a conflict of an attempt that took `took`, and returns the window to wait in.
     pub(super) fn conflict(&mut self, took: Duration) -> Duration {
         self.before = self.cycle;
         self.measured(took);
@@ -94,7 +95,7 @@ impl Contention {
         self.window()
     }
 
-    /// The window for the present guess.
+    /// The window for the current estimate.
     fn window(&self) -> Duration {
         let contenders = self.contenders.unwrap_or(self.growth.first);
         self.one_cycle().mul_f64(contenders).min(WIDEST)
@@ -104,7 +105,7 @@ impl Contention {
         self.cycle.unwrap_or(SHORTEST).clamp(SHORTEST, WIDEST)
     }
 
-    /// Takes `cycle` for the last conflict's measurement.
+    /// Replaces the last conflict's measurement by `cycle`.
     fn measured(&mut self, cycle: Duration) {
         self.cycle = Some(self.before.map_or(cycle, |before| before.min(cycle)));
     }
@@ -116,14 +117,14 @@ impl Wait {
         Self { left: Some(share), ..Self::until(now, began, now) }
     }
 
-    /// A wait for a fixed time.
+    /// A wait until a fixed time.
     pub(super) fn until(until: Duration, began: Duration, now: Duration) -> Self {
         let took = now.saturating_sub(began);
         Self { began, took, left: None, until, looked: now, silent: Duration::ZERO, seen: false }
     }
 
-    /// Looks again at `now`; `news` says whether the watch has brought a version since the last look that is newer than
-    /// the one refused.
+    /// Updates the wait at `now`; `news` tells whether, since the last call, the watch has brought a version newer than
+    /// the refused one.
     pub(super) fn look(&mut self, contention: &mut Contention, now: Duration, news: bool) -> Progress {
         let passed = now.saturating_sub(self.looked);
         self.looked = self.looked.max(now);
@@ -134,7 +135,7 @@ impl Wait {
             self.silent = Duration::ZERO;
             if !self.seen {
                 self.seen = true;
-                // Until now nobody could know of the write that won: that is the time in which attempts overlap.
+                // Until now no writer could know of the write that won: that is the time in which attempts overlap.
                 contention.measured(self.took.max(now.saturating_sub(self.began)));
             }
         }
@@ -153,7 +154,7 @@ impl Wait {
         if self.seen {
             return Progress::Over;
         }
-        // From the version that was refused nothing may be sent again.
+        // Nothing may be sent again from the refused version.
         let more = LEAST_PATIENCE.max(self.took.saturating_mul(PATIENCE));
         let patience = self.began.saturating_add(self.took).saturating_add(more);
         match patience.saturating_sub(now) {

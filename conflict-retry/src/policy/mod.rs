@@ -1,7 +1,7 @@
-//! When to try again and when to stop: attempts *and* deadline *and* schedule *and* cancellation.
+//! When to retry and when to stop: attempts *and* deadline *and* schedule *and* cancellation.
 //!
-//! Pure: time since the start and randomness are arguments. Nothing here sleeps ([`crate::retry`] and the front door do),
-//! and nothing here knows what failed beyond its [`Cause`].
+//! Pure: the time since the start and randomness are arguments. Nothing here sleeps ([`crate::retry`] and the write
+//! functions do), and nothing here knows more about a failure than its [`Cause`].
 
 mod contention;
 
@@ -13,23 +13,24 @@ use tokio_util::sync::CancellationToken;
 use self::contention::{Contention, Progress, Wait};
 use crate::backoff::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY, InvalidBackoff};
 
-/// Attempts of the default policy. Our own bound: several times what a writer among fifty needs on average, and low
+/// Attempts of the default policy. Our own limit: several times what a writer among fifty needs on average, and low
 /// enough to end a livelock.
 const DEFAULT_MAX_ATTEMPTS: NonZeroU32 = match NonZeroU32::new(64) {
     Some(attempts) => attempts,
     None => NonZeroU32::MIN,
 };
-/// Deadline of the default policy. Our own bound: a reconcile that waits longer had better be queued again.
+/// Deadline of the default policy. Our own limit: a reconcile that waits longer should be requeued instead.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
-/// First window after a fault (503, lost answer). Our own choice: well above a round trip, well below a person's notice.
+/// First window after a fault (503, lost answer). Our own choice: well above a round trip, well below what a user
+/// notices.
 const FAULT_BASE: Duration = Duration::from_millis(50);
 /// Widest window after a fault: five of them fit into the default deadline.
 const FAULT_CAP: Duration = Duration::from_secs(2);
-/// Share of a server-given `Retry-After` that is added at random, so that clients told the same second do not return in
-/// the same millisecond.
+/// Random share added to a `Retry-After` from the server, so that clients with the same delay do not return in the same
+/// millisecond.
 const RETRY_AFTER_SPREAD: f64 = 0.1;
 
-/// How long to keep trying, and how fast.
+/// How long to retry, and how fast.
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
     max_attempts: NonZeroU32,
@@ -41,34 +42,34 @@ pub struct RetryPolicy {
 /// How long to wait after a conflict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Schedule {
-    /// client-go's arithmetic.
+    /// client-go's backoff arithmetic.
     Backoff(Backoff),
-    /// Uniformly within a window that fits the crowd: see [`contention`].
+    /// A uniformly random wait in a window that fits the number of contenders: see [`contention`].
     Contention,
 }
 
-/// What an attempt failed of, as far as pacing is concerned.
+/// Why an attempt failed, as far as pacing is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Somebody else wrote first; the server is healthy.
+    /// Another writer wrote first; the server is healthy.
     Conflict,
-    /// The server said how long to stay away.
+    /// The server stated how long to wait.
     RetryAfter(Duration),
-    /// The server or the way to it is in trouble.
+    /// The server, or the connection to it, has a fault.
     Fault,
 }
 
-/// What to do after a failed attempt. Complete on purpose: whoever drives [`Attempts`] has to do one or the other.
+/// What to do after a failed attempt. Deliberately exhaustive: the caller that drives [`Attempts`] has to handle both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Wait that long, then try again.
+    /// Wait this long, then try again.
     RetryAfter(Duration),
-    /// Stop, and say why.
+    /// Stop; the reason is the limit that was reached.
     GiveUp(GiveUp),
 }
 
-/// Which bound ended the attempts.
+/// The limit that ended the attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GiveUp {
@@ -79,9 +80,9 @@ pub enum GiveUp {
 }
 
 impl Default for RetryPolicy {
-    /// Our own policy for conflicts: up to 64 attempts in 10 s. After a conflict it waits uniformly within a window of one
-    /// and a half times the shortest attempt so far, 1.7 times as wide after each further conflict, at most 1 s. Reads fed
-    /// by a watch ([`Attempts::fed`]) allow more.
+    /// Our own policy for conflicts: up to 64 attempts in 10 s. After a conflict it waits a uniformly random time in a
+    /// window of one and a half times the shortest attempt so far, 1.7 times as wide after each further conflict, at
+    /// most 1 s. Reads from a watch-fed cache ([`Attempts::fed`]) allow wider windows.
     fn default() -> Self {
         Self {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
@@ -103,8 +104,8 @@ impl RetryPolicy {
         Self::of_steps(DEFAULT_BACKOFF)
     }
 
-    /// As many attempts as `backoff` has steps, with its delays. No deadline. A backoff without steps is refused: Go
-    /// calls the operation zero times then, and up to v0.36 reports success.
+    /// As many attempts as `backoff` has steps, with its delays. No deadline. A backoff without steps is rejected: Go
+    /// then calls the operation zero times, and up to v0.36 reports success.
     pub fn from_backoff(backoff: Backoff) -> Result<Self, InvalidBackoff> {
         if backoff.steps() < 1 {
             return Err(InvalidBackoff::NoSteps(backoff.steps()));
@@ -121,28 +122,28 @@ impl RetryPolicy {
         }
     }
 
-    /// Exactly one attempt: what a caller wants who requeues instead.
+    /// Exactly one attempt, for a caller that requeues instead of retrying.
     #[must_use]
     pub fn once() -> Self {
         Self { max_attempts: NonZeroU32::MIN, ..Self::default() }
     }
 
-    /// At most this many attempts, the first one included.
+    /// Sets the maximum number of attempts, including the first one.
     #[must_use]
     pub fn with_max_attempts(mut self, attempts: NonZeroU32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// No attempt starts at or after this time since the start; `None` means no such bound. An attempt under way is never
-    /// cut off by it, because cutting a write off only makes its outcome unknown.
+    /// Sets the time since the start from which no attempt starts; `None` means no such limit. A running attempt is
+    /// never aborted by it, because aborting a write only makes its result unknown.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Option<Duration>) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Stops, attempts and waits alike, as soon as `token` is cancelled.
+    /// Stops, during attempts and waits alike, as soon as `token` is cancelled.
     #[must_use]
     pub fn with_cancellation(mut self, token: CancellationToken) -> Self {
         self.cancel = token;
@@ -154,7 +155,7 @@ impl RetryPolicy {
         &self.cancel
     }
 
-    /// The time after which no attempt starts.
+    /// The time after which no attempt starts; `None` means no limit.
     pub(crate) const fn deadline(&self) -> Option<Duration> {
         self.deadline
     }
@@ -164,7 +165,7 @@ impl RetryPolicy {
         self.deadline != Some(Duration::ZERO)
     }
 
-    /// The state machine of one run under this policy, which begins now.
+    /// The state machine of one run under this policy, starting now.
     pub fn attempts(&self) -> Attempts {
         Attempts {
             max: self.max_attempts.get(),
@@ -179,7 +180,7 @@ impl RetryPolicy {
     }
 }
 
-/// One run under a [`RetryPolicy`]: told of each failed attempt, it answers what to do next.
+/// One run under a [`RetryPolicy`]: it receives each failed attempt and returns what to do next.
 #[derive(Debug, Clone)]
 pub struct Attempts {
     max: u32,
@@ -187,54 +188,56 @@ pub struct Attempts {
     schedule: Schedule,
     made: u32,
     faults: u32,
-    /// When the attempt under way began.
+    /// When the current attempt began.
     began: Duration,
     contention: Contention,
-    /// The wait after the last conflict, for those who ask for their turn.
+    /// The wait after the last conflict, for callers of [`Attempts::turn`].
     wait: Option<Wait>,
 }
 
-/// What a writer does that is fed by a watch and waits after a conflict. Complete on purpose, as [`Next`] is.
+/// What a writer with a watch-fed cache does while it waits after a conflict. Deliberately exhaustive, like [`Next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Wait that long, or until the watch brings something, then ask again.
+    /// Wait this long, or until the watch brings an event, then ask again.
     Wait(Duration),
-    /// Decide from the newest version known, and send.
+    /// Decide from the newest known version, and send.
     Send,
     /// The watch does not bring the version that won: read live, decide and send.
     Read,
-    /// Stop, and say why.
+    /// Stop; the reason is the limit that was reached.
     GiveUp(GiveUp),
 }
 
 impl Attempts {
-    /// For a writer whose reads are fed by a watch: after a conflict it asks for its [`Attempts::turn`] instead of sleeping
-    /// as [`Attempts::next`] says. Knowing what others write, it can start with wider windows and cut them short.
+    /// For a writer whose reads come from a watch-fed cache: after a conflict it calls [`Attempts::turn`] instead of
+    /// sleeping as long as [`Attempts::next`] returns. Because it sees the writes of other writers, it can start with
+    /// wider windows and shorten them.
     #[must_use]
     pub fn fed(mut self) -> Self {
         self.contention = Contention::fed();
         self
     }
 
-    /// The first attempt begins only now (time since the start): what came before was waiting for leave to make it.
+    /// Sets the start of the first attempt to `now` (time since the start): before that, the writer waited for
+    /// permission to send.
     pub fn begin(&mut self, now: Duration) {
         self.began = now;
     }
 
-    /// The attempt under way was kept from being sent for so long: that is no part of its own duration.
+    /// The current attempt was held back for `waited`, which is not part of its own duration.
     pub fn held(&mut self, waited: Duration) {
         self.began = self.began.saturating_add(waited);
     }
 
-    /// How many attempts have failed so far.
+    /// Number of attempts that have failed so far.
     pub const fn made(&self) -> u32 {
         self.made
     }
 
-    /// Records an attempt that failed of `cause` at `now` (time since the start). `random` is asked at most once and
-    /// answers uniformly in `[0, 1)`. There is never a wait after the last attempt.
+    /// Records an attempt that failed because of `cause` at `now` (time since the start). `random` is called at most
+    /// once and returns a uniform value in `[0, 1)`. There is never a wait after the last attempt.
     ///
-    /// What lies between the end of the last wait and `now` counts as the duration of the attempt.
+    /// The time between the end of the last wait and `now` counts as the duration of the attempt.
     pub fn next(&mut self, now: Duration, cause: Cause, random: impl FnOnce() -> f64) -> Next {
         self.made = self.made.saturating_add(1);
         self.wait = None;
@@ -262,12 +265,12 @@ impl Attempts {
         }
     }
 
-    /// Whether it is this writer's turn again at `now` (time since the start), after [`Attempts::next`] has answered a
-    /// conflict with a delay. `news` says whether the watch has brought a version, since the last time this was asked, that
-    /// is newer than the one that was refused; whatever arrives in the meantime costs nothing.
+    /// Whether it is this writer's turn again at `now` (time since the start), after [`Attempts::next`] has returned a
+    /// delay for a conflict. `news` tells whether, since the last call, the watch has brought a version newer than the
+    /// refused one; events that arrive in between cost nothing.
     ///
-    /// Nothing is ever sent from the version that was refused. After any other failure there is nothing to wait for but
-    /// the delay, and the answer is [`Turn::Read`].
+    /// Nothing is ever sent from the refused version. After any other failure only the delay matters, and the result is
+    /// then [`Turn::Read`].
     pub fn turn(&mut self, now: Duration, news: bool) -> Turn {
         if let Some(deadline) = self.deadline
             && now >= deadline
@@ -295,7 +298,7 @@ impl Attempts {
         match &mut self.schedule {
             Schedule::Backoff(backoff) => {
                 let delay = backoff.step(random);
-                // Go would sleep once more and then stop without an attempt; the sleep is what we leave out.
+                // Go would sleep once more and then stop without an attempt; this sleep is omitted here.
                 if backoff.steps() < 1 {
                     return None;
                 }
@@ -312,7 +315,7 @@ impl Attempts {
     }
 }
 
-/// A random number forced into `[0, 1]`, so that a broken source cannot make a duration panic.
+/// A random number forced into `[0, 1]`, so that a broken random source cannot make a duration panic.
 fn unit(random: f64) -> f64 {
     if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) }
 }

@@ -1,4 +1,4 @@
-//! Every bound ends a run, and every delay stays in its window.
+//! Every limit ends a run, and every delay stays in its window.
 
 use proptest::prelude::*;
 
@@ -149,7 +149,7 @@ proptest! {
         for (index, delay) in run(&RetryPolicy::default(), random).0.into_iter().enumerate() {
             let window = Duration::from_millis(1).mul_f64(1.5 * 1.7_f64.powi(i32::try_from(index).unwrap()));
             let window = window.min(MS * 128);
-            // Nanoseconds are rounded at each step.
+            // Each step rounds to nanoseconds.
             prop_assert!(delay <= window + Duration::from_nanos(99), "conflict {} waits {:?}", index + 1, delay);
         }
     }
@@ -174,7 +174,7 @@ proptest! {
                 Turn::Wait(rest) => {
                     prop_assert!(!rest.is_zero(), "a wait of nothing spins");
                     prop_assert!(rest <= Duration::from_secs(3));
-                    // Something arrives first, or the whole rest passes.
+                    // Either an event arrives first, or the whole rest passes.
                     now += if micros % 2 == 0 { rest } else { rest.min(Duration::from_micros(micros)) };
                 }
                 Turn::Send => {
@@ -195,7 +195,7 @@ proptest! {
     }
 }
 
-/// A fed writer whose first attempt took 10 ms and drew `share` of its window.
+/// A writer with a watch-fed cache whose first attempt took 10 ms and drew `share` of its window.
 fn fed(share: f64) -> Attempts {
     let mut attempts = RetryPolicy::default().attempts().fed();
     assert_eq!(attempts.next(MS * 10, Cause::Conflict, || share), Next::RetryAfter((MS * 15).mul_f64(share)));
@@ -230,11 +230,11 @@ fn a_fed_writer_waits_for_its_slot_and_versions_in_between_change_nothing() {
 fn silence_halves_the_guess_and_so_the_rest_of_the_wait() {
     let mut attempts = fed(0.0);
     assert_eq!(attempts.turn(MS * 10, true), Turn::Send);
-    // The second conflict: a guess of six contenders, a window of 60 ms, of which all is drawn.
+    // The second conflict: an estimate of six contenders, a window of 60 ms, all of which is drawn.
     assert_eq!(attempts.next(MS * 20, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 60));
-    // Silence is looked at after one and a half cycles.
+    // Silence is checked after one and a half cycles.
     assert_eq!(attempts.turn(MS * 20, true), Turn::Wait(MS * 15));
-    // A quarter of the window has passed, and what is left of it is now three quarters of 30 ms.
+    // A quarter of the window has passed, and the rest is now three quarters of 30 ms.
     assert_eq!(attempts.turn(MS * 35, false), Turn::Wait(MS * 15));
     // Half of that window has passed; a quarter of 15 ms is left.
     assert_eq!(attempts.turn(MS * 50, false), Turn::Wait(Duration::from_micros(3_750)));
@@ -244,7 +244,7 @@ fn silence_halves_the_guess_and_so_the_rest_of_the_wait() {
 #[test]
 fn a_late_watch_lengthens_the_cycle_because_nobody_could_know_of_the_winner() {
     let mut attempts = fed(0.0);
-    // The attempt began at 0 and was refused at 10 ms; the winner's version came at 30 ms only.
+    // The attempt began at 0 and was refused at 10 ms; the winner's version arrived only at 30 ms.
     assert_eq!(attempts.turn(MS * 30, true), Turn::Send);
     assert_eq!(attempts.next(MS * 70, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 30 * 6));
 }

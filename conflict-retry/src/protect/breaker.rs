@@ -1,37 +1,38 @@
-//! A circuit breaker's decisions: when to stop asking a server that does not answer, and how to find out that it does
-//! again. A conflict, or any other answer that shows a working server, never opens it.
+//! The decisions of a circuit breaker: when to stop sending requests to a server that does not answer, and how to find
+//! out that it answers again. A conflict, or any other answer of a working server, never opens it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::classify::Class;
 
-/// Failures in a row that open the circuit. Our own choice: about what one default write would send in its first second of
-/// faults, so that one lost connection or one restarting replica behind a load balancer does not open it.
+/// Consecutive failures that open the circuit. Our own choice: about what one default write sends in its first second
+/// of faults, so that one lost connection or one restarting replica behind a load balancer does not open it.
 const DEFAULT_FAILURES: NonZeroU32 = match NonZeroU32::new(5) {
     Some(failures) => failures,
     None => NonZeroU32::MIN,
 };
 /// How long the circuit stays open at first. Our own choice: a restarted API server is back after some seconds (3 s,
-/// measured), and it is half of the default policy's deadline, so that an operation caught by the opening still sees the
-/// probe's result.
+/// measured), and it is half of the default policy's deadline, so an operation that meets the opening circuit still
+/// sees the probe's result.
 const DEFAULT_OPEN_FOR: Duration = Duration::from_secs(5);
-/// How long it stays open at most. Our own choice: a server that was away for long is noticed within a minute.
+/// Maximum time the circuit stays open. Our own choice: the return of a server after a long outage is noticed within a
+/// minute.
 const DEFAULT_MAX_OPEN: Duration = Duration::from_secs(60);
-/// What callers are told to wait while a probe is under way: nobody knows how long it takes. Our own choice.
+/// The wait returned to callers while a probe is running: its duration is unknown. Our own choice.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether an answer of this kind means that the server, or the way to it, is in trouble.
+/// Whether an answer of this class means that the server, or the connection to it, has a fault.
 ///
-/// Only no answer at all ([`Class::Ambiguous`]) and "not now" ([`Class::Transient`]) do. Conflicts and every other 4xx
-/// come from a server at work. So does a 429, on purpose: the server answers at once and sets the pace itself, and one full
-/// priority level says nothing about the others (a lease must still be renewed); besides, an eviction that a disruption
-/// budget holds back is a 429 too, and neither the class nor `Retry-After` tells the two apart. A 500 without a sign of
-/// etcd is most often one broken webhook, no reason to stop writing everything else.
+/// Only a missing answer ([`Class::Ambiguous`]) and "not now" ([`Class::Transient`]) do. Conflicts and every other 4xx
+/// come from a working server. So does a 429, on purpose: the server answers at once and sets the pace itself, and one
+/// full priority level tells nothing about the others (a lease must still be renewed). An eviction blocked by a
+/// `PodDisruptionBudget` is a 429 too, and neither the class nor `Retry-After` distinguishes the two. A 500 without an
+/// etcd error is most often one broken webhook, which is no reason to stop all other writes.
 pub const fn counts_as_failure(class: &Class) -> bool {
     match class {
         Class::Ambiguous | Class::Transient { .. } => true,
-        // No wildcard: a new class must be thought about.
+        // No wildcard: a new class needs an explicit decision.
         Class::Conflict
         | Class::FieldManager { .. }
         | Class::UidMismatch
@@ -57,32 +58,33 @@ pub struct BreakerSettings {
     max_open: Duration,
 }
 
-/// Why [`BreakerSettings`] were refused.
+/// Why [`BreakerSettings`] were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBreaker {
-    /// It would be open from the start.
+    /// Zero failures: the circuit would be open from the start.
     #[error("the number of failures is 0; give at least 1")]
     Failures,
-    /// It would never be open.
+    /// An open time of zero: the circuit would never be open.
     #[error("the open time is zero; give at least a nanosecond, or use no breaker")]
     OpenFor,
-    /// The first open time is longer than the longest.
+    /// The first open time is longer than the maximum.
     #[error(
         "the open time {open_for:?} is longer than the longest, {max_open:?}; swap them or raise the latter"
     )]
     MaxOpen {
         /// The first open time.
         open_for: Duration,
-        /// The longest.
+        /// The maximum open time.
         max_open: Duration,
     },
 }
 
 impl BreakerSettings {
-    /// Opens after `failures` failures in a row, for `open_for`; each probe that fails doubles that, up to `max_open`.
+    /// Opens after `failures` consecutive failures, for `open_for`; each failed probe doubles that time, up to
+    /// `max_open`.
     ///
-    /// Failures in a row rather than a share of failures: when a server is away, everything fails, and a share needs a
+    /// Consecutive failures rather than a failure rate: when a server is down, everything fails, and a rate needs a
     /// window, which a quiet controller never fills.
     pub const fn new(failures: u32, open_for: Duration, max_open: Duration) -> Result<Self, InvalidBreaker> {
         let Some(failures) = NonZeroU32::new(failures) else {
@@ -97,15 +99,15 @@ impl BreakerSettings {
         Ok(Self { failures, open_for, max_open })
     }
 
-    /// The `opened`-th open time in a row, counting from one.
+    /// The open time of the `opened`-th opening in a row, counting from one.
     fn open_time(&self, opened: u32) -> Duration {
         self.open_for.saturating_mul(2_u32.saturating_pow(opened.saturating_sub(1))).min(self.max_open)
     }
 }
 
 impl Default for BreakerSettings {
-    /// Opens after 5 failures in a row, for 5 s, doubling up to 60 s. There is no jitter: of each process only one probe
-    /// goes out.
+    /// Opens after 5 consecutive failures, for 5 s, doubling up to 60 s. There is no jitter: each process sends only
+    /// one probe.
     fn default() -> Self {
         Self { failures: DEFAULT_FAILURES, open_for: DEFAULT_OPEN_FOR, max_open: DEFAULT_MAX_OPEN }
     }
@@ -114,16 +116,16 @@ impl Default for BreakerSettings {
 /// What a breaker does with requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Lets all through.
+    /// Admits all requests.
     Closed,
-    /// Lets none through until its time is over; the first request after that is the probe.
+    /// Admits no request until the open time is over; the first request after that is the probe.
     Open,
-    /// Lets one through, the probe, and decides by its result.
+    /// Admits one request, the probe, and decides by its result.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// A stable name for labels.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -137,9 +139,9 @@ impl BreakerState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Transition {
-    /// Before.
+    /// The state before.
     pub from: BreakerState,
-    /// After; never the same.
+    /// The state after; always different from `from`.
     pub to: BreakerState,
 }
 
@@ -148,12 +150,12 @@ pub struct Transition {
 #[error("the API server has not been answering; nothing was sent, try again in {retry_after:?}")]
 #[non_exhaustive]
 pub struct CircuitOpen {
-    /// How long to stay away. While a probe is under way this is a guess.
+    /// How long to wait before the next request. While a probe is running this is an estimate.
     pub retry_after: Duration,
 }
 
-/// The leave to send one request. It must be handed back, by [`Breaker::settle`] or [`Breaker::abandon`]; the handle
-/// ([`super::CircuitBreaker`]) sees to that.
+/// The permission to send one request. It must be returned by [`Breaker::settle`] or [`Breaker::abandon`]; the handle
+/// ([`super::CircuitBreaker`]) does that.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a ticket that is not handed back keeps the only place of the probe"]
 pub struct Ticket {
@@ -162,7 +164,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// The change of state that came with this ticket: the open time was over, and this is the probe.
+    /// The change of state that came with this ticket, when the open time was over and this is the probe; `None`
+    /// otherwise.
     pub const fn transition(&self) -> Option<Transition> {
         self.transition
     }
@@ -180,7 +183,7 @@ enum Phase {
 pub struct Breaker {
     settings: BreakerSettings,
     phase: Phase,
-    /// Moves with every change of state, so that a request from before it has no say after it.
+    /// Changes with every change of state, so that the result of an earlier request is ignored after it.
     epoch: u64,
 }
 
@@ -190,7 +193,7 @@ impl Breaker {
         Self { settings, phase: Phase::Closed { failures: 0 }, epoch: 0 }
     }
 
-    /// What it does with requests. An open circuit stays `Open`, also when its time is over, until somebody asks.
+    /// The current state. An open circuit stays `Open`, even when its time is over, until the next request.
     pub const fn state(&self) -> BreakerState {
         match self.phase {
             Phase::Closed { .. } => BreakerState::Closed,
@@ -199,7 +202,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a request may be sent.
+    /// Admits a request, or returns how long to wait.
     pub fn admit(&mut self, now: Duration) -> Result<Ticket, CircuitOpen> {
         match self.phase {
             Phase::Closed { .. } => Ok(Ticket { epoch: self.epoch, transition: None }),
@@ -220,7 +223,7 @@ impl Breaker {
         }
     }
 
-    /// Takes the result of a request. One that was admitted before the last change of state changes nothing.
+    /// Records the result of a request. A request that was admitted before the last change of state changes nothing.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one result")]
     pub fn settle(&mut self, ticket: Ticket, now: Duration, failed: bool) -> Option<Transition> {
         if ticket.epoch != self.epoch {
@@ -237,12 +240,13 @@ impl Breaker {
             }
             Phase::HalfOpen { opened, .. } if failed => Some(self.open(now, opened.saturating_add(1))),
             Phase::HalfOpen { .. } => Some(self.enter(Phase::Closed { failures: 0 })),
-            // No ticket is given out in this state.
+            // No ticket is issued in this state.
             Phase::Open { .. } => None,
         }
     }
 
-    /// Takes a ticket back whose request has no result, because its caller went away. A probe makes place for another.
+    /// Takes back a ticket whose request has no result, because its caller was dropped. If it was the probe, another
+    /// may be sent.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is good for one result")]
     pub fn abandon(&mut self, ticket: Ticket) {
         if ticket.epoch == self.epoch

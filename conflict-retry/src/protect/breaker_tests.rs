@@ -1,4 +1,4 @@
-//! The state machine: what opens it, who probes, and which answers count.
+//! The state machine: what opens it, which request is the probe, and which answers count.
 
 use proptest::prelude::*;
 
@@ -183,12 +183,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Whatever the order of requests and answers: never two probes, never a request through an open circuit before its
-    /// time, and no state in which nobody will ever be admitted again.
+    /// time, and no state in which no request will ever be admitted again.
     #[test]
     fn there_are_never_two_probes_and_never_a_dead_end(steps in prop::collection::vec(step(), 1..200)) {
         let mut breaker = Breaker::new(settings());
         let mut now = Duration::ZERO;
-        // Tickets under way, and which of them were given out while the circuit was not closed.
+        // Tickets in use, and which of them were issued while the circuit was not closed.
         let mut under_way: Vec<(Ticket, bool)> = Vec::new();
         let mut opened_at = None;
         for step in steps {

@@ -1,35 +1,36 @@
-//! A retry budget: few retries among many operations help, many make an outage longer. First attempts are never refused.
+//! A retry budget: a few retries among many operations help, many retries prolong an outage. First attempts are never
+//! refused.
 
 use std::sync::{Arc, Mutex};
 
 use super::lock;
 
-/// Retries that are always allowed at once: what failsafe-go's retry budget starts with.
+/// Retries that are always allowed at once: the default of failsafe-go's retry budget.
 const MIN_CONCURRENCY: u32 = 3;
-/// Retries allowed per hundred operations under way: likewise.
+/// Retries allowed per hundred running operations: also failsafe-go's default.
 const MAX_PERCENT: u8 = 20;
 
-/// How many retries may be under way at once.
+/// How many retries may run at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     min_concurrency: u32,
     max_percent: u8,
 }
 
-/// Why [`BudgetLimits`] were refused.
+/// Why [`BudgetLimits`] were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidBudget {
-    /// An operation has at most one retry under way, so that more than all is no limit.
+    /// More than 100 percent: an operation has at most one running retry, so such a share would be no limit.
     #[error("the share is {0} percent; give at most 100")]
     Percent(u8),
-    /// Neither a floor nor a share: whoever wants no retry sets the policy to one attempt.
+    /// Neither a minimum nor a share: to allow no retries, set the policy to one attempt instead.
     #[error("the budget never allows a retry; give a share or a minimum, or a retry policy of one attempt")]
     Nothing,
 }
 
 impl BudgetLimits {
-    /// At most `max_percent` retries per hundred operations under way, rounded down, but always `min_concurrency`.
+    /// At most `max_percent` retries per hundred running operations, rounded down, but always `min_concurrency`.
     pub const fn new(min_concurrency: u32, max_percent: u8) -> Result<Self, InvalidBudget> {
         if max_percent > 100 {
             return Err(InvalidBudget::Percent(max_percent));
@@ -40,38 +41,38 @@ impl BudgetLimits {
         Ok(Self { min_concurrency, max_percent })
     }
 
-    /// How many retries may be under way with that many operations.
+    /// How many retries may run while `operations` operations are running.
     pub fn allowed(&self, operations: u32) -> u32 {
         let share = u64::from(operations) * u64::from(self.max_percent) / 100;
-        // A share of at most all fits.
+        // A share of at most 100 percent fits.
         u32::try_from(share).unwrap_or(operations).max(self.min_concurrency)
     }
 }
 
 impl Default for BudgetLimits {
-    /// A fifth of the operations under way, at least 3.
+    /// 20 percent of the running operations, at least 3.
     fn default() -> Self {
         Self { min_concurrency: MIN_CONCURRENCY, max_percent: MAX_PERCENT }
     }
 }
 
-/// There are too many retries already. The operation should fail with what it has, and be queued again later.
+/// Too many retries are running. The operation should fail with its last error and be requeued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{retries} retries are under way and {operations} operations allow {allowed}; queue this one again")]
 #[non_exhaustive]
 pub struct BudgetExhausted {
-    /// Operations under way, retrying or not.
+    /// Running operations, retrying or not.
     pub operations: u32,
-    /// Retries under way.
+    /// Running retries.
     pub retries: u32,
-    /// How many would be allowed.
+    /// How many retries would be allowed.
     pub allowed: u32,
 }
 
-/// What is under way. Pure counts; [`RetryBudget`] keeps them honest.
+/// Counts of running operations and retries. It trusts its caller; [`RetryBudget`] keeps the counts correct.
 ///
-/// The bound is held at every grant. When operations end while others retry, retries may outnumber what a new one would
-/// be allowed: none is cut off, and none is granted until enough have ended.
+/// The limit is checked at every grant. When operations end while others retry, more retries may be running than a new
+/// one would be allowed: none is aborted, and none is granted until enough have ended.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     limits: BudgetLimits,
@@ -80,22 +81,22 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing under way.
+    /// A ledger without running operations.
     pub const fn new(limits: BudgetLimits) -> Self {
         Self { limits, operations: 0, retries: 0 }
     }
 
-    /// An operation begins.
+    /// Records the start of an operation.
     pub fn begin(&mut self) {
         self.operations = self.operations.saturating_add(1);
     }
 
-    /// An operation ends.
+    /// Records the end of an operation.
     pub fn end(&mut self) {
         self.operations = self.operations.saturating_sub(1);
     }
 
-    /// A retry begins, if it may.
+    /// Records the start of a retry, or refuses it.
     pub fn begin_retry(&mut self) -> Result<(), BudgetExhausted> {
         let (operations, retries) = (self.operations, self.retries);
         let allowed = self.limits.allowed(operations);
@@ -106,17 +107,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// A retry ends.
+    /// Records the end of a retry.
     pub fn end_retry(&mut self) {
         self.retries = self.retries.saturating_sub(1);
     }
 
-    /// Operations under way.
+    /// Running operations.
     pub const fn operations(&self) -> u32 {
         self.operations
     }
 
-    /// Retries under way.
+    /// Running retries.
     pub const fn retries(&self) -> u32 {
         self.retries
     }
@@ -129,32 +130,32 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// A budget with nothing under way.
+    /// A budget without running operations.
     pub fn new(limits: BudgetLimits) -> Self {
         Self { ledger: Arc::new(Mutex::new(Ledger::new(limits))) }
     }
 
-    /// Counts an operation for as long as the answer lives. It is never refused.
+    /// Counts an operation while the returned value lives. It is never refused.
     #[must_use = "the operation counts only for as long as this lives"]
     pub fn operation(&self) -> Operation {
         lock(&self.ledger).begin();
         Operation { ledger: Arc::clone(&self.ledger) }
     }
 
-    /// The counts of this moment, for gauges.
+    /// The current counts, for gauges.
     pub fn counts(&self) -> Ledger {
         lock(&self.ledger).clone()
     }
 }
 
-/// An operation under way; it ends when this is dropped.
+/// A running operation; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Operation {
     ledger: Arc<Mutex<Ledger>>,
 }
 
 impl Operation {
-    /// Counts a retry of this operation for as long as the answer lives, or refuses it.
+    /// Counts a retry of this operation while the returned value lives, or refuses it.
     pub fn retry(&self) -> Result<Retry, BudgetExhausted> {
         lock(&self.ledger).begin_retry()?;
         Ok(Retry { ledger: Arc::clone(&self.ledger) })
@@ -167,7 +168,7 @@ impl Drop for Operation {
     }
 }
 
-/// A retry under way; it ends when this is dropped.
+/// A running retry; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the retry counts only for as long as this lives"]
 pub struct Retry {

@@ -1,4 +1,4 @@
-//! The bound holds at every grant, in any interleaving, and nothing that ends is still counted.
+//! The limit holds at every grant, in any interleaving, and ended operations and retries are not counted.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! The handle around a [`Breaker`]: it has a clock and a lock, and hands out permits that give themselves back.
+//! The handle around a [`Breaker`]: it has a clock and a lock, and issues permits that return themselves when dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use super::breaker::{
 use super::lock;
 use crate::classify::Class;
 
-/// Hears of every change of state: count and return.
+/// Receives every change of state; it must be quick.
 type Listener = Box<dyn Fn(Transition) + Send + Sync>;
 
-/// A [`Breaker`] for all tasks of a process: one per API server. Cheap to clone; clones share the circuit.
+/// A [`Breaker`] for all tasks of a process: use one per API server. Cheap to clone; clones share the circuit.
 #[derive(Clone)]
 pub struct CircuitBreaker {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Default for CircuitBreaker {
-    /// [`BreakerSettings::default`], with nobody listening.
+    /// [`BreakerSettings::default`], without a listener.
     fn default() -> Self {
         Self::build(BreakerSettings::default(), None)
     }
@@ -47,8 +47,9 @@ impl CircuitBreaker {
         Self::build(settings, None)
     }
 
-    /// A closed circuit that tells `listener` of every change of state, on the task that causes it and outside the lock. Two
-    /// changes close together may be told in either order, so count with it and read [`Self::state`] for a gauge.
+    /// A closed circuit that reports every change of state to `listener`, on the task that causes it and outside the
+    /// lock. Two changes in quick succession may be reported in either order, so use the listener for counters and
+    /// [`Self::state`] for a gauge.
     pub fn with_listener(
         settings: BreakerSettings,
         listener: impl Fn(Transition) + Send + Sync + 'static,
@@ -61,16 +62,16 @@ impl CircuitBreaker {
         Self { shared: Arc::new(Shared { origin: Instant::now(), breaker, listener }) }
     }
 
-    /// What it does with requests.
+    /// The current state.
     pub fn state(&self) -> BreakerState {
         lock(&self.shared.breaker).state()
     }
 
-    /// Leave to send one request, at once. [`CircuitOpen::retry_after`] is fit for
+    /// Returns permission to send one request, without waiting. [`CircuitOpen::retry_after`] is suitable for
     /// [`Cause::RetryAfter`](crate::policy::Cause::RetryAfter).
     pub fn admit(&self) -> Result<Permit, CircuitOpen> {
         let ticket = lock(&self.shared.breaker).admit(self.shared.origin.elapsed())?;
-        // The permit comes first: a listener that panics must not take the place of the probe with it.
+        // The permit is created first: a listener that panics must not leave the probe's place taken.
         let transition = ticket.transition();
         let permit = Permit { shared: Arc::clone(&self.shared), transition, ticket: Some(ticket) };
         self.shared.tell(transition);
@@ -86,8 +87,8 @@ impl Shared {
     }
 }
 
-/// Leave to send one request. Settle it with the answer; dropped without one (its caller was cancelled), it has no say,
-/// and the place of a probe is free again.
+/// Permission to send one request. Settle it with the answer; if it is dropped without one (its caller was cancelled),
+/// it has no effect, and another probe may be sent.
 #[must_use = "settle the permit with what the server answered"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -102,14 +103,14 @@ impl fmt::Debug for Permit {
 }
 
 impl Permit {
-    /// The change of state that came with this permit: the open time was over, and this is the probe. The listener has heard
-    /// of it.
+    /// The change of state that came with this permit, when the open time was over and this is the probe; `None`
+    /// otherwise. The listener has already received it.
     pub const fn transition(&self) -> Option<Transition> {
         self.transition
     }
 
-    /// What the request ended with: `None` when it succeeded, else what its error means. Says which change of state that
-    /// brought, if any; the listener has heard of it then.
+    /// Records the result of the request: `None` when it succeeded, otherwise the class of its error. Returns the
+    /// resulting change of state, if any; the listener has already received it.
     pub fn settle(mut self, answer: Option<&Class>) -> Option<Transition> {
         let failed = answer.is_some_and(counts_as_failure);
         let ticket = self.ticket.take()?;

@@ -1,4 +1,4 @@
-//! The handle: permits give themselves back, listeners hear each change once, and tasks get one probe between them.
+//! The handle: dropped permits are returned, listeners receive each change once, and all tasks together get one probe.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -115,7 +115,7 @@ async fn of_many_tasks_at_once_exactly_one_probes() {
                 start.wait().await;
                 let permit = circuit.admit().ok();
                 admitted.fetch_add(u32::from(permit.is_some()), Ordering::Relaxed);
-                // Nobody lets go before all have asked.
+                // No task drops its permit before all tasks have asked.
                 start.wait().await;
                 drop(permit);
             });

@@ -1,5 +1,5 @@
-//! A token bucket, and a fair queue in front of it. It paces requests; whether a request is worth sending is not its
-//! business.
+//! A token bucket with a fair queue in front of it. It paces requests; it does not decide whether a request should be
+//! sent.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Cancelled, lock};
 
-/// The slowest rate that is taken for meant: one an hour.
+/// The slowest accepted rate: one an hour.
 const MIN_PER_SECOND: f64 = 1.0 / 3600.0;
-/// The fastest rate that is taken for meant. No API server answers as many; "no limit" is said by having no limiter.
+/// The fastest accepted rate. No API server answers that many; for "no limit", use no limiter.
 const MAX_PER_SECOND: f64 = 1_000_000.0;
-/// The largest burst that is taken for meant.
+/// The largest accepted burst.
 const MAX_BURST: u32 = 1_000_000;
 const NANOS_PER_SECOND: f64 = 1e9;
 
@@ -24,22 +24,23 @@ pub struct Rate {
     burst: u32,
 }
 
-/// Why a [`Rate`] was refused.
+/// Why a [`Rate`] was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRate {
-    /// NaN, infinite, zero, negative, or absurd.
+    /// NaN, infinite, zero, negative, or out of range.
     #[error("the rate is {0} a second; give a number from 1/3600 (one an hour) to 1000000")]
     PerSecond(f64),
-    /// Without a burst of at least one nothing would ever pass.
+    /// Out of range; without a burst of at least one no request would ever pass.
     #[error("the burst is {0}; give a number from 1 to 1000000")]
     Burst(u32),
 }
 
 impl Rate {
-    /// `per_second` requests a second in the long run (from 1/3600 to 10⁶), and up to `burst` at once (from 1 to 10⁶).
+    /// Allows `per_second` requests a second in the long run (from 1/3600 to 10⁶), and up to `burst` at once (from 1 to
+    /// 10⁶).
     ///
-    /// The time between two tokens is rounded up to whole nanoseconds, so that the rate is never exceeded.
+    /// The time between two tokens is rounded up to whole nanoseconds, so the rate is never exceeded.
     pub fn new(per_second: f64, burst: u32) -> Result<Self, InvalidRate> {
         // NaN is in no range.
         if !(MIN_PER_SECOND..=MAX_PER_SECOND).contains(&per_second) {
@@ -72,30 +73,29 @@ impl Rate {
         self.interval
     }
 
-    /// How many requests may pass at once after a rest.
+    /// How many requests may pass at once after a pause.
     pub const fn burst(&self) -> u32 {
         self.burst
     }
 
-    /// How long a bucket takes to fill.
+    /// How long an empty bucket takes to fill.
     const fn capacity(&self) -> Duration {
         self.interval.saturating_mul(self.burst)
     }
 }
 
 impl Default for Rate {
-    /// 10 a second, 20 at once: what controllers are often told to use. Well above what one operator needs at rest, well
+    /// 10 a second, 20 at once: a common setting for controllers. Well above what one operator needs when idle, well
     /// below what makes an API server throttle.
     fn default() -> Self {
         Self { interval: Duration::from_millis(100), burst: 20 }
     }
 }
 
-/// The bucket itself. Pure: `now` is the time since any fixed instant; should it go backwards, it counts as standing
-/// still.
+/// The token bucket. Pure: `now` is the time since any fixed instant; if it goes backwards, it is treated as unchanged.
 ///
-/// It does not count tokens but the time that is owed for those taken, in whole nanoseconds. So nothing is lost to
-/// rounding, and in any span `t` at most `burst + t / interval` tokens are granted, exactly.
+/// It counts the time owed for taken tokens, in whole nanoseconds, instead of the tokens. So nothing is lost to
+/// rounding, and in any time span `t` at most `burst + t / interval` tokens are granted, exactly.
 #[derive(Debug, Clone)]
 pub struct TokenBucket {
     rate: Rate,
@@ -109,12 +109,12 @@ impl TokenBucket {
         Self { rate, owed: Duration::ZERO, last: Duration::ZERO }
     }
 
-    /// Takes a token, or says how long there will be none and takes nothing.
+    /// Takes a token, or takes nothing and returns the time until there is one.
     pub fn try_take(&mut self, now: Duration) -> Result<(), Duration> {
         self.try_take_after(now, 0)
     }
 
-    /// As [`Self::try_take`], leaving aside the tokens for `ahead` others.
+    /// Like [`Self::try_take`], with `ahead` tokens reserved for other callers.
     fn try_take_after(&mut self, now: Duration, ahead: u32) -> Result<(), Duration> {
         self.advance(now);
         let wait = self.wait(ahead.saturating_add(1));
@@ -125,7 +125,7 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Takes a token, be it one of the future, and says how long until it may be used: Go's `Reserve().Delay()`.
+    /// Takes a token, possibly a future one, and returns the time until it may be used: Go's `Reserve().Delay()`.
     pub fn reserve(&mut self, now: Duration) -> Duration {
         self.advance(now);
         let wait = self.wait(1);
@@ -133,7 +133,7 @@ impl TokenBucket {
         wait
     }
 
-    /// How many tokens there are.
+    /// Number of available tokens.
     pub fn available(&self, now: Duration) -> u32 {
         let mut then = self.clone();
         then.advance(now);
@@ -157,7 +157,8 @@ impl TokenBucket {
 
 /// A [`TokenBucket`] for all tasks of a process: first come, first served. Cheap to clone; clones share the bucket.
 ///
-/// A waiter takes its token only when it goes, so that one that is cancelled has nothing to give back and delays nobody.
+/// A waiter takes its token only when it proceeds, so a cancelled waiter has nothing to return and delays no other
+/// waiter.
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     shared: Arc<Shared>,
@@ -166,7 +167,7 @@ pub struct RateLimiter {
 #[derive(Debug)]
 struct Shared {
     origin: Instant,
-    /// Who holds it is first in the queue. It is fair: waiters get it in the order in which they asked.
+    /// Held by the first waiter in the queue. It is fair: waiters get it in the order in which they arrived.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
@@ -177,7 +178,7 @@ struct State {
     waiting: u32,
 }
 
-/// A place in the queue, left by dropping it.
+/// A place in the queue, released on drop.
 struct Place<'a>(&'a Shared);
 
 impl Drop for Place<'_> {
@@ -188,7 +189,7 @@ impl Drop for Place<'_> {
 }
 
 impl Default for RateLimiter {
-    /// [`Rate::default`].
+    /// A limiter with [`Rate::default`].
     fn default() -> Self {
         Self::new(Rate::default())
     }
@@ -201,7 +202,7 @@ impl RateLimiter {
         Self { shared: Arc::new(Shared { origin: Instant::now(), turn: tokio::sync::Mutex::new(()), state }) }
     }
 
-    /// Waits for a token, and says how long that took. Dropping the future gives up the place in the queue.
+    /// Waits for a token, and returns how long that took. Dropping the future gives up the place in the queue.
     pub async fn acquire(&self) -> Duration {
         let start = Instant::now();
         let _place = self.shared.enter();
@@ -215,7 +216,7 @@ impl RateLimiter {
         }
     }
 
-    /// As [`Self::acquire`], until `cancel` is cancelled; then no token is taken, even if there is one.
+    /// Like [`Self::acquire`], until `cancel` is cancelled; then no token is taken, even if there is one.
     pub async fn take(&self, cancel: &CancellationToken) -> Result<Duration, Cancelled> {
         tokio::select! {
             biased;
@@ -224,17 +225,18 @@ impl RateLimiter {
         }
     }
 
-    /// Takes a token if there is one that nobody waits for; else says when there would be.
+    /// Takes a token if there is one that no other caller waits for; otherwise returns the time until there would be
+    /// one.
     pub fn try_take(&self) -> Result<(), Duration> {
         self.shared.with_bucket(|state, now| state.bucket.try_take_after(now, state.waiting))
     }
 
-    /// How many wait for a token, for a gauge.
+    /// Number of callers waiting for a token, for a gauge.
     pub fn waiting(&self) -> u32 {
         lock(&self.shared.state).waiting
     }
 
-    /// How many tokens there are.
+    /// Number of available tokens.
     pub fn available(&self) -> u32 {
         self.shared.with_bucket(|state, now| state.bucket.available(now))
     }

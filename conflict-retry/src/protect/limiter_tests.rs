@@ -1,4 +1,4 @@
-//! Never more than burst and rate allow, first come first served, and a cancelled waiter costs nobody anything.
+//! Never more than burst and rate allow, first come first served, and a cancelled waiter delays no other.
 
 use proptest::prelude::*;
 
@@ -121,15 +121,15 @@ proptest! {
         let _ = bucket.try_take(Duration::MAX);
     }
 
-    /// Tasks come at random times, some are cancelled at random times: the others go in the order in which they came, each
-    /// at the earliest moment that the bucket allows, as if the cancelled ones had never been there.
+    /// Tasks arrive at random times, some are cancelled at random times: the others proceed in the order in which they
+    /// arrived, each at the earliest time that the bucket allows, as if the cancelled ones had never existed.
     #[test]
     fn waiters_go_in_order_at_the_earliest_moment_whoever_is_cancelled(
         interval in 1_u64..200,
         burst in 1_u32..4,
         tasks in prop::collection::vec((0_u64..1500, prop::option::of(0_u64..800)), 1..25),
     ) {
-        // Whole milliseconds, because tokio's timers know no finer time.
+        // Whole milliseconds, the resolution of tokio's timers.
         let rate = Rate { interval: Duration::from_millis(interval), burst };
         let (arrived, granted, left) = paused().block_on(async {
             let limiter = RateLimiter::new(rate);
@@ -167,7 +167,7 @@ proptest! {
             let left = (origin.elapsed(), limiter.available());
             (arrived.lock().unwrap().clone(), granted, left)
         });
-        // A fresh bucket, told only of the grants, agrees with each of them and ends up in the same state.
+        // A fresh bucket that gets only the grants agrees with each of them and ends in the same state.
         let mut bucket = TokenBucket::new(rate);
         let mut last = (0, Duration::ZERO);
         for (id, at) in granted {
@@ -213,7 +213,7 @@ async fn who_does_not_wait_does_not_overtake_who_does() {
     });
     tokio::task::yield_now().await;
     assert_eq!(limiter.waiting(), 1);
-    // The clock moves to the very moment of the token, and the waiter has not been polled yet.
+    // The clock moves exactly to the time of the token, and the waiter has not been polled yet.
     tokio::time::advance(MS * 100).await;
     let blunt = limiter.try_take();
     assert_eq!(waiter.await.unwrap(), MS * 100);

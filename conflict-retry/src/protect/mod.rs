@@ -1,19 +1,19 @@
-//! What keeps a writer from making a bad hour worse: a rate limit, a circuit breaker, a retry budget, and one queue per
-//! object.
+//! Protections that keep a writer from overloading a struggling API server: a rate limit, a circuit breaker, a retry
+//! budget, and one queue per object.
 //!
-//! Each exists twice: as a core that is told the time and does no I/O ([`TokenBucket`], [`Breaker`], [`Ledger`]), and as a
-//! handle around it that is cheap to clone and to be shared by every task of a process ([`RateLimiter`],
-//! [`CircuitBreaker`], [`RetryBudget`]; [`KeyQueue`] needs no time, so it is a handle only). Everything held is given back
-//! by dropping it, so that a cancelled caller leaves nothing behind.
+//! Each exists twice: as a core that gets the time as an argument and does no I/O ([`TokenBucket`], [`Breaker`],
+//! [`Ledger`]), and as a handle around it that is cheap to clone and shared by all tasks of a process ([`RateLimiter`],
+//! [`CircuitBreaker`], [`RetryBudget`]; [`KeyQueue`] needs no time, so it is a handle only). Everything that is held is
+//! released on drop, so a cancelled caller leaves nothing behind.
 //!
-//! Give a [`Protection`] to the options of the front door's writes and they pass what is in it. The order matters; whoever
-//! passes them by hand keeps to it:
+//! Set a [`Protection`] in the options of the write functions, and each write passes it. The order matters; callers
+//! that use the protections directly must keep to it:
 //!
-//! 1. [`KeyQueue::lock`], for the whole operation: workers of one process do not fight each other over an object;
-//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`Operation::retry`], held
-//!    while that attempt runs (not while it waits to begin);
+//! 1. [`KeyQueue::lock`], for the whole operation: workers of one process do not compete for an object;
+//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`Operation::retry`],
+//!    held while that attempt runs (not while it waits to begin);
 //! 3. [`RateLimiter::take`], before each request;
-//! 4. [`CircuitBreaker::admit`] last, right before the request: a place as the only probe must not be spent on waiting.
+//! 4. [`CircuitBreaker::admit`] last, right before the request: the only probe must not spend its time waiting.
 //!
 //! ```
 //! use conflict_retry::protect::{CircuitBreaker, KeyQueue, RateLimiter, RetryBudget};
@@ -30,7 +30,7 @@
 //! permit.settle(None);
 //! # Ok(()) }
 //! ```
-//!
+//! [`workqueue`] is client-go's arithmetic for the pace of *requeues*, for comparison and for work queues.
 //! [`workqueue`] is client-go's arithmetic for the pace of *requeues*, for comparison and for work queues.
 
 mod breaker;
@@ -56,8 +56,8 @@ pub use set::{Held, Protection};
 #[error("cancelled while waiting; nothing was sent")]
 pub struct Cancelled;
 
-/// Locks a mutex whose holders never panic; should one do so all the same, its counts are still whole, because each is
-/// changed by one assignment.
+/// Locks a mutex whose holders never panic. If one does, its counts are still consistent, because each is changed by
+/// one assignment.
 fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

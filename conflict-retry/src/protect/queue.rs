@@ -1,5 +1,6 @@
-//! One queue per object: workers of one process that want to write the same object go one after another, so that to the
-//! API server the process is a single contender. It knows nothing of other processes; conflicts with those remain.
+//! One queue per object: workers of one process that want to write the same object run one after another, so that for
+//! the API server the process is a single contender. It knows nothing about other processes; conflicts with them
+//! remain.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,8 +14,8 @@ use super::{Cancelled, lock};
 
 /// Fair mutual exclusion per key. Cheap to clone; clones share the queues.
 ///
-/// A key costs memory only while somebody holds it or waits for it. A task that asks again for a key that it holds waits
-/// for itself, forever.
+/// A key uses memory only while a task holds it or waits for it. A task that locks a key it already holds waits for
+/// itself forever.
 pub struct KeyQueue<K> {
     lines: Arc<Lines<K>>,
 }
@@ -25,9 +26,9 @@ type Lines<K> = Mutex<HashMap<K, Line>>;
 /// One key's queue.
 #[derive(Debug)]
 struct Line {
-    /// Fair: those who wait get it in the order in which they asked.
+    /// Fair: waiters get it in the order in which they arrived.
     mutex: Arc<tokio::sync::Mutex<()>>,
-    /// Who holds it and who waits; the last one takes the entry along.
+    /// Number of holders and waiters; the last one removes the entry.
     members: usize,
 }
 
@@ -50,31 +51,31 @@ impl<K> fmt::Debug for KeyQueue<K> {
 }
 
 impl<K> KeyQueue<K> {
-    /// Keys that somebody holds or waits for.
+    /// Number of keys that are held or waited for.
     pub fn len(&self) -> usize {
         lock(&self.lines).len()
     }
 
-    /// Whether nobody holds or waits for anything.
+    /// Whether no key is held or waited for.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl<K: Hash + Eq + Clone> KeyQueue<K> {
-    /// No queues.
+    /// A queue without any keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Waits until everybody who asked for `key` before is done. The place in the queue is the one of the future's first
+    /// Waits until all earlier callers for `key` are done. The place in the queue is determined by the future's first
     /// poll; dropping the future gives it up.
     pub async fn lock(&self, key: K) -> Turn<K> {
         let (mutex, place) = self.enter(key);
         Turn { _held: mutex.lock_owned().await, place }
     }
 
-    /// As [`Self::lock`], until `cancel` is cancelled.
+    /// Like [`Self::lock`], until `cancel` is cancelled.
     pub async fn take(&self, key: K, cancel: &CancellationToken) -> Result<Turn<K>, Cancelled> {
         tokio::select! {
             biased;
@@ -83,7 +84,7 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
         }
     }
 
-    /// How many hold `key` (at most one) or wait for it.
+    /// Number of tasks that hold `key` (at most one) or wait for it.
     pub fn members(&self, key: &K) -> usize {
         lock(&self.lines).get(key).map_or(0, |line| line.members)
     }
@@ -96,17 +97,17 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
     }
 }
 
-/// The turn of one holder of a key; it ends when this is dropped.
+/// The holder's turn for a key; it ends when this is dropped.
 #[must_use = "the key is held only for as long as this lives"]
 pub struct Turn<K: Hash + Eq> {
-    // Fields are dropped in order. The lock must go first: were the place left first, the entry could be gone, and a
-    // newcomer would get a new lock while this one is still held.
+    // Fields are dropped in order. The lock must go first: if the place were dropped first, the entry could be removed,
+    // and a new caller would get a new lock while this one is still held.
     _held: OwnedMutexGuard<()>,
     place: Place<K>,
 }
 
 impl<K: Hash + Eq> Turn<K> {
-    /// What is held.
+    /// The key that is held.
     pub fn key(&self) -> &K {
         &self.place.key
     }

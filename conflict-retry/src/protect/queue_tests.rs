@@ -50,7 +50,7 @@ fn a_turn_that_was_handed_over_but_never_seen_is_handed_on() {
     assert!(poll(&mut second).is_none());
     assert!(poll(&mut third).is_none());
     assert_eq!(queue.members(&1), 3);
-    // The lock is the second one's now, though it does not know yet; it is cancelled before it is polled.
+    // The lock now belongs to the second waiter, which has not noticed yet; it is cancelled before it is polled.
     drop(held);
     assert!(poll(&mut third).is_none());
     drop(second);
@@ -95,7 +95,7 @@ async fn a_holder_that_panics_lets_the_next_one_in() {
     drop(queue.lock(1).await);
 }
 
-/// A key that looks, whenever one of its copies is dropped, whether a lock is free.
+/// A key that checks, whenever one of its copies is dropped, whether a lock is free.
 #[derive(Clone)]
 struct Spy {
     watched: Arc<Mutex<Option<Arc<tokio::sync::Mutex<()>>>>>,
@@ -155,8 +155,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Against a plain model: a queue of names per key, of which the first one holds the key as soon as it is polled.
-    /// Members are polled and cancelled in any order, also between being handed the lock and hearing of it.
+    /// Against a simple model: a queue of names per key, of which the first one holds the key as soon as it is polled.
+    /// Members are polled and cancelled in any order, also between getting the lock and noticing it.
     #[test]
     fn the_first_in_line_holds_the_key_and_nobody_else(steps in prop::collection::vec(step(), 1..150)) {
         let queue = KeyQueue::new();
@@ -222,7 +222,7 @@ async fn tasks_in_parallel_never_share_a_key_even_while_entries_come_and_go() {
         tasks.spawn(async move {
             for round in 0..5000_usize {
                 let key = (task + round) % 2;
-                // Every seventh gives up after its first poll.
+                // Every seventh task gives up after its first poll.
                 if round % 7 == 0 {
                     let never = std::future::ready(());
                     tokio::select! { biased; turn = queue.lock(key) => drop(turn), () = never => {} }

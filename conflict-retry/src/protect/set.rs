@@ -2,7 +2,7 @@
 
 use super::{CircuitBreaker, KeyQueue, RateLimiter, RetryBudget};
 
-/// The protections that a write passes, each optional, in the one right order. Cheap to clone: share one per process.
+/// The protections that a write passes, each optional, in the correct order. Cheap to clone: share one per process.
 ///
 /// ```
 /// use conflict_retry::{WriteOptions, protect::{KeyQueue, Protection, RetryBudget}};
@@ -11,7 +11,7 @@ use super::{CircuitBreaker, KeyQueue, RateLimiter, RetryBudget};
 /// let options = WriteOptions::new("colour-controller").with_protection(protection);
 /// ```
 ///
-/// Do not lock the same queue around a call that passes it: the call would wait for itself.
+/// Do not lock the same queue around a call that uses it: the call would wait for itself.
 #[derive(Debug, Clone, Default)]
 pub struct Protection {
     pub(crate) queue: Option<KeyQueue<String>>,
@@ -21,15 +21,15 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// One write at a time for each object, so that the tasks of this process do not fight each other over it. The keys are
-    /// the objects' paths on the API server.
+    /// Allows one write at a time for each object, so that the tasks of this process do not compete for it. The keys
+    /// are the objects' paths on the API server.
     #[must_use]
     pub fn with_queue(mut self, queue: KeyQueue<String>) -> Self {
         self.queue = Some(queue);
         self
     }
 
-    /// Not more retries at a time than a share of what is under way. A refused retry ends the write with
+    /// Limits the running retries to a share of the running operations. A refused retry ends the write with
     /// [`WriteError::Held`](crate::WriteError::Held).
     #[must_use]
     pub fn with_budget(mut self, budget: RetryBudget) -> Self {
@@ -37,14 +37,14 @@ impl Protection {
         self
     }
 
-    /// Not more requests a second, reads included. They wait for their turn.
+    /// Limits the requests per second, reads included. Requests wait for their turn.
     #[must_use]
     pub fn with_limiter(mut self, limiter: RateLimiter) -> Self {
         self.limiter = Some(limiter);
         self
     }
 
-    /// No request while the API server has not been answering. It ends the write with
+    /// Sends no request while the API server does not answer. The write then ends with
     /// [`WriteError::Held`](crate::WriteError::Held).
     #[must_use]
     pub fn with_breaker(mut self, breaker: CircuitBreaker) -> Self {
@@ -53,7 +53,7 @@ impl Protection {
     }
 }
 
-/// What kept a request from being sent.
+/// The protection that prevented a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Held {
@@ -63,13 +63,13 @@ pub enum Held {
     /// The policy's deadline passed while the request waited for its turn, in the queue or for the rate limiter.
     #[error("its turn did not come within {0:?}; try again later, or allow more time")]
     NoTurn(std::time::Duration),
-    /// Too many retries are under way.
+    /// Too many retries are running.
     #[error(transparent)]
     Budget(#[from] super::BudgetExhausted),
 }
 
 impl Held {
-    /// A stable name for labels: lower case, with underscores.
+    /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
             Self::Circuit(_) => "circuit_open",

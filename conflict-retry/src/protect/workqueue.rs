@@ -1,7 +1,7 @@
-//! How client-go's work queue paces requeues, item by item: the same arithmetic, for parity and for comparison.
+//! How client-go's work queue paces requeues per item: the same arithmetic, for parity and for comparison.
 //!
-//! Pure: `now` is the time since any fixed instant, and only the bucket looks at it. None of these has jitter, as in Go.
-//! Counts are kept per item until [`ItemLimiter::forget`]; whoever never forgets an item leaks it, as in Go.
+//! Pure: `now` is the time since any fixed instant, and only the bucket uses it. None of these has jitter, as in Go.
+//! Counts are kept per item until [`ItemLimiter::forget`]; an item that is never forgotten leaks, as in Go.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use super::limiter::{Rate, TokenBucket};
 
 /// Go's `workqueue.TypedRateLimiter`.
 pub trait ItemLimiter<K>: fmt::Debug {
-    /// How long `item`, which failed once more, must wait.
+    /// Counts another failure of `item` and returns how long it must wait.
     fn when(&mut self, item: &K, now: Duration) -> Duration;
-    /// `item` is done, well or badly; its failures are forgotten.
+    /// Forgets the failures of `item`, which is finished, successfully or not.
     fn forget(&mut self, item: &K);
     /// How often `item` has failed.
     fn requeues(&self, item: &K) -> u32;
@@ -25,7 +25,7 @@ pub trait ItemLimiter<K>: fmt::Debug {
 struct Failures<K>(HashMap<K, u32>);
 
 impl<K: Hash + Eq + Clone> Failures<K> {
-    /// Counts one more, and answers how many there were before.
+    /// Counts one more failure, and returns how many there were before.
     fn add(&mut self, item: &K) -> u32 {
         let count = self.0.entry(item.clone()).or_default();
         let before = *count;
@@ -38,7 +38,7 @@ impl<K: Hash + Eq + Clone> Failures<K> {
     }
 }
 
-/// Go's `ItemExponentialFailureRateLimiter`: `base · 2ⁿ` after `n` failures, at most `max`; what overflows is `max`.
+/// Go's `ItemExponentialFailureRateLimiter`: `base · 2ⁿ` after `n` failures, at most `max`; an overflow gives `max`.
 #[derive(Debug, Clone)]
 pub struct ItemExponentialFailure<K> {
     failures: Failures<K>,
@@ -47,7 +47,7 @@ pub struct ItemExponentialFailure<K> {
 }
 
 impl<K> ItemExponentialFailure<K> {
-    /// From `base` to `max`.
+    /// A limiter with waits from `base` to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { failures: Failures(HashMap::new()), base, max }
     }
@@ -61,7 +61,7 @@ impl<K> ItemExponentialFailure<K> {
 impl<K: Hash + Eq + Clone + fmt::Debug> ItemLimiter<K> for ItemExponentialFailure<K> {
     fn when(&mut self, item: &K, _now: Duration) -> Duration {
         let failures = self.failures.add(item);
-        // Go computes in float64, which is exact for a base below 104 days. A base of zero stays zero; in Go it turns into
+        // Go computes in float64, which is exact for a base below 104 days. A base of zero stays zero; in Go it becomes
         // NaN after 1024 failures.
         if self.base.is_zero() {
             return Duration::ZERO;
@@ -82,7 +82,7 @@ impl<K: Hash + Eq + Clone + fmt::Debug> ItemLimiter<K> for ItemExponentialFailur
     }
 }
 
-/// Go's `ItemFastSlowRateLimiter`: some fast tries, then slow ones.
+/// Go's `ItemFastSlowRateLimiter`: some fast retries, then slow ones.
 #[derive(Debug, Clone)]
 pub struct ItemFastSlow<K> {
     failures: Failures<K>,
@@ -112,8 +112,7 @@ impl<K: Hash + Eq + Clone + fmt::Debug> ItemLimiter<K> for ItemFastSlow<K> {
     }
 }
 
-/// Go's `BucketRateLimiter`: one bucket for all items. A token of the future is taken at once, and nothing is remembered
-/// of an item.
+/// Go's `BucketRateLimiter`: one bucket for all items. It takes a future token at once, and keeps no state per item.
 #[derive(Debug, Clone)]
 pub struct Bucket(TokenBucket);
 
@@ -136,22 +135,22 @@ impl<K> ItemLimiter<K> for Bucket {
     }
 }
 
-/// Go's `MaxOfRateLimiter`: the longest wait of several limiters, all of which are asked each time.
+/// Go's `MaxOfRateLimiter`: the longest wait of several limiters, all of which are called each time.
 #[derive(Debug)]
 pub struct MaxOf<K> {
     limiters: Vec<Box<dyn ItemLimiter<K> + Send + Sync>>,
 }
 
 impl<K> MaxOf<K> {
-    /// The longest wait of these; without any there is no wait.
+    /// Uses the longest wait of these limiters; without any there is no wait.
     pub fn new(limiters: Vec<Box<dyn ItemLimiter<K> + Send + Sync>>) -> Self {
         Self { limiters }
     }
 }
 
 impl<K: Hash + Eq + Clone + fmt::Debug + Send + Sync + 'static> MaxOf<K> {
-    /// Go's `DefaultTypedControllerRateLimiter`: per item 5 ms to 1000 s, and over all items 10 a second after a burst of
-    /// 100.
+    /// Go's `DefaultTypedControllerRateLimiter`: per item 5 ms to 1000 s, and over all items 10 a second after a burst
+    /// of 100.
     pub fn default_controller() -> Self {
         let item = ItemExponentialFailure::new(Duration::from_millis(5), Duration::from_secs(1000));
         Self::new(vec![Box::new(item), Box::new(Bucket::new(Rate::workqueue()))])

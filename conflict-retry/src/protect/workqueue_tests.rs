@@ -108,7 +108,7 @@ fn fields_without_sense_do_no_harm() {
     assert_eq!(waits(&mut ItemFastSlow::new(MS, S, 0), "one", 1), [S]);
 }
 
-/// Go's arithmetic as Go has it, in floats.
+/// Go's own arithmetic, in floats.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

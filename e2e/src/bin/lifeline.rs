@@ -1,4 +1,4 @@
-//! The lifeline as a binary of its own, which Cargo builds beside the end-to-end tests. All of it is in the library.
+//! The lifeline as a separate binary, which Cargo builds with the end-to-end tests. Its code is in the library.
 
 fn main() -> anyhow::Result<()> {
     if !e2e::lifeline::serve_if_asked()? {

@@ -10,31 +10,31 @@ use super::Cluster;
 use crate::control_plane::toolbox::Tool;
 
 impl Cluster {
-    /// Runs kubectl as the administrator and returns what it printed.
+    /// Runs kubectl as the administrator and returns its output.
     ///
     /// # Errors
-    /// When it fails; the message is what it wrote to standard error.
+    /// When it fails; the message is its standard error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.run(Tool::Kubectl, args, "").await
     }
 
-    /// As [`Cluster::kubectl`], with `input` on standard input (`kubectl apply -f -`).
+    /// Like [`Cluster::kubectl`], with `input` on standard input (`kubectl apply -f -`).
     ///
     /// # Errors
-    /// As [`Cluster::kubectl`].
+    /// Same as [`Cluster::kubectl`].
     pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
         self.run(Tool::Kubectl, args, input).await
     }
 
-    /// Runs Helm as the administrator and returns what it printed.
+    /// Runs Helm as the administrator and returns its output.
     ///
     /// # Errors
-    /// When it fails; the message is what it wrote to standard error.
+    /// When it fails; the message is its standard error.
     pub async fn helm(&self, args: &[&str]) -> Result<String> {
         self.run(Tool::Helm, args, "").await
     }
 
-    /// A command for kubectl or Helm that talks to this cluster and leaves nothing in the user's home.
+    /// A command for kubectl or Helm that uses this cluster and leaves nothing in the user's home directory.
     ///
     /// # Errors
     /// When the tool is missing and cannot be built.
@@ -43,7 +43,7 @@ impl Cluster {
         let mut command = Command::new(found.path);
         command.args(found.first_args).env("KUBECONFIG", &self.kubeconfig).kill_on_drop(true);
         for (name, _) in std::env::vars_os() {
-            // Settings of the person who runs the tests must not decide what the tests see.
+            // The user's own settings must not change the results of the tests.
             let theirs =
                 name.to_str().is_some_and(|name| name.starts_with("HELM_") || name.starts_with("XDG_"));
             if theirs {
@@ -66,7 +66,7 @@ impl Cluster {
             .with_context(|| format!("cannot run {}", tool.name()))?;
         let mut stdin = child.stdin.take().context("no standard input")?;
         let feed = async {
-            // A tool that does not read its input closes it early; its exit code says what matters.
+            // A tool that does not read its input closes it early; its exit code is what counts.
             stdin.write_all(input.as_bytes()).await.ok();
             drop(stdin);
         };

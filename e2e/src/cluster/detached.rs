@@ -1,7 +1,7 @@
-//! A control plane that stays when the command that started it ends (`cargo xtask dev up`), and is found again by the
-//! next one.
+//! A control plane that keeps running when the command that started it ends (`cargo xtask dev up`), and that later
+//! commands find again.
 //!
-//! It is reached through its lifeline's socket and never by process id, which could belong to another process by now.
+//! It is reached through its lifeline's socket and never by process id, which may belong to another process by then.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::control_plane::layout::write;
 use crate::control_plane::toolbox::Toolbox;
 use crate::lifeline::Lifeline;
 
-/// What is known about a detached control plane; kept as `state.json` in the directory given to
+/// The state of a detached control plane; stored as `state.json` in the directory passed to
 /// [`Cluster::start_detached`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detached {
@@ -22,15 +22,15 @@ pub struct Detached {
     pub root: PathBuf,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// The programs and their process ids, for people to look at.
+    /// The programs and their process ids, for information only.
     pub pids: Vec<(String, u32)>,
 }
 
 impl Cluster {
-    /// Starts a control plane that outlives this process and writes down in `directory` where it is.
+    /// Starts a control plane that outlives this process, and stores its location in `directory`.
     ///
     /// # Errors
-    /// When one runs from there already, or as [`Cluster::start`].
+    /// When one from this directory is already running, or for the same reasons as [`Cluster::start`].
     pub async fn start_detached(directory: &Path, options: Options) -> Result<Detached> {
         if let Some(running) = Self::detached(directory)? {
             bail!("a control plane runs already: its kubeconfig is {}", running.kubeconfig.display());
@@ -46,32 +46,32 @@ impl Cluster {
             kubeconfig: started.kubeconfig(),
             pids: started.pids(),
         };
-        // Until here it ends with this process, because nobody could find it again.
+        // Until here it ends with this process, because no later command could find it.
         write(&state_file(directory), &serde_json::to_string_pretty(&state)?)?;
         started.stay().await?;
         Ok(state)
     }
 
-    /// The control plane that was started from `directory`, or `None` when none runs.
+    /// The control plane that was started from `directory`; `None` when none is running.
     ///
     /// # Errors
-    /// When its state file is damaged.
+    /// When its state file is invalid.
     pub fn detached(directory: &Path) -> Result<Option<Detached>> {
         let Some(state) = Self::state(directory)? else { return Ok(None) };
         Ok(Lifeline::connect(&socket(&state.root)).is_ok().then_some(state))
     }
 
-    /// What was written down about the last control plane that was started from `directory`.
+    /// The stored state of the last control plane that was started from `directory`.
     fn state(directory: &Path) -> Result<Option<Detached>> {
         let path = state_file(directory);
         let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
         serde_json::from_str(&text).map(Some).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// Uses the control plane that was started from `directory`. Dropping the result leaves it running.
+    /// Connects to the control plane that was started from `directory`. Dropping the result leaves it running.
     ///
     /// # Errors
-    /// When none runs.
+    /// When none is running.
     pub fn attach(directory: &Path) -> Result<Self> {
         let running = Self::detached(directory)?;
         let state = running.with_context(|| format!("no control plane runs from {}", directory.display()))?;
@@ -83,7 +83,7 @@ impl Cluster {
         })
     }
 
-    /// Ends the control plane that was started from `directory`. Says whether there was one.
+    /// Ends the control plane that was started from `directory`. Returns whether there was one.
     ///
     /// # Errors
     /// When it could not be ended in time.
@@ -92,7 +92,7 @@ impl Cluster {
         if let Some(state) = &running {
             Lifeline::connect(&socket(&state.root))?.close()?;
         } else if let Some(state) = Self::state(directory)? {
-            // Its lifeline was killed, so nobody has removed what it kept.
+            // Its lifeline was killed, so its directory has not been removed.
             let is_ours =
                 state.root.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tandem-"));
             if is_ours && state.root.is_dir() {
@@ -112,7 +112,8 @@ fn state_file(directory: &Path) -> PathBuf {
     directory.join("state.json")
 }
 
-/// Inside the control plane's directory, which only its owner may enter: who can talk to a lifeline can start programs.
+/// Inside the control plane's directory, which only its owner may access: a user with access to the socket can start
+/// programs.
 fn socket(root: &Path) -> PathBuf {
     root.join("lifeline.sock")
 }

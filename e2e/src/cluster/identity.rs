@@ -1,4 +1,4 @@
-//! Kubeconfigs for other identities than the administrator: what an operator runs under in the cluster.
+//! Kubeconfigs for identities other than the administrator: those of the operators in the cluster.
 
 use std::path::PathBuf;
 
@@ -13,12 +13,12 @@ use super::{Cluster, client_of};
 use crate::control_plane::layout::write;
 use crate::control_plane::pki::kubeconfig_with_token;
 
-/// Longer than any run: a token here is not renewed by a kubelet.
+/// Longer than any run: no kubelet renews a token here.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 impl Cluster {
-    /// Writes a kubeconfig with a token of the service account `namespace/name`, which must exist: exactly the rights
-    /// that a pod under this account would have.
+    /// Writes a kubeconfig with a token of the service account `namespace/name`, which must exist. It has exactly the
+    /// rights of a pod with this account.
     ///
     /// # Errors
     /// When the account does not exist or the API server issues no token.
@@ -44,10 +44,10 @@ impl Cluster {
         Ok(path)
     }
 
-    /// A client with exactly the rights of a service account; like [`Cluster::client`] it never repeats a request.
+    /// A client with exactly the rights of a service account; like [`Cluster::client`] it never retries a request.
     ///
     /// # Errors
-    /// As [`Cluster::kubeconfig_for_service_account`].
+    /// Same as [`Cluster::kubeconfig_for_service_account`].
     pub async fn client_for_service_account(&self, namespace: &str, name: &str) -> Result<Client> {
         client_of(&self.kubeconfig_for_service_account(namespace, name).await?).await
     }

@@ -1,6 +1,6 @@
-//! A Kubernetes cluster for a test or a demo: a control plane of our own, or one that was named explicitly.
+//! A Kubernetes cluster for a test or a demo: a private control plane, or an explicitly named cluster.
 //!
-//! It must not know Tandem: CRDs, charts and operators are put into it by others.
+//! It must not depend on Tandem: its callers install CRDs, charts and operators.
 
 mod commands;
 mod detached;
@@ -27,27 +27,28 @@ pub use namespace::TestNamespace;
 pub use private::Backup;
 use private::Private;
 
-/// Keeps the directory of a private control plane, logs included, when set to anything: for looking into a failure.
+/// Environment variable: set to any value, it keeps the directory of a private control plane, logs included, for
+/// debugging.
 pub const KEEP_VARIABLE: &str = "TANDEM_KEEP";
 
-/// What a cluster should be.
+/// What kind of cluster to start.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where it comes from; `None` asks the environment ([`locate`]).
+    /// Where it comes from; `None` uses the environment ([`locate`]).
     pub source: Option<Source>,
     /// Whether kube-scheduler runs (private only).
     pub scheduler: bool,
     /// Whether kube-controller-manager runs (private only).
     pub controller_manager: bool,
-    /// Whether kwok plays the kubelets of nodes annotated `kwok.x-k8s.io/node: fake` (private only).
+    /// Whether kwok simulates the kubelets of nodes annotated `kwok.x-k8s.io/node: fake` (private only).
     pub kwok: bool,
-    /// Further flags of the API server (private only).
+    /// Additional flags of the API server (private only).
     pub api_server_flags: Vec<String>,
-    /// Further flags of kube-controller-manager (private only).
+    /// Additional flags of kube-controller-manager (private only).
     pub controller_manager_flags: Vec<String>,
-    /// Further flags of kwok (private only).
+    /// Additional flags of kwok (private only).
     pub kwok_flags: Vec<String>,
-    /// Where programs are looked for.
+    /// Where the programs are found or built.
     pub toolbox: Toolbox,
 }
 
@@ -67,18 +68,18 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A control plane of our own, whatever the environment says: for tests that look at its audit log or stop it.
+    /// A private control plane, whatever the environment holds: for tests that read its audit log or stop it.
     pub fn private() -> Self {
         Self { source: Some(Source::Private), ..Self::default() }
     }
 
-    /// Only etcd and the API server: enough for conflicts, and quick.
+    /// Only etcd and the API server: enough for conflicts, and fast.
     pub fn api_only() -> Self {
         Self { scheduler: false, controller_manager: false, kwok: false, ..Self::private() }
     }
 }
 
-/// A running cluster. Dropping it ends what it started.
+/// A running cluster. Dropping it ends the programs it started.
 pub struct Cluster {
     kubeconfig: PathBuf,
     toolbox: Toolbox,
@@ -86,10 +87,10 @@ pub struct Cluster {
 }
 
 enum Backing {
-    /// Somebody else's; the directory is for our own files.
+    /// A cluster that this harness does not run; the directory is for our own files.
     Foreign(TempDir),
     Private(Private),
-    /// Left running by an earlier process; the connection shows that it lives.
+    /// Left running by an earlier process; the open connection shows that it is alive.
     Attached {
         root: PathBuf,
         _connection: Lifeline,
@@ -97,10 +98,10 @@ enum Backing {
 }
 
 impl Cluster {
-    /// Starts a control plane, or connects to the cluster that was named, and returns when it is ready.
+    /// Starts a control plane, or connects to the named cluster, and returns when it is ready.
     ///
     /// # Errors
-    /// With a message that says what to do: nothing to build with, a program that ended (with its log's end), a
+    /// With a message that tells what to do: nothing to build with, a program that ended (with the end of its log), a
     /// cluster that does not answer.
     pub async fn start(options: Options) -> Result<Self> {
         let source = match &options.source {
@@ -122,17 +123,17 @@ impl Cluster {
         }
     }
 
-    /// The one cluster of a test binary, started by whoever asks first. It ends with the process, however that ends.
-    /// A [`Client`] belongs to the Tokio runtime it was made on, so each test makes its own.
+    /// The shared cluster of a test binary, started by the first caller. It ends with the process, however that ends. A
+    /// [`Client`] belongs to the Tokio runtime it was created on, so each test creates its own.
     ///
     /// # Errors
-    /// As [`Cluster::start`].
+    /// Same as [`Cluster::start`].
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
         SHARED.get_or_try_init(|| Self::start(Options::default())).await
     }
 
-    /// A client that may do everything and never repeats a request by itself: what a test counts must be what it sent.
+    /// A client with all rights that never retries a request by itself: a test must count exactly the requests it sent.
     ///
     /// # Errors
     /// When the kubeconfig cannot be read.
@@ -140,7 +141,7 @@ impl Cluster {
         client_of(&self.kubeconfig).await
     }
 
-    /// How to reach it as the administrator, for a client with layers of its own. No hidden retries either.
+    /// The administrator's client configuration, for a client with additional layers. Without hidden retries, too.
     ///
     /// # Errors
     /// When the kubeconfig cannot be read.
@@ -153,12 +154,12 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// Whether the control plane is our own: only then is there an audit log, and can it be stopped.
+    /// Whether the control plane is private: only then is there an audit log, and can it be stopped.
     pub fn is_embedded(&self) -> bool {
         !matches!(self.backing, Backing::Foreign(_))
     }
 
-    /// What the API server wrote down; `None` on somebody else's cluster.
+    /// The API server's audit log; `None` on a cluster that this harness does not run.
     pub fn audit_log(&self) -> Option<AuditLog> {
         match &self.backing {
             Backing::Foreign(_) => None,
@@ -168,8 +169,8 @@ impl Cluster {
         }
     }
 
-    /// Where etcd answers, in plain HTTP, for a control plane that this process started: beneath the API server, for those
-    /// who want to see what it stores.
+    /// etcd's address, in plain HTTP; `None` unless this process started the control plane. For tests of what the API
+    /// server stores.
     pub fn etcd(&self) -> Option<String> {
         match &self.backing {
             Backing::Private(private) => Some(format!("http://127.0.0.1:{}", private.ports().etcd)),
@@ -186,7 +187,7 @@ impl Cluster {
         }
     }
 
-    /// How long the start took, for a control plane of our own that this process started.
+    /// How long the start took; `None` unless this process started the control plane.
     pub fn startup(&self) -> Option<Duration> {
         match &self.backing {
             Backing::Private(private) => Some(private.startup()),
@@ -194,7 +195,7 @@ impl Cluster {
         }
     }
 
-    /// The process ids of the control plane's programs, by name, for those this process started.
+    /// The process ids of the control plane's programs, by name; empty unless this process started it.
     pub fn pids(&self) -> Vec<(String, u32)> {
         match &self.backing {
             Backing::Private(private) => private.pids(),
@@ -205,7 +206,7 @@ impl Cluster {
     /// Checks that every program of the control plane still runs.
     ///
     /// # Errors
-    /// When one has ended: says how, with the end of its log.
+    /// When one has ended, with its exit and the end of its log.
     pub fn check_alive(&self) -> Result<()> {
         match &self.backing {
             Backing::Private(private) => private.check_alive(),
@@ -213,7 +214,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the API server. etcd goes on, so nothing is lost.
+    /// Stops the API server. etcd keeps running, so nothing is lost.
     ///
     /// # Errors
     /// On a cluster that this process did not start.
@@ -232,13 +233,13 @@ impl Cluster {
     /// Stops the API server and starts it again.
     ///
     /// # Errors
-    /// As [`Cluster::start_api_server`].
+    /// Same as [`Cluster::start_api_server`].
     pub async fn restart_api_server(&self) -> Result<()> {
         self.stop_api_server().await?;
         self.start_api_server().await
     }
 
-    /// Copies what etcd holds, for [`Cluster::restore`]. The API server and etcd are stopped and started again.
+    /// Copies etcd's data, for [`Cluster::restore`]. The API server and etcd are stopped and started again.
     ///
     /// # Errors
     /// On a cluster that this process did not start, or when one of them does not stop or start.
@@ -246,18 +247,19 @@ impl Cluster {
         self.private()?.back_up().await
     }
 
-    /// Makes the cluster what it was: versions are lower than before, as after a restore that does not raise them.
+    /// Restores the cluster's data: versions are lower than before, as after a restore that does not raise them.
     ///
     /// # Errors
-    /// As [`Cluster::back_up`].
+    /// Same as [`Cluster::back_up`].
     pub async fn restore(&self, backup: &Backup) -> Result<()> {
         self.private()?.restore(backup).await
     }
 
-    /// Ends what this process started and waits until it is gone. Dropping does the same, but cannot say what failed.
+    /// Ends the programs that this process started and waits until they are gone. Dropping does the same, but cannot
+    /// report errors.
     ///
     /// # Errors
-    /// When something could not be ended in time.
+    /// When a program could not be ended in time.
     pub async fn stop(self) -> Result<()> {
         match self.backing {
             Backing::Private(private) => tokio::task::spawn_blocking(move || private.close()).await?,
@@ -265,7 +267,8 @@ impl Cluster {
         }
     }
 
-    /// Whether somebody creates default service accounts here; on somebody else's cluster that is taken for granted.
+    /// Whether a controller creates default service accounts here; this is assumed for a cluster that this harness does
+    /// not run.
     fn has_controllers(&self) -> bool {
         match &self.backing {
             Backing::Private(private) => private.runs(Tool::ControllerManager),

@@ -1,4 +1,4 @@
-//! A namespace of a test's own, so that tests share a cluster without seeing each other.
+//! A separate namespace for each test, so that tests share a cluster without seeing each other's objects.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Cluster, client_of};
 use crate::control_plane::go::tell;
 use crate::wait::eventually;
 
-/// How long the API server may take to answer at the end of a test that may have ended badly.
+/// Time limit of the API server's answer at the end of a test, which may have failed.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A namespace that is deleted when this is dropped.
@@ -24,18 +24,18 @@ pub struct TestNamespace {
 }
 
 impl Cluster {
-    /// Creates a namespace called `prefix` and something random.
+    /// Creates a namespace whose name is `prefix` and a random suffix.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// When the API server rejects it.
     pub async fn namespace(&self, prefix: &str) -> Result<TestNamespace> {
         self.namespace_called(&format!("{prefix}-{:08x}", rand::random::<u32>()), &[]).await
     }
 
-    /// Creates a namespace of exactly this name, with these labels.
+    /// Creates a namespace with exactly this name and these labels.
     ///
     /// # Errors
-    /// When there is one already, which is left alone, or when the API server refuses it.
+    /// When it already exists (it is then left unchanged), or when the API server rejects it.
     pub async fn namespace_called(&self, name: &str, labels: &[(&str, &str)]) -> Result<TestNamespace> {
         let name = name.to_owned();
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -51,7 +51,7 @@ impl Cluster {
         if !self.has_controllers() {
             return Ok(guard);
         }
-        // Pods are refused until the controller manager has made the namespace's service account.
+        // Pods are rejected until the controller manager has created the namespace's default service account.
         let accounts = Api::<ServiceAccount>::namespaced(client, &name);
         let what = format!("the default service account of {name}");
         eventually(Duration::from_secs(30), &what, || async { Ok(accounts.get_opt("default").await?) })
@@ -61,15 +61,15 @@ impl Cluster {
 }
 
 impl TestNamespace {
-    /// Its name.
+    /// The namespace's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Deletes it and waits until it is gone, which it is only when every finalizer in it is.
+    /// Deletes it and waits until it is gone, which requires that every finalizer in it is removed.
     ///
     /// # Errors
-    /// When it is not gone within `patience`: says what the namespace controller still waits for.
+    /// When it is not gone within `patience`, with what the namespace controller still waits for.
     pub async fn delete(mut self, patience: Duration) -> Result<()> {
         self.deleted = true;
         delete(&self.kubeconfig, &self.name).await?;
@@ -95,7 +95,7 @@ impl Drop for TestNamespace {
         if self.deleted {
             return;
         }
-        // A drop cannot wait on the test's own runtime, which may be shutting down: a thread brings its own.
+        // A drop cannot wait on the test's own runtime, which may be shutting down, so a thread uses its own.
         let (kubeconfig, name) = (self.kubeconfig.clone(), self.name.clone());
         let deleting = std::thread::spawn(move || -> Result<()> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

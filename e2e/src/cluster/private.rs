@@ -1,4 +1,4 @@
-//! A control plane of our own: starts its programs in order, restarts the API server, and ends with its lifeline.
+//! A private control plane: starts its programs in order, restarts the API server, and ends with its lifeline.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::control_plane::ready;
 use crate::control_plane::toolbox::{Executable, Tool};
 use crate::lifeline::{Lifeline, Running, lock};
 
-/// How often a start is tried when somebody else takes a port between its choice and its use.
+/// Maximum number of start attempts, when another process takes a port between its choice and its use.
 const PORT_ATTEMPTS: u32 = 3;
-/// How long an API server may take to finish the requests it has.
+/// How long an API server may take to finish its requests.
 const API_SERVER_STOP: Duration = Duration::from_secs(20);
 
 /// The running programs.
@@ -33,7 +33,7 @@ pub(super) struct Private {
     startup: Duration,
 }
 
-/// How a lifeline for the control plane in a directory is made.
+/// Creates the lifeline for the control plane in a directory.
 pub(super) type MakeLifeline<'a> = &'a (dyn Fn(&Path) -> Result<Lifeline> + Sync);
 
 impl Private {
@@ -84,7 +84,7 @@ impl Private {
         let began = Instant::now();
         let directory =
             tempfile::Builder::new().prefix("tandem-").tempdir().context("no private directory")?;
-        // From here on the directory is the lifeline's to remove, also when this process is killed.
+        // From here on the lifeline removes the directory, even when this process is killed.
         let lifeline = lifeline(directory.path())?;
         let root = directory.keep();
         let components = match prepare(&root, options) {
@@ -190,7 +190,7 @@ impl Private {
     }
 }
 
-/// What etcd held at some time. It goes with the cluster's directory, or when this is dropped.
+/// etcd's data at some time. It is removed with the cluster's directory, or when this is dropped.
 pub struct Backup(TempDir);
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -207,7 +207,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Fills the directory with what the programs read.
+/// Writes the files that the programs read into the directory.
 fn prepare(root: &Path, options: &Options) -> Result<Components> {
     let layout = Layout::create(root)?;
     let ports = Ports::free()?;
@@ -221,7 +221,7 @@ fn prepare(root: &Path, options: &Options) -> Result<Components> {
     })
 }
 
-/// Starts the store and the API server, then whatever needs them.
+/// Starts etcd and the API server, then the programs that need them.
 async fn bring_up(
     components: &Components,
     tools: &[(Tool, Executable)],

@@ -6,23 +6,23 @@ use super::ports::Ports;
 use super::toolbox::{Executable, Tool};
 use crate::lifeline::ProgramSpec;
 
-/// Everything the command lines are made from.
+/// The input of the command lines.
 #[derive(Clone, Debug)]
 pub struct Components {
-    /// The files.
+    /// The paths of the control plane's files.
     pub layout: Layout,
-    /// The ports.
+    /// The ports of its programs.
     pub ports: Ports,
-    /// Further flags of the API server.
+    /// Additional flags of the API server.
     pub api_server_flags: Vec<String>,
-    /// Further flags of the controller manager.
+    /// Additional flags of the controller manager.
     pub controller_manager_flags: Vec<String>,
-    /// Further flags of kwok.
+    /// Additional flags of kwok.
     pub kwok_flags: Vec<String>,
 }
 
 impl Components {
-    /// What starts `tool`, which `executable` is the binary of.
+    /// The program specification of `tool`, whose binary is `executable`.
     pub fn spec(&self, tool: Tool, executable: &Executable) -> ProgramSpec {
         let flags = match tool {
             Tool::Etcd => self.etcd(),
@@ -30,14 +30,14 @@ impl Components {
             Tool::ControllerManager => self.controller_manager(),
             Tool::Scheduler => self.scheduler(),
             Tool::Kwok => self.kwok(),
-            // These are run to their end, not kept running: see `Cluster::kubectl` and `Cluster::helm`.
+            // These run to completion and are not kept running: see `Cluster::kubectl` and `Cluster::helm`.
             Tool::Kubectl | Tool::Helm => Vec::new(),
         };
         ProgramSpec {
             name: tool.name().to_owned(),
             path: executable.path.clone(),
             args: executable.first_args.iter().cloned().chain(flags).collect(),
-            // kwok reads settings below the home directory, which must not be the user's.
+            // kwok reads settings from the home directory, which must not be the user's.
             env: vec![("HOME".to_owned(), self.layout.home().display().to_string())],
             log: self.layout.log(tool),
         }
@@ -54,7 +54,7 @@ impl Components {
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=tandem={peer}"),
-            // Nothing here is worth a disk's patience: the data are removed with the control plane.
+            // No data here needs to survive a crash: it is removed with the control plane.
             "--unsafe-no-fsync".into(),
             "--log-level=warn".into(),
         ]
@@ -67,7 +67,7 @@ impl Components {
             "--bind-address=127.0.0.1".into(),
             "--advertise-address=127.0.0.1".into(),
             format!("--secure-port={}", self.ports.api_server),
-            // The loopback address is no valid endpoint, and nothing here looks for one.
+            // The loopback address is not a valid endpoint, and no program here needs one.
             "--endpoint-reconciler-type=none".into(),
             "--service-cluster-ip-range=10.96.0.0/16".into(),
             format!("--tls-cert-file={}", pki("apiserver.crt")),
@@ -94,9 +94,9 @@ impl Components {
                 self.layout.pki("service-accounts.key").display()
             ),
             format!("--root-ca-file={}", self.layout.pki("ca.crt").display()),
-            // As in real clusters: each controller acts under its own account, so the audit log tells them apart.
+            // As in real clusters: each controller has its own account, so the audit log distinguishes them.
             "--use-service-account-credentials=true".into(),
-            // The default of 20 requests a second makes the forty accounts above take four seconds.
+            // With the default of 20 requests a second, creating the forty accounts above takes four seconds.
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
         ]);
@@ -111,7 +111,7 @@ impl Components {
     fn client_flags(&self, identity: Identity) -> Vec<String> {
         vec![
             format!("--kubeconfig={}", self.layout.kubeconfig(identity.file()).display()),
-            // One replica each, and no port: nobody asks them anything.
+            // One replica each, and no port: no client sends them requests.
             "--leader-elect=false".into(),
             "--secure-port=0".into(),
         ]
@@ -122,7 +122,7 @@ impl Components {
             format!("--kubeconfig={}", self.layout.kubeconfig(Identity::Kwok.file()).display()),
             format!("--config={}", self.layout.stages().display()),
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake".into(),
-            // As the kubelet's. Without a lease the node lifecycle controller would call the nodes lost.
+            // Same as the kubelet's. Without a lease the node lifecycle controller would mark the nodes as unreachable.
             "--node-lease-duration-seconds=40".into(),
         ];
         flags.extend(self.kwok_flags.iter().cloned());

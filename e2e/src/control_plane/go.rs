@@ -1,4 +1,4 @@
-//! Finds a Go toolchain that can build the control plane, and runs `go build` with progress.
+//! Finds a Go toolchain that can build the control plane, and runs `go build` with progress messages.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Stamped into every program: kubectl refuses an API server of an unknown version.
+/// The version that is linked into every program: kubectl rejects an API server of an unknown version.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
 
-/// How often a build says that it goes on.
+/// Interval of the build's progress messages.
 const PROGRESS: Duration = Duration::from_secs(20);
 
-/// What to do without Go; also the end of the message about a Go that is too old.
+/// Advice for a missing Go toolchain; also the end of the message about a version that is too old.
 const WAYS_OUT: &str = "to go on, do one of these:\n  \
     - install Go (https://go.dev/dl) so that the control plane can be built\n  \
     - set TANDEM_KUBECONFIG to the kubeconfig of a cluster that tests may use (kind, vcluster, ...)\n  \
@@ -32,7 +32,7 @@ impl Go {
     /// Finds `go` in `path` and checks that it is new enough for the module in `module`.
     ///
     /// # Errors
-    /// When there is none or it is too old. The message says what to install or set; `wanted` names what is missing.
+    /// When there is none or it is too old. The message tells what to install or set; `wanted` names what is missing.
     pub fn find(path: Option<&OsStr>, module: &Path, wanted: &str) -> Result<Self> {
         let needed = needed_version(module)?;
         let binary = path.and_then(|path| {
@@ -43,7 +43,7 @@ impl Go {
                 "no go toolchain in PATH, and {wanted} must be built with go {needed} or newer; {WAYS_OUT}"
             );
         };
-        // Asked inside the module, so that a toolchain which fetches a newer one for it answers with the newer one.
+        // Run inside the module, so that a toolchain that downloads a newer one for it returns the newer version.
         let answer = Command::new(&binary)
             .args(["env", "GOVERSION"])
             .env("GOWORK", "off")
@@ -62,12 +62,12 @@ impl Go {
         Ok(Self { binary, version })
     }
 
-    /// The version, as in `1.26.0`.
+    /// The toolchain's version, as in `1.26.0`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Builds `packages` of `module` into `output`, telling standard error how far it is.
+    /// Builds `packages` of `module` into `output`, with progress messages on standard error.
     ///
     /// # Errors
     /// When the build fails; the end of the compiler's output is in the message.
@@ -97,7 +97,7 @@ impl Go {
         let mut compiled = 0_usize;
         for line in BufReader::new(output).lines() {
             let line = line.context("cannot read what go says")?;
-            // With -v, go prints the import path of each package it compiles; anything else is a message.
+            // With -v, go prints the import path of each package it compiles; any other line is a message.
             if line.contains(' ') || line.starts_with('#') {
                 last.push(line);
             } else {
@@ -125,9 +125,9 @@ impl Go {
     }
 }
 
-/// Says something at once, also from inside a test, whose `println!` would be held back until it fails.
+/// Prints a message immediately, also from inside a test, whose `println!` would be held back until it fails.
 pub fn tell(message: &str) {
-    // Nothing can be done about a closed standard error.
+    // A closed standard error cannot be handled.
     writeln!(std::io::stderr(), "{message}").ok();
 }
 
@@ -139,7 +139,7 @@ fn needed_version(module: &Path) -> Result<String> {
     Ok(line.with_context(|| format!("{} has no go line", path.display()))?.trim().to_owned())
 }
 
-/// The numbers of a version: `1.26.0` is `[1, 26, 0]`. What is not a number ends it (`1.26rc1` is `[1, 26]`).
+/// The numbers of a version: `1.26.0` is `[1, 26, 0]`. A non-numeric part ends it (`1.26rc1` is `[1, 26]`).
 fn parse(version: &str) -> Vec<u32> {
     let digits = |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>();
     version.split('.').map_while(|part| digits(part).parse().ok()).collect()

@@ -1,4 +1,4 @@
-//! Where each file of a private control plane is, below its one directory.
+//! The paths of a private control plane's files, all in one directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::toolbox::Tool;
 
-/// Our simulated nodes' behaviour.
+/// The behaviour of our simulated nodes and pods.
 const STAGES: [&str; 2] = [
     include_str!("../../control-plane/stages/node.yaml"),
     include_str!("../../control-plane/stages/pod.yaml"),
@@ -40,37 +40,37 @@ impl Layout {
         Self { root: root.to_owned() }
     }
 
-    /// The directory itself.
+    /// The root directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// etcd's data.
+    /// etcd's data directory.
     pub fn etcd_data(&self) -> PathBuf {
         self.root.join("etcd")
     }
 
-    /// A file of the public key infrastructure.
+    /// A file of the public key infrastructure, by its name.
     pub fn pki(&self, name: &str) -> PathBuf {
         self.root.join("pki").join(name)
     }
 
-    /// The kubeconfig of one identity.
+    /// The kubeconfig of one identity, by its file name.
     pub fn kubeconfig(&self, identity: &str) -> PathBuf {
         self.root.join("kubeconfig").join(identity)
     }
 
-    /// A program's log.
+    /// The log of a program.
     pub fn log(&self, tool: Tool) -> PathBuf {
         self.root.join("logs").join(format!("{}.log", tool.name()))
     }
 
-    /// What the API server writes down about every request.
+    /// The API server's audit log.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("audit.log")
     }
 
-    /// Which requests it writes down, and how much of them.
+    /// The audit policy: which requests are logged, and in which detail.
     pub fn audit_policy(&self) -> PathBuf {
         self.root.join("audit-policy.yaml")
     }
@@ -80,13 +80,13 @@ impl Layout {
         self.root.join("stages.yaml")
     }
 
-    /// Stands in for the user's home where a program would leave caches and settings.
+    /// Replaces the user's home directory for programs that would leave caches and settings there.
     pub fn home(&self) -> PathBuf {
         self.root.join("home")
     }
 }
 
-/// Writes a file, naming it in the error.
+/// Writes a file; an error names the file.
 ///
 /// # Errors
 /// When it cannot be written.

@@ -1,27 +1,27 @@
-//! Decides which cluster a run uses. The ambient `KUBECONFIG` is never looked at: nobody's production cluster is a
-//! test bed.
+//! Decides which cluster a run uses. It never uses the ambient `KUBECONFIG`: a production cluster must not become a
+//! test cluster.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// Names the kubeconfig of a cluster that tests may use.
+/// Environment variable with the kubeconfig of a cluster that tests may use.
 pub const KUBECONFIG_VARIABLE: &str = "TANDEM_KUBECONFIG";
 
 /// Where the cluster comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A cluster that somebody else runs, by its kubeconfig.
+    /// A cluster that this harness does not run, by its kubeconfig.
     Foreign(PathBuf),
-    /// A control plane of our own, started for this run.
+    /// A private control plane, started for this run.
     Private,
 }
 
 /// An explicit kubeconfig wins over [`KUBECONFIG_VARIABLE`]; without either the control plane is private.
 ///
 /// # Errors
-/// When the named file does not exist: a typing error must not start another cluster than the one that was meant.
+/// When the named file does not exist: a typo must not start a cluster other than the intended one.
 pub fn locate(explicit: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Source> {
     let (path, origin) = match explicit {
         Some(path) => (path.to_owned(), "--kubeconfig"),

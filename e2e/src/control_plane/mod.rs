@@ -1,7 +1,7 @@
-//! The control plane that tests and demos run on: where it comes from, how its programs are built and started, and
-//! when it is ready.
+//! The control plane for tests and demos: where it comes from, how its programs are built and started, and when it is
+//! ready.
 //!
-//! Nothing here knows Tandem. [`crate::cluster`] puts the pieces together.
+//! Nothing here depends on Tandem. [`crate::cluster`] combines the parts.
 
 pub mod components;
 pub mod go;

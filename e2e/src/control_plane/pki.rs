@@ -1,7 +1,8 @@
-//! The identities of a private control plane: a certificate authority, the API server's certificate, the key that
-//! signs service account tokens, and one random bearer token for each component.
+//! The identities of a private control plane: a certificate authority, the API server's certificate, the key that signs
+//! service account tokens, and one random bearer token for each component.
 //!
-//! Tokens instead of client certificates for the components: they need no clock and fit on one line of a kubeconfig.
+//! The components use tokens instead of client certificates: they do not depend on the clock and fit on one line of a
+//! kubeconfig.
 
 use anyhow::{Context as _, Result};
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext};
@@ -12,20 +13,20 @@ use super::layout::{Layout, write};
 /// An identity with a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The test itself, or a person: may do everything.
+    /// The test itself, or a user: has all rights.
     Admin,
-    /// kube-controller-manager, under the name that the built-in roles know.
+    /// kube-controller-manager, with the user name of the built-in roles.
     ControllerManager,
-    /// kube-scheduler, likewise.
+    /// kube-scheduler, with the user name of the built-in roles.
     Scheduler,
-    /// kwok, which plays every kubelet and so may do what they may.
+    /// kwok, which simulates every kubelet and therefore has their rights.
     Kwok,
 }
 
 impl Identity {
     const ALL: [Self; 4] = [Self::Admin, Self::ControllerManager, Self::Scheduler, Self::Kwok];
 
-    /// The user name that RBAC and the audit log see.
+    /// The user name in RBAC and in the audit log.
     pub const fn user(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -42,7 +43,7 @@ impl Identity {
         }
     }
 
-    /// The name of its kubeconfig.
+    /// The file name of its kubeconfig.
     pub const fn file(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -56,7 +57,7 @@ impl Identity {
 /// Writes keys, certificates, the token file and the kubeconfig of each identity.
 ///
 /// # Errors
-/// When a key cannot be made or a file cannot be written.
+/// When a key cannot be generated or a file cannot be written.
 pub fn write_identities(layout: &Layout, api_server_port: u16) -> Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -65,7 +66,7 @@ pub fn write_identities(layout: &Layout, api_server_port: u16) -> Result<()> {
     let authority_key = KeyPair::generate()?;
     write(&layout.pki("ca.crt"), &authority.self_signed(&authority_key)?.pem())?;
 
-    // The last is the address of the `kubernetes` Service inside the cluster.
+    // The last one is the address of the `kubernetes` Service inside the cluster.
     let names = ["localhost", "127.0.0.1", "kubernetes.default.svc", "10.96.0.1"].map(String::from);
     let mut server = CertificateParams::new(names)?;
     server.distinguished_name.push(DnType::CommonName, "kube-apiserver");
@@ -97,7 +98,7 @@ fn kubeconfig(layout: &Layout, port: u16, user: &str, token: String) -> Kubeconf
     with_token(cluster, user, token)
 }
 
-/// A kubeconfig for another identity on the cluster that `base` points at.
+/// A kubeconfig for another identity on the cluster of `base`.
 ///
 /// # Errors
 /// When `base` names no cluster.

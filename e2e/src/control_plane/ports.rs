@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 /// The ports of one control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// etcd, for the API server.
+    /// etcd's port for the API server.
     pub etcd: u16,
-    /// etcd, for other members; there are none, but it insists on listening.
+    /// etcd's port for other members; there are none, but etcd requires it.
     pub etcd_peer: u16,
-    /// The API server.
+    /// The API server's port.
     pub api_server: u16,
 }
 
 impl Ports {
-    /// Three ports that were free a moment ago. Somebody else can still take one before the program that it is for
-    /// listens; [`was_taken`] recognises that, and starting again with other ports is the answer.
+    /// Three ports that were just free. Another process can still take one before the program listens on it;
+    /// [`was_taken`] detects that, and the caller then starts again with other ports.
     ///
     /// # Errors
     /// When the loopback address has no free port.
     pub fn free() -> Result<Self> {
         let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port on 127.0.0.1");
-        // All are held until the last is known, so that they differ.
+        // All are held until the last one is known, so that they differ.
         let (etcd, etcd_peer, api_server) = (bind()?, bind()?, bind()?);
         Ok(Self {
             etcd: etcd.local_addr()?.port(),
@@ -34,7 +34,7 @@ impl Ports {
     }
 }
 
-/// Whether a program's log says that it ended because its port was taken.
+/// Whether a program's log shows that it ended because its port was taken.
 pub fn was_taken(log: &str) -> bool {
     log.contains("address already in use")
 }

@@ -1,4 +1,4 @@
-//! When a control plane is ready, and why it is not.
+//! Waits until a control plane is ready, or reports why it is not.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 use crate::lifeline::Running;
 
-/// An API server takes 3 s on two idle cores; this is for a machine that compiles something else meanwhile.
+/// An API server takes 3 s on two idle cores; this limit allows for a machine that compiles something at the same time.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(50);
-/// Lines of a log that are shown when its program ended.
+/// Log lines that are shown for a program that ended.
 const TAIL: usize = 15;
 
-/// Waits until the API server says it is ready. `programs` are those it depends on, itself included.
+/// Waits until the API server reports ready. `programs` are those it depends on, including itself.
 ///
 /// # Errors
-/// As soon as one of them ends, with the end of its log; or when time is up.
+/// As soon as one of them ends, with the end of its log; or after the time limit.
 pub async fn api_server(client: &Client, programs: &[Running]) -> Result<()> {
     wait("the API server", programs, || async {
         let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -28,11 +28,11 @@ pub async fn api_server(client: &Client, programs: &[Running]) -> Result<()> {
     .await
 }
 
-/// Waits until the controller manager works: it gives each namespace its default service account, without which no
-/// pod is admitted.
+/// Waits until the controller manager works: it creates each namespace's default service account, without which no pod
+/// is admitted.
 ///
 /// # Errors
-/// As [`api_server`].
+/// Same as [`api_server`].
 pub async fn controllers(client: &Client, programs: &[Running]) -> Result<()> {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
     wait("the controller manager", programs, || async { Ok(accounts.get_opt("default").await?.is_some()) })
@@ -46,7 +46,7 @@ where
     let deadline = Instant::now() + PATIENCE;
     loop {
         alive(programs)?;
-        // A probe may hang when the program behind it dies, so it gets less time than the whole.
+        // A probe may hang when its program dies, so it has a shorter time limit than the whole wait.
         let answer = tokio::time::timeout(Duration::from_secs(5), probe()).await;
         let why = match answer {
             Ok(Ok(true)) => return Ok(()),
@@ -62,10 +62,10 @@ where
     }
 }
 
-/// Checks that programs run.
+/// Checks that all programs are running.
 ///
 /// # Errors
-/// When one has ended: says how, with the end of its log.
+/// When one has ended, with its exit and the end of its log.
 pub fn alive(programs: &[Running]) -> Result<()> {
     for program in programs {
         if let Some(exit) = program.exit() {
@@ -80,7 +80,7 @@ fn described_log(program: &Running) -> String {
     format!("\nthe end of {}'s log:\n{tail}", program.spec.name)
 }
 
-/// The last `lines` of a log; says so when there is none.
+/// The last `lines` of a log, or a note that it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
     match std::fs::read(path) {
         Ok(bytes) => {

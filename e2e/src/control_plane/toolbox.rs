@@ -1,5 +1,5 @@
-//! Finds each program of the control plane: in `KUBEBUILDER_ASSETS` if it is there, else built once from the Go module
-//! in `e2e/control-plane` and kept in Cargo's target directory.
+//! Finds each program of the control plane: in `KUBEBUILDER_ASSETS` if it exists there, otherwise built once from the
+//! Go module in `e2e/control-plane` and kept in Cargo's target directory.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::go::{Go, KUBERNETES_VERSION, tell};
 
-/// Names a directory with envtest's programs.
+/// Environment variable with the directory of envtest's programs.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
 /// Length of the name of a directory of built programs.
@@ -21,15 +21,15 @@ const MULTI_CALL: &str = "control-plane";
 /// A program of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
-    /// The store.
+    /// The key-value store of the API server.
     Etcd,
     /// The API server.
     ApiServer,
-    /// Built-in controllers: service accounts, Deployments, garbage collection, disruption budgets.
+    /// The built-in controllers: service accounts, Deployments, garbage collection, `PodDisruptionBudget`s.
     ControllerManager,
     /// The scheduler.
     Scheduler,
-    /// Plays the kubelets of simulated nodes.
+    /// Simulates the kubelets of nodes.
     Kwok,
     /// The command line client.
     Kubectl,
@@ -61,7 +61,7 @@ impl Tool {
         }
     }
 
-    /// The binary it is in, and the Go package that makes it.
+    /// The binary that contains it, and the Go package that builds it.
     const fn built_as(self) -> (&'static str, &'static str) {
         match self {
             Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Scheduler => (MULTI_CALL, "."),
@@ -77,25 +77,25 @@ impl Tool {
 pub struct Executable {
     /// The binary.
     pub path: PathBuf,
-    /// What comes before the tool's own arguments.
+    /// Arguments before the tool's own arguments.
     pub first_args: Vec<String>,
 }
 
-/// Where tools are looked for.
+/// Where tools are found or built.
 #[derive(Clone, Debug)]
 pub struct Toolbox {
-    /// envtest's directory.
+    /// envtest's directory; `None` when it is not used.
     pub assets: Option<PathBuf>,
-    /// The search path in which `go` is looked for.
+    /// The search path for `go`; `None` when it is not set.
     pub path: Option<OsString>,
-    /// The Go module.
+    /// The Go module of the control plane.
     pub module: PathBuf,
-    /// Where built binaries are kept.
+    /// The directory of built binaries.
     pub cache: PathBuf,
 }
 
 impl Toolbox {
-    /// The toolbox of this process.
+    /// The toolbox configured by this process's environment.
     pub fn from_environment() -> Self {
         Self {
             assets: std::env::var_os(ASSETS_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from),
@@ -105,10 +105,10 @@ impl Toolbox {
         }
     }
 
-    /// Finds every tool of `wanted`, building what is missing.
+    /// Finds every tool of `wanted`, and builds missing ones.
     ///
     /// # Errors
-    /// When something is missing and cannot be built; the message says what to install or set.
+    /// When a tool is missing and cannot be built; the message tells what to install or set.
     pub async fn find(&self, wanted: &[Tool]) -> Result<Vec<Executable>> {
         let (this, wanted) = (self.clone(), wanted.to_vec());
         tokio::task::spawn_blocking(move || this.find_blocking(&wanted)).await?
@@ -137,8 +137,8 @@ impl Toolbox {
                 tell("another process builds the control plane: waiting for it");
                 lock.lock().context("cannot lock the build")?;
             }
-            // Looked at again, because whoever held the lock may have built it. All at once, so that a run is
-            // interrupted once; but nobody who brings the control plane along waits for one.
+            // Checked again, because the process that held the lock may have built it. All tools are built at once, so
+            // a run is interrupted only once; but a user with own assets does not wait for unneeded tools.
             let all = if self.assets.is_none() { &Tool::ALL } else { wanted };
             let missing: Vec<Tool> = all.iter().filter(absent).copied().collect();
             if !missing.is_empty() {
@@ -167,7 +167,7 @@ impl Toolbox {
             go.version(),
             built.display()
         ));
-        // Built aside and moved, so that a build which is interrupted leaves nothing that looks complete.
+        // Built in a separate directory and moved, so that an interrupted build leaves nothing that looks complete.
         let aside = tempfile::Builder::new()
             .prefix("building-")
             .tempdir_in(&self.cache)
@@ -186,7 +186,8 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Removes what was built from another state of the module: 370 MB each. Whoever runs it is not disturbed.
+    /// Removes what was built from another state of the module: 370 MB each. Processes that run these binaries are not
+    /// affected.
     fn remove_outdated(&self, built: &Path) -> Result<()> {
         for entry in std::fs::read_dir(&self.cache).context("cannot read the directory of built programs")? {
             let path = entry?.path();
@@ -201,9 +202,9 @@ impl Toolbox {
         Ok(())
     }
 
-    /// Names the binaries by what they are made from, so that a changed module is built anew.
+    /// Names the directory of the binaries after their sources, so that a changed module is built again.
     fn key(&self) -> Result<String> {
-        // FNV-1a, 64 bits: stable between Rust versions, which the standard hasher does not promise.
+        // FNV-1a, 64 bits: stable between Rust versions, which the standard hasher does not guarantee.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for name in ["go.mod", "go.sum", "main.go"] {
             let path = self.module.join(name);
@@ -222,8 +223,8 @@ fn in_cache(tool: Tool, built: &Path) -> Executable {
     Executable { path: built.join(binary), first_args }
 }
 
-/// Cargo's target directory: the one this very binary was built in, which Cargo marks with a `CACHEDIR.TAG`; it
-/// honours `CARGO_TARGET_DIR` and configuration files by itself.
+/// Cargo's target directory: the one this binary was built in, which Cargo marks with a `CACHEDIR.TAG`. Cargo has
+/// already applied `CARGO_TARGET_DIR` and its configuration files.
 pub fn target_directory() -> PathBuf {
     let this = std::env::current_exe().ok();
     let marked = this

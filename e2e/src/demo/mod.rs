@@ -1,5 +1,5 @@
-//! `cargo demo`: the whole system on a real cluster, from nothing to a scaled pool and back, told as it happens, and the
-//! bill at the end from the API server's own audit log.
+//! `cargo demo`: the whole system on a real cluster, from an empty pool to a scaled one and back, with live output and
+//! a final table from the API server's own audit log.
 
 mod screen;
 mod stage;
@@ -15,29 +15,29 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::audit::ObjectKey;
 use crate::ledger::Ledger;
 
-/// What the demo should show, and where.
+/// The options of a demo run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A cluster to use instead of a control plane of our own.
+    /// The kubeconfig of a cluster to use; `None` starts a private control plane.
     pub kubeconfig: Option<PathBuf>,
-    /// The operators' `--write-strategy`, as the chart's `writeStrategy` takes it.
+    /// The operators' `--write-strategy`, as in the chart's `writeStrategy`.
     pub write_strategy: String,
-    /// Prints the final table as JSON on standard output; the story goes to standard error.
+    /// Prints the final table as JSON on standard output; the other output goes to standard error.
     pub json: bool,
-    /// Where to keep a copy of the cluster's audit log.
+    /// Where to store a copy of the cluster's audit log; `None` stores none.
     pub audit_log: Option<PathBuf>,
 }
 
-/// Sets the stage, tells the story, clears the stage, also after Ctrl-C or a failure, and prints the table, which is
-/// returned where the cluster's audit log can be read.
+/// Sets up the demo, runs it, cleans up, also after Ctrl-C or a failure, and prints the table. Returns the table if the
+/// cluster's audit log can be read.
 ///
 /// # Errors
-/// With a message that says what to do: no cluster and nothing to build one with, a chart that is refused, a step of
-/// the story that does not happen.
+/// With a message that tells what to do: no cluster and nothing to build one with, a rejected chart, a step of the demo
+/// that does not happen.
 pub async fn run(options: Options) -> Result<Option<Ledger>> {
     let screen = &Screen::new(options.json);
     let mut stage = Stage::new(screen, &options).await?;
-    // From here on the stage is cleared whatever happens: an interrupt is an outcome, not the end of the process.
+    // From here on the cleanup always runs: an interrupt is a result, not the end of the process.
     let mut terminated = signal(SignalKind::terminate())?;
     let told = tokio::select! {
         told = play(screen, &mut stage, &options) => told,

@@ -1,4 +1,4 @@
-//! What the person who runs the demo sees: one line for each thing that happens, with the time since the start.
+//! The output that the user of the demo sees: one line for each event, with the time since the start.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::ledger::Ledger;
 
-/// Prints the story, and the table at the end.
+/// Prints the events, and the table at the end.
 pub(super) struct Screen {
     began: Instant,
     json: bool,
@@ -20,28 +20,29 @@ impl Screen {
         Self { began: Instant::now(), json, colour }
     }
 
-    /// One line: who, and what happened. Standard error, so that standard output holds the table alone.
+    /// Prints one line: the component, and what happened. On standard error, so that standard output holds only the
+    /// table.
     pub(super) fn say(&self, who: &str, what: &str) {
         let seconds = self.began.elapsed().as_secs_f64();
         let (bold, dim, plain) = if self.colour { ("\x1b[1m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        // Nothing can be done about a closed terminal.
+        // A closed terminal cannot be handled.
         writeln!(std::io::stderr(), "{dim}{seconds:6.1}s{plain}  {bold}{who:<10}{plain}  {what}").ok();
     }
 
-    /// A heading between two parts of the story.
+    /// Prints a heading between two parts of the demo.
     pub(super) fn part(&self, title: &str) {
         let (bold, plain) = if self.colour { ("\x1b[1;36m", "\x1b[0m") } else { ("", "") };
         writeln!(std::io::stderr(), "\n{bold}── {title}{plain}").ok();
     }
 
-    /// Something a command printed, indented.
+    /// Prints the output of a command, indented.
     pub(super) fn quote(text: &str) {
         for line in text.trim_end().lines() {
             writeln!(std::io::stderr(), "           {line}").ok();
         }
     }
 
-    /// The table, and how to read it.
+    /// Prints the table, and how to read it.
     pub(super) fn bill(&self, ledger: &Ledger, strategy: &str) -> Result<()> {
         let mut out = std::io::stdout();
         if self.json {

@@ -1,4 +1,4 @@
-//! Where the demo plays: the cluster, the chart, the operators, a namespace; and how all of it goes again.
+//! The demo's setup: the cluster, the chart, the operators, a namespace; and how all of it is removed again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,20 +19,21 @@ use crate::tandem::{Operators, Release};
 const RELEASE_NAMESPACE: &str = "tandem-system";
 /// The namespace of the pool and its load.
 pub(super) const NAMESPACE: &str = "tandem-demo";
-/// What is applied.
+/// The applied manifest.
 const MANIFEST: &str = include_str!("../../manifests/demo.yaml");
 
-/// A cluster with Tandem on it, as far as it has come.
+/// A cluster with Tandem on it, as far as the setup has got.
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
     release: Option<Release>,
     operators: Option<Operators>,
-    /// Plays the kubelets on a cluster that has no kwok of ours.
+    /// Simulates the kubelets on a cluster without our own kwok.
     kwok: Option<OperatorProcess>,
 }
 
 impl Stage {
-    /// Starts or finds the cluster. On somebody else's, nothing is touched where Tandem or a demo is already.
+    /// Starts or finds the cluster. On a cluster that this harness does not run, it fails if Tandem or a demo exists
+    /// already.
     pub(super) async fn new(screen: &Screen, options: &Options) -> Result<Self> {
         screen.part("Setting the stage");
         let source = options.kubeconfig.clone().map(Source::Foreign);
@@ -67,7 +68,7 @@ impl Stage {
             self.kwok = Some(kwok(cluster).await?);
         }
         let values = [format!("writeStrategy={}", options.write_strategy)];
-        // Helm may get half-way, so there is something to clear from here on.
+        // Helm may fail half-way, so there is something to clean up from here on.
         self.release = Some(Release::named(RELEASE_NAMESPACE));
         let release = Release::install(cluster, RELEASE_NAMESPACE, &values).await?;
         let strategy = &options.write_strategy;
@@ -86,12 +87,12 @@ impl Stage {
         Ok(())
     }
 
-    /// What the API server wrote down, where that can be read.
+    /// The events of the audit log; `None` where it cannot be read.
     pub(super) fn events(&self) -> Option<Result<Vec<Event>>> {
         Some(self.cluster.audit_log()?.read_all())
     }
 
-    /// Copies the audit log, where that can be read.
+    /// Copies the audit log, if it can be read.
     pub(super) fn keep_audit_log(&self, to: &Path) -> Result<()> {
         let log = self.cluster.audit_log().context("this cluster's audit log is not ours to keep")?;
         std::fs::copy(log.path(), to)
@@ -112,8 +113,8 @@ impl Stage {
         })
     }
 
-    /// Takes away what was put there, all of it that can be: one step that fails does not spare the others. Pools go
-    /// while their operator still runs, because it is what drains them.
+    /// Removes everything that was set up, as far as possible: a failing step does not prevent the others. Pools are
+    /// deleted while their operator still runs, because it drains them.
     pub(super) async fn clear(self, screen: &Screen) -> Result<()> {
         let Self { cluster, release, operators, kwok } = self;
         let mut failed = Vec::new();
@@ -146,12 +147,12 @@ impl Stage {
     }
 }
 
-/// The command that makes a picture of a kept audit log.
+/// The command that renders a stored audit log.
 pub(super) fn timeline_command(log: &Path) -> String {
     format!("cargo lab timeline {} --object nodepools --object nodes --namespace {NAMESPACE}", log.display())
 }
 
-/// kwok for somebody else's cluster: the program from the Go module, with the stages of the tests.
+/// kwok for a cluster that this harness does not run: the program from the Go module, with the stages of the tests.
 async fn kwok(cluster: &Cluster) -> Result<OperatorProcess> {
     let toolbox = cluster::Options::default().toolbox;
     let stages = toolbox.module.join("stages");
@@ -166,6 +167,5 @@ async fn kwok(cluster: &Cluster) -> Result<OperatorProcess> {
     OperatorProcess::start_program(cluster, "kwok", &found.path, args, Vec::new()).await
 }
 
-/// How long a step of the story may take before something is wrong. Nodes take up to three seconds each, and this
-/// machine may be busy.
+/// Time limit of a step of the demo. Nodes take up to three seconds each, and the machine may be busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,4 +1,5 @@
-//! The story: load comes, nodes come; load goes, nodes go; somebody asks for too much and is refused.
+//! The steps of the demo: load is added and nodes are created; load is removed and nodes are removed; a user requests
+//! too many replicas and is rejected.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::{Options, Screen};
 
 /// The pool of the manifest.
 const POOL: &str = "workers";
-/// Time between two looks.
+/// Interval between two reads.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> Result<()> {
@@ -73,7 +74,7 @@ pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> R
     Ok(())
 }
 
-/// How often each reason was given.
+/// Counts how often each event reason occurs.
 fn tally(reasons: &str) -> String {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for reason in reasons.lines().map(str::trim).filter(|reason| !reason.is_empty()) {
@@ -82,7 +83,7 @@ fn tally(reasons: &str) -> String {
     counts.iter().map(|(reason, count)| format!("{reason} ×{count}")).collect::<Vec<_>>().join(", ")
 }
 
-/// What can be seen at one moment.
+/// The observed state at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Scene {
     pending: usize,
@@ -97,7 +98,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Whether nodes, wish and report agree, and nothing is under way.
+    /// Whether nodes, wanted count and reported status agree, and no change is in progress.
     fn settled(&self) -> bool {
         let desired = usize::try_from(self.desired.unwrap_or(0)).unwrap_or(0);
         let reported = usize::try_from(self.reported_ready).unwrap_or(usize::MAX);
@@ -129,7 +130,7 @@ impl Scene {
     }
 }
 
-/// Looks at the cluster again and again.
+/// Reads the cluster repeatedly.
 struct Audience {
     pods: Api<Pod>,
     nodes: Api<Node>,
@@ -145,7 +146,7 @@ impl Audience {
         }
     }
 
-    /// Tells every change until `done`.
+    /// Prints every change until `done`.
     async fn watch(
         &self,
         screen: &Screen,
@@ -171,7 +172,8 @@ impl Audience {
     }
 
     async fn look(&self) -> Result<Scene> {
-        // A list of one, because the table counts what operators read, and a `get` by the audience would be in it.
+        // A list with one element: the table counts the `get` requests of the operators, and one by the demo would be
+        // included.
         let named = ListParams::default().fields(&format!("metadata.name={POOL}"));
         let pool = self.pools.list(&named).await?.items.pop().context("the pool is gone")?;
         let pods = self.pods.list(&ListParams::default()).await?.items;

@@ -1,7 +1,7 @@
 //! The test's side of a lifeline.
 //!
-//! It reads on a thread of its own and waits on a `tokio::sync::watch`, so that one lifeline can serve tests that
-//! each have their own Tokio runtime.
+//! It reads on its own thread and waits on a `tokio::sync::watch`, so that one lifeline can serve tests that each have
+//! their own Tokio runtime.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,17 +19,17 @@ use tokio::sync::watch;
 use super::SERVE;
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
-/// How long a lifeline may take to kill its programs and remove their directory. Killing is immediate; the rest is
-/// for a machine that is busy.
+/// How long a lifeline may take to kill its programs and remove their directory. Killing is immediate; the rest of the
+/// time is for a busy machine.
 const CLOSING: Duration = Duration::from_secs(20);
 /// How long a lifeline may take until it listens.
 const OPENING: Duration = Duration::from_secs(10);
-/// Time between two looks.
+/// Interval between two polls.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Set by binaries that can be their own lifeline.
+/// Set by binaries that can serve as their own lifeline.
 static SELF_SERVING: OnceLock<()> = OnceLock::new();
-/// Set by tests whose package has a binary that can.
+/// The binary that serves as lifeline; set by tests of a package with such a binary.
 static SERVED_BY: OnceLock<PathBuf> = OnceLock::new();
 
 pub(super) fn this_binary_can_serve() {
@@ -43,11 +43,11 @@ pub(super) fn this_one_can_serve(binary: &Path) {
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// With this exit code.
+    /// It exited with this exit code.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
-    /// With its lifeline.
+    /// It ended with its lifeline.
     WithLifeline,
 }
 
@@ -75,11 +75,11 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// A connection to a lifeline. Dropping the one that started it ends all its programs.
+/// A connection to a lifeline. Dropping the connection that started it ends all its programs.
 pub struct Lifeline {
     shared: Arc<Shared>,
     process: Mutex<Option<Child>>,
-    /// The standard input of a detached lifeline that this process has started. Its end says that this process is gone.
+    /// The standard input of a detached lifeline that this process has started. When it closes, this process is gone.
     leash: Mutex<Option<ChildStdin>>,
 }
 
@@ -88,13 +88,13 @@ pub struct Lifeline {
 pub struct Running {
     /// The program's own process id.
     pub pid: u32,
-    /// What was started.
+    /// The program's specification.
     pub spec: ProgramSpec,
     shared: Arc<Shared>,
 }
 
 impl Lifeline {
-    /// Starts a lifeline that ends with this process. `remove` is the directory it removes last.
+    /// Starts a lifeline that ends with this process. `remove` is the directory that it removes last.
     ///
     /// # Errors
     /// When the lifeline's binary is missing or cannot be started.
@@ -118,7 +118,7 @@ impl Lifeline {
     }
 
     /// Starts a lifeline that is reached through `socket`, and that outlives this process once it is told to
-    /// [stay](Self::stay): until then nobody could find what a starter that was interrupted has left.
+    /// [stay](Self::stay): before that, no later process could find what an interrupted process has left behind.
     ///
     /// # Errors
     /// When it cannot be started or does not answer within ten seconds.
@@ -150,7 +150,7 @@ impl Lifeline {
         Ok(lifeline)
     }
 
-    /// Tells a detached lifeline that it is to outlive the process that started it.
+    /// Tells a detached lifeline to outlive the process that started it.
     ///
     /// # Errors
     /// When it does not answer.
@@ -168,7 +168,7 @@ impl Lifeline {
     /// Connects to a lifeline that an earlier process left running. Dropping the connection ends nothing.
     ///
     /// # Errors
-    /// When nothing listens there.
+    /// When no lifeline listens there.
     pub fn connect(socket: &Path) -> Result<Self> {
         let output = UnixStream::connect(socket)
             .with_context(|| format!("no lifeline answers on {}", socket.display()))?;
@@ -179,7 +179,7 @@ impl Lifeline {
     /// Starts a program.
     ///
     /// # Errors
-    /// When it cannot be started. A program that starts and then fails is seen by [`Running::exit`].
+    /// When it cannot be started. A program that starts and then fails is reported by [`Running::exit`].
     pub async fn start(&self, spec: ProgramSpec) -> Result<Running> {
         match self.shared.call(Op::Start(spec.clone())).await? {
             Reply::Started { pid } => Ok(Running { pid, spec, shared: self.shared.clone() }),
@@ -208,7 +208,7 @@ impl Lifeline {
     }
 }
 
-/// Looks until the lifeline is gone. In a blocking way, because a drop needs it, too.
+/// Polls until the lifeline is gone. It blocks, because a drop needs it, too.
 fn poll(mut gone: impl FnMut() -> Result<bool>) -> Result<()> {
     for _ in 0..looks_in(CLOSING) {
         if gone()? {
@@ -233,13 +233,13 @@ impl Drop for Lifeline {
 }
 
 impl Running {
-    /// How the program ended, or `None` while it runs.
+    /// How the program ended; `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         let state = lock(&self.shared.state);
         state.exits.get(&self.pid).copied().or(state.closed.then_some(Exit::WithLifeline))
     }
 
-    /// Waits for the program's end.
+    /// Waits until the program ends.
     pub async fn wait(&self) -> Exit {
         let mut changes = self.shared.changed.subscribe();
         loop {
@@ -251,10 +251,10 @@ impl Running {
         }
     }
 
-    /// Sends a signal to the program itself. A program that has ended is no error.
+    /// Sends a signal to the program itself. It is no error if the program has already ended.
     ///
     /// # Errors
-    /// When the lifeline is gone or the system refuses.
+    /// When the lifeline is gone or the operating system rejects the signal.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
         if self.exit().is_some() {
             return Ok(());
@@ -268,7 +268,7 @@ impl Running {
     /// Asks the program to stop, waits up to `patience`, then kills it.
     ///
     /// # Errors
-    /// When the lifeline is gone or the system refuses a signal.
+    /// When the lifeline is gone or the operating system rejects a signal.
     pub async fn stop(&self, patience: Duration) -> Result<Exit> {
         self.signal(Signal::Terminate).await?;
         if let Ok(exit) = tokio::time::timeout(patience, self.wait()).await {
@@ -277,10 +277,10 @@ impl Running {
         self.kill().await
     }
 
-    /// Kills the program (`kill -9`) and waits for its end.
+    /// Kills the program (`kill -9`) and waits until it has ended.
     ///
     /// # Errors
-    /// When the lifeline is gone or the system refuses the signal.
+    /// When the lifeline is gone or the operating system rejects the signal.
     pub async fn kill(&self) -> Result<Exit> {
         self.signal(Signal::Kill).await?;
         Ok(self.wait().await)
@@ -360,12 +360,12 @@ impl Shared {
     }
 }
 
-/// The command that starts a lifeline, in a process group of its own so that Ctrl-C in a terminal does not reach it:
-/// it ends by noticing that its user is gone.
+/// The command that starts a lifeline, in its own process group so that Ctrl-C in a terminal does not reach it: it ends
+/// when it notices that its user is gone.
 fn command() -> Result<Command> {
     let mut command = Command::new(binary()?);
     command.arg(SERVE).process_group(0);
-    // Nobody's production cluster is a test bed: what the programs may talk to is always an argument.
+    // A production cluster must not become a test cluster: the cluster that a program uses is always an argument.
     command.env_remove("KUBECONFIG");
     Ok(command)
 }

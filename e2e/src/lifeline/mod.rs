@@ -1,11 +1,11 @@
 //! The lifeline: a small process that owns every program a test starts, and ends them when the test is gone.
 //!
-//! A test can end by returning, by a panic, by Ctrl-C or by `kill -9`; in the last two no code of its own runs any
-//! more. So the programs are children of a process of their own, which holds the reading end of a pipe from the test.
+//! A test can end by returning, by a panic, by Ctrl-C or by `kill -9`; in the last two cases none of its own code runs
+//! any more. So the programs are children of a separate process, which holds the reading end of a pipe from the test.
 //! However the test ends, the kernel closes the pipe, and the lifeline kills its programs and removes their directory.
-//! Should the lifeline itself be killed, the kernel kills the programs (Linux only: the parent-death signal).
+//! If the lifeline itself is killed, the kernel kills the programs (Linux only: the parent-death signal).
 //!
-//! It must not know what the programs are.
+//! It must not depend on which programs it runs.
 
 mod client;
 mod protocol;
@@ -21,20 +21,21 @@ pub use protocol::{ProgramSpec, Signal};
 
 /// First argument that turns a binary into the lifeline; see [`serve_if_asked`].
 pub(crate) const SERVE: &str = "__lifeline";
-/// First argument that turns a binary into the wrapper which ties a program to its lifeline and becomes the program.
+/// First argument that turns a binary into the wrapper that ties a program to its lifeline and then becomes the
+/// program.
 pub(crate) const BECOME: &str = "__become";
 
-/// For tests of a package whose `binary` calls [`serve_if_asked`]: it holds what they start.
+/// For tests of a package whose `binary` calls [`serve_if_asked`]: it becomes the lifeline of their programs.
 pub fn served_by(binary: &Path) {
     client::this_one_can_serve(binary);
 }
 
-/// Turns this process into a lifeline if its arguments say so. A binary that starts programs through this crate and
-/// is no test (a test uses the `lifeline` binary that Cargo builds beside it) calls this first in `main`, and returns
-/// at once when the answer is `true`.
+/// Turns this process into a lifeline if its arguments request it. A binary that starts programs through this crate and
+/// is not a test (a test uses the `lifeline` binary that Cargo builds next to it) calls this first in `main`, and
+/// returns at once when the result is `true`.
 ///
 /// # Errors
-/// When the process was asked to be a lifeline and could not do its work.
+/// When the process was started as a lifeline and failed.
 pub fn serve_if_asked() -> Result<bool> {
     client::this_binary_can_serve();
     let mut arguments = std::env::args_os().skip(1);

@@ -1,4 +1,4 @@
-//! What a lifeline and its user say to each other: one JSON document a line, in both directions.
+//! The protocol between a lifeline and its user: one JSON document per line, in both directions.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct ProgramSpec {
     /// Unique among the programs of one lifeline that run at the same time.
     pub name: String,
-    /// The binary.
+    /// The path of the binary.
     pub path: PathBuf,
-    /// Its arguments, without its own name.
+    /// The arguments, without the program's own name.
     pub args: Vec<String>,
     /// Variables added to the lifeline's environment.
     pub env: Vec<(String, String)>,
@@ -19,20 +19,20 @@ pub struct ProgramSpec {
     pub log: PathBuf,
 }
 
-/// The signals a program can be sent.
+/// The signals that can be sent to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signal {
-    /// SIGTERM: please stop.
+    /// SIGTERM: stop gracefully.
     Terminate,
     /// SIGKILL: `kill -9`.
     Kill,
-    /// SIGSTOP: freeze, as a long garbage collection or a suspended machine would.
+    /// SIGSTOP: freeze, like a long garbage collection or a suspended machine.
     Freeze,
-    /// SIGCONT: go on after [`Signal::Freeze`].
+    /// SIGCONT: continue after [`Signal::Freeze`].
     Continue,
 }
 
-/// A request with the number its reply will carry.
+/// A request with the number that its reply will carry.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) id: u64,
@@ -41,17 +41,17 @@ pub(super) struct Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Op {
-    /// Replied with [`Reply::Started`].
+    /// Answered with [`Reply::Started`].
     Start(ProgramSpec),
-    /// Goes to the program itself, not to its children. Replied with [`Reply::Done`].
+    /// Sent to the program itself, not to its children. Answered with [`Reply::Done`].
     Signal { pid: u32, signal: Signal },
-    /// From now on the end of the process that started the lifeline ends nothing. Replied with [`Reply::Done`].
+    /// From now on the lifeline outlives the process that started it. Answered with [`Reply::Done`].
     Stay,
-    /// Ends everything. The reply is the end of the connection.
+    /// Ends everything. The answer is the end of the connection.
     Stop,
 }
 
-/// What the lifeline says.
+/// A message of the lifeline.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Reply { id: u64, reply: Reply },

@@ -1,6 +1,6 @@
 //! The lifeline's own side: starts programs, reports their ends, and ends them all when its user is gone.
 //!
-//! It runs on one thread, because the kernel's parent-death signal follows the *thread* that started a child.
+//! It runs on one thread, because the kernel's parent-death signal is tied to the *thread* that started a child.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,11 +21,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::BECOME;
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
-/// What happens to a lifeline.
+/// An event in a lifeline.
 enum Happening {
     Connected(UnboundedSender<Message>),
     Asked(Request, UnboundedSender<Message>),
-    /// The user of standard input is gone.
+    /// The process at the other end of standard input is gone.
     Abandoned,
     Ended {
         pid: u32,
@@ -33,11 +33,11 @@ enum Happening {
     },
 }
 
-/// Serves until the user is gone or says stop, then kills every program and removes `remove`.
+/// Serves until the user is gone or requests a stop, then kills every program and removes `remove`.
 pub(super) fn serve(listen: Option<PathBuf>, remove: Option<PathBuf>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let served = runtime.block_on(run(listen.as_deref()));
-    // Reading standard input cannot be interrupted; the end of the process ends it.
+    // Reading standard input cannot be interrupted; it ends with the process.
     runtime.shutdown_background();
     if let Some(socket) = listen {
         // Absent when it could not be bound.
@@ -56,14 +56,14 @@ async fn run(listen: Option<&Path>) -> Result<()> {
     let (happen, mut happenings) = unbounded_channel();
     let mut terminate = signals(SignalKind::terminate())?;
     let mut interrupt = signals(SignalKind::interrupt())?;
-    // Registered and never read: the end of the terminal must not end a control plane that was left running on purpose.
+    // Registered but never read: closing the terminal must not end a control plane that was left running on purpose.
     let _hangup = signals(SignalKind::hangup())?;
     match listen {
         Some(socket) => {
             let listener = UnixListener::bind(socket)
                 .with_context(|| format!("cannot listen on {}", socket.display()))?;
             tokio::spawn(accept(listener, happen.clone()));
-            // Nothing is said there, but its end is that of the process that started this one.
+            // No request arrives there, but it closes when the process that started this one ends.
             tokio::spawn(converse(tokio::io::stdin(), tokio::io::sink(), happen.clone(), true));
         }
         None => {
@@ -117,7 +117,7 @@ async fn accept(listener: UnixListener, happen: UnboundedSender<Happening>) {
     }
 }
 
-/// One conversation. `vital` says that its end is the end of the lifeline.
+/// One connection. With `vital`, the lifeline ends when the connection does.
 async fn converse(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
@@ -161,8 +161,8 @@ impl Programs {
         match op {
             Op::Start(spec) => self.start(&spec).map(|pid| Reply::Started { pid }),
             Op::Signal { pid, signal } => {
-                // Only a child of ours that is not known to have ended is ever signalled, so that an id which the
-                // system has given to another process since is left alone.
+                // Only a child of this process that is not known to have ended is signalled, so that an id that now
+                // belongs to another process is left alone.
                 if !self.live.contains_key(&pid) {
                     bail!("process {pid} has ended");
                 }
@@ -189,7 +189,7 @@ impl Programs {
             .arg(&spec.path)
             .args(&spec.args)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
-            // A group of its own: Ctrl-C in the terminal is for the test, and grandchildren can be killed with it.
+            // Its own process group: Ctrl-C in the terminal is for the test, and grandchildren can be killed with it.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
@@ -200,7 +200,7 @@ impl Programs {
         self.live.insert(pid, spec.name.clone());
         let happen = self.happen.clone();
         tokio::spawn(async move {
-            // Waiting for a child fails only if somebody else waited for it; nobody does.
+            // Waiting for a child fails only if another task waited for it, and none does.
             let status = child.wait().await.unwrap_or_default();
             happen.send(Happening::Ended { pid, status }).ok();
         });
@@ -226,7 +226,7 @@ pub(super) fn become_program(
     anyhow::Error::new(error).context(format!("cannot start {}", program.display()))
 }
 
-/// This very binary, even if a build has put another one in its place since.
+/// This running binary, even if a build has replaced the file since.
 fn myself() -> Result<PathBuf> {
     if cfg!(target_os = "linux") {
         return Ok(PathBuf::from("/proc/self/exe"));

@@ -1,8 +1,8 @@
-//! Tandem on a cluster, as a user gets it: the chart, installed by Helm, and both operators with the identities, the
-//! arguments and the environment that the chart gives their pods.
+//! Tandem on a cluster, as a user gets it: the chart, installed by Helm, and both operators with the identities,
+//! arguments and environment that the chart gives their pods.
 //!
-//! There is no image registry here, so the operators run as processes instead of containers. Everything else is the
-//! chart's: a missing RBAC rule or a wrong flag fails here as it would in a pod.
+//! There is no image registry here, so the operators run as processes instead of containers. Everything else comes from
+//! the chart: a missing RBAC rule or a wrong flag fails here as it would in a pod.
 
 mod pod;
 
@@ -22,10 +22,10 @@ use crate::wait::eventually;
 
 pub use pod::Pod;
 
-/// An operator finishes what it is doing within 20 s of being told to stop.
+/// An operator finishes its work within 20 s after a stop request.
 const STOP: Duration = Duration::from_secs(30);
 
-/// Discovery follows a new definition within seconds.
+/// Discovery includes a new CRD within seconds.
 const SERVED: Duration = Duration::from_secs(30);
 
 /// A release of the chart.
@@ -34,7 +34,7 @@ pub struct Release {
     name: String,
 }
 
-/// The chart, in the workspace that this crate was built from.
+/// The path of the chart in the workspace that this crate was built from.
 pub fn chart() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tandem"))
 }
@@ -43,10 +43,10 @@ impl Release {
     /// Installs the chart as `tandem` into `namespace`, or upgrades it, with `values` as `key=value` settings, and
     /// returns when the custom resources are served.
     ///
-    /// The Deployments get no pods: their images exist nowhere yet.
+    /// The Deployments get no pods: their images do not exist yet.
     ///
     /// # Errors
-    /// What Helm says, when it refuses.
+    /// Helm's error, when it fails.
     pub async fn install(cluster: &Cluster, namespace: &str, values: &[String]) -> Result<Self> {
         let chart = chart();
         let chart = chart.to_str().context("the path of the chart is not text")?;
@@ -63,7 +63,7 @@ impl Release {
         Ok(Self::named(namespace))
     }
 
-    /// The release in `namespace`, whether or not all of it is there.
+    /// The release in `namespace`, whether or not it is complete.
     pub fn named(namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: "tandem".to_owned() }
     }
@@ -76,7 +76,7 @@ impl Release {
     /// The first replica of `operator`, as the chart describes its pod.
     ///
     /// # Errors
-    /// When the release holds no such Deployment, or more than one.
+    /// When the release contains no such Deployment, or more than one.
     pub async fn pod(&self, cluster: &Cluster, operator: Operator) -> Result<Pod> {
         let deployments = Api::<Deployment>::namespaced(cluster.client().await?, &self.namespace);
         let (instance, component) = (&self.name, operator.name());
@@ -86,7 +86,7 @@ impl Release {
         Pod::of(&found.remove(0), &self.namespace, operator)
     }
 
-    /// Starts both operators, one replica each.
+    /// Starts one replica of both operators.
     ///
     /// # Errors
     /// When one cannot be started.
@@ -97,18 +97,18 @@ impl Release {
         })
     }
 
-    /// Removes the release. The definitions stay, and with them every object, as the chart promises.
+    /// Removes the release. The CRDs stay, and with them all objects, as the chart guarantees.
     ///
     /// # Errors
-    /// What Helm says.
+    /// Helm's error.
     pub async fn uninstall(&self, cluster: &Cluster) -> Result<()> {
         cluster.helm(&["uninstall", &self.name, "--namespace", &self.namespace, "--wait"]).await?;
         Ok(())
     }
 }
 
-/// The one cluster of a test binary whose tests need the custom resources and neither operators nor nodes: etcd, the API
-/// server, and the definitions.
+/// The shared cluster of a test binary whose tests need the custom resources but neither operators nor nodes: etcd, the
+/// API server, and the CRDs.
 ///
 /// # Errors
 /// When it does not start.
@@ -122,18 +122,18 @@ pub async fn definitions_only() -> Result<&'static Cluster> {
     CLUSTER.get_or_try_init(start).await
 }
 
-/// Installs the custom resource definitions alone, for tests that need no operator.
+/// Installs only the CRDs, for tests that need no operator.
 ///
 /// # Errors
-/// When the API server refuses them.
+/// When the API server rejects them.
 pub async fn install_definitions(cluster: &Cluster) -> Result<()> {
     let crds = shared_crds::yaml()?;
     cluster.kubectl_with_input(&["apply", "--server-side", "--filename", "-"], &crds).await?;
     served(cluster).await
 }
 
-/// Waits until the API server serves the custom resources under their short names. A definition is established a moment
-/// before discovery knows of it, which is what kubectl asks.
+/// Waits until the API server serves the custom resources under their short names. A CRD is established shortly before
+/// it appears in discovery, which kubectl uses.
 async fn served(cluster: &Cluster) -> Result<()> {
     let all = ["get", "npool,npa", "--all-namespaces"];
     eventually(SERVED, "the custom resources are served", async || Ok(Some(cluster.kubectl(&all).await?)))
@@ -141,19 +141,19 @@ async fn served(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Both operators, running.
+/// Both running operators.
 pub struct Operators {
-    /// Makes nodes.
+    /// The `NodePool` operator, which creates nodes.
     pub node_pool: OperatorProcess,
-    /// Decides how many.
+    /// The Autoscaler, which decides how many.
     pub autoscaler: OperatorProcess,
 }
 
 impl Operators {
-    /// Checks that both run.
+    /// Checks that both are running.
     ///
     /// # Errors
-    /// When one has ended: says how, with the end of its log.
+    /// When one has ended, with its exit and the end of its log.
     pub fn check_alive(&self) -> Result<()> {
         self.node_pool.check_alive()?;
         self.autoscaler.check_alive()
@@ -162,7 +162,7 @@ impl Operators {
     /// Asks both to stop and waits for them.
     ///
     /// # Errors
-    /// When one had to be killed, or ended with another code than 0.
+    /// When one had to be killed, or ended with a code other than 0.
     pub async fn stop(&self) -> Result<()> {
         for operator in [&self.autoscaler, &self.node_pool] {
             let exit = operator.stop(STOP).await?;

@@ -1,4 +1,4 @@
-//! A Deployment's pod, as a process: its arguments and environment as the kubelet would fill them in.
+//! A Deployment's pod, as a process: with the arguments and environment that the kubelet would set.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -11,13 +11,13 @@ use crate::operators::{Launch, Operator, OperatorProcess};
 /// A pod of an operator, as the chart describes it.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Which operator.
+    /// The operator that it runs.
     pub operator: Operator,
     /// The pod's service account.
     pub service_account: String,
     /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name, which tells replicas apart.
+    /// The pod's name, which distinguishes the replicas.
     pub name: String,
     args: Vec<String>,
     env: Vec<EnvVar>,
@@ -27,7 +27,7 @@ impl Pod {
     /// Reads the pod template of `deployment`.
     ///
     /// # Errors
-    /// When the template lacks what a pod of an operator needs.
+    /// When the template lacks a field that an operator's pod needs.
     pub(super) fn of(deployment: &Deployment, namespace: &str, operator: Operator) -> Result<Self> {
         let spec = deployment
             .spec
@@ -45,17 +45,17 @@ impl Pod {
         })
     }
 
-    /// The same pod under another name, for a second replica.
+    /// The same pod with another name, for a second replica.
     #[must_use]
     pub fn replica(mut self, number: usize) -> Self {
         self.name = format!("{}-{number}", self.operator.name());
         self
     }
 
-    /// Starts it, under the pod's service account.
+    /// Starts it with the pod's service account.
     ///
     /// # Errors
-    /// When the account has no token or the binary cannot be built or started.
+    /// When the account gets no token or the binary cannot be built or started.
     pub async fn start(&self, cluster: &Cluster) -> Result<OperatorProcess> {
         let kubeconfig =
             cluster.kubeconfig_for_service_account(&self.namespace, &self.service_account).await?;
@@ -63,10 +63,10 @@ impl Pod {
         OperatorProcess::start(cluster, launch).await
     }
 
-    /// As [`Pod::start`], but all of its requests go through `proxy`.
+    /// Like [`Pod::start`], but all of its requests go through `proxy`.
     ///
     /// # Errors
-    /// As [`Pod::start`].
+    /// Same as [`Pod::start`].
     pub async fn start_through(&self, cluster: &Cluster, proxy: &FaultProxy) -> Result<OperatorProcess> {
         let kubeconfig =
             cluster.kubeconfig_for_service_account(&self.namespace, &self.service_account).await?;
@@ -75,10 +75,10 @@ impl Pod {
         OperatorProcess::start(cluster, launch).await
     }
 
-    /// The environment, with the fields of the pod filled in.
+    /// The environment, with the pod's fields filled in.
     ///
     /// # Errors
-    /// When the chart takes a value from somewhere this harness does not know.
+    /// When the chart takes a value from a source that this harness does not support.
     pub fn env(&self) -> Result<Vec<(String, String)>> {
         self.env
             .iter()
@@ -96,11 +96,11 @@ impl Pod {
             .collect()
     }
 
-    /// The arguments, with `$(NAME)` replaced as the kubelet does. One thing is not the chart's: a pod has its address
-    /// to itself and a process has not, so the admin server takes any free port of the loopback address.
+    /// The arguments, with `$(NAME)` replaced like the kubelet does. One argument differs from the chart: a pod has its
+    /// own address and a process does not, so the admin server uses any free port of the loopback address.
     ///
     /// # Errors
-    /// As [`Pod::env`].
+    /// Same as [`Pod::env`].
     pub fn args(&self) -> Result<Vec<String>> {
         let env = self.env()?;
         let mut args: Vec<String> = self

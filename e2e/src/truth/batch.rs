@@ -1,5 +1,5 @@
-//! Many pods at once: the planner packs them in one pass, the scheduler takes them as they come and prefers nodes by its
-//! own taste. Here the two may differ, and the differences are counted.
+//! Many pods at once: the planner packs them in one pass, the scheduler takes them as they come and prefers nodes by
+//! its own scoring. Here the two may differ, and the differences are counted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,39 +16,39 @@ use super::rules::CLASSES;
 use super::stage::{Stage, Verdict};
 use super::world::World;
 
-/// Priority classes of [`Stage::create_priority`] that batches use, highest first; pods of none come last.
+/// Priority classes of [`Stage::create_priority`] that batches use, highest first; pods without one come last.
 pub const PRIORITIES: [(&str, i32); 2] = [("high", 200), ("middle", 100)];
 
-/// Passes of planner and scheduler that a batch may take. Each places at least one pod or is the last.
+/// Maximum passes of planner and scheduler for a batch. Each places at least one pod or is the last.
 const PASSES: usize = 12;
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Pods in it.
+    /// Number of pods in the batch.
     pub pods: usize,
-    /// Of those, placed by the scheduler in the first pass.
+    /// Number of pods placed by the scheduler in the first pass.
     pub placed: usize,
-    /// Nodes that the planner asked for in the first pass.
+    /// Number of nodes that the planner requested in the first pass.
     pub nodes: usize,
-    /// Passes until nothing moved: the planner promises nothing more, and all that is left waits.
+    /// Passes until nothing changed: the planner promises nothing more, and all remaining pods are pending.
     pub passes: usize,
-    /// Where the two differ after the first pass because the scheduler prefers other nodes than the planner counted on.
+    /// Differences after the first pass because the scheduler prefers other nodes than the planner assumed.
     pub detours: Vec<Dispute>,
-    /// Where they differ about one and the same cluster.
+    /// Differences about the same state of the cluster.
     pub defects: Vec<Dispute>,
 }
 
-/// A pod that the two differ about.
+/// A pod about which the planner and the scheduler differ.
 #[derive(Debug)]
 pub struct Dispute {
     /// The pod.
     pub pod: Value,
-    /// What it is about.
+    /// The classes of its constraints.
     pub classes: BTreeSet<&'static str>,
-    /// What the planner said.
+    /// The planner's answer.
     pub fate: Fate,
-    /// What the scheduler did.
+    /// The scheduler's decision.
     pub verdict: Verdict,
 }
 
@@ -76,11 +76,11 @@ impl Member {
     }
 }
 
-/// Asks about a batch of random pods, and leaves what was placed in `world`.
+/// Runs a batch of random pods, and leaves the placed ones in `world`.
 ///
-/// After the first pass the two may differ, because the scheduler prefers nodes by a taste that the planner does not
-/// share. But a further pass starts from where the pods really are, and then the pod that the planner places first has
-/// its place whatever the scheduler prefers: a pass that promises something and places nothing is a defect.
+/// After the first pass the two may differ, because the scheduler prefers nodes by a scoring that the planner does not
+/// share. But a further pass starts from the actual positions of the pods, and then the pod that the planner places
+/// first has its place whatever the scheduler prefers: a pass that promises a place and places no pod is a defect.
 ///
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
@@ -118,7 +118,8 @@ pub async fn run(
     Ok(outcome)
 }
 
-/// The planner plans what waits, its nodes are made, and the scheduler is asked. Returns how many nodes that were.
+/// One pass: the planner plans the pending pods, its nodes are created, and the scheduler decides. Returns the number
+/// of new nodes.
 async fn pass(
     stage: &mut Stage,
     planner: &Planner,
@@ -150,7 +151,7 @@ async fn pass(
     Ok(nodes)
 }
 
-/// The pods of a pass as the API server bound them, first to last.
+/// The pods of a pass in the order in which the API server bound them.
 fn order_of_binding(stage: &Stage, placed: &[Member]) -> Result<Vec<Key>> {
     let mut order = Vec::new();
     for member in placed {
@@ -163,9 +164,9 @@ fn order_of_binding(stage: &Stage, placed: &[Member]) -> Result<Vec<Key>> {
     Ok(order.into_iter().map(|(_, id)| id).collect())
 }
 
-/// Whether the planner, which had no place for it, sees that there was one at some moment of the pass, with all others
-/// where they are that were bound by then. One that was bound later may stand in its way: a spread has room for a pod
-/// only until another one joins it.
+/// Whether the planner, which had no place for the pod, finds one at some moment of the pass, given the pods that were
+/// bound by then. A pod that was bound later may block it: a topology spread constraint has room for a pod only until
+/// another one joins.
 async fn had_room(
     stage: &Stage,
     planner: &Planner,
@@ -194,8 +195,9 @@ async fn had_room(
     Ok(false)
 }
 
-/// Waits for every verdict, then asks about those that wait once more, until that places none: a pod may have waited for
-/// one that came after it. They are made anew for that, because the scheduler lets a refused pod wait for its next turn.
+/// Waits for every decision, then repeats the pending pods until none of them is placed: a pod may have waited for one
+/// that came after it. They are created again for that, because the scheduler lets a refused pod wait for its next
+/// retry.
 async fn settle(stage: &Stage, members: &mut [Member]) -> Result<()> {
     let mut first = true;
     let mut left: Vec<&mut Member> = members.iter_mut().collect();
@@ -216,7 +218,7 @@ async fn settle(stage: &Stage, members: &mut [Member]) -> Result<()> {
     }
 }
 
-/// Some kinds of pods, several of each, those of the highest priority first as in the scheduler's queue.
+/// Several kinds of pods, several of each, those of the highest priority first as in the scheduler's queue.
 fn recruit(dice: &mut Dice, namespaces: &[String]) -> Vec<Member> {
     let mut ranked = Vec::new();
     for kind in 0..8 {

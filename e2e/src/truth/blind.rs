@@ -1,5 +1,5 @@
-//! Planners that overlook something: the real one, asked about objects from which one thing has been taken away. The
-//! comparison is worth something only where it finds each of them out.
+//! Planners that ignore something: the real one, called with objects from which one feature has been removed. The
+//! comparison is meaningful only if it detects each of them.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use super::question::Record;
 use super::stage::HARBOUR;
 use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
 
-/// What a planner overlooks.
+/// A planner that ignores one feature.
 #[derive(Clone, Copy, Debug)]
 pub struct Blind {
-    /// In words.
+    /// The ignored feature, as text.
     pub to: &'static str,
     of: Whose,
-    /// Takes it away from an object.
+    /// Removes the feature from an object.
     take_away: fn(&mut Value),
 }
 
-/// In which objects something is overlooked.
+/// The objects in which the feature is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     /// The pod in question.
     Own,
-    /// All others.
+    /// All other objects.
     Others,
-    /// All.
+    /// All objects.
     All,
 }
 
-/// All that are tried.
-// One line each, so that the table can be read.
+/// All features that are tested.
+// One line each, so that the table is readable.
 #[rustfmt::skip]
 pub const BLINDS: [Blind; 30] = [
     Blind { to: "requests", of: Own, take_away: |o| each_container(o, "resources") },
@@ -71,8 +71,8 @@ pub const BLINDS: [Blind; 30] = [
 ];
 
 impl Blind {
-    /// Whether this planner is found out by a question that the seeing one answered well. `None` where the question does
-    /// not hold what it overlooks, so that its answer would be the same.
+    /// Whether this planner is detected by a question that the unmodified one answered correctly. `None` if the
+    /// question does not contain the ignored feature, so that its answer would be the same.
     ///
     /// # Errors
     /// When the planner does not answer.
@@ -94,7 +94,7 @@ impl Blind {
         Ok(Some(answer.pods.get(&key(&record.pod)).is_none_or(|fate| record.truth.contradicts(fate))))
     }
 
-    /// Takes away from `object`, if there is anything to take.
+    /// Removes the feature from `object`; `None` if there was nothing to remove.
     fn overlook(&self, object: &mut Arc<Value>) -> Option<()> {
         let mut seen = Value::clone(object);
         (self.take_away)(&mut seen);
@@ -104,14 +104,14 @@ impl Blind {
     }
 }
 
-/// Changes a field where there is one.
+/// Changes a field if it exists.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     if let Some(field) = object.pointer_mut(pointer).filter(|field| !field.is_null()) {
         *field = value;
     }
 }
 
-/// Takes a field away.
+/// Removes a field.
 fn remove(object: &mut Value, pointer: &str) {
     let (parent, field) = pointer.rsplit_once('/').unwrap_or_default();
     if let Some(fields) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
@@ -159,7 +159,7 @@ fn each_spread(pod: &mut Value, field: &str) {
     list(pod, "/spec/topologySpreadConstraints").for_each(|rule| remove(rule, &format!("/{field}")));
 }
 
-/// The API server has merged the keys into the selector, where nothing else here names that label.
+/// The API server has merged the keys into the selector, and no other object here uses that label.
 fn without_label_keys(pod: &mut Value) {
     each_spread(pod, "matchLabelKeys");
     for rule in list(pod, "/spec/topologySpreadConstraints") {

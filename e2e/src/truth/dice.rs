@@ -1,15 +1,15 @@
-//! Dice that fall the same way for the same seed, on every machine and with every version of every library: a failure
-//! is named by its seed.
+//! Random choices that are the same for the same seed, on every machine and with every version of every library: a
+//! failure is identified by its seed.
 
-/// The step of `SplitMix64`, an odd number near 2^64 over the golden ratio.
+/// The increment of `SplitMix64`, an odd number near 2^64 over the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A source of choices (`SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>).
+/// A source of random choices (`SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as `seed` says.
+    /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -28,15 +28,15 @@ impl Dice {
         if end == 0 { 0 } else { drawn % end }
     }
 
-    /// Whether the one case of `cases` has come up.
+    /// True in one of `cases` cases.
     pub fn one_in(&mut self, cases: usize) -> bool {
         self.below(cases) == 0
     }
 
-    /// One of `items`.
+    /// A random element of `items`.
     ///
     /// # Panics
-    /// When there are none.
+    /// When `items` is empty.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

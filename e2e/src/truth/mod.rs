@@ -1,8 +1,7 @@
-//! Truth about placing pods: random clusters and pods, what the planner says of them, and what the real kube-scheduler
-//! does with them.
+//! Compares the planner with the real kube-scheduler on random clusters and pods.
 //!
-//! The planner is asked through its documented door, `autoscaler-operator simulate`; the scheduler is asked by making
-//! the objects. Nothing in here knows how either of them decides.
+//! The planner is called through its documented interface, `autoscaler-operator simulate`; the scheduler is called by
+//! creating the objects. Nothing in here knows how either of them decides.
 
 pub mod batch;
 pub mod blind;

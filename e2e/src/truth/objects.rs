@@ -1,4 +1,4 @@
-//! Objects as the test has them: made from JSON, and kept as `kubectl get -o yaml` shows them.
+//! The objects of the test: built from JSON, and stored as `kubectl get -o yaml` shows them.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,12 +16,12 @@ pub fn key(pod: &Value) -> Key {
     (text("namespace"), text("name"))
 }
 
-/// The same of a typed one.
+/// Namespace and name of a typed pod.
 pub(super) fn key_of(pod: &Pod) -> Key {
     (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
 }
 
-/// Makes an object.
+/// Creates an object.
 pub(super) async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Value>
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,

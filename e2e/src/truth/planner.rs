@@ -1,4 +1,4 @@
-//! Asks the planner, by running `autoscaler-operator simulate` on the objects.
+//! Calls the planner, by running `autoscaler-operator simulate` on the objects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,16 +12,17 @@ use tokio::process::Command;
 
 use crate::operators::Operator;
 
-/// Names a binary to ask instead of this workspace's own: an earlier release, or one that was changed on purpose.
+/// Environment variable with a binary to use instead of this workspace's own: an earlier release, or one with a
+/// deliberate change.
 pub const PLANNER_VARIABLE: &str = "TANDEM_PLANNER";
 
-/// Namespace and name.
+/// Namespace and name of an object.
 pub type Key = (String, String);
 
-/// What the planner says of one pod.
+/// The planner's answer for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// There is room on a node that exists.
+    /// There is room on an existing node.
     Fits,
     /// A new node of this pool (`namespace/name`) takes it.
     TriggersScaleUp(String),
@@ -29,10 +30,10 @@ pub enum Fate {
     Unschedulable(String),
 }
 
-/// What the planner says.
+/// The planner's answer.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Of each pending pod.
+    /// The answer for each pending pod.
     pub pods: BTreeMap<Key, Fate>,
     /// How many nodes each pool should have, by its name.
     pub replicas: BTreeMap<String, i64>,
@@ -40,7 +41,7 @@ pub struct Answer {
     pub warnings: String,
 }
 
-/// Runs the binary that users get.
+/// Runs the released binary.
 #[derive(Clone, Debug)]
 pub struct Planner {
     binary: PathBuf,
@@ -59,10 +60,10 @@ impl Planner {
         Ok(Self { binary })
     }
 
-    /// Asks about `objects`.
+    /// Runs the planner on `objects`.
     ///
     /// # Errors
-    /// When the program fails, or answers in a form that is not the documented one.
+    /// When the program fails, or its output does not have the documented form.
     pub async fn ask(&self, objects: &[Arc<Value>]) -> Result<Answer> {
         let list = serde_json::to_vec(&list(objects))?;
         let mut child = Command::new(&self.binary)
@@ -75,7 +76,7 @@ impl Planner {
             .with_context(|| format!("cannot run {}", self.binary.display()))?;
         let mut stdin = child.stdin.take().context("no standard input")?;
         let feed = async {
-            // A program that does not read its input closes it early; its exit code says what matters.
+            // A program that does not read its input closes it early; its exit code is what counts.
             stdin.write_all(&list).await.ok();
             drop(stdin);
         };
@@ -89,7 +90,7 @@ impl Planner {
     }
 }
 
-/// The objects as a file that `simulate` reads: what is written down of a disagreement.
+/// The objects as a file that `simulate` reads: the record of a disagreement.
 pub fn list(objects: &[Arc<Value>]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": objects.iter().map(|object| (**object).clone()).collect::<Vec<Value>>()})
 }

@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 use super::dice::Dice;
 use super::rules::{self, CLASSES};
 
-/// A pod and what it is about.
+/// A random pod and the classes of its constraints.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// The pod.
     pub pod: Value,
-    /// Its classes.
+    /// The classes of its constraints.
     pub classes: BTreeSet<&'static str>,
 }
 
-/// A pod that asks for a place. It always asks for some cpu, so that no pod fits on a node that offers none.
+/// A pending pod. It always requests some cpu, so that no pod fits on a node without allocatable cpu.
 pub fn pending(dice: &mut Dice, namespace: &str, name: &str, about: &'static str) -> Made {
     let mut pod = plain(dice, namespace, name);
     let mut classes = BTreeSet::from([about]);
@@ -24,7 +24,7 @@ pub fn pending(dice: &mut Dice, namespace: &str, name: &str, about: &'static str
         classes.insert(*dice.pick(&CLASSES));
     }
     if classes.contains("podResources") {
-        // The API server wants the whole to be no less than its parts.
+        // The API server requires that the pod-level requests are no less than those of the containers.
         classes.retain(|class| !["resources", "initContainers"].contains(class));
     }
     for class in &classes {
@@ -34,7 +34,7 @@ pub fn pending(dice: &mut Dice, namespace: &str, name: &str, about: &'static str
     Made { pod, classes }
 }
 
-/// A pod that is on `node` already, whatever the scheduler would have said.
+/// A pod that is already on `node`, even if the scheduler would not have placed it there.
 pub fn placed(dice: &mut Dice, namespace: &str, name: &str, node: &str) -> Value {
     let mut pod = plain(dice, namespace, name);
     match dice.below(6) {

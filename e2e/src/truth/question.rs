@@ -1,4 +1,4 @@
-//! One pod at a time: the planner and the scheduler are asked about the very same cluster, so their answers must be the
+//! One pod at a time: the planner and the scheduler decide about exactly the same cluster, so their answers must be the
 //! same.
 
 use std::collections::BTreeSet;
@@ -14,20 +14,20 @@ use super::pods::{self, Made};
 use super::stage::{Stage, Verdict};
 use super::world::World;
 
-/// What came to light about one pod: which words of the planner would be true.
+/// The observed result for one pod, which determines the correct answer of the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// The scheduler placed it on a node that was there.
+    /// The scheduler placed it on an existing node.
     Fits,
-    /// It waited, and was placed when the nodes that the planner asked for were there.
+    /// It was pending, and was placed when the nodes requested by the planner existed.
     NeedsNodes,
-    /// It waited; where a pool is named, it went on waiting with one more node of that pool.
+    /// It was pending; if a pool is named, it stayed pending with one more node of that pool.
     Stays(Option<String>),
 }
 
 impl Truth {
-    /// Whether `fate` says otherwise. A pool that was not tried counts as well: a planner that promised a node of it would
-    /// have been taken at its word.
+    /// Whether `fate` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
+    /// node of it, that node would have been created.
     pub fn contradicts(&self, fate: &Fate) -> bool {
         !matches!(
             (self, fate),
@@ -40,26 +40,26 @@ impl Truth {
 
 /// A question, with both answers.
 pub struct Record {
-    /// What the pod is about.
+    /// The classes of the pod's constraints.
     pub classes: BTreeSet<&'static str>,
-    /// The pod, as the API server completed it, waiting.
+    /// The pending pod, as the API server completed it.
     pub pod: Value,
-    /// Everything else there was.
+    /// All other objects.
     pub state: Vec<Arc<Value>>,
-    /// What the planner said.
+    /// The planner's answer.
     pub fate: Fate,
-    /// What the planner warned of.
+    /// The planner's warnings.
     pub warnings: String,
-    /// What the scheduler did.
+    /// The observed result.
     pub truth: Truth,
-    /// The scheduler's words.
+    /// The scheduler's message.
     pub said: String,
-    /// How the two differ, if they do.
+    /// How the two differ; `None` when they agree.
     pub disagreement: Option<String>,
 }
 
-/// Asks about a random pod, mostly about `about`, called `name`. A pod that is placed stays: the next question is about
-/// a cluster that is a little fuller.
+/// Asks about a random pod called `name`, mostly with constraints of the class `about`. A placed pod stays: the next
+/// question is about a slightly fuller cluster.
 ///
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
@@ -113,7 +113,7 @@ pub async fn ask(
                         }
                     }
                 }
-                // A node of a pool that the planner says is of no use must be of none.
+                // A node of a pool that the planner reports as no help must not help.
                 Fate::Unschedulable(_) if !dice.one_in(3) => match world.grow_anyhow(stage, dice).await? {
                     None => Truth::Stays(None),
                     Some(pool) => match again(stage, world, &pod).await? {
@@ -141,7 +141,7 @@ pub async fn ask(
     })
 }
 
-/// Asks the scheduler about the same pod under another name, because one that was refused waits for its next turn.
+/// Asks the scheduler about the same pod with another name, because a refused pod waits for its next retry.
 async fn again(stage: &Stage, world: &mut World, pod: &Value) -> Result<Verdict> {
     let mut pod = pod.clone();
     let name = format!("{}-again", key(&pod).1);
@@ -155,7 +155,7 @@ async fn again(stage: &Stage, world: &mut World, pod: &Value) -> Result<Verdict>
     Ok(verdict)
 }
 
-/// The pod as it is once the scheduler has found no node for it.
+/// The pod as it is after the scheduler has found no node for it.
 pub fn waiting(mut pod: Value) -> Value {
     pod["status"]["conditions"] =
         json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);

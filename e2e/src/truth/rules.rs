@@ -1,12 +1,11 @@
-//! Random constraints of pods, one maker for each class. A maker changes the pod it is given and says in one word what
-//! it has put in.
+//! Random constraints of pods, with one generator for each class. A generator adds the constraint to the pod it gets.
 
 use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::terrain::{GPU, HOST, KEYS, LATE_CLAIMS, RACK, ZONE, ZONES};
 
-/// Everything a question can be about, by the name that results are counted under.
+/// All classes of constraints, by the name under which results are counted.
 pub const CLASSES: [&str; 18] = [
     "resources",
     "initContainers",
@@ -28,10 +27,10 @@ pub const CLASSES: [&str; 18] = [
     "volumeToCome",
 ];
 
-/// Runtime classes whose pods take more cpu than their containers ask for, and how much more.
+/// Runtime classes with pod overhead, and the additional cpu.
 pub const HEAVY: [(&str, &str); 2] = [("heavy", "400m"), ("heavier", "1500m")];
 
-/// Puts a constraint of `class` on `pod`.
+/// Adds a constraint of `class` to `pod`.
 pub fn put(dice: &mut Dice, class: &str, pod: &mut Value) {
     let spec = &mut pod["spec"];
     match class {
@@ -63,7 +62,7 @@ pub fn put(dice: &mut Dice, class: &str, pod: &mut Value) {
     }
 }
 
-/// What plays no part in whether a pod can be placed: preferences.
+/// Adds preferences, which do not affect whether a pod can be placed.
 pub fn noise(dice: &mut Dice, spec: &mut Value) {
     match dice.below(4) {
         0 => push(
@@ -92,7 +91,8 @@ fn requests(dice: &mut Dice, container: &mut Value, cpu: &[&str], memory: &[&str
     }
 }
 
-/// The greatest of what runs at the same time counts: init containers one by one, each beside the sidecars started before.
+/// The maximum of what runs at the same time counts: init containers one by one, each together with the sidecars
+/// started before it.
 fn init_containers(dice: &mut Dice, spec: &mut Value) {
     let mut made = Vec::new();
     for number in 0..=dice.below(3) {
@@ -109,7 +109,7 @@ fn init_containers(dice: &mut Dice, spec: &mut Value) {
 fn gpu(dice: &mut Dice, spec: &mut Value) {
     let count = json!(dice.pick(&["1", "2"]));
     spec["containers"][0]["resources"]["requests"][GPU] = count.clone();
-    // The API server wants the two alike for such resources.
+    // The API server requires that requests and limits are equal for such resources.
     spec["containers"][0]["resources"]["limits"] = json!({GPU: count});
 }
 
@@ -130,7 +130,7 @@ fn node_affinity(dice: &mut Dice, spec: &mut Value) {
         json!({"nodeSelectorTerms": terms});
 }
 
-/// A term over labels of nodes: one or two rules.
+/// A term over node labels: one or two rules.
 fn node_term(dice: &mut Dice) -> Value {
     let rules: Vec<Value> = (0..=dice.below(2))
         .map(|_| match dice.below(7) {
@@ -159,13 +159,13 @@ fn tolerations(dice: &mut Dice, spec: &mut Value) {
         });
     }
     spec["tolerations"] = Value::Array(made);
-    // Where nobody else may go there is room.
+    // Nodes that other pods must not use have room.
     if dice.one_in(2) {
         spec["containers"][0]["resources"]["requests"]["cpu"] = json!("900m");
     }
 }
 
-/// A selector over the labels that pods here carry.
+/// A selector over the labels of pods here.
 pub fn selector(dice: &mut Dice) -> Value {
     match dice.below(10) {
         0 => json!({}),
@@ -187,7 +187,7 @@ fn affinity(dice: &mut Dice, spec: &mut Value, kind: &str) {
     spec["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] = Value::Array(terms);
 }
 
-/// Pods that want to be where their like are: the first of a group may go anywhere.
+/// Pods with affinity to their own group: the first of a group may be placed anywhere.
 fn together(dice: &mut Dice, pod: &mut Value) {
     let group = dice.pick(&["one", "two", "three", "four"]);
     pod["metadata"]["labels"]["group"] = json!(group);
@@ -198,7 +198,7 @@ fn together(dice: &mut Dice, pod: &mut Value) {
 
 fn pod_term(dice: &mut Dice) -> Value {
     let mut term = json!({"topologyKey": dice.pick(&KEYS)});
-    // Without a selector a term speaks of no pod.
+    // Without a selector a term selects no pod.
     if !dice.one_in(12) {
         term["labelSelector"] = selector(dice);
         match dice.below(8) {
@@ -222,7 +222,7 @@ fn constraint(dice: &mut Dice, key: &str) -> Value {
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": selector(dice),
     });
-    // Both halves of one workload, to be told apart.
+    // Both versions of one workload, which the label key distinguishes.
     if dice.one_in(3) {
         made["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
         made["maxSkew"] = json!(1);
@@ -236,7 +236,7 @@ fn spread(dice: &mut Dice, spec: &mut Value, key: &str) {
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
-/// A spread over zones of a pod that may only go to one of them, so that nothing but the skew decides.
+/// A spread over zones of a pod that may only use one of them, so that only the skew decides.
 fn confined(dice: &mut Dice, spec: &mut Value) {
     spec["nodeSelector"][ZONE] = json!(dice.pick(&ZONES));
     let mut made = constraint(dice, ZONE);
@@ -248,7 +248,7 @@ fn confined(dice: &mut Dice, spec: &mut Value) {
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
-/// A spread over hosts or zones, of which some are closed to the pod: they count, or they do not.
+/// A spread over hosts or zones, some of which are closed to the pod: the policy decides whether they count.
 fn taints(dice: &mut Dice, spec: &mut Value) {
     if dice.one_in(2) {
         spec["nodeSelector"]["disk"] = json!(dice.pick(&["ssd", "hdd"]));
@@ -260,7 +260,7 @@ fn taints(dice: &mut Dice, spec: &mut Value) {
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
-/// A spread over few domains that are all in use: whether there are too few of them decides.
+/// A spread over few domains that are all in use: whether there are fewer than required decides.
 fn min_domains(dice: &mut Dice, spec: &mut Value) {
     let key = *dice.pick(&[ZONE, RACK]);
     let mut made = constraint(dice, key);
@@ -294,13 +294,13 @@ fn volume(dice: &mut Dice, spec: &mut Value) {
     use_claim(spec, claim);
 }
 
-/// Gives a pod a volume: what `claim` is bound to, or will be.
+/// Adds a volume to a pod: the one that `claim` is bound to, or will be.
 pub fn use_claim(spec: &mut Value, claim: &str) {
     push(&mut spec["volumes"], json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}));
 }
 
 fn push(list: &mut Value, item: Value) {
-    // The API server takes each topology key once.
+    // The API server accepts each topology key once.
     let taken =
         |other: &Value| other.get("topologyKey").is_some_and(|key| Some(key) == item.get("topologyKey"));
     match list {

@@ -1,4 +1,4 @@
-//! Counts questions and answers by what they were about.
+//! Counts questions and answers by the class of their constraints.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,20 +11,20 @@ pub struct Score {
     rows: BTreeMap<String, Row>,
 }
 
-/// What became of the questions of one class.
+/// The results of the questions of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// How many there were.
+    /// Number of questions.
     pub asked: usize,
-    /// Placed on what was there.
+    /// Placed on an existing node.
     pub fits: usize,
-    /// Placed once the planned nodes were there.
+    /// Placed once the planned nodes existed.
     pub needs_nodes: usize,
     /// Not placed.
     pub stays: usize,
-    /// Not placed, and not with one more node of some pool either.
+    /// Not placed, even with one more node of some pool.
     pub probed: usize,
-    /// The planner said otherwise.
+    /// The planner's answer differed.
     pub disagreed: usize,
 }
 

@@ -1,5 +1,5 @@
-//! The real control plane with the real scheduler, and nobody else: no controllers, no kubelets. What is on it is what
-//! this test put there, so that the scheduler and the planner are asked about the same objects.
+//! The real control plane with the real scheduler, but without controllers and kubelets. All objects in it come from
+//! this test, so the scheduler and the planner decide about the same objects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,23 +23,23 @@ use super::rules::HEAVY;
 use super::storage::Storage;
 use crate::cluster::{Cluster, Options};
 
-/// How long the scheduler may take for one pod: a second when it is busy, this when the machine is.
+/// How long the scheduler may take for one pod: a second when it is busy, this long when the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where nothing that counts runs; see [`Stage::settle`].
+/// The node and namespace that the comparison ignores; see [`Stage::settle`].
 pub const HARBOUR: &str = "harbour";
-/// The label of the harbour by which the scheduler shows how far it has read.
+/// The harbour's label by which the scheduler shows how far it has read.
 const BEACON: &str = "beacon";
 
-/// What the scheduler says of a pod.
+/// The scheduler's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is bound to this node.
     Placed(String),
-    /// It found no node, and said why.
+    /// The scheduler found no node, for this reason.
     Waits(String),
 }
 
-/// A cluster whose scheduler can be asked.
+/// A cluster with a scheduler that can be queried.
 pub struct Stage {
     cluster: Cluster,
     client: Client,
@@ -63,8 +63,8 @@ impl Stage {
     /// When it does not start.
     pub async fn start() -> Result<Self> {
         let flags = [
-            // Nobody would take the taint `not-ready` off again nor the finalizers of volumes and claims, and nobody
-            // makes service accounts.
+            // No component here would remove the taint `not-ready` or the finalizers of volumes and claims, and none
+            // creates service accounts.
             "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount,StorageObjectInUseProtection"
                 .to_owned(),
         ];
@@ -101,7 +101,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The cluster, for what this cannot do.
+    /// The cluster, for operations that this type does not offer.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -111,7 +111,7 @@ impl Stage {
         &self.storage
     }
 
-    /// The harbour: a node that the planner must know of as well.
+    /// The harbour: a node that the planner must know as well.
     ///
     /// # Errors
     /// When the API server does not answer.
@@ -119,44 +119,44 @@ impl Stage {
         tidy(&Api::<Node>::all(self.client.clone()).get(HARBOUR).await?, "Node")
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_namespace(&self, name: &str, labels: &Value) -> Result<Value> {
         let object = json!({"metadata": {"name": name, "labels": labels}});
         create::<Namespace>(&Api::all(self.client.clone()), &object, "Namespace").await
     }
 
-    /// Makes a priority whose pods evict nobody.
+    /// Creates a priority class whose pods preempt no other pod.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_priority(&self, name: &str, value: i32) -> Result<()> {
         let object = json!({"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"});
         create::<PriorityClass>(&Api::all(self.client.clone()), &object, "PriorityClass").await.map(|_| ())
     }
 
-    /// Makes a node.
+    /// Creates a node.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_node(&self, node: &Value) -> Result<Value> {
         create::<Node>(&Api::all(self.client.clone()), node, "Node").await
     }
 
-    /// Makes a pod, and returns it as the API server completed it.
+    /// Creates a pod, and returns it as the API server completed it.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_pod(&self, pod: &Value) -> Result<Value> {
         create::<Pod>(&self.pods(&key(pod).0), pod, "Pod").await
     }
 
-    /// What the API server would make of a pod.
+    /// Completes a pod like the API server would, without creating it.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn complete_pod(&self, pod: &Value) -> Result<Value> {
         let typed: Pod = serde_json::from_value(pod.clone())?;
         let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -164,29 +164,29 @@ impl Stage {
         tidy(&made.with_context(|| format!("the API server refuses {pod}"))?, "Pod")
     }
 
-    /// Takes a pod away at once, as if it had never been.
+    /// Removes a pod immediately, as if it had never existed.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn remove_pod(&self, (namespace, name): &Key) -> Result<()> {
         let at_once = DeleteParams::default().grace_period(0);
         self.pods(namespace).delete(name, &at_once).await?;
         Ok(())
     }
 
-    /// A pod as it is now.
+    /// The current state of a pod.
     ///
     /// # Errors
-    /// When it is unknown.
+    /// When the watch has never brought it.
     pub fn pod(&self, key: &Key) -> Result<Value> {
         let pods = self.seen.pods.lock().unwrap_or_else(PoisonError::into_inner);
         tidy(pods.get(key).with_context(|| format!("pod {key:?} was never seen"))?, "Pod")
     }
 
-    /// Waits for the scheduler's word on a pod.
+    /// Waits for the scheduler's decision about a pod.
     ///
     /// # Errors
-    /// When it says none in time, or fails.
+    /// When there is none in time, or the scheduler fails.
     pub async fn verdict(&self, key: &Key) -> Result<Verdict> {
         let mut changed = self.seen.changed.subscribe();
         let waiting = async {
@@ -205,14 +205,14 @@ impl Stage {
         bail!("the scheduler has said nothing of {key:?} within {PATIENCE:?}")
     }
 
-    /// Waits until the scheduler knows every node that was made before.
+    /// Waits until the scheduler knows every node that was created before.
     ///
-    /// It reads the changes of pods in their order and those of nodes in theirs, but the two are not in step: a pod may be
-    /// judged before a node that is older. So the harbour, a node, is changed last, and pods that only go where it has
-    /// changed are sent until one arrives.
+    /// It reads the changes of pods in order and those of nodes in order, but the two are not synchronized: a pod may
+    /// be judged before an older node is known. So the harbour, a node, is changed last, and pods that fit only on the
+    /// changed harbour are created until one is placed.
     ///
     /// # Errors
-    /// When none arrives in time.
+    /// When none is placed in time.
     pub async fn settle(&mut self) -> Result<()> {
         self.beacon += 1;
         let beacon = self.beacon.to_string();
@@ -237,10 +237,10 @@ impl Stage {
         bail!("the scheduler does not see what has become of its nodes")
     }
 
-    /// Removes all nodes but the harbour, all pods and claims of `namespaces`, and all volumes.
+    /// Removes all nodes except the harbour, all pods and claims of `namespaces`, and all volumes.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn clear(&self, namespaces: &[String]) -> Result<()> {
         let at_once = DeleteParams::default().grace_period(0);
         for namespace in namespaces {
@@ -286,12 +286,12 @@ impl Seen {
             self.changed.send_replace(());
             std::future::ready(Ok(()))
         };
-        // A watch that breaks for good shows as a verdict that never comes.
+        // If the watch fails for good, a decision never arrives.
         events.try_for_each(take).await.ok();
     }
 }
 
-/// The scheduler's word, once there is one.
+/// The scheduler's decision, once there is one.
 fn verdict_of(pod: &Pod) -> Option<Verdict> {
     if let Some(node) = pod.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty()) {
         return Some(Verdict::Placed(node));

@@ -1,6 +1,6 @@
-//! Volumes and claims, and who binds them: the controllers that do this in a cluster do not run here, so that nothing
-//! changes behind the planner's back. The scheduler chooses a node and says so, on a claim or on a volume; the binder
-//! answers as those controllers would, and the scheduler binds the pod.
+//! Volumes and claims, and what binds them: the controllers that do this in a cluster do not run here, so that nothing
+//! changes without the planner's knowledge. The scheduler chooses a node and records it on a claim or on a volume; the
+//! binder reacts like those controllers, and the scheduler then binds the pod.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 use super::objects::{create, key, tidy};
 use super::terrain::{ZONE, only, storage_classes};
 
-/// Who binds claims says so in this annotation, and the scheduler believes nobody else.
+/// The annotation that marks a claim as bound; the scheduler trusts only this annotation.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// In this annotation the scheduler asks for a volume that can be used on a node.
+/// The annotation by which the scheduler requests a volume that can be used on a node.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The volumes and claims of a stage.
 pub struct Storage {
     apis: Apis,
-    /// Why the binder has stopped, if it has.
+    /// Why the binder has stopped; unset while it is running.
     stopped: Arc<OnceLock<String>>,
     binding: JoinHandle<()>,
 }
@@ -38,10 +38,10 @@ struct Apis {
 }
 
 impl Storage {
-    /// Makes the classes, and binds from now on what the scheduler asks for.
+    /// Creates the storage classes, and from now on binds what the scheduler requests.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects them.
     pub(super) async fn start(client: Client) -> Result<Self> {
         let classes: Api<StorageClass> = Api::all(client.clone());
         for class in storage_classes() {
@@ -58,18 +58,18 @@ impl Storage {
         Ok(Self { apis, stopped, binding })
     }
 
-    /// Whether the binder is still at work.
+    /// Checks that the binder is running.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Why it has stopped.
     pub fn check_alive(&self) -> Result<()> {
         self.stopped.get().map_or(Ok(()), |why| Err(anyhow!("nobody binds claims any more: {why}")))
     }
 
-    /// All volumes, and the claims of `namespaces`, as they are now.
+    /// All volumes, and the claims of `namespaces`, in their current state.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server does not answer.
     pub async fn objects(&self, namespaces: &[String]) -> Result<Vec<Value>> {
         let all = ListParams::default();
         let volumes = self.apis.volumes.list(&all).await?;
@@ -83,10 +83,10 @@ impl Storage {
         Ok(objects)
     }
 
-    /// Makes a claim with the access mode `mode` that is bound to a volume of its own, which `affinity` says the place of.
+    /// Creates a claim with the access mode `mode` that is bound to its own volume, whose location is `affinity`.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_volume(
         &self,
         (namespace, name): (&str, &str),
@@ -104,10 +104,10 @@ impl Storage {
         self.apis.make(&claim, &format!("{namespace}-{name}"), affinity).await
     }
 
-    /// Makes a claim that nobody has bound.
+    /// Creates an unbound claim.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_claim(&self, claim: &Value) -> Result<PersistentVolumeClaim> {
         let (namespace, name) = key(claim);
         let claims = self.apis.claims(&namespace);
@@ -115,10 +115,10 @@ impl Storage {
         Ok(claims.get(&name).await?)
     }
 
-    /// Makes a volume that no claim has.
+    /// Creates a volume without a claim.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub async fn create_free_volume(&self, volume: &Value) -> Result<()> {
         create(&self.apis.volumes, volume, "PersistentVolume").await?;
         self.apis.set_phase(&self.apis.volumes, &key(volume).1, "Available").await
@@ -127,7 +127,7 @@ impl Storage {
     /// Removes the claims of `namespaces`, and all volumes.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects it.
     pub(super) async fn clear(&self, namespaces: &[String]) -> Result<()> {
         let (at_once, all) = (DeleteParams::default(), ListParams::default());
         for namespace in namespaces {
@@ -149,7 +149,7 @@ impl Apis {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Makes a volume for `claim` and binds them.
+    /// Creates a volume for `claim` and binds them.
     async fn make(&self, claim: &PersistentVolumeClaim, name: &str, affinity: Option<Value>) -> Result<()> {
         let asked = claim.spec.as_ref().context("a claim without a spec")?;
         let volume = json!({
@@ -171,8 +171,8 @@ impl Apis {
         self.bind(&claim.namespace().unwrap_or_default(), &claim.name_any(), name).await
     }
 
-    /// Binds a claim to the volume that is meant for it. What the scheduler waits for comes last, so that whoever reads
-    /// them once it has gone on finds them bound.
+    /// Binds a claim to its intended volume. The field that the scheduler waits for is written last, so that a reader
+    /// that runs after the scheduler finds both bound.
     async fn bind(&self, namespace: &str, claim: &str, volume: &str) -> Result<()> {
         let claims = self.claims(namespace);
         self.set_phase(&self.volumes, volume, "Bound").await?;
@@ -194,7 +194,7 @@ impl Apis {
     }
 }
 
-/// Binds what the scheduler asks for.
+/// Binds what the scheduler requests.
 struct Binder {
     apis: Apis,
 }
@@ -220,7 +220,7 @@ impl Binder {
         Ok(())
     }
 
-    /// Makes the volume that the scheduler wants for a claim, in the zone of the node it has chosen.
+    /// Creates the volume that the scheduler requests for a claim, in the zone of the chosen node.
     async fn claim(&self, claim: &PersistentVolumeClaim) -> Result<()> {
         let Some(node) = claim.annotations().get(SELECTED_NODE) else { return Ok(()) };
         let name = format!("made-{}", claim.uid().context("a claim without a UID")?);
@@ -232,7 +232,7 @@ impl Binder {
         self.apis.make(claim, &name, affinity).await
     }
 
-    /// Binds the claim that the scheduler has meant a volume for.
+    /// Binds the claim for which the scheduler has chosen a volume.
     async fn volume(&self, volume: &PersistentVolume) -> Result<()> {
         let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
         let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());

@@ -1,4 +1,4 @@
-//! Random nodes and pools: zones, racks, sizes, labels, taints; some nodes lack what most have.
+//! Random nodes and pools: zones, racks, sizes, labels, taints; some nodes lack labels that most have.
 
 use serde_json::{Value, json};
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
@@ -9,37 +9,37 @@ use super::dice::Dice;
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// The label of a node's own name.
 pub const HOST: &str = "kubernetes.io/hostname";
-/// A domain that Kubernetes knows nothing of.
+/// A topology domain that Kubernetes does not know.
 pub const RACK: &str = "example.com/rack";
 /// The taint of a cordoned node.
 pub const CORDON: &str = "node.kubernetes.io/unschedulable";
-/// A resource that Kubernetes knows nothing of.
+/// A resource that Kubernetes does not know.
 pub const GPU: &str = "example.com/gpu";
-/// Every key that a constraint over domains may name.
+/// Every topology key that a constraint may use.
 pub const KEYS: [&str; 3] = [ZONE, HOST, RACK];
-/// The zones there are.
+/// The existing zones.
 pub const ZONES: [&str; 3] = ["za", "zb", "zc"];
 /// Claims in each namespace that are bound only when a pod uses them, if ever: `late-0` and so on.
 pub const LATE_CLAIMS: usize = 4;
-/// The provisioner of the classes whose volumes are made.
+/// The provisioner of the classes whose volumes are created on demand.
 pub const PROVISIONER: &str = "example.com/truth";
-/// The provisioner of the class that only has the volumes that are there.
+/// The provisioner of the class that has only existing volumes.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-/// The label that pools carry so that the autoscaler selects them.
+/// The label of pools by which the autoscaler selects them.
 pub const SELECTED: (&str, &str) = ("truth", "yes");
 
 /// A node that belongs to no pool.
 pub fn node(dice: &mut Dice, name: &str) -> Value {
     let mut labels = landscape(dice);
-    // One without its own name as a label is in no domain of that key.
+    // A node without its own name as a label is in no domain of that key.
     if !dice.one_in(8) {
         labels[HOST] = json!(name);
     }
     let mut node = ready(name, &labels, &capacity(dice), &taints(dice));
     if dice.one_in(5) {
         node["spec"]["unschedulable"] = json!(true);
-        // The node lifecycle controller, which does not run here, says the same by a taint. It matters to spread
-        // constraints that honour taints.
+        // The node lifecycle controller, which does not run here, would add the corresponding taint. It matters to
+        // topology spread constraints that honour taints.
         if let Some(taints) = node["spec"]["taints"].as_array_mut() {
             taints.push(json!({"key": CORDON, "effect": "NoSchedule"}));
         }
@@ -47,7 +47,7 @@ pub fn node(dice: &mut Dice, name: &str) -> Value {
     node
 }
 
-/// A node in a zone of its own, closed to nearly everybody: whether it counts as a place to spread over is a question of
+/// A node in its own zone that hardly any pod tolerates: whether it counts as a domain to spread over depends on the
 /// policy.
 pub fn frozen(name: &str) -> Value {
     let capacity = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
@@ -55,7 +55,7 @@ pub fn frozen(name: &str) -> Value {
     ready(name, &json!({ZONE: "zd", HOST: name}), &capacity, &taints)
 }
 
-/// A pool that has no nodes yet.
+/// A pool without nodes.
 pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
     let taints = if dice.one_in(4) { taints(dice) } else { json!([]) };
     let mut labels = landscape(dice);
@@ -77,7 +77,7 @@ pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// What runs on every node, whatever its taints.
+/// A `DaemonSet` that runs on every node, whatever its taints.
 pub fn daemon_set(dice: &mut Dice, namespace: &str) -> Value {
     let container = json!({
         "name": "daemon", "image": "none",
@@ -112,7 +112,8 @@ pub fn daemon(set: &Value, node: &str) -> Value {
     pod
 }
 
-/// Classes of storage: made anywhere, made in some places, taken from what is there, and bound before a pod is placed.
+/// Storage classes: created anywhere, created in some places, taken from existing volumes, and bound before a pod is
+/// placed.
 pub fn storage_classes() -> [Value; 4] {
     let class = |name: &str, provisioner: &str, mode: &str| {
         json!({
@@ -139,7 +140,7 @@ pub fn storage_classes() -> [Value; 4] {
     ]
 }
 
-/// A claim that has no volume yet.
+/// A claim without a volume.
 pub fn late_claim(dice: &mut Dice, namespace: &str, name: &str) -> Value {
     let modes = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"];
     let classes = ["anywhere", "somewhere", "somewhere", "local", "local", "local", "at-once"];
@@ -153,7 +154,7 @@ pub fn late_claim(dice: &mut Dice, namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A volume that no claim has, in a zone or on the host that is named.
+/// A volume without a claim, in a zone or on the host called `host`.
 pub fn free_volume(dice: &mut Dice, name: &str, host: &str) -> Value {
     let (key, value) = if dice.one_in(3) { (HOST, host) } else { (ZONE, *dice.pick(&ZONES)) };
     let shared = ["ReadWriteOnce", "ReadWriteMany"];
@@ -171,13 +172,13 @@ pub fn free_volume(dice: &mut Dice, name: &str, host: &str) -> Value {
     })
 }
 
-/// The place of a volume that can be used where `key` is `value`.
+/// The node affinity of a volume that can be used where `key` is `value`.
 pub fn only(key: &str, value: &str) -> Value {
     let term = json!({"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]});
     json!({"required": {"nodeSelectorTerms": [term]}})
 }
 
-/// What plans the pools, and removes nothing while the test lasts.
+/// The autoscaler that plans the pools, and removes no node during the test.
 pub fn autoscaler(namespace: &str) -> Value {
     json!({
         "apiVersion": "tandem.dev/v1alpha1",
@@ -191,7 +192,7 @@ pub fn autoscaler(namespace: &str) -> Value {
     })
 }
 
-/// A node of `pool`, as the simulated provider makes them.
+/// A node of `pool`, as the simulated provider creates it.
 pub fn machine(pool: &Value, name: &str) -> Value {
     let template = &pool["spec"]["template"];
     let mut labels = template["metadata"]["labels"].clone();
@@ -228,7 +229,7 @@ fn landscape(dice: &mut Dice) -> Value {
     maybe(7, ZONE, &ZONES);
     maybe(4, RACK, &["r1", "r2", "r3", "r4"]);
     maybe(3, "disk", &["ssd", "hdd"]);
-    // Numbers for `Gt` and `Lt`, and one that is none.
+    // Numbers for `Gt` and `Lt`, and one value that is not a number.
     maybe(4, "generation", &["1", "2", "3", "x"]);
     labels
 }
@@ -255,7 +256,7 @@ fn taints(dice: &mut Dice) -> Value {
     if dice.one_in(5) {
         taints.push(json!({"key": "maintenance", "effect": "NoExecute"}));
     }
-    // Keeps nobody away.
+    // Keeps no pod away.
     if dice.one_in(5) {
         taints.push(json!({"key": "crowded", "effect": "PreferNoSchedule"}));
     }

@@ -1,4 +1,4 @@
-//! One random cluster: what is on the API server, and the pools and nodes that the planner is told of.
+//! One random cluster: the objects on the API server, and the pools and nodes that the planner gets.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use super::stage::Stage;
 use super::terrain::{self, HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
 use super::{pods, rules};
 
-/// Where the pools are.
+/// The namespace of the pools.
 const POOLS: &str = "pools";
 
-/// Volumes that no claim has yet.
+/// Number of volumes without a claim.
 const FREE_VOLUMES: usize = 6;
 
 /// The objects of one cluster.
 pub struct World {
-    /// Where pods are.
+    /// The namespaces of the pods.
     pub namespaces: Vec<String>,
-    /// Namespaces and storage classes; the autoscaler.
+    /// Namespaces, storage classes and the autoscaler.
     furniture: Vec<Arc<Value>>,
     /// Volumes and claims.
     storage: Vec<Arc<Value>>,
@@ -32,10 +32,10 @@ pub struct World {
 }
 
 impl World {
-    /// Makes a cluster with `nodes` nodes that exist and `placed` pods on them.
+    /// Creates a cluster with `nodes` nodes and `placed` pods on them.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects an object.
     pub async fn create(
         stage: &mut Stage,
         dice: &mut Dice,
@@ -79,8 +79,9 @@ impl World {
         Ok(world)
     }
 
-    /// Claims with a volume in each zone, on one host, and anywhere, one of them for a single pod, one that nobody binds, some that wait for a pod, and
-    /// volumes that wait for a claim. The claim `data-none` is nowhere.
+    /// Creates claims with a volume in each zone, on one host, and anywhere, one of them for a single pod, one that
+    /// stays unbound, some that wait for a pod, and volumes that wait for a claim. The claim `data-none` does not
+    /// exist.
     async fn create_volumes(&mut self, stage: &Stage, dice: &mut Dice) -> Result<()> {
         let storage = stage.storage();
         let host = self.some_host(dice);
@@ -113,14 +114,14 @@ impl World {
         Ok(())
     }
 
-    /// Everything, as the planner is to see it.
+    /// All objects, as the planner gets them.
     pub fn objects(&self) -> Vec<Arc<Value>> {
         let pools = self.pools.iter().cloned().map(Arc::new);
         let made = [&self.furniture, &self.storage, &self.nodes, &self.pods].into_iter().flatten();
         made.chain(&self.daemons).cloned().chain(pools).collect()
     }
 
-    /// Notes that the pod `key`, as it is now, is on a node, and what its claims are bound to.
+    /// Records that the pod `key`, in its current state, is on a node, and what its claims are bound to.
     ///
     /// # Errors
     /// When the pod is unknown, or the API server does not answer.
@@ -129,10 +130,11 @@ impl World {
         self.look_at_storage(stage).await
     }
 
-    /// Makes the nodes that `answer` asks for, so that the pools are as large as it says. Returns how many that were.
+    /// Creates the nodes that `answer` requests, so that the pools have the planned size. Returns the number of new
+    /// nodes.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects a node.
     pub async fn grow(&mut self, stage: &mut Stage, answer: &Answer) -> Result<usize> {
         let mut made = 0;
         for pool in 0..self.pools.len() {
@@ -149,10 +151,10 @@ impl World {
         Ok(made)
     }
 
-    /// Adds one node of a random pool that may still grow, and names the pool.
+    /// Adds one node to a random pool below its maximum, and returns the pool's name; `None` when no pool can grow.
     ///
     /// # Errors
-    /// What the API server says.
+    /// When the API server rejects the node.
     pub async fn grow_anyhow(&mut self, stage: &mut Stage, dice: &mut Dice) -> Result<Option<String>> {
         let max = |pool: usize| self.pools[pool]["spec"]["maxReplicas"].as_i64().unwrap_or_default();
         let open: Vec<usize> =
@@ -176,7 +178,7 @@ impl World {
         Ok(())
     }
 
-    /// Makes a node, with what runs on every node.
+    /// Creates a node, with the daemon pod that runs on every node.
     async fn create_node(&mut self, stage: &Stage, node: &Value) -> Result<()> {
         self.nodes.push(Arc::new(stage.create_node(node).await?));
         if let Some(set) = &self.daemons {

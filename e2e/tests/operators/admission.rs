@@ -1,4 +1,4 @@
-//! Admission webhooks that take their time: what is slow still works, and what is too slow is said.
+//! Slow admission webhooks: a slow one still works, and one that is too slow is reported.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -26,7 +26,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const NAME: &str = "slow.example.org";
 
-/// A webhook that is asked about every new Node, and says yes after a time.
+/// A webhook that is called for every new Node, and admits it after a delay.
 struct SlowWebhook {
     delay: watch::Sender<Duration>,
     configurations: Api<ValidatingWebhookConfiguration>,
@@ -34,7 +34,7 @@ struct SlowWebhook {
 
 impl SlowWebhook {
     async fn install(cluster: &Cluster, delay: Duration) -> Self {
-        // The certificate of the API server is good for this machine, and its authority is at hand.
+        // The API server's certificate is valid for this machine, and its authority is available.
         let pki = cluster.root().join("pki");
         let chain = CertificateDer::pem_file_iter(pki.join("apiserver.crt")).unwrap();
         let key = PrivateKeyDer::from_pem_file(pki.join("apiserver.key")).unwrap();
@@ -75,7 +75,7 @@ fn configuration(address: SocketAddr, authority: &ByteString) -> ValidatingWebho
 async fn serve(listener: TcpListener, acceptor: TlsAcceptor, delay: watch::Receiver<Duration>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (acceptor, delay) = (acceptor.clone(), delay.clone());
-        // Who asks may have gone by the time of the answer: that is what this is for.
+        // The client may have closed the connection before the answer: that is what this test needs.
         tokio::spawn(async move { answer(stream, acceptor, delay).await.ok() });
     }
 }
@@ -96,7 +96,7 @@ async fn answer(
     stream.read_exact(&mut body).await?;
     let request: Value = serde_json::from_slice(&body)?;
     let asked = tokio::time::Instant::now();
-    // A delay that is shortened holds for those who wait, too.
+    // A shorter delay also applies to requests that are already waiting.
     let waits = async {
         loop {
             let until = asked + *delay.borrow_and_update();
@@ -142,7 +142,7 @@ async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_told(
     .await
     .unwrap();
 
-    // It mends itself as soon as the webhook does.
+    // The pool recovers as soon as the webhook does.
     webhook.delay.send_replace(Duration::ZERO);
     let pool = trial.settles("slow", 3).await.unwrap();
     webhook.remove().await;

@@ -1,5 +1,5 @@
-//! Both operators and a third writer hammer one pool, under each write strategy, and the audit log says what became of it:
-//! no acknowledged write is lost, nobody changes what is not theirs, and conflicts fall to none.
+//! Both operators and a third writer write to one pool at a high rate, with each write strategy. The audit log then
+//! shows that no acknowledged write is lost, no writer changes a field of another owner, and conflicts drop to none.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -25,15 +25,15 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use shared_crds::ownership::{self, Owner};
 use tokio::sync::Mutex;
 
-/// Writes a second by the rival, on top of what both operators write. A read and a write take some 10 ms, on a busy machine
-/// 100 ms; at this rate one attempt in eight still gets through there, so `retry` and `patch` stay within their budgets.
+/// Writes per second by the rival, in addition to those of both operators. A read and a write take some 10 ms, on a
+/// busy machine 100 ms; at this rate one attempt in eight still succeeds there, so `retry` and `patch` stay within
+/// their budgets.
 const RIVAL_RATE: u64 = 20;
 
-/// What a strategy costs is judged by how many attempts it takes, and on a machine that is busy with another rival it takes
-/// more.
+/// A strategy is judged by its number of attempts, and on a machine that also runs another rival it needs more.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Load comes and goes while everybody writes. Returns the operators' part of the bill.
+/// Load is added and removed while all writers write. Returns the operators' part of the ledger.
 async fn hammer(strategy: &str) -> Ledger {
     let _alone = ONE_AT_A_TIME.lock().await;
     let trial = Trial::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
@@ -83,7 +83,7 @@ async fn hammer(strategy: &str) -> Ledger {
     ledger
 }
 
-/// What `managedFields` says must be what the contract says.
+/// `managedFields` must agree with the ownership contract.
 fn managers_keep_to_their_fields(pool: &NodePool) {
     let mut seen = 0;
     for entry in pool.metadata.managed_fields.iter().flatten() {
@@ -113,7 +113,7 @@ fn managers_keep_to_their_fields(pool: &NodePool) {
     assert!(seen > 3, "managedFields shows only {seen} fields of the operators");
 }
 
-/// Each strategy is known by its requests: what the flag says must be what the API server saw.
+/// Each strategy is recognised by its requests: the audit log must match the flag.
 fn operators_write_as_told(strategy: &str, events: &[&Event]) {
     let by_operators = |event: &&&Event| {
         let name = event.writer();
@@ -123,7 +123,7 @@ fn operators_write_as_told(strategy: &str, events: &[&Event]) {
     let refused =
         events.iter().filter(by_operators).filter(|event| event.is_write() && !event.succeeded()).count();
     let writes = events.iter().filter(by_operators).filter(|event| {
-        // On the object itself the Autoscaler writes nothing but the count, and the NodePool operator its finalizer.
+        // On the object itself the Autoscaler writes only the count, and the NodePool operator only its finalizer.
         let shared = ["status", "scale"].contains(&event.subresource.as_str())
             || (event.subresource.is_empty() && event.writer().ends_with(AUTOSCALER_OPERATOR));
         shared && event.is_write() && event.succeeded()
@@ -146,7 +146,7 @@ fn operators_write_as_told(strategy: &str, events: &[&Event]) {
     match strategy {
         "retry" => assert!(reads > 10, "retry reads live before it writes; it read {reads} times"),
         "lazy" => assert_eq!(reads, 0, "lazy never reads before it writes"),
-        // However busy the machine: nothing is read but to decide again what was refused.
+        // However busy the machine is: reads happen only to decide again after a refused write.
         "guarded" => assert!(
             reads <= refused,
             "guarded reads after a refusal only; it read {reads} times and was refused {refused} times"
@@ -155,7 +155,7 @@ fn operators_write_as_told(strategy: &str, events: &[&Event]) {
     }
 }
 
-/// Whether a JSON Patch is for one generation of the object only.
+/// Whether a JSON Patch applies to one generation of the object only.
 fn tests_generation(body: &serde_json::Value) -> bool {
     let test = |operation: &serde_json::Value| {
         operation["op"] == "test" && operation["path"] == "/metadata/generation"
@@ -163,8 +163,8 @@ fn tests_generation(body: &serde_json::Value) -> bool {
     body.as_array().is_some_and(|operations| operations.iter().any(test))
 }
 
-/// Requests of the two operators alone that the API server refused for what others wrote: 409, and the 422 of a guard that
-/// did not hold.
+/// Requests of the two operators that the API server refused because of other writers: 409, and the 422 of a failed
+/// guard.
 fn operators_conflicts(ledger: &Ledger) -> u64 {
     let of = |name: &str| {
         let own = ledger.totals.iter().filter(|row| row.writer.ends_with(name));
@@ -176,14 +176,15 @@ fn operators_conflicts(ledger: &Ledger) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_writes_conflict_with_a_changed_spec_only_and_lose_nothing() {
     let ledger = hammer("guarded").await;
-    // The rival changes bounds, which a decision is made from; what it does to labels and annotations is no reason.
+    // The rival changes bounds, which decisions are based on; its changes of labels and annotations must not cause
+    // conflicts.
     let conflicts = ledger.totals.iter().filter(|row| !row.writer.contains("admin")).map(|row| row.conflicts);
     assert_eq!(conflicts.sum::<u64>(), 0, "\n{ledger}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lazy_writes_conflict_and_lose_nothing() {
-    // With dozens of foreign writes a second, a copy from a cache is old more often than not.
+    // With dozens of foreign writes a second, a cached copy is usually stale.
     let ledger = hammer("lazy").await;
     assert!(operators_conflicts(&ledger) > 0, "\n{ledger}");
 }
@@ -198,8 +199,8 @@ async fn versioned_patches_lose_nothing() {
     hammer("patch").await;
 }
 
-/// Both operators come to a new pool at the same time, and a guard that there is no status yet would fall to the first one
-/// that is written.
+/// Both operators handle a new pool at the same time, and a guard that there is no status yet would fail after the
+/// first status write.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
     let mut trial = Trial::begin("newpool", &[]).await.unwrap();
@@ -240,7 +241,7 @@ async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
     trial.end().await.unwrap();
 }
 
-/// A person, `GitOps` or a broken controller writes what no operator reads, again and again.
+/// A user, `GitOps` or a faulty controller keeps writing fields that no operator reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
     let trial = Trial::begin("storm", &[]).await.unwrap();
@@ -261,7 +262,7 @@ async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
     for count in 0..200 {
         patch(json!({"metadata": {"annotations": {"example.com/storm": count.to_string()}}})).await;
     }
-    // What follows a change that matters has been seen after everything before it.
+    // Once a relevant change has been observed, everything before it has been observed too.
     patch(json!({"spec": {"maxReplicas": 4}})).await;
     let generation = pools.get("stormy").await.unwrap().metadata.generation;
     eventually(PATIENCE, "the change of the spec is observed", async || {
@@ -271,7 +272,7 @@ async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
     .await
     .unwrap();
     let storm = passes().await - before;
-    // One for the spec, one for the echo of the status, and what two young nodes may still report.
+    // One for the spec, one for the event of the status write, and those that two new nodes may still cause.
     assert!((1.0..=6.0).contains(&storm), "{storm} passes for 200 foreign writes and one change of the spec");
     trial.end().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! `cargo demo`, as a person runs it, on the cluster that the environment names.
+//! `cargo demo`, as a user runs it, on the cluster that the environment names.
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_demo_tells_its_story_to_the_end() {

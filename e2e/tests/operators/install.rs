@@ -1,4 +1,4 @@
-//! The chart on a real API server: installed, refused, upgraded, removed; and what its roles allow and do not allow.
+//! The chart on a real API server: installed, rejected, upgraded, removed; and what its roles allow and do not allow.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -22,13 +22,14 @@ use serde_json::json;
 use shared_crds::ownership::{self, Owner, Rule};
 use shared_crds::{NodePool, NodePoolAutoscaler, names};
 
-/// A control plane of their own: the pools that they leave, where no operator runs, would be work for the operators of others.
+/// Their own control plane: the pools that they leave, without a running operator, would be work for the operators of
+/// other tests.
 static PLACES: Places = Places::new(1, Options::private);
 
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";
 
-/// Whether the answer is "you may not": a 403 that says so.
+/// Whether the answer is a 403 with the reason Forbidden.
 fn is_forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> bool {
     match answer {
         Err(kube::Error::Api(status)) => status.is_forbidden(),
@@ -57,8 +58,8 @@ async fn each_operator_is_refused_what_is_not_its_own() {
 
     let client = account(cluster, AUTOSCALER_ACCOUNT).await;
     let pools = Api::<NodePool>::namespaced(client.clone(), namespace.name());
-    // It may patch pools, because the guarded count is a patch of the object, and RBAC does not see fields (ADR 0015). That it
-    // changes nothing else of them is what the audit log's oracle checks in the other tests.
+    // It may patch pools, because the guarded count is a patch of the object, and RBAC does not see fields (ADR 0015).
+    // The audit log's oracle in the other tests checks that it changes no other field.
     let pool = pools.get("x").await.unwrap();
     assert!(
         is_forbidden(pools.replace("x", &PostParams::default(), &pool).await),
@@ -92,7 +93,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
         is_forbidden(Api::<ConfigMap>::all(client).list(&ListParams::default()).await),
         "the Autoscaler may read config maps"
     );
-    // The control: what is its own, it may.
+    // The control: it may write its own fields.
     pools.patch_scale("x", &params, &scale).await.unwrap();
     pools.patch_status("x", &params, &status).await.unwrap();
 
@@ -123,7 +124,7 @@ async fn each_operator_is_refused_what_is_not_its_own() {
     pools.patch_status("x", &params, &status).await.unwrap();
 }
 
-/// Somebody who holds one of the cluster's own roles (`view`, `edit`, `admin`) in one namespace.
+/// A user with one of the cluster's own roles (`view`, `edit`, `admin`) in one namespace.
 struct Person {
     client: Client,
     namespace: String,
@@ -146,7 +147,7 @@ impl Person {
         Self { client: Client::try_from(config).unwrap(), namespace: namespace.to_owned() }
     }
 
-    /// What the authorizer says, as `resource verb`.
+    /// The authorizer's answer for `resource` and `verb`.
     async fn may(&self, group: &str, resource: &str, verb: &str) -> bool {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let review = json!({"metadata": {}, "spec": {"resourceAttributes": {
@@ -158,7 +159,7 @@ impl Person {
         answer.status.unwrap().allowed
     }
 
-    /// Everything beyond reading that this person may do to Tandem's resources.
+    /// All permissions except reading that this user has on Tandem's resources.
     async fn may_write(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for resource in [
@@ -177,8 +178,8 @@ impl Person {
         found
     }
 
-    /// Waits until the authorizer knows what the roles at this moment add up to. The cluster's roles are collected by a
-    /// controller, one change after the other: a role made now arrives after all others.
+    /// Waits until the authorizer knows the current sum of the roles. A controller aggregates the cluster's roles, one
+    /// change after the other: a role created now is aggregated after all others.
     async fn knows_its_roles(&self, cluster: &Cluster) {
         static MARKERS: AtomicUsize = AtomicUsize::new(0);
         let marker = format!("marker{}", MARKERS.fetch_add(1, Ordering::Relaxed));
@@ -199,7 +200,7 @@ impl Person {
     }
 }
 
-/// An autoscaler of `kind` `x`, beyond any bounds.
+/// An autoscaler of the object `x` of `kind`, beyond any bounds.
 fn scaler_of(api_version: &str, kind: &str) -> HorizontalPodAutoscaler {
     serde_json::from_value(json!({
         "metadata": {"name": kind.to_lowercase()},
@@ -229,16 +230,17 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     for person in [&viewer, &editor, &owner] {
         person.knows_its_roles(cluster).await;
         assert_eq!(person.may_write().await, BTreeSet::new());
-        // What is shown is shown to all three.
+        // All three can read it.
         let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
         pools.get("x").await.unwrap();
-        // The server's own words, beside what it says it would say.
+        // The server's real answer, in addition to the access review.
         assert!(is_forbidden(pools.create(&PostParams::default(), &objects::pool("y", 0, 100_000)).await));
         assert!(is_forbidden(pools.patch("x", &params, &drain).await));
         assert!(is_forbidden(pools.patch_scale("x", &params, &scale).await));
     }
 
-    // Nor may they have it done: the controller of HorizontalPodAutoscalers may scale anything. Policies take a moment.
+    // They must not have it done indirectly, either: the controller of HorizontalPodAutoscalers may scale anything.
+    // Policies take a moment.
     let by_proxy = async |person: &Person| {
         let scalers = Api::<HorizontalPodAutoscaler>::namespaced(person.client.clone(), namespace.name());
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
@@ -265,7 +267,7 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     viewer.knows_its_roles(cluster).await;
     assert_eq!(viewer.may_write().await, BTreeSet::new());
 
-    // Asked for no longer, it is taken away again; and whoever is given the role by name keeps it.
+    // When it is no longer requested, it is removed again; a user with a binding to the role keeps it.
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let node_admin = Person::with_role(cluster, "tandem-edit", namespace.name()).await;
     editor.knows_its_roles(cluster).await;
@@ -273,7 +275,7 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     assert!(node_admin.may(names::GROUP, "nodepools/scale", "patch").await);
 }
 
-/// What a role lets its holder write of Tandem's resources, as `resource verb`.
+/// The write permissions of a role on Tandem's resources, as `resource verb`.
 fn tandem_writes(role: ClusterRole) -> BTreeSet<String> {
     let rules = role.rules.unwrap_or_default();
     let ours =
@@ -297,10 +299,11 @@ async fn the_roles_allow_what_the_ownership_contract_says_and_no_more() {
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     let roles = Api::<ClusterRole>::all(cluster.client().await.unwrap());
     for (account, owner, beyond) in [
-        // RBAC cannot say "only metadata.finalizers, and spec.replicas while it is unset"; the oracle of `conflicts.rs` sees
-        // that it stays at that.
+        // RBAC cannot express "only metadata.finalizers, and spec.replicas while it is unset"; the oracle of
+        // `conflicts.rs` checks that nothing else is written.
         (NODE_POOL_ACCOUNT, Owner::NodepoolOperator, &["nodepools patch"][..]),
-        // Its own kind, which nobody shares; and the object itself, where alone a count can be guarded by a generation.
+        // Its own kind, which no other operator writes; and the object itself, the only place where a generation can
+        // guard a count.
         (
             AUTOSCALER_ACCOUNT,
             Owner::AutoscalerOperator,
@@ -344,7 +347,7 @@ async fn a_value_the_chart_does_not_know_is_refused_with_its_name() {
         let refusal = format!("{refusal:#}");
         assert!(refusal.contains(named), "{value}:\n{refusal}");
     }
-    // The control.
+    // The control: valid values are accepted.
     cluster.helm(&["template", "good", chart, "--namespace", "good"]).await.unwrap();
 }
 
@@ -357,7 +360,7 @@ async fn definitions_and_pools_outlive_the_release() {
     pools.create(&PostParams::default(), &objects::pool("kept", 0, 1)).await.unwrap();
     release.uninstall(cluster).await.unwrap();
     assert!(pools.get_opt("kept").await.unwrap().is_some());
-    // Installed again, Helm takes the definitions it left behind as its own.
+    // After a new install, Helm adopts the CRDs that it left behind.
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
     assert!(pools.get_opt("kept").await.unwrap().is_some());
 }
@@ -385,14 +388,14 @@ async fn the_operators_pods_pass_the_restricted_pod_security_standard() {
     for deployment in found {
         let template = deployment.spec.unwrap().template;
         let mut spec = template.spec.unwrap();
-        // The account lives in the release's namespace; the standard does not look at it.
+        // The account exists in the release's namespace; the Pod Security Standard does not check it.
         spec.service_account_name = None;
         spec.service_account = None;
         let mut metadata = template.metadata.unwrap();
         metadata.name = Some("probe".to_owned());
         let mut pod = Pod { metadata, spec: Some(spec), status: None };
         pods.create(&dry_run, &pod).await.unwrap();
-        // The control: the same pod as root is refused.
+        // The control: the same pod with privilege escalation is rejected.
         let container = &mut pod.spec.as_mut().unwrap().containers[0];
         container.security_context.get_or_insert_default().allow_privilege_escalation = Some(true);
         assert!(is_forbidden(pods.create(&dry_run, &pod).await));

@@ -1,5 +1,5 @@
-//! Requests that the API server carries out late: after whoever sent them gave up, after a successor wrote, after a user
-//! changed their mind. Each is caught on its way, and sent when its time is over; it must be refused.
+//! Requests that the API server executes late: after their sender gave up, after a successor wrote, after a user
+//! changed their mind. Each is intercepted, and sent when it is outdated; it must be refused.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -27,10 +27,10 @@ use shared_runtime::write::{Deleted, Door, OwnedStatus, ReplicasDecision, WriteS
 const STRATEGIES: [WriteStrategy; 4] =
     [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];
 
-/// A request that is on its way.
+/// An intercepted request.
 type Held = Arc<Mutex<Option<(http::request::Parts, Vec<u8>)>>>;
 
-/// A client whose writes never arrive: the first is kept, and breaks off as if the connection had.
+/// A client whose writes never arrive: the first one is kept, and fails as if the connection had broken.
 fn cut_off(real: Client) -> (Client, Held) {
     let held = Held::default();
     let kept = Arc::clone(&held);
@@ -49,13 +49,13 @@ fn cut_off(real: Client) -> (Client, Held) {
     (Client::new(service, "default"), held)
 }
 
-/// Lets it arrive. Returns the code of the answer.
+/// Sends it to the server. Returns the code of the answer.
 async fn arrive(real: &Client, held: &Held) -> u16 {
     let (parts, bytes) = held.lock().unwrap().take().unwrap();
     real.send(Request::from_parts(parts, Body::from(bytes))).await.unwrap().status().as_u16()
 }
 
-/// The Autoscaler's door, which tries once.
+/// The Autoscaler's writer with a single attempt.
 fn door(client: Client, strategy: WriteStrategy) -> Door {
     let once = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN);
     Door::new(client, Owner::AutoscalerOperator, strategy, &Clock::system(), unobserved())
@@ -63,7 +63,7 @@ fn door(client: Client, strategy: WriteStrategy) -> Door {
         .with_policy(once)
 }
 
-/// What the Autoscaler says of the nodes that go, beside something else that it says.
+/// The Autoscaler's list of nodes to remove, together with another of its fields.
 fn naming(decision: &str, nodes: &[&str]) -> OwnedStatus {
     let list = json!({"decisionID": decision, "targetReplicas": 2, "nodes": nodes});
     OwnedStatus {
@@ -122,7 +122,7 @@ async fn a_list_that_comes_late_does_not_replace_the_successors() {
         let leader = door(client.clone(), strategy);
         let written = leader.node_pool_status(&before, |_| naming("leader", &["b"])).await.unwrap();
         assert!(written.is_met(), "{strategy}: {}", written.label());
-        // What others say of the pool is no reason to refuse it.
+        // Status writes of other writers are no reason to refuse it.
         let code = arrive(&client, &held).await;
         let stored = pools.get("x").await.unwrap();
         assert_eq!(announced(&stored), "leader", "{strategy}: a late list took its place ({code})");
@@ -142,7 +142,7 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
     let own = PatchParams::apply("autoscaler-operator").force();
     let mut before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
     let leader = door(client, WriteStrategy::Guarded);
-    // Some of it stays as it was, and something else changes as well.
+    // A part of it stays the same, and another field changes as well.
     for (decision, nodes, autoscaler) in [("new", &["b"][..], "all"), ("newer", &["b", "c"], "other")] {
         let says = |_: &NodePool| {
             let mut status = naming(decision, nodes);
@@ -171,7 +171,7 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
     assert_eq!(left, expected);
 }
 
-/// As in an upgrade: the first thing the new release has to say is about something else.
+/// As in an upgrade: the first status write of the new release concerns another field.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_an_earlier_release_applied_stays_when_something_else_changes() {
     let cluster = tandem::definitions_only().await.unwrap();
@@ -222,14 +222,14 @@ async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_rescued_meanwhile
     let after = nodes.get("late-delete").await.unwrap();
     assert_eq!(after.metadata.deletion_timestamp, None, "a node that was wanted again went ({code})");
     assert_eq!(code, 409);
-    // Decided anew, it goes.
+    // After a new decision, the node is deleted.
     let door = door(client, WriteStrategy::Guarded);
     assert_eq!(door.delete_unchanged(&nodes, &rescued).await.unwrap(), Deleted::Accepted);
     let let_go = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     nodes.patch("late-delete", &PatchParams::default(), &let_go).await.unwrap();
 }
 
-/// What the Autoscaler named before it crashed is not what somebody means who then writes the same number.
+/// The nodes that the Autoscaler named before it crashed do not apply when a user later writes the same number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_number() {
     let mut trial = Trial::begin("left-behind", &[]).await.unwrap();
@@ -239,7 +239,7 @@ async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_nu
     let before = trial.settles("x", 3).await.unwrap();
     trial.operators.autoscaler.kill_9().await.unwrap();
 
-    // Those that the operator would choose itself come first.
+    // The nodes that the operator would choose itself come first.
     let mut nodes = trial.nodes("x").await.unwrap();
     nodes.sort_by_key(|node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);

@@ -1,7 +1,7 @@
-//! The tests that mostly wait: for nodes to come and go, for leases, for timeouts. Cargo runs one test binary after the
-//! other, so they are one binary, and wait at the same time ([`e2e::places`]).
+//! Tests that mostly wait: for nodes to be created and removed, for leases, for timeouts. Cargo runs one test binary
+//! after the other, so they are one binary, and wait in parallel ([`e2e::places`]).
 //!
-//! What keeps the processors busy by itself, and what is about processes of the harness, is in binaries of its own.
+//! CPU-bound tests, and tests of the harness's processes, are in separate binaries.
 
 mod admission;
 mod conflicts;

@@ -1,5 +1,5 @@
-//! What the operators refuse and accept at their start, and the chart with them: a release that installs must not be a
-//! crash loop. Only the proxy needs a cluster.
+//! What the operators reject and accept at startup, and the chart with them: a release that installs must not be a
+//! crash loop. Only the proxy test needs a cluster.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -19,13 +19,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-/// Longer than any start that is refused.
+/// Longer than any rejected start takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is refused last of all: whoever comes this far has accepted everything else.
+/// The last check at startup: an operator that gets this far has accepted everything else.
 const NO_KUBECONFIG: &str = "cannot read the kubeconfig no/such/file";
 
-/// Runs a program to its end, without what the environment of the tests says about clusters, proxies and certificates.
+/// Runs a program to completion, without the test environment's variables about clusters, proxies and certificates.
 async fn run(program: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);
@@ -34,7 +34,7 @@ async fn run(program: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
     tokio::time::timeout(PATIENCE, command.output()).await.unwrap().unwrap()
 }
 
-/// What an operator says when it ends by itself.
+/// The last line of an operator that exits by itself.
 async fn last_words(operator: Operator, args: &[&str], env: &[(&str, &str)]) -> String {
     let base = ["run", "--kubeconfig=no/such/file", "--admin-address=127.0.0.1:0"];
     let output = run(&operator.binary().await.unwrap(), &[&base[..], args].concat(), env).await;
@@ -50,7 +50,7 @@ async fn helm(args: &[&str]) -> Result<String, String> {
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
 
-/// What `helm template` makes of a chart with these values.
+/// The output of `helm template` for a chart with these values.
 async fn render(chart: &Path, values: &Value) -> Result<String, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
@@ -164,7 +164,7 @@ async fn a_flag_that_the_chart_gives_is_refused_among_the_extra_ones() {
     assert!(said.contains("cannot be used multiple times"), "{said}");
 }
 
-/// A chart of somebody else's that has Tandem among its dependencies.
+/// A third-party chart with Tandem as a dependency.
 async fn parent_chart() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let ours = chart().canonicalize().unwrap();
@@ -202,7 +202,7 @@ async fn a_parent_chart_shares_its_registry_and_whatever_else_it_likes() {
         assert!(rendered.contains(line), "{line:?} is not in\n{rendered}");
     }
     assert!(!rendered.contains("ghcr.io"), "{rendered}");
-    // The control: what is Tandem's own is as strict as ever.
+    // The control: Tandem's own values are checked as strictly as before.
     let refusal = render(parent.path(), &json!({"tandem": {"typo": 1}})).await.expect_err("a typo");
     assert!(refusal.contains("typo"), "{refusal}");
 }
@@ -225,7 +225,7 @@ async fn traces_over_plain_http_need_no_certificates_and_over_tls_the_lack_is_na
     }
 }
 
-/// Answers `CONNECT` and nothing else, and counts.
+/// Answers only `CONNECT`, and counts the requests.
 async fn http_proxy() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -270,7 +270,7 @@ async fn the_proxy_of_a_kubeconfig_is_used_and_one_that_cannot_be_is_named() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(tunnels.load(Ordering::Relaxed) > 0, "nobody came through the proxy");
 
-    // This machine is not reached through the environment's proxy, which is not even there.
+    // The local machine is not reached through the environment's proxy, which does not exist here.
     let output = look(None, &[("HTTPS_PROXY", "http://127.0.0.1:1")]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 

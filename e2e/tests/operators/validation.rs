@@ -1,4 +1,4 @@
-//! Bad `NodePool`s are refused by a real API server, with a message that says what to do. No operator runs.
+//! Invalid `NodePool`s are rejected by a real API server, with a message that tells what to do. No operator runs.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -20,14 +20,14 @@ async fn namespace() -> TestNamespace {
     cluster().await.namespace("validation").await.unwrap()
 }
 
-/// A good pool with `change` merged into it, as kubectl would apply it.
+/// A valid pool with `change` merged into it, as kubectl would apply it.
 fn manifest(change: &Value) -> String {
     let mut pool = serde_json::to_value(objects::pool("x", 1, 5)).unwrap();
     json_patch(&mut pool, change);
     serde_json::to_string(&pool).unwrap()
 }
 
-/// RFC 7386.
+/// An RFC 7386 merge.
 fn json_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -89,7 +89,7 @@ async fn nonsense_is_refused_and_the_message_names_the_field() {
         let refusal = apply(&namespace, &change).await.expect_err(&format!("{change} was accepted"));
         assert!(refusal.contains(expected), "{change}:\nexpected {expected:?} in\n{refusal}");
     }
-    // The control: what all of these were made from is accepted.
+    // The control: the pool that all of these were derived from is accepted.
     apply(&namespace, &json!({})).await.unwrap();
 }
 
@@ -105,8 +105,8 @@ async fn labels_that_planning_from_zero_needs_are_accepted_as_many_as_fit() {
         "node.kubernetes.io/instance-type": "large",
         "gpu.node.kubernetes.io/model": "x",
     });
-    // The longest keys there can be, as many as there can be (`pool` is there too): the server's limit on the cost of a
-    // rule must not be what refuses them.
+    // The longest possible keys, as many as possible (`pool` exists too): the server's limit on the cost of a rule must
+    // not reject them.
     let prefix = format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
     for number in labels.as_object().unwrap().len()..63 {
         labels[format!("{prefix}/{number:0>63}")] = json!("x".repeat(63));
@@ -132,10 +132,10 @@ async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
         let refusal = scale(outside).await.expect_err("scaled beyond the bounds");
         assert!(refusal.contains("choose a number within the bounds"), "{refusal}");
     }
-    // The bounds alone may move past the count: the operators clamp and say so.
+    // The bounds alone may move past the count: the operators clamp it and report that.
     let merge = async |patch: Value| pools.patch("x", &PatchParams::default(), &Patch::Merge(patch)).await;
     merge(json!({"spec": {"maxReplicas": 3}})).await.unwrap();
-    // An unrelated change goes through while the count is outside; another count outside does not.
+    // An unrelated change is accepted while the count is outside; another count outside is not.
     merge(json!({"spec": {"paused": true}})).await.unwrap();
     assert!(scale(4).await.is_err());
     scale(3).await.unwrap();
@@ -143,7 +143,7 @@ async fn replicas_move_within_the_bounds_only_and_bounds_move_freely() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_describes_every_field() {
-    // The API server publishes its OpenAPI document some seconds after the definition is served.
+    // The API server publishes its OpenAPI document some seconds after it serves the CRD.
     let explain = async |what: &[&str]| {
         let args = [&["explain"], what].concat();
         let published = async || Ok(Some(cluster().await.kubectl(&args).await?));

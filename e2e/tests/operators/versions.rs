@@ -1,5 +1,5 @@
-//! What moves `resourceVersion` and what moves `generation`, on a real API server: the table that everything else here
-//! rests on. No operator runs.
+//! What moves `resourceVersion` and what moves `generation`, on a real API server: the basis of everything else here.
+//! No operator runs.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -24,7 +24,7 @@ async fn cluster() -> &'static Cluster {
     tandem::definitions_only().await.unwrap()
 }
 
-/// A pool `x` with 2 replicas in a namespace of its own.
+/// A pool `x` with 2 replicas in its own namespace.
 async fn pool() -> (Api<NodePool>, TestNamespace) {
     let namespace = cluster().await.namespace("versions").await.unwrap();
     let pools = Api::<NodePool>::namespaced(cluster().await.client().await.unwrap(), namespace.name());
@@ -40,7 +40,7 @@ async fn at(pools: &Api<NodePool>) -> (u64, i64) {
     (metadata.resource_version.unwrap().parse().unwrap(), metadata.generation.unwrap())
 }
 
-/// What a write did: whether the version moved, and by how much the generation did.
+/// The effect of a write: whether the version moved, and by how much the generation moved.
 async fn effect_of(pools: &Api<NodePool>, write: impl AsyncFnOnce()) -> (bool, i64) {
     let before = at(pools).await;
     write().await;
@@ -144,7 +144,7 @@ async fn a_status_written_through_the_main_endpoint_is_dropped() {
 async fn a_put_of_an_old_copy_is_refused_whatever_changed_since() {
     let (pools, _namespace) = pool().await;
     let mut old = pools.get("x").await.unwrap();
-    // Another endpoint, another field: one version for all of it.
+    // Another endpoint, another field: all of them share one version.
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
     pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
     old.spec.max_replicas = 9;
@@ -164,7 +164,7 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
     let seen = pools.get("x").await.unwrap();
     let base =
         || conflict_retry::Source::Copy(conflict_retry::ScaleView::of(&seen, seen.spec.replicas, None));
-    // Status moves the version; the decision's ground is the same, so the first attempt is granted.
+    // Status moves the version; the basis of the decision is unchanged, so the first attempt is granted.
     let status = Patch::Merge(json!({"status": {"readyReplicas": 1}}));
     pools.patch_status("x", &PatchParams::default(), &status).await.unwrap();
     let mut asked = Vec::new();
@@ -174,7 +174,7 @@ async fn a_guard_on_replicas_holds_against_replicas_and_not_against_status() {
     });
     assert!(matches!(written.await.unwrap(), Outcome::Written(_)));
     assert_eq!(asked, [Some(2)]);
-    // Replicas itself moved since `seen`: the guard fails, and the decision is made again from what is there now.
+    // The replicas have changed since `seen`: the guard fails, and the decision is made again from the current state.
     let mut asked = Vec::new();
     let written = conflict_retry::scale(&namespaced, "x", &options, base(), |view| {
         asked.push(view.replicas);
@@ -190,12 +190,12 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
     let namespace = cluster().await.namespace("versions").await.unwrap();
     let pools = Api::<NodePool>::namespaced(cluster().await.client().await.unwrap(), namespace.name());
     pools.create(&PostParams::default(), &objects::pool("x", 1, 5)).await.unwrap();
-    // The server cannot make a Scale of it, and says so as if it were its own fault.
+    // The server cannot build a Scale from it, and reports that as an internal error.
     let Err(kube::Error::Api(answer)) = pools.get_scale("x").await else {
         panic!("a Scale without replicas")
     };
     assert_eq!(answer.code, 500, "{answer:?}");
-    // What operators and people do works: a guarded write from "unset", and kubectl.
+    // The operators' and users' ways work: a guarded write from "unset", and kubectl.
     let options = conflict_retry::WriteOptions::new("versions-test");
     let mut asked = Vec::new();
     let written = conflict_retry::scale(&pools, "x", &options, conflict_retry::Source::Live, |view| {
@@ -211,7 +211,7 @@ async fn a_pool_without_replicas_has_no_scale_to_read_and_can_be_scaled_all_the_
     assert_eq!(pools.get("y").await.unwrap().spec.replicas, Some(3));
 }
 
-/// Where attempts had their object from, and how many lost.
+/// Where attempts took their object from, and how many of them conflicted.
 #[derive(Default)]
 struct Tally {
     watch: AtomicU32,
@@ -234,7 +234,7 @@ impl Observer for Tally {
 
 const COUNT: &str = "example.com/count";
 
-/// A writer with a client and a cache of its own: adds one, `times` times, and reads its own write after each.
+/// A writer with its own client and cache: adds one, `times` times, and reads its own write after each.
 async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>) -> anyhow::Result<()> {
     let pools = Api::<NodePool>::namespaced(cluster().await.client().await?, &namespace);
     let (store, mut writer) = reflector::store();

@@ -1,4 +1,4 @@
-//! One operation under way: its clock, its attempts, what is in doubt, and who hears of it.
+//! The state of one running operation: its clock, its attempts, whether a write is in doubt, and its observer calls.
 
 mod told;
 
@@ -17,7 +17,7 @@ use crate::outcome::{Failure, Refusal, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, Turn};
 use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
 
-/// A request that failed, and what that means.
+/// A request that failed, with its class.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) verb: Verb,
@@ -32,7 +32,7 @@ pub(super) struct Track<'a> {
     start: Instant,
     attempts: Attempts,
     requests: u32,
-    /// The highest number of an attempt in which something was sent.
+    /// The highest attempt number in which a request was sent.
     rounds: u32,
     waited: Duration,
     queued: Duration,
@@ -44,7 +44,7 @@ pub(super) struct Track<'a> {
 }
 
 impl<'a> Track<'a> {
-    /// Begins. Call [`Self::ready`] before anything else and [`Self::end`] with what came of it.
+    /// Starts an operation. Call [`Self::ready`] before anything else and [`Self::end`] with the result.
     pub(super) fn begin(options: &'a WriteOptions, operation: Operation) -> Self {
         Self {
             options,
@@ -63,27 +63,27 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// An already cancelled token or a deadline of zero ends the operation before the first request, and so do options
-    /// that no request can be made with. Then it waits for its turn to write `target`, if there is a queue.
+    /// Fails before the first request if the token is already cancelled, the deadline is zero, or the options are
+    /// invalid. Then waits for its turn to write `target`, if there is a queue.
     pub(super) async fn ready<K: Writable>(&mut self, target: Target<'_, K>) -> Result<(), WriteError> {
         self.options.check()?;
         if !self.options.policy().may_start() || self.options.policy().cancellation().is_cancelled() {
             return Err(self.cancelled());
         }
         let Protection { queue, budget, .. } = self.options.protection();
-        // What the server is to name has no place to queue at.
+        // An object whose name the server generates has no key to queue by.
         if let Some(queue) = queue
             && target.is_named()
         {
             self.place = Some(self.leave(queue.lock(target.key())).await?);
         }
         self.counted = budget.as_ref().map(RetryBudget::operation);
-        // The wait for a turn is no part of the first attempt, by whose time later waits are measured.
+        // The wait for the queue is not part of the first attempt, whose duration later waits are derived from.
         self.attempts.begin(self.start.elapsed());
         Ok(())
     }
 
-    /// Tells the observer how the operation ended.
+    /// Reports to the observer how the operation ended.
     pub(super) fn end<T>(
         &self,
         result: Result<T, WriteError>,
@@ -103,22 +103,22 @@ impl<'a> Track<'a> {
         result
     }
 
-    /// A watch feeds what the attempts are decided from.
+    /// Marks the attempts as based on a cache that a watch feeds.
     pub(super) fn fed(&mut self) {
         self.attempts = self.attempts.clone().fed();
     }
 
-    /// Whether the answer to a write was lost on the way.
+    /// Whether the answer to a write was lost.
     pub(super) fn maybe_written(&self) -> bool {
         self.maybe_written
     }
 
-    /// Whether it writes a part of the object that its definition may lack.
+    /// Whether the operation writes a subresource that the CRD may not declare.
     pub(super) fn is_of_a_part(&self) -> bool {
         matches!(self.operation.subresource, Subresource::Status | Subresource::Scale)
     }
 
-    /// Sends one request, within the time for one and until cancelled.
+    /// Sends one request, until it ends, times out or is cancelled.
     pub(super) async fn call<T>(
         &mut self,
         verb: Verb,
@@ -144,7 +144,7 @@ impl<'a> Track<'a> {
         self.rounds = self.running();
         let answer = tokio::select! {
             biased;
-            // First: what has been answered counts, and a request is on its way before it is given up.
+            // First: an answer that has arrived counts, and a request is sent before it can be cancelled.
             answer = tokio::time::timeout(timeout, request) => answer,
             () = self.options.policy().cancellation().cancelled() => {
                 self.maybe_written |= verb.is_write();
@@ -167,15 +167,15 @@ impl<'a> Track<'a> {
         Ok(Err(Failed { verb, class, failure }))
     }
 
-    /// After a failure that another attempt may mend: waits as the policy says, or gives up.
+    /// After a failure that may be retried: waits as the policy says, or gives up.
     pub(super) async fn pause(&mut self, failed: Failed) -> Result<(), WriteError> {
         let delay = self.next(failed)?;
         self.wait(tokio::time::sleep(delay)).await?;
         self.begin_retry()
     }
 
-    /// After a lost race of a writer that a watch feeds: waits for its turn and answers the newest object that the watch has
-    /// brought since `version`; `None` when it is to be read live.
+    /// After a conflict of a writer with a watch-fed cache: waits for its turn and returns the newest object that the
+    /// watch has brought since `version`; `None` when the object must be read live.
     pub(super) async fn turn<T>(
         &mut self,
         failed: Failed,
@@ -188,7 +188,7 @@ impl<'a> Track<'a> {
         let delay = self.next(failed)?;
         let began = Instant::now();
         loop {
-            // What is there already comes at once, also without any time to wait.
+            // A version already in the cache returns at once, even with a wait of zero.
             let news = self.wait(tokio::time::timeout(rest, cache.newer(known.clone()))).await?;
             let is_news = news.is_ok();
             match news {
@@ -198,7 +198,7 @@ impl<'a> Track<'a> {
                     }
                     newest = Some(object);
                 }
-                // The cache has lost the object, so only the server can tell.
+                // The object is no longer in the cache, so only the server can tell.
                 Ok(None) => {
                     self.wait(tokio::time::sleep(delay.saturating_sub(began.elapsed()))).await?;
                     newest = None;
@@ -220,9 +220,9 @@ impl<'a> Track<'a> {
         Ok(newest)
     }
 
-    /// Records a failure and says how long to wait before the next attempt, if there is to be one.
+    /// Records a failure and returns how long to wait before the next attempt, or the error if there is none.
     fn next(&mut self, failed: Failed) -> Result<Duration, WriteError> {
-        // A retry counts while it is under way, not while the next one waits.
+        // A retry counts while it runs, not while the next one waits.
         self.retry = None;
         let Some(cause) = failed.class.cause() else {
             return Err(self.reject(failed));
@@ -266,7 +266,7 @@ impl<'a> Track<'a> {
         self.last.take().map(|failed| Box::new(failed.failure))
     }
 
-    /// Waits for something between two attempts, until cancelled.
+    /// Waits between two attempts, until cancelled.
     async fn wait<T>(&mut self, something: impl Future<Output = T>) -> Result<T, WriteError> {
         let began = Instant::now();
         let waited = self.until_cancelled(something).await;
@@ -282,7 +282,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Waits for leave to send, until cancelled or out of time.
+    /// Waits for permission to send, until cancelled or past the deadline.
     async fn leave<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
         let deadline = self.options.policy().deadline();
         let began = Instant::now();
@@ -301,13 +301,13 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// Ends the operation with an error: no other attempt is made.
+    /// Ends the operation with an error: no further attempt is made.
     pub(super) fn reject(&self, failed: Failed) -> WriteError {
         self.tell(self.running(), failed.verb, Some(&failed.class), None);
         self.refuse(failed)
     }
 
-    /// As [`Self::reject`], for a failure that was told of already.
+    /// Like [`Self::reject`], for a failure that was already reported to the observer.
     pub(super) fn refuse(&self, failed: Failed) -> WriteError {
         let Failed { verb, class, failure } = failed;
         let maybe_written = self.maybe_written;
@@ -327,7 +327,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// The operation is refused before anything more is sent.
+    /// The error for an operation that is rejected before anything more is sent.
     pub(super) fn refused(&self, reason: Refusal) -> WriteError {
         WriteError::Refused { reason, maybe_written: self.maybe_written }
     }
@@ -353,7 +353,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    /// The number of the attempt under way.
+    /// The number of the current attempt.
     fn running(&self) -> u32 {
         self.attempts.made().saturating_add(1)
     }

@@ -1,4 +1,4 @@
-//! What the observer hears of an operation under way.
+//! Observer calls of a running operation.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use crate::operation::{ReadSource, Verb};
 use crate::protect::Transition;
 
 impl Track<'_> {
-    /// Tells where the object of the coming attempt is from.
+    /// Reports where the object of the next attempt comes from.
     pub(in crate::door) fn read(&self, source: ReadSource) {
         self.options.observer().read(&self.operation, source);
     }
 
-    /// Tells that a retry sets `path` to what the attempt before it had wanted, although somebody changed it since.
+    /// Reports that a retry sets `path` to what the previous attempt wanted, although another writer has changed it
+    /// since.
     pub(in crate::door) fn overwrote(&self, path: &str) {
         tracing::warn!(
             resource = self.operation.resource,
@@ -24,7 +25,7 @@ impl Track<'_> {
         self.options.observer().overwrote(&self.operation, path);
     }
 
-    /// Tells of a failure that ends the operation with an outcome.
+    /// Reports a failure that ends the operation with an outcome.
     pub(in crate::door) fn settled(&self, verb: Verb, class: &Class) {
         self.tell(self.running(), verb, Some(class), None);
     }

@@ -1,6 +1,7 @@
-//! Stands in for an external metrics adapter, such as KEDA's or Prometheus's: one number, which the test sets.
+//! Replaces an external metrics adapter, such as KEDA's or Prometheus's: one number, which the test sets.
 //!
-//! It is an extension API server as far as the aggregation layer asks: TLS, one group to discover, one resource to get.
+//! It is an extension API server as far as the aggregation layer requires: TLS, one group for discovery, one resource
+//! to get.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
-/// What every metric of this server is called.
+/// The name of every metric of this server.
 pub(crate) const METRIC: &str = "queue-length";
 const GROUP_VERSION: &str = "external.metrics.k8s.io/v1beta1";
 
@@ -38,7 +39,7 @@ impl Metrics {
         Ok(Self { value, listening })
     }
 
-    /// What the metric is from now on.
+    /// Sets the value of the metric.
     pub(crate) fn set(&self, value: u32) {
         self.value.store(value, Ordering::Relaxed);
     }
@@ -50,8 +51,8 @@ impl Drop for Metrics {
     }
 }
 
-/// The aggregation layer finds an extension server through a Service. One that stands for a name outside of the cluster
-/// is asked at that name, so neither a cluster address nor endpoints are needed, which may not be on the loopback.
+/// The aggregation layer finds an extension server through a Service. A Service for an external name is reached at that
+/// name, so neither a cluster address nor endpoints are needed, which may not be on the loopback.
 async fn register(cluster: &Cluster, port: u16) -> Result<()> {
     let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
         {
@@ -66,7 +67,7 @@ async fn register(cluster: &Cluster, port: u16) -> Result<()> {
                 "group": "external.metrics.k8s.io", "version": "v1beta1",
                 "groupPriorityMinimum": 100, "versionPriority": 100,
                 "service": {"name": "metrics", "namespace": "kube-system", "port": port},
-                // The certificate is made for this run, and nothing secret is said.
+                // The certificate is generated for this run, and the data is not secret.
                 "insecureSkipTLSVerify": true,
             },
         },
@@ -95,7 +96,7 @@ async fn listen(listener: TcpListener, tls: TlsAcceptor, value: Arc<AtomicU32>) 
         let (tls, value) = (tls.clone(), Arc::clone(&value));
         connections.spawn(async move {
             if let Ok(connection) = tls.accept(connection).await {
-                // A client that goes away is none of the test's concern.
+                // A client that closes the connection does not matter to the test.
                 serve(connection, &value).await.ok();
             }
         });

@@ -1,5 +1,5 @@
-//! A pool that a `HorizontalPodAutoscaler` scales: kube-controller-manager's own, with an external metric. What KEDA
-//! makes is such an object, too.
+//! A pool that a `HorizontalPodAutoscaler` of kube-controller-manager scales, with an external metric. KEDA creates
+//! such an object, too.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -17,15 +17,15 @@ use metrics::{METRIC, Metrics};
 use serde_json::json;
 use shared_crds::NodePool;
 
-/// One control plane, because what stands in for a metrics adapter is registered with it for good: no namespace goes there
-/// while none runs. Its `HorizontalPodAutoscaler` looks every second.
+/// One control plane, because the replacement for a metrics adapter stays registered with it: while it is not running,
+/// no namespace can be deleted there. Its `HorizontalPodAutoscaler` syncs every second.
 static PLACES: Places = Places::new(1, || {
     let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
     Options { controller_manager_flags: quick, ..Options::private() }
 });
 
-/// Scales `pool` to as many nodes as the metric says, at once in both directions, and never to none: a
-/// `HorizontalPodAutoscaler` takes a count of zero that it has not written itself for a wish to be left alone.
+/// Scales `pool` to as many nodes as the metric's value, immediately in both directions, and never to zero: a
+/// `HorizontalPodAutoscaler` treats a count of zero that it has not written itself as "autoscaling disabled".
 async fn scaled_by_metric(trial: &Trial, pool: &str) {
     let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": {"name": pool},
@@ -44,9 +44,9 @@ async fn scaled_by_metric(trial: &Trial, pool: &str) {
     trial.create(&autoscaler).await.unwrap();
 }
 
-/// Waits until a pool's count is `wanted`, with what the `HorizontalPodAutoscaler` says when it is not.
+/// Waits until a pool's count is `wanted`; the error contains the status of the `HorizontalPodAutoscaler`.
 async fn counts(trial: &Trial, pool: &str, wanted: i32) {
-    // It learns of a new kind within half a minute.
+    // It discovers a new kind within half a minute.
     eventually(2 * PATIENCE, &format!("spec.replicas of {pool} is {wanted}"), async || {
         let replicas = trial.pool(pool).await?.spec.replicas;
         if replicas == Some(wanted) {
@@ -64,7 +64,7 @@ async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count
     let trial = Trial::begin_at(&PLACES, "hpa", &[]).await.unwrap();
     let metrics = Metrics::start(trial.cluster).await.unwrap();
     trial.create(&objects::pool("workers", 1, 10)).await.unwrap();
-    // Nobody scales it yet, and who wants to can read how many there are.
+    // No autoscaler scales it yet, and any client can read its number of nodes.
     eventually(PATIENCE, "the scale of the pool can be read", async || {
         let scale = trial.api::<NodePool>().get_scale("workers").await?;
         Ok(scale.spec.and_then(|spec| spec.replicas).filter(|replicas| *replicas == 1))

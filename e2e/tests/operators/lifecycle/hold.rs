@@ -1,9 +1,9 @@
-//! Holds the writes that an operator does its work by at the API server: they have arrived, and nothing comes of them.
-//! Whoever is killed or frozen then is in the middle.
+//! Holds the writes of an operator at the API server: they have arrived, but are not executed. An operator that is
+//! killed or frozen then is in the middle of a pass.
 //!
-//! An admission webhook does it. Its server takes the connection and never says a word, so the API server waits, and it
-//! refuses the write when the wait ends in any other way than with an answer. There is no race to win: a write is held
-//! before this says so, and a write that is held is never carried out.
+//! An admission webhook does this. Its server accepts the connection and never answers, so the API server waits, and it
+//! refuses the write when the wait ends without an answer. There is no race: a write is held before this reports it,
+//! and a held write is never executed.
 
 use anyhow::{Context as _, Result, bail};
 use e2e::operators::Operator;
@@ -18,7 +18,7 @@ use shared_crds::NodePool;
 use shared_crds::names::NODEPOOL_NAMESPACE_LABEL;
 use tokio::net::{TcpListener, TcpStream};
 
-/// The longest that the API server waits for a webhook, in seconds: longer than any operator waits for a write.
+/// The longest time in seconds that the API server waits for a webhook: longer than any operator waits for a write.
 const LONGEST: u8 = 30;
 
 /// Writes are held from [`Hold::begin`] to [`Hold::end`].
@@ -31,8 +31,8 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Begins to hold what `operator` does its work on `pool` by: the Autoscaler's writes of the count, and what the
-    /// `NodePool` operator writes to nodes of the trial's namespace, which must exist.
+    /// Starts to hold the writes of `operator` for `pool`: the Autoscaler's writes of the count, and the `NodePool`
+    /// operator's writes to nodes of the trial's namespace, which must exist.
     pub(crate) async fn begin(trial: &Trial, operator: Operator, pool: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let account = trial.release.pod(trial.cluster, operator).await?.service_account;
@@ -56,7 +56,7 @@ impl Hold {
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": {"url": format!("https://{}/", listener.local_addr()?)},
                 "rules": [rule],
-                // No other trial is touched by what a test that failed leaves behind.
+                // A hold that a failed test leaves behind must not affect other trials.
                 "matchConditions": [{"name": "from", "expression": from}, {"name": "about", "expression": about}],
                 "failurePolicy": "Fail",
                 "sideEffects": "None",
@@ -76,7 +76,7 @@ impl Hold {
             }
         };
         let hold = Self { listener, held: Vec::new(), configurations, name, probe };
-        // The API server learns of its webhooks from a watch, a moment later.
+        // The API server gets its webhooks from a watch, shortly after.
         eventually(PATIENCE, "writes are held", async || match hold.probe().await? {
             None => Ok(Some(())),
             Some(answer) => bail!("a write was answered: {answer}"),
@@ -93,7 +93,7 @@ impl Hold {
         Ok(())
     }
 
-    /// Refuses what is held, and lets writes pass from now on.
+    /// Refuses the held writes, and lets writes pass from now on.
     pub(crate) async fn end(mut self) -> Result<()> {
         self.held.clear();
         self.configurations.delete(&self.name, &DeleteParams::default()).await?;
@@ -105,10 +105,10 @@ impl Hold {
         .await
     }
 
-    /// What the API server says to a write like those that are held; `None` when it asks the webhook first.
+    /// The API server's answer to a write like the held ones; `None` when it calls the webhook first.
     async fn probe(&self) -> Result<Option<String>> {
         tokio::select! {
-            // Dropped at once, which the API server takes for a failure of the webhook: this write is over.
+            // Dropped at once, which the API server treats as a failure of the webhook: this write is over.
             asked = self.listener.accept() => asked.map(|_| None).map_err(Into::into),
             answer = self.probe.send() => Ok(Some(answer)),
         }
@@ -122,7 +122,7 @@ fn rule(group: &str, resource: &str) -> Value {
 /// The answer to a write that is not held.
 const GRANTED: &str = "granted";
 
-/// A write with an operator's rights that changes nothing: a dry run passes admission as any other.
+/// A write with an operator's rights that changes nothing: a dry run passes admission like any other write.
 enum Probe {
     Replicas { pools: Api<NodePool>, pool: String },
     Node { nodes: Api<Node>, node: String },

@@ -1,4 +1,4 @@
-//! Operators killed in the middle of what they do: what was decided is in the objects, not in a process.
+//! Operators that are killed in the middle of their work: decisions are stored in the objects, not in a process.
 
 use std::collections::BTreeSet;
 
@@ -34,12 +34,12 @@ async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
     assert_eq!(exit, Exit::Signal(9));
     trial.operators.node_pool.start_again().await.unwrap();
     trial.settles("burst", 60).await.unwrap();
-    // Nothing was deleted, so there were never more nodes at the same time than names were asked for.
+    // No node was deleted, so there were never more nodes at the same time than requested names.
     let events = trial.events().unwrap();
     assert_eq!(asked(&events, "create", "burst").len(), 60);
     assert_eq!(asked(&events, "delete", "burst").len(), 0);
 
-    // Down again, with the Autoscaler killed as well: what was decided is in the objects, not in a process.
+    // Scale-down, with the Autoscaler killed as well: decisions are stored in the objects, not in a process.
     scale(&trial, "npool/burst", 5).await;
     trial.operators.autoscaler.kill_9().await.unwrap();
     trial.operators.node_pool.kill_9().await.unwrap();
@@ -67,7 +67,7 @@ async fn the_autoscaler_killed_between_the_names_and_the_replicas_finishes_the_s
     .await
     .unwrap();
 
-    // Nothing was decided anew, and what was decided was done once.
+    // No new decision was made, and the existing one was executed once.
     let plans = announced(&trial, "shrinking", began).into_iter().map(|(_, plan)| plan.decision_id);
     assert_eq!(plans.collect::<BTreeSet<_>>(), BTreeSet::from([plan.decision_id]));
     let events = trial.audit().unwrap().follow_from(began).read_new().unwrap();
@@ -82,7 +82,7 @@ async fn the_autoscaler_killed_between_the_names_and_the_replicas_finishes_the_s
 async fn a_scale_down_that_was_cut_off_is_withdrawn_when_pods_have_come_back() {
     let mut trial = Trial::begin("kill-back", &QUICK_LEASE).await.unwrap();
     let CutOff { began, busy, plan } = cut_off(&trial, "staying").await;
-    // Nobody has closed the nodes that were to go.
+    // The nodes that were to be removed are not cordoned.
     scale(&trial, "deployment/goes", 2).await;
     trial.pods_run(4).await.unwrap();
     assert_eq!(nodes_of(&trial, "goes").await, plan.nodes.into_iter().collect());
@@ -101,18 +101,18 @@ async fn a_scale_down_that_was_cut_off_is_withdrawn_when_pods_have_come_back() {
     trial.end().await.unwrap();
 }
 
-/// A scale-down from four nodes to two that was cut off between its two writes: the nodes that go are named, and the
-/// replicas are not written.
+/// A scale-down from four nodes to two that was interrupted between its two writes: the nodes to remove are named, and
+/// the replicas are not written.
 struct CutOff {
-    /// Where it begins in the audit log.
+    /// Its start in the audit log.
     began: u64,
     /// The nodes of the pods that stay.
     busy: BTreeSet<String>,
-    /// The nodes that were to go.
+    /// The nodes that were to be removed.
     plan: ScaleDownPlan,
 }
 
-/// Cuts a scale-down of `pool` off and proves that it was. The Autoscaler is dead after this.
+/// Interrupts a scale-down of `pool` and proves that it was. The Autoscaler is dead after this.
 async fn cut_off(trial: &Trial, pool: &str) -> CutOff {
     trial.create(&objects::pool(pool, 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
@@ -131,14 +131,14 @@ async fn cut_off(trial: &Trial, pool: &str) -> CutOff {
     .await
     .unwrap();
 
-    // Both may go in the same pass, which is killed when its write of the replicas is on its way.
+    // Both may be removed in the same pass, which is killed when its write of the replicas is in flight.
     let mut hold = Hold::begin(trial, Operator::Autoscaler, pool).await.unwrap();
     let began = trial.audit().unwrap().end().unwrap();
     let ripe = Patch::Merge(json!({"spec": {"scaleDown": {"unneededSeconds": 0}}}));
     trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &ripe).await.unwrap();
     assert_eq!(killed_in_the_middle(trial, &mut hold, began).await, 2);
 
-    // This is the middle, as it is kept and as it was written.
+    // This is the middle of the scale-down, in the stored state and in the audit log.
     assert_eq!(trial.pool(pool).await.unwrap().spec.replicas, Some(4));
     let plan = autoscaling(trial, pool).await.scale_down.context("the nodes that go are not named").unwrap();
     assert_eq!((plan.target_replicas, plan.nodes.iter().cloned().collect()), (2, idle));
@@ -188,12 +188,12 @@ async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() 
     trial.end().await.unwrap();
 }
 
-/// Kills the Autoscaler as soon as its write of the replicas has arrived, and proves that this write, the only one since
-/// `began`, was cut off. Returns the number of nodes that it asked for.
+/// Kills the Autoscaler as soon as its write of the replicas has arrived, and proves that this write, the only one
+/// since `began`, was interrupted. Returns the number of nodes that it requested.
 async fn killed_in_the_middle(trial: &Trial, hold: &mut Hold, began: u64) -> i64 {
     hold.caught().await.unwrap();
     assert_eq!(trial.operators.autoscaler.kill_9().await.unwrap(), Exit::Signal(9));
-    // The API server gives the write up with the connection of whoever sent it, and then writes it down.
+    // The API server gives the write up with its sender's connection, and then logs it.
     let scales = |events: &[Event]| {
         let scales = events
             .iter()
@@ -213,7 +213,7 @@ async fn killed_in_the_middle(trial: &Trial, hold: &mut Hold, began: u64) -> i64
         .unwrap()
 }
 
-/// Whether it is about a pool itself, no part of it.
+/// Whether it is about a pool itself, not a subresource.
 fn is_main(event: &Event) -> bool {
     event.subresource.is_empty() && event.object.as_ref().is_some_and(|object| object.resource == "nodepools")
 }
@@ -224,8 +224,8 @@ fn replicas_asked(event: &Event) -> Option<i64> {
     operations.iter().rfind(|operation| operation["op"] != "test")?.pointer("/value")?.as_i64()
 }
 
-/// What the status of `pool` said of nodes that go after each of the Autoscaler's writes since `began`, with the
-/// replicas of that moment.
+/// The Autoscaler's list of nodes to remove in the status of `pool` after each of its writes since `began`, with the
+/// replicas at that time.
 fn announced(trial: &Trial, pool: &str, began: u64) -> Vec<(Option<i32>, ScaleDownPlan)> {
     let events = trial.audit().unwrap().follow_from(began).read_new().unwrap();
     let statuses = events.into_iter().filter(|event| {
@@ -248,7 +248,7 @@ fn is_leaving(node: &Node) -> bool {
     cordoned || node.metadata.deletion_timestamp.is_some()
 }
 
-/// The nodes that the pods of a Deployment are on.
+/// The nodes of a Deployment's pods.
 async fn nodes_of(trial: &Trial, app: &str) -> BTreeSet<String> {
     let pods = trial.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap();
     pods.items.into_iter().filter_map(|pod| pod.spec?.node_name).collect()

@@ -1,5 +1,5 @@
-//! A leader that freezes is replaced, and when it wakes, it does not write: either operator. Nor do two write at a time when
-//! somebody deletes the lease.
+//! A frozen leader is replaced, and does not write when it wakes: for both operators. Nor do two leaders write at the
+//! same time when a user deletes the lease.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use shared_crds::NodePool;
 use super::hold::Hold;
 use super::{QUICK_LEASE, asked, scale, sent_by};
 
-/// How long the lease of [`QUICK_LEASE`] lasts.
+/// Lease duration of [`QUICK_LEASE`].
 const LEASE: Duration = Duration::from_secs(6);
 
-/// What there is to do for an operator.
+/// The work of an operator.
 struct Work {
     operator: Operator,
     pool: &'static str,
-    /// How many nodes are wanted, first, when the leader is frozen, and when it wakes.
+    /// The wanted number of nodes: at first, when the leader is frozen, and when it wakes.
     nodes: [i32; 3],
-    /// How many nodes come and go by that.
+    /// How many nodes are created and removed by that.
     come: usize,
     go: usize,
 }
@@ -38,7 +38,7 @@ struct Work {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_leader_of_the_node_pool_operator_is_replaced_and_does_not_write_when_it_wakes() {
     let operator = Operator::NodePool;
-    // A node is taken first: that is begun in the pass that finds it out, and which has that to report.
+    // A node is removed first: the removal starts in the pass that detects it, and that pass has to report it.
     a_frozen_leader(Work { operator, pool: "by-hand", nodes: [2, 1, 3], come: 4, go: 1 }).await;
 }
 
@@ -48,7 +48,7 @@ async fn a_frozen_leader_of_the_autoscaler_is_replaced_and_does_not_write_when_i
     a_frozen_leader(Work { operator, pool: "by-pods", nodes: [1, 2, 3], come: 3, go: 0 }).await;
 }
 
-/// Frozen in the middle of a pass, which is where the danger is: on waking the pass goes on, until somebody stops it.
+/// Frozen in the middle of a pass, which is the dangerous moment: on waking, the pass continues until it is stopped.
 async fn a_frozen_leader(work: Work) {
     let Work { operator, pool, nodes: [at_first, then, at_last], come, go } = work;
     let mut trial = Trial::begin("leader", &QUICK_LEASE).await.unwrap();
@@ -64,12 +64,12 @@ async fn a_frozen_leader(work: Work) {
     hold.caught().await.unwrap();
     process(&mut trial, operator).signal(Signal::Freeze).await.unwrap();
     hold.end().await.unwrap();
-    // The new leader works: it does what the first began, and more.
+    // The new leader works: it completes what the first one began, and more.
     let now = holder(&trial, operator, 1).await;
     assert_ne!(now, first);
     done(&trial, &work, then).await;
 
-    // Something to do for whoever still thinks it leads: its caches will show it this change first.
+    // Work for a replica that still believes it leads: its caches will show it this change first.
     ask(&trial, &work, at_last).await;
     let woken = trial.audit().unwrap().end().unwrap();
     let first = process(&mut trial, operator);
@@ -79,10 +79,10 @@ async fn a_frozen_leader(work: Work) {
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{log}");
     done(&trial, &work, at_last).await;
 
-    // It must not even ask, whatever the answer: that a name is taken or a value has changed would hide a write.
+    // It must not even send a request, whatever the answer: a name conflict or a changed value would hide a write.
     let since = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
     assert_eq!(writes(&since, operator, 0), [], "the woken leader wrote\n{log}");
-    // The controls: it wrote when it led, under this name, and the last of its writes was cut off.
+    // The controls: it wrote while it led, with this name, and the last of its writes was interrupted.
     let events = trial.events().unwrap();
     let before = writes(&events, operator, 0);
     let codes: Vec<u16> = before.iter().map(|(.., code)| *code).collect();
@@ -97,7 +97,7 @@ async fn a_frozen_leader(work: Work) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_somebody_deletes_makes_no_second_leader_beside_one_that_does_not_hear_of_it() {
     let (first, second) = a_deleted_lease(false).await;
-    // The control: it went on with its work, so there was something to be beside.
+    // The control: it continued its work, so two leaders could have overlapped.
     assert_ne!(first, 0, "the first leader wrote nothing more");
     assert_ne!(second, 0);
 }
@@ -107,8 +107,8 @@ async fn a_lease_that_somebody_deletes_is_made_anew_when_its_leader_has_ended() 
     a_deleted_lease(true).await;
 }
 
-/// Deletes the lease while its holder works and another replica stands by. With `hears`, the holder finds that out when it
-/// renews; otherwise none of its requests for a lease is answered. Returns how many writes each sent since.
+/// Deletes the lease while its holder works and another replica is standby. With `hears`, the holder notices it when it
+/// renews; otherwise none of its lease requests is answered. Returns how many writes each replica sent since.
 async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let operator = Operator::NodePool;
     let mut trial = Trial::begin("deleted", &QUICK_LEASE).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let deleted = trial.audit().unwrap().end().unwrap();
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
     let _ = leases.delete("tandem-nodepool-operator", &DeleteParams::default()).await.unwrap();
-    // A new generation calls for a write by whoever leads, and there is always another.
+    // A new generation requires a write by the leader, and there is always another one.
     let pools = trial.api::<NodePool>();
     let most = AtomicI32::new(100);
     eventually(PATIENCE, "the second replica works", async || {
@@ -157,7 +157,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let last_of_first = changes(&events, operator, 0).map(|event| event.completed).max().unwrap();
     let first_of_second = changes(&events, operator, 1).map(|event| event.received).min().unwrap();
     assert!(last_of_first < first_of_second, "both wrote from {first_of_second} to {last_of_first}");
-    // Whoever was renewed may believe in its lease for as long as that lasts, so for so long there is no other.
+    // A replica may rely on its renewed lease until it expires, so there must be no other leader before that.
     let of_leases = |replica| {
         let granted =
             events.iter().filter(move |event| sent_by(event, operator, replica) && event.succeeded());
@@ -174,13 +174,13 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     (changes(&since, operator, 0).count(), changes(&since, operator, 1).count())
 }
 
-/// How many nodes of a pool were made.
+/// Number of nodes of a pool that were created.
 fn made(events: &[Event], pool: &str) -> usize {
     let made = events.iter().filter(|event| event.verb == "create" && event.succeeded());
     made.filter(|event| asked(std::slice::from_ref(event), "create", pool).len() == 1).count()
 }
 
-/// What a replica sent to be written, but for the lease, by which it learns that it is another's, and for events, which
+/// The writes that a replica sent, except for the lease, by which it learns of another holder, and for events, which
 /// change nothing.
 fn changes(events: &[Event], operator: Operator, replica: usize) -> impl Iterator<Item = &Event> {
     let sent = events.iter().filter(move |event| sent_by(event, operator, replica) && event.is_write());
@@ -191,7 +191,7 @@ fn is_lease(event: &Event) -> bool {
     event.object.as_ref().is_some_and(|object| object.resource == "leases")
 }
 
-/// As [`changes`], and how each was answered.
+/// Like [`changes`], with the answers.
 fn writes(
     events: &[Event],
     operator: Operator,
@@ -202,8 +202,8 @@ fn writes(
         .collect()
 }
 
-/// Waits until a replica has sent nothing for a second: a write that it is about to send when it is frozen would be sent
-/// when it wakes.
+/// Waits until a replica has sent nothing for a second: a write that is about to be sent when it is frozen would be
+/// sent when it wakes.
 async fn at_rest(trial: &Trial, operator: Operator, replica: usize) {
     let sent = || anyhow::Ok(writes(&trial.events()?, operator, replica).len());
     eventually(PATIENCE, &format!("{}-{replica} comes to rest", operator.name()), async || {
@@ -223,7 +223,7 @@ fn process(trial: &mut Trial, operator: Operator) -> &mut OperatorProcess {
     }
 }
 
-/// Waits until a replica of the operator holds the lease, and returns who that is.
+/// Waits until a replica of the operator holds the lease, and returns the holder's identity.
 pub(super) async fn holder(trial: &Trial, operator: Operator, replica: usize) -> String {
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
     let name = operator.name();
@@ -237,7 +237,7 @@ pub(super) async fn holder(trial: &Trial, operator: Operator, replica: usize) ->
     .unwrap()
 }
 
-/// Gives the operator work: a pool that should have some nodes, because somebody said so or because of pods.
+/// Gives the operator work: a pool that should have some nodes, because of its `replicas` or because of pods.
 async fn begin(trial: &Trial, work: &Work) -> Result<()> {
     let nodes = work.nodes[0];
     let mut pool = objects::pool(work.pool, 0, 5);
@@ -264,7 +264,7 @@ async fn ask(trial: &Trial, work: &Work, nodes: i32) {
     }
 }
 
-/// Waits until the operator has done its part.
+/// Waits until the operator has done its work.
 async fn done(trial: &Trial, work: &Work, wanted: i32) {
     eventually(PATIENCE, &format!("{} has {wanted} nodes", work.pool), async || {
         let nodes = trial.nodes(work.pool).await?.len();

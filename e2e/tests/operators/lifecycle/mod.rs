@@ -1,5 +1,5 @@
-//! The story, and everything that may go wrong in the middle of it: operators killed, leaders frozen, nodes that are slow
-//! to start, the API server away, definitions missing.
+//! The life cycle, and what may go wrong during it: operators killed, leaders frozen, nodes that start slowly, the API
+//! server down, CRDs missing.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use shared_crds::conditions::ConditionType;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-/// A lease that is lost and taken within seconds.
+/// A lease that is lost and acquired within seconds.
 const QUICK_LEASE: [&str; 6] = [
     "nodepoolOperator.leaderElection.leaseDurationSeconds=6",
     "nodepoolOperator.leaderElection.renewDeadlineSeconds=4",
@@ -54,8 +54,8 @@ const PATIENT_LEASE: [&str; 4] = [
     "autoscalerOperator.leaderElection.renewDeadlineSeconds=60",
 ];
 
-/// The names of nodes of `pool` that `verb` was ever asked for, whatever the answer: a request whose sender was killed may
-/// be carried out although nobody is there to be told.
+/// The names of nodes of `pool` that were ever requested with `verb`, whatever the answer: a request of a killed sender
+/// may still be executed.
 fn asked(events: &[Event], verb: &str, pool: &str) -> BTreeSet<String> {
     let prefix = format!("{pool}-");
     let nodes = events.iter().filter(|event| event.verb == verb && event.subresource.is_empty());
@@ -67,12 +67,12 @@ fn asked(events: &[Event], verb: &str, pool: &str) -> BTreeSet<String> {
     names.filter(|name| name.starts_with(&prefix)).collect()
 }
 
-/// Whether a replica of an operator sent the request, whichever life of it.
+/// Whether a replica of an operator sent the request, before or after a restart.
 fn sent_by(event: &Event, operator: Operator, replica: usize) -> bool {
     event.user_agent.contains(&format!("({}-{replica})", operator.name()))
 }
 
-/// The numbers of nodes that the Autoscaler wrote into `pool`, in order.
+/// The node counts that the Autoscaler wrote to `pool`, in order.
 fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
     let pool = trial.key(pool);
     let scales = events.iter().filter(|event| {
@@ -85,8 +85,8 @@ fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
     scales.map(|event| event.response.as_ref().unwrap()["spec"]["replicas"].as_i64().unwrap_or(0)).collect()
 }
 
-/// Waits until `wanted` pods of the Deployment called `app` are those that the scheduler finds no node for, and returns
-/// what it says.
+/// Waits until exactly `wanted` pods of the Deployment called `app` are unschedulable, and returns the scheduler's
+/// messages.
 async fn unschedulable(trial: &Trial, app: &str, wanted: usize) -> Vec<String> {
     let of_app = ListParams::default().labels(&format!("app={app}"));
     eventually(PATIENCE, &format!("{wanted} pods of {app} wait for a node"), async || {
@@ -102,8 +102,8 @@ async fn unschedulable(trial: &Trial, app: &str, wanted: usize) -> Vec<String> {
     .unwrap()
 }
 
-/// Changes the spec of `pool` in a way that moves no node, and waits until the `NodePool` operator has looked at the pool
-/// since.
+/// Changes the spec of `pool` without an effect on its nodes, and waits until the `NodePool` operator has observed the
+/// change.
 async fn observed(trial: &Trial, pool: &str, spec: Value) {
     let pools = trial.api::<NodePool>();
     let change = Patch::Merge(json!({"spec": spec}));
@@ -157,7 +157,7 @@ async fn a_settled_pool_is_not_written_to() {
     trial.create(&objects::pool("still", 2, 4)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
     trial.settles("still", 2).await.unwrap();
-    // The last status may still be on its way: quiet begins when two looks, a second apart, see the same version.
+    // The last status may still be in flight: idle begins when two reads, a second apart, see the same version.
     let version = async || trial.pool("still").await.unwrap().metadata.resource_version;
     let last = eventually(PATIENCE, "the pool comes to rest", async || {
         let before = version().await;
@@ -168,7 +168,7 @@ async fn a_settled_pool_is_not_written_to() {
     .await
     .unwrap();
     let before = trial.audit().unwrap().end().unwrap();
-    // Not a wait for something to happen: this is the time in which nothing may happen.
+    // Not a wait for an event: during this time no write may happen.
     tokio::time::sleep(Duration::from_secs(8)).await;
     let events = trial.audit().unwrap().follow_from(before).read_new().unwrap();
     let writes = events.iter().filter(|event| {
@@ -206,7 +206,7 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
     .await
     .unwrap();
 
-    // A person deletes the node: the finalizer holds it while the budget holds the pod.
+    // A user deletes the node: the finalizer keeps it while the PodDisruptionBudget blocks the pod.
     let nodes = Api::<Node>::all(trial.client.clone());
     let name = trial.nodes("guarded").await.unwrap()[0].metadata.name.clone().unwrap();
     let _ = nodes.delete(&name, &DeleteParams::default()).await.unwrap();
@@ -220,7 +220,7 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
     assert!(nodes.get_opt(&name).await.unwrap().is_some(), "the node went while a budget held its pod");
     assert_eq!(trial.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 1);
 
-    // A second pod somewhere else satisfies the budget, and the drain goes on.
+    // A second pod elsewhere satisfies the PodDisruptionBudget, and the drain continues.
     scale(&trial, "deployment/web", 2).await;
     eventually(PATIENCE, "the node is drained and gone", async || {
         Ok(nodes.get_opt(&name).await?.is_none().then_some(()))
@@ -232,8 +232,8 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_outlive_an_api_server_that_goes_away() {
-    // A leader that cannot renew its lease ends itself, which another test shows. Here it has the time to see the API
-    // server come back.
+    // A leader that cannot renew its lease exits, which another test shows. Here it has enough time until the API
+    // server is back.
     let trial = Trial::begin("restart", &PATIENT_LEASE).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
@@ -250,7 +250,7 @@ async fn operators_outlive_an_api_server_that_goes_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_without_their_definitions_wait_and_say_so() {
     let _turn = places::turn().await.unwrap();
-    // A cluster of its own: in the shared one the definitions may be there already.
+    // Its own cluster: in the shared one the CRDs may already exist.
     let cluster = Cluster::start(Options::private()).await.unwrap();
     let mut operators = Vec::new();
     for (operator, needed) in [
@@ -277,7 +277,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
     let autoscalers = Api::<NodePoolAutoscaler>::namespaced(client, "default");
     pools.create(&PostParams::default(), &objects::pool("late", 1, 3)).await.unwrap();
     autoscalers.create(&PostParams::default(), &objects::autoscaler("all", 600)).await.unwrap();
-    // The NodePool operator fills the unset count, and makes that many nodes.
+    // The NodePool operator sets the unset count, and creates that many nodes.
     eventually(PATIENCE, "both operators work", async || {
         for operator in &operators {
             operator.check_alive()?;
@@ -320,7 +320,7 @@ async fn recommend_decides_and_writes_no_replicas() {
         Some(0),
         "what was filled in is written over"
     );
-    // Switched to Auto, the same decision is written.
+    // After a switch to Auto, the same decision is written.
     let auto = Patch::Merge(json!({"spec": {"mode": "Auto"}}));
     trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &auto).await.unwrap();
     trial.pods_run(4).await.unwrap();

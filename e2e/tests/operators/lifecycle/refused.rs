@@ -1,4 +1,4 @@
-//! A pool whose replicas may not be written is the business of that pool: the others are answered as if nothing were wrong.
+//! A pool whose replicas must not be written affects only itself: the other pools are served as usual.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use shared_crds::NodePool;
 
 use super::unschedulable;
 
-/// What the policy says.
+/// The policy's message.
 const REFUSAL: &str = "the budget of this team is spent";
 
-/// After so many refusals in a row the backoff of a failing key is six seconds at least.
+/// After this many consecutive refusals the backoff of a failing key is at least six seconds.
 const MANY: usize = 8;
 
-/// How long a pod of another pool may wait for the write that brings its node.
+/// How long a pod of another pool may wait for the write that creates its node.
 const PROMPT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     let often = |events: &[Event]| (refusals(events) >= MANY).then_some(());
     trial.audit().unwrap().wait_for(start, PATIENCE, "the pool is refused many times", often).await.unwrap();
 
-    // A pod for the other pool, in the middle of the longest pause so far.
+    // A pod for the other pool, in the middle of the longest backoff so far.
     let began = trial.audit().unwrap().end().unwrap();
     trial.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
     let answered =
@@ -56,14 +56,14 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     assert!(took < PROMPT, "the pod waited {took:?}\n{}", trial.operators.autoscaler.log_tail());
     trial.settles("served", 1).await.unwrap();
 
-    // The pool says what is wrong, in the server's words, and is not asked over and over.
+    // The pool reports the error with the server's message, and is not retried in a tight loop.
     let able = able(&trial, "False").await.unwrap();
     assert!(able.contains(REFUSAL), "{able}");
     unschedulable(&trial, "waits", 1).await;
     let all = trial.audit().unwrap().follow_from(start).read_new().unwrap();
     assert!(refusals(&all) < 3 * MANY, "{} refusals", refusals(&all));
 
-    // Once the cause is gone the pool is served, at once where the pool itself shows the change, and says so.
+    // Once the cause is gone the pool is served, immediately if the pool itself changes, and reports it.
     policy.end().await.unwrap();
     trial.kubectl(&["label", "npool/refused", "budget=granted"]).await.unwrap();
     trial.settles("refused", 1).await.unwrap();
@@ -71,16 +71,16 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     trial.end().await.unwrap();
 }
 
-/// The answers with `code` to what the Autoscaler wrote to the replicas of `pool`.
+/// The answers with `code` to the Autoscaler's writes of the replicas of `pool`.
 fn scales<'a>(trial: &Trial, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
     let key = trial.key(pool);
     let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
-    // The Autoscaler writes nothing of the object itself but the number.
+    // Of the object itself, the Autoscaler writes only the count.
     let scales = of_pool.filter(|event| matches!(&*event.subresource, "" | "scale") && event.code == code);
     scales.filter(|event| event.user.contains("autoscaler")).collect()
 }
 
-/// Whether the scheduler said here that it finds no node for a pod of the trial whose name begins like that.
+/// Whether the scheduler reported here that it finds no node for a pod of the trial with this name prefix.
 fn is_marked(trial: &Trial, event: &Event, prefix: &str) -> bool {
     let Some(object) = event.object.as_ref().filter(|object| object.resource == "pods") else { return false };
     object.namespace == trial.namespace()
@@ -116,7 +116,7 @@ impl Policy {
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": trial.namespace()}});
         let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
             "resources": ["nodepools", "nodepools/scale"]});
-        // Neither the object nor its scale has a member for no replicas where there were none.
+        // An unset count is absent both in the object and in its scale.
         let same = "has(object.spec.replicas) == has(oldObject.spec.replicas) && (!has(object.spec.replicas) || \
                     object.spec.replicas == oldObject.spec.replicas)";
         let policy = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
@@ -132,7 +132,7 @@ impl Policy {
         policies.create(&PostParams::default(), &policy).await?;
         bindings.create(&PostParams::default(), &binding).await?;
         let this = Self { policies, bindings, pools: trial.api(), name, pool: pool.to_owned() };
-        // The API server learns of its policies from a watch, a moment later.
+        // The API server gets its policies from a watch, shortly after.
         eventually(PATIENCE, "the policy is in force", async || match this.probe().await {
             Err(kube::Error::Api(status)) if status.message.contains(REFUSAL) => Ok(Some(())),
             other => bail!("a write was answered: {other:?}"),
@@ -141,7 +141,7 @@ impl Policy {
         Ok(this)
     }
 
-    /// A write that changes nothing: a dry run passes admission as any other.
+    /// A write that changes nothing: a dry run passes admission like any other write.
     async fn probe(&self) -> Result<(), kube::Error> {
         let options = PatchParams { dry_run: true, ..PatchParams::default() };
         let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));

@@ -1,5 +1,5 @@
-//! Several pools under one autoscaler: they grow together, half-empty nodes are cleared, schedules hold, and a person's
-//! `kubectl scale` is respected or written over, as the autoscaler says.
+//! Several pools under one autoscaler: they grow together, half-empty nodes are drained, schedules apply, and a user's
+//! `kubectl scale` is respected or overwritten, depending on the autoscaler.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use super::scale;
 
-/// A pool of the group `shop` in a zone; two of them are alike but for their names and zones.
+/// A pool of the group `shop` in a zone; two of them differ only in their names and zones.
 fn pool_in(zone: &str) -> NodePool {
     let mut pool = objects::pool(&format!("shop-{zone}"), 0, 5);
     pool.spec.template.metadata.as_mut().unwrap().labels = [
@@ -27,7 +27,7 @@ fn pool_in(zone: &str) -> NodePool {
     pool
 }
 
-/// A Deployment that runs on nodes of the group, with something more in its pods' spec.
+/// A Deployment that runs on nodes of the group, with additional fields in its pods' spec.
 fn of_the_group(name: &str, replicas: i32, cpu: &str, more: &Value) -> Deployment {
     let mut deployment = serde_json::to_value(objects::deployment(name, "any", replicas, cpu)).unwrap();
     let spec = deployment.pointer_mut("/spec/template/spec").unwrap();
@@ -65,7 +65,7 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
     autoscaler.spec.scale_down.as_mut().unwrap().utilization_threshold_percent = 80;
     trial.create(&autoscaler).await.unwrap();
 
-    // Two of them fill a node, and no zone may have more than one more than the other: three each, on two nodes each.
+    // Two of them fill a node, and the zones may differ by at most one: three each, on two nodes each.
     let spread = json!({"topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
@@ -81,7 +81,7 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
         trial.settles(&format!("shop-{zone}"), 0).await.unwrap();
     }
 
-    // Four fill a node. Half of them go, from both nodes alike, and those of one node move to the other one.
+    // Four fill a node. Half of them are removed, equally from both nodes, and those of one node move to the other one.
     trial.create(&of_the_group("api", 8, "1", &json!({}))).await.unwrap();
     trial.pods_run(8).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
@@ -135,7 +135,7 @@ async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
     .await
     .unwrap();
     trial.settles("workers", 3).await.unwrap();
-    // Two of the nodes are empty and old enough to go. This is the time in which nothing may happen to them.
+    // Two of the nodes are empty and old enough to be removed. During this time they must not be.
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(trial.pool("workers").await.unwrap().spec.replicas, Some(3), "a person's number is kept");
 
@@ -154,7 +154,7 @@ async fn a_schedule_holds_nodes_and_lets_them_go() {
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.settles("workers", 0).await.unwrap();
-    // It begins every minute and holds for an hour, so it holds whenever the test runs.
+    // It starts every minute and lasts an hour, so it is active whenever the test runs.
     let schedule = json!([{"name": "always", "schedule": "* * * * *", "timeZone": "Europe/Berlin",
         "durationSeconds": 3600, "minReplicas": 2}]);
     change(&trial, "all", json!({"schedules": schedule})).await;

@@ -1,7 +1,8 @@
-//! Nodes whose kubelet has fallen silent, and nodes that never had one: what may be concluded from that, and what not.
+//! Nodes whose kubelet has stopped reporting, and nodes that never had one: what may be concluded from that, and what
+//! not.
 //!
-//! kwok plays the kubelet of every node that carries its annotation. A node that loses the annotation is not made Ready
-//! again, and while kwok stands still no pod ends.
+//! kwok simulates the kubelet of every node with its annotation. A node that loses the annotation does not become Ready
+//! again, and while kwok is frozen no pod ends.
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use shared_crds::v1alpha1::DrainSpec;
 
 use super::{observed, scale};
 
-/// A node that kwok plays no longer, as it was then.
+/// A node that kwok no longer simulates, in its state at that time.
 async fn silenced(trial: &Trial, pool: &str) -> Node {
     let nodes = trial.nodes(pool).await.unwrap();
     assert_eq!(nodes.len(), 1, "{pool} has {} nodes", nodes.len());
@@ -33,7 +34,7 @@ async fn silenced(trial: &Trial, pool: &str) -> Node {
     api.patch(&nodes[0].name_any(), &PatchParams::default(), &off).await.unwrap()
 }
 
-/// kwok while it stands still. It goes on when this is dropped.
+/// kwok while it is frozen. Dropping this continues it.
 struct Frozen(Pid);
 
 impl Frozen {
@@ -51,7 +52,7 @@ impl Drop for Frozen {
     }
 }
 
-/// What a node lifecycle controller or a kubelet says of a node that is not Ready.
+/// The status that a node lifecycle controller or a kubelet reports for a node that is not Ready.
 fn not_ready() -> Patch<Value> {
     let now = jiff::Timestamp::now();
     let now = jiff::Timestamp::from_second(now.as_second()).unwrap().to_string();
@@ -61,7 +62,8 @@ fn not_ready() -> Patch<Value> {
     }]}}))
 }
 
-/// A pod on the nodes of `pool` that may take `grace` seconds to end, and a budget that lets nobody evict it.
+/// A pod on the nodes of `pool` that may take `grace` seconds to end, and a `PodDisruptionBudget` that allows no
+/// eviction of it.
 async fn guarded_pod(trial: &Trial, pool: &str, grace: u32) {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app": "db"}},
@@ -82,7 +84,8 @@ async fn guarded_pod(trial: &Trial, pool: &str, grace: u32) {
     trial.pods_run(1).await.unwrap();
 }
 
-/// A pool of one node whose drains ask for a second and then delete, with a guarded pod on it. Its name.
+/// A pool of one node whose drain timeout is a second, after which pods are deleted, with a guarded pod on the node.
+/// Returns the node's name.
 async fn short_drain(trial: &Trial, pool: &str, grace: u32) -> String {
     let mut object = objects::pool(pool, 0, 3);
     object.spec.replicas = Some(1);
@@ -93,7 +96,7 @@ async fn short_drain(trial: &Trial, pool: &str, grace: u32) -> String {
     trial.nodes(pool).await.unwrap()[0].name_any()
 }
 
-/// Waits until the guarded pod has been told to end. It is there as long as nobody confirms.
+/// Waits until the guarded pod has a deletion timestamp. It exists until the kubelet confirms the deletion.
 async fn told_to_end(trial: &Trial) -> Pod {
     eventually(PATIENCE, "the pod is told to end", async || {
         let pod = trial.api::<Pod>().get("db").await?;
@@ -112,14 +115,14 @@ async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
     let pod = told_to_end(&trial).await;
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "less than the pod's own grace");
 
-    // This is the time in which nothing may happen: the pod may still be writing to its volume.
+    // During this time the node must stay: the pod may still be writing to its volume.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let nodes = Api::<Node>::all(trial.client.clone());
     let node = nodes.get_opt(&name).await.unwrap();
     assert!(node.is_some(), "the node went while a pod on it still had its grace");
     assert_eq!(node.and_then(|node| node.metadata.deletion_timestamp), None, "the node was deleted");
 
-    // The kubelet confirms.
+    // The kubelet confirms the deletion.
     drop(frozen);
     trial.settles("short", 0).await.unwrap();
     trial.end().await.unwrap();
@@ -137,7 +140,7 @@ async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_
         .await
         .unwrap();
     drop(frozen);
-    // The pod garbage collector does, some time later.
+    // The pod garbage collector does it some time later.
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     let gone = trial.api::<Pod>().delete("db", &at_once).await.map(drop);
     assert!(gone.is_ok() || matches!(&gone, Err(kube::Error::Api(status)) if status.code == 404), "{gone:?}");
@@ -154,7 +157,7 @@ async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start()
     trial.pods_run(1).await.unwrap();
     observed(&trial, "workers", json!({"paused": true, "provisioningTimeoutSeconds": 1})).await;
 
-    // As if it had become Ready just then, which nobody wrote down, and has lost its kubelet for a moment.
+    // As if it had just become Ready, without a recorded ready time, and had lost its kubelet for a moment.
     let node = silenced(&trial, "workers").await;
     let (name, nodes) = (node.name_any(), Api::<Node>::all(trial.client.clone()));
     nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
@@ -185,7 +188,7 @@ async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_again_meanwhile() {
     let _turn = places::turn().await.unwrap();
-    // Nobody plays a kubelet here.
+    // No component simulates a kubelet here.
     let cluster = Cluster::start(Options { kwok: false, ..Options::private() }).await.unwrap();
     e2e::tandem::install_definitions(&cluster).await.unwrap();
     let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
@@ -210,7 +213,7 @@ async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_
     .unwrap();
     let name = first.name_any();
 
-    // Its kubelet comes up while the operator is down, and never gets so far as to be Ready.
+    // Its kubelet starts while the operator is down, and never becomes Ready.
     operator.kill_9().await.unwrap();
     nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
     operator.start_again().await.unwrap();

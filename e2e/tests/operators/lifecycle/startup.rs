@@ -1,4 +1,4 @@
-//! Nodes that are there and not yet open to pods, because something on them still has to start.
+//! Nodes that exist but do not accept pods yet, because a component on them still has to start.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use shared_crds::v1alpha1::{NodeTaint, TaintEffect};
 
 use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by, unschedulable};
 
-/// What an agent takes away once it runs, as those of networks and of storage do.
+/// A taint that an agent removes once it runs, like those of network and storage agents.
 const TAINT: &str = "example.com/agent-not-ready";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +32,8 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     let name = node.metadata.name.clone().unwrap();
     assert!(is_tainted(&node), "born without the taint: {:?}", node.spec);
 
-    // Two pods wait though the node is Ready, and so does a third that comes while it is: none asks for another node.
+    // Two pods are pending although the node is Ready, and so is a third one created meanwhile: none triggers another
+    // node.
     blocked(&trial, 2).await;
     planned(&trial, 2).await;
     scale(&trial, "deployment/web", 3).await;
@@ -40,7 +41,7 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     planned(&trial, 3).await;
     one_node(&trial, &name).await;
 
-    // An agent tolerates the taint, which is all that keeps the others away, and takes it away.
+    // An agent tolerates the taint, the only obstacle for the other pods, and removes it.
     let agent: Pod = serde_json::from_value(json!({
         "metadata": {"name": "agent", "labels": {"app": "agent"}},
         "spec": {
@@ -62,7 +63,7 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     trial.kubectl(&["taint", "node", &name, &format!("{TAINT}:NoSchedule-")]).await.unwrap();
     runs_on(&trial, "web", 3, &name).await;
 
-    // The template still says so, but nobody gives the node its taint back: not in a pass, nor in a new life.
+    // The template still contains the taint, but no operator restores it: neither in a pass nor after a restart.
     observed(&trial, "warming", json!({"maxReplicas": 11})).await;
     trial.operators.node_pool.kill_9().await.unwrap();
     trial.operators.node_pool.start_again().await.unwrap();
@@ -83,7 +84,7 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     let again: Vec<_> = again.map(|event| (event.writer(), &event.field_manager, &event.request)).collect();
     assert!(again.is_empty(), "the taint was there again after {again:?}");
 
-    // The control: what does not fit on that node gets another, which is born with the taint, too.
+    // The control: pods that do not fit on that node get another one, which is created with the taint, too.
     scale(&trial, "deployment/web", 5).await;
     trial.settles("warming", 2).await.unwrap();
     blocked(&trial, 2).await;
@@ -109,14 +110,14 @@ async fn only_node(trial: &Trial) -> Node {
     nodes.remove(0)
 }
 
-/// The numbers of nodes that the Autoscaler asked for, but for the zero that it begins with.
+/// The node counts that the Autoscaler requested, except for the initial zero.
 fn raised(trial: &Trial) -> Vec<i64> {
     let mut written = replicas_written(trial, &trial.events().unwrap(), "warming");
     written.retain(|replicas| *replicas != 0);
     written
 }
 
-/// Checks that there is one node and that never more were asked for, by either operator.
+/// Checks that there is one node and that neither operator ever requested more.
 async fn one_node(trial: &Trial, name: &str) {
     assert_eq!(only_node(trial).await.metadata.name.as_deref(), Some(name));
     assert_eq!(trial.pool("warming").await.unwrap().spec.replicas, Some(1));
@@ -125,7 +126,7 @@ async fn one_node(trial: &Trial, name: &str) {
     assert_eq!(raised(trial), [1]);
 }
 
-/// Waits until the scheduler has looked at the node for `wanted` pods, and turned it down for its taint.
+/// Waits until the scheduler has rejected the node for `wanted` pods because of its taint.
 async fn blocked(trial: &Trial, wanted: usize) {
     eventually(PATIENCE, &format!("{wanted} pods wait for the taint to go"), async || {
         let messages = unschedulable(trial, "web", wanted).await;
@@ -138,10 +139,10 @@ async fn blocked(trial: &Trial, wanted: usize) {
     .unwrap();
 }
 
-/// Has the Autoscaler plan with what there is now, and checks that it sees `waiting` pods.
+/// Makes the Autoscaler plan with the current state, and checks that it sees `waiting` pods.
 async fn planned(trial: &Trial, waiting: i32) {
     let autoscalers = trial.api::<NodePoolAutoscaler>();
-    // What it shows of a new generation is of a pass that began after this.
+    // Its status of a new generation comes from a pass that began after this.
     let change = json!({"spec": {"scaleDown": {"unneededSeconds": 600 + waiting}}});
     let patched = autoscalers.patch("all", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     eventually(PATIENCE, &format!("the Autoscaler plans for {waiting} pods"), async || {

@@ -1,5 +1,5 @@
-//! What feeds the caches goes wrong: watches that die without a word, rights that are taken away, objects that cannot be
-//! read, an API server too busy for a long list.
+//! Failures of the watches: watches that die silently, rights that are removed, objects that cannot be decoded, an API
+//! server that is too busy for a long list.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use shared_crds::NodePool;
 use super::leaders::holder;
 use super::{PATIENT_LEASE, QUICK_LEASE, scale, sent_by};
 
-/// A standby whose watches have been dead for as long as it was one believes in a pool of three nodes. It comes to lead when
+/// A standby whose watches have been dead since it started knows a pool of three nodes. It becomes the leader when
 /// there are ten.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
@@ -48,7 +48,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     trial.operators.node_pool.kill_9().await.unwrap();
     trial.operators.node_pool = standby;
     holder(&trial, Operator::NodePool, 1).await;
-    // It has come to lead and knows that it knows nothing.
+    // It has become the leader and knows that its caches are stale.
     eventually(PATIENCE, "the new leader says that its caches are of no use", async || {
         trial.operators.check_alive()?;
         let waits = trial.operators.node_pool.waits_for().await?;
@@ -56,7 +56,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     })
     .await
     .unwrap();
-    // Those of this pool: a test that failed before leaves a namespace, and its nodes go meanwhile.
+    // The nodes of this pool only: a test that failed before leaves a namespace, and its nodes are removed meanwhile.
     let nodes = trial.nodes("p").await.unwrap();
     let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let written = || {
@@ -78,7 +78,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     trial.end().await.unwrap();
 }
 
-/// The connections stay open and nothing comes any more: what a firewall does that forgets them.
+/// The connections stay open but no data arrives any more, as with a firewall that drops their state.
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
     let mut trial = Trial::begin("silent", &[]).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
     trial.end().await.unwrap();
 }
 
-/// The API server takes a time that is later than any this program can hold.
+/// The API server accepts a time that is later than this program can represent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     let mut trial = Trial::begin("odd", &[]).await.unwrap();
@@ -159,7 +159,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     let namespace = trial.namespace().to_owned();
     let args = ["--namespace", &namespace, "create", "--filename", "-"];
     trial.cluster.kubectl_with_input(&args, &input).await.unwrap();
-    // Met by a watch, and by the list of one that starts.
+    // Received by a watch, and by the list of one that starts.
     for wanted in [1, 2] {
         eventually(PATIENCE, "the object is counted", async || {
             trial.operators.check_alive()?;
@@ -195,7 +195,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
     trial.end().await.unwrap();
 }
 
-/// Every other page is refused, so a list of four pages that begins anew each time never ends.
+/// Every other page is refused, so a list of four pages that restarts each time never completes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages() {
     let mut trial = Trial::begin("busy", &[]).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
     trial.end().await.unwrap();
 }
 
-/// A value that a newer version of the definition allows and this operator, after a rollback, does not know.
+/// A value that a newer version of the CRD allows and this operator, after a rollback, does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on() {
     let trial = Trial::begin("newer", &[]).await.unwrap();
@@ -260,7 +260,7 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     .unwrap();
     assert!(stalled.contains("effect") && stalled.contains("NoVisit"), "{stalled}");
     assert!(condition("Ready").await.unwrap().starts_with("False Unreadable"));
-    // What it was told before stays: one node too many is not removed.
+    // Its previous state is kept: one node too many is not removed.
     let replicas =
         trial.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
     assert_eq!(replicas.trim(), "2");
@@ -277,8 +277,8 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     trial.end().await.unwrap();
 }
 
-/// etcd is restored from a backup, and versions are lower than they were. A watch from before waits for a future that does
-/// not come, and what the operator remembers of its own writes is of a world that never was.
+/// etcd is restored from a backup, and versions are lower than before. A watch from before waits for a version that
+/// does not come, and the operator's record of its own writes belongs to a state that no longer exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_restored_from_a_backup_is_seen_as_it_is() {
     let cluster = Cluster::start(Options::api_only()).await.unwrap();
