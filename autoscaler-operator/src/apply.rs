@@ -9,7 +9,7 @@ use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ScaleDownPlan;
 use shared_runtime::error::chain;
-use shared_runtime::write::{ReplicasDecision, WriteError, Written};
+use shared_runtime::write::{DoorError, ReplicasDecision, Written};
 use tracing::info;
 
 use crate::context::Context;
@@ -142,7 +142,7 @@ fn standing(pool: &NodePool) -> Option<&ScaleDownPlan> {
 }
 
 /// Writes the replicas if they are still what the decision was made from.
-async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Result<Written<i32>, WriteError> {
+async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Result<Written<i32>, DoorError> {
     let from = decision.object.spec.replicas;
     let decide = |current: Option<i32>| {
         if current == Some(decision.desired) {
@@ -156,7 +156,7 @@ async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Resul
     ctx.door.replicas(pool, decide).await
 }
 
-fn failed(what: &'static str, decision: &PoolDecision, source: WriteError) -> Error {
+fn failed(what: &'static str, decision: &PoolDecision, source: DoorError) -> Error {
     let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
 }

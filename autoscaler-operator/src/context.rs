@@ -17,7 +17,7 @@ use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
 use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::events::Recorder;
-use shared_runtime::freshness::Floors;
+use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::Door;
 use tracing::warn;
@@ -61,7 +61,7 @@ pub(crate) struct Context {
     /// The only way to write to the API server.
     pub door: Door,
     /// Detects a cache that is behind our own writes.
-    pub floors: Floors,
+    pub floors: WriteTracker,
     /// Publishes Kubernetes events.
     pub recorder: Recorder,
     /// Wall clock and monotonic clock.

@@ -7,7 +7,7 @@ use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::error::chain;
-use shared_runtime::write::{OwnedStatus, WriteError, Written};
+use shared_runtime::write::{DoorError, OwnedStatus, Written};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -132,7 +132,7 @@ async fn autoscaler(
 
 /// Whether the write met a conflict that the next pass has to resolve.
 fn ended<T>(
-    written: Result<Written<T>, WriteError>,
+    written: Result<Written<T>, DoorError>,
     what: &'static str,
     kind: &'static str,
     namespace: &str,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use planner::{PoolDecision, ScalingPlan};
-use shared_runtime::controller::Backoff;
+use shared_runtime::controller::RequeueBackoff;
 
 /// The kind of write. The three fail independently: a policy that keeps a pool from shrinking lets it grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ impl WriteBackoff {
     ) -> Duration {
         let key = key(object, write);
         let refusals = self.0.get(&key).map_or(0, |record| record.refusals).saturating_add(1);
-        let delay = Backoff::default().delay(refusals, random);
+        let delay = RequeueBackoff::default().delay(refusals, random);
         let due = now.saturating_add(delay);
         self.0.insert(key, Record { refusal, refusals, due, seen: Seen::of(object) });
         delay

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::tell;
 
 use crate::client_go::ClientGo;
@@ -70,7 +70,12 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             && !(without_client_go && matches!(policy, Policy::GoRetry | Policy::GoBackoff))
     };
     let policies: Vec<Policy> = Policy::ALL.into_iter().filter(wanted).collect();
-    let options = Options { scheduler: false, controller_manager: false, kwok: false, ..Options::default() };
+    let options = ClusterOptions {
+        scheduler: false,
+        controller_manager: false,
+        kwok: false,
+        ..ClusterOptions::default()
+    };
     let cluster = Cluster::start(options).await?;
     let rows = measure(&cluster, &policies, &writers, quick).await;
     cluster.stop().await?;

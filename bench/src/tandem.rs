@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use conflict_retry::{
-    Decision, RetryError, RetryPolicy, Source, WriteError, WriteOptions, retry_on_conflict, update,
+    RetryError, RetryPolicy, Source, UpdateDecision, WriteError, WriteOptions, retry_on_conflict, update,
 };
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -199,7 +199,7 @@ async fn ours(counters: &Api<Counter>, object: &str, source: Source<'_, Counter>
     let options = WriteOptions::new("bench");
     let outcome = update(counters, object, &options, source, |counter| {
         counter.spec.value += 1;
-        Decision::Write
+        UpdateDecision::Write
     });
     match outcome.await {
         Ok(_) => Ok(true),

@@ -1,7 +1,7 @@
 //! Reads fed by a watch, as an operator has them: a reflector that knows its own writes.
 
 use anyhow::{Context as _, Result};
-use conflict_retry::freshness::{CachedObject as _, Floors, Source, Watched, WatchedObject};
+use conflict_retry::freshness::{CachedObject as _, Expectations, Source, Watched, WatchedObject};
 use futures::StreamExt as _;
 use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -21,7 +21,7 @@ impl Feed {
     pub(crate) async fn open(api: Api<Counter>, name: &str) -> Result<Self> {
         let of = ObjectRef::new(name).within(api.namespace().unwrap_or_default());
         let (store, mut writer) = store();
-        let watched = Watched::new(store.clone(), Floors::new("counters"));
+        let watched = Watched::new(store.clone(), Expectations::new("counters"));
         let object = watched.object(of);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let task = tokio::spawn(async move {

@@ -12,7 +12,7 @@
 //! fresh object:
 //!
 //! ```no_run
-//! use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
+//! use conflict_retry::{UpdateDecision, Outcome, Source, WriteOptions, update};
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use kube::{Api, Client, Config};
 //!
@@ -24,7 +24,7 @@
 //!
 //! let outcome = update(&maps, "settings", &options, Source::Live, |map| {
 //!     map.data.get_or_insert_default().insert("colour".into(), "blue".into());
-//!     Decision::Write
+//!     UpdateDecision::Write
 //! })
 //! .await?;
 //! match outcome {
@@ -88,15 +88,15 @@ pub mod retry;
 pub use backoff::Backoff;
 pub use classify::{Class, FieldConflict, is_conflict};
 pub use door::{
-    Decision, PatchDecision, ScaleDecision, ScaleView, Writable, add_finalizer, apply, apply_status, create,
-    delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
+    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, add_finalizer, apply, apply_status,
+    create, delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
     scale_merge, scale_put, scale_put_once, update, update_status,
 };
 pub use freshness::Source;
 pub use observe::{AttemptEvent, FinishedEvent, Observer};
 pub use operation::{Operation, ReadSource, Subresource, Verb};
 pub use options::WriteOptions;
-pub use outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
+pub use outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure, WriteError};
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
 

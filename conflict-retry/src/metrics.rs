@@ -21,15 +21,15 @@ const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 ///
 /// ```
 /// use std::{collections::HashMap, sync::Arc};
-/// use conflict_retry::{WriteOptions, metrics::Metrics};
+/// use conflict_retry::{WriteOptions, metrics::RetryMetrics};
 ///
 /// let registry = prometheus::Registry::new();
-/// let metrics = Metrics::register(&registry, HashMap::new())?;
+/// let metrics = RetryMetrics::register(&registry, HashMap::new())?;
 /// let options = WriteOptions::new("colour-controller").with_observer(Arc::new(metrics));
 /// # Ok::<(), prometheus::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct RetryMetrics {
     writes: IntCounterVec,
     attempts: HistogramVec,
     seconds: HistogramVec,
@@ -44,7 +44,7 @@ pub struct Metrics {
     expired: IntCounterVec,
 }
 
-impl Metrics {
+impl RetryMetrics {
     /// Creates the metrics and registers them in `registry`, each with the additional labels `constant`. Registering
     /// them a second time in the same registry is an error.
     pub fn register(
@@ -113,7 +113,7 @@ impl Metrics {
     }
 }
 
-impl Observer for Metrics {
+impl Observer for RetryMetrics {
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let Operation { resource, subresource, verb } = event.operation;
         let class = event.class.map_or("ok", Class::label);
@@ -222,7 +222,7 @@ mod tests {
     fn requests_conflicts_and_ends_are_counted_and_labelled() {
         let registry = Registry::new();
         let constant = [("strategy".to_owned(), "retry".to_owned())].into();
-        let metrics = Metrics::register(&registry, constant).unwrap();
+        let metrics = RetryMetrics::register(&registry, constant).unwrap();
         let operation = operation();
         let attempt = |verb, class| {
             metrics.attempt(&AttemptEvent {
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn a_registry_takes_them_once() {
         let registry = Registry::new();
-        let _metrics = Metrics::register(&registry, HashMap::new()).unwrap();
-        assert!(Metrics::register(&registry, HashMap::new()).is_err());
+        let _metrics = RetryMetrics::register(&registry, HashMap::new()).unwrap();
+        assert!(RetryMetrics::register(&registry, HashMap::new()).is_err());
     }
 }

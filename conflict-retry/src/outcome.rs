@@ -130,7 +130,7 @@ impl EvictOutcome {
 /// Why a single request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum RequestFailure {
     /// An error of the client or of the server.
     #[error("the API server or the way to it failed")]
     Api(#[from] kube::Error),
@@ -139,7 +139,7 @@ pub enum Failure {
     Timeout(Duration),
 }
 
-impl Failure {
+impl RequestFailure {
     /// Classifies the failure as the answer to a request of kind `verb`.
     pub fn class(&self, verb: Verb) -> Class {
         match self {
@@ -172,7 +172,7 @@ pub enum WriteError {
         maybe_written: bool,
         /// The server's answer.
         #[source]
-        source: Box<Failure>,
+        source: Box<RequestFailure>,
     },
     /// The server rejected the request, and another attempt cannot succeed.
     #[error("the {verb} was refused ({}): {}", class.label(), class.advice())]
@@ -188,7 +188,7 @@ pub enum WriteError {
         maybe_written: bool,
         /// The server's answer.
         #[source]
-        source: Box<Failure>,
+        source: Box<RequestFailure>,
     },
     /// A single attempt whose result is unknown.
     #[error("it is not known whether the {verb} was carried out; read the object before trying again")]
@@ -198,7 +198,7 @@ pub enum WriteError {
         verb: Verb,
         /// Why the result is unknown.
         #[source]
-        source: Box<Failure>,
+        source: Box<RequestFailure>,
     },
     /// The policy allowed no further attempt.
     #[error("gave up after {} in {elapsed:.1?}, {}: {}", counted(*attempts), bound(*reason), class.advice())]
@@ -216,7 +216,7 @@ pub enum WriteError {
         maybe_written: bool,
         /// The last failure.
         #[source]
-        last: Box<Failure>,
+        last: Box<RequestFailure>,
     },
     /// A protection prevented the next request.
     #[error("held back after {} that failed: {by}", counted(*attempts))]
@@ -230,7 +230,7 @@ pub enum WriteError {
         maybe_written: bool,
         /// The last failure; `None` when there was none.
         #[source]
-        last: Option<Box<Failure>>,
+        last: Option<Box<RequestFailure>>,
     },
     /// The policy's token was cancelled, or its deadline did not allow even the first attempt.
     #[error("cancelled after {} that failed{}", counted(*attempts), if *maybe_written { "; the change may have been made" } else { "" })]
@@ -242,7 +242,7 @@ pub enum WriteError {
         maybe_written: bool,
         /// The last failure; `None` when there was none.
         #[source]
-        last: Option<Box<Failure>>,
+        last: Option<Box<RequestFailure>>,
     },
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for Break {
 
 /// The chain of versions of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
+pub struct LostUpdateCheck {
     /// Number of writes that created a version.
     pub versions: usize,
     /// Number of those writes that named their base version, and were checked.
@@ -58,7 +58,7 @@ pub struct Chain {
     pub breaks: Vec<Break>,
 }
 
-impl Chain {
+impl LostUpdateCheck {
     /// Checks the writes to `object` in `events`, which must contain all of them.
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut chain = Self { versions: 0, checked: 0, unconditional: Vec::new(), breaks: Vec::new() };
@@ -137,8 +137,8 @@ mod tests {
         .event()
     }
 
-    fn chain(events: &[Event]) -> Chain {
-        Chain::of(events, &ObjectKey::node_pool("default", "pool"))
+    fn chain(events: &[Event]) -> LostUpdateCheck {
+        LostUpdateCheck::of(events, &ObjectKey::node_pool("default", "pool"))
     }
 
     #[test]

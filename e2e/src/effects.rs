@@ -30,7 +30,7 @@ pub struct Trespass {
 
 /// What was compared and what was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
+pub struct WriteEffects {
     /// Number of versions compared with the previous one.
     pub compared: usize,
     /// Number of fields that changed, over all versions.
@@ -42,7 +42,7 @@ pub struct Effects {
     pub unguarded: Vec<String>,
 }
 
-impl Effects {
+impl WriteEffects {
     /// Compares each version of a `NodePool` with the previous one. `events` must contain all writes of the object.
     pub fn of(events: &[Event], object: &ObjectKey) -> Self {
         let mut effects = Self::default();
@@ -248,9 +248,9 @@ mod tests {
             .event()
     }
 
-    fn judge(events: &[Event]) -> Effects {
+    fn judge(events: &[Event]) -> WriteEffects {
         let object = events.first().and_then(|event| event.object.clone()).unwrap();
-        Effects::of(events, &object)
+        WriteEffects::of(events, &object)
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::lifeline::lock;
 
 /// Requests that are refused.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct InjectedRefusal {
     /// A substring of their path and query.
     pub asks: String,
     /// The status code of the refusal.
@@ -56,7 +56,7 @@ struct Faults {
 }
 
 /// A refusal and the number of requests that matched it.
-struct Refused(Refusal, AtomicUsize);
+struct Refused(InjectedRefusal, AtomicUsize);
 
 impl FaultProxy {
     /// Listens on a free port of the loopback address and forwards everything to `cluster`.
@@ -123,7 +123,7 @@ impl FaultProxy {
     }
 
     /// Refuses requests from now on.
-    pub fn refuse(&self, refusal: Refusal) {
+    pub fn refuse(&self, refusal: InjectedRefusal) {
         lock(&self.faults.refusals).push(Refused(refusal, AtomicUsize::new(0)));
     }
 

@@ -11,7 +11,7 @@ use crate::history::{self, Effect};
 /// The counts of one writer on one subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Row {
+pub struct CostRow {
     /// The service account as `namespace:name`, or the user.
     pub writer: String,
     /// The resource and subresource, as in `nodepools/status`; `all` in a writer's total.
@@ -36,7 +36,7 @@ pub struct Row {
     pub resource_version_moved: u64,
 }
 
-impl Row {
+impl CostRow {
     /// Requests, reads included, per granted write; `None` when no write was granted.
     #[expect(clippy::cast_precision_loss, reason = "a run has far fewer than 2^52 requests")]
     pub fn requests_per_write(&self) -> Option<f64> {
@@ -71,14 +71,14 @@ impl Row {
 
 /// The counts of all writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Ledger {
+pub struct RequestCosts {
     /// One row for each writer and subresource, sorted by writer.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CostRow>,
     /// One row for each writer: reads are of the object, whichever subresource they are for.
-    pub totals: Vec<Row>,
+    pub totals: Vec<CostRow>,
 }
 
-impl Ledger {
+impl RequestCosts {
     /// Counts the reads and writes of the objects selected by `wanted`.
     pub fn of(events: &[Event], wanted: impl Fn(&ObjectKey) -> bool) -> Self {
         let chosen: Vec<(&Event, &ObjectKey)> = events
@@ -86,7 +86,7 @@ impl Ledger {
             .filter_map(|event| Some((event, event.object.as_ref()?)))
             .filter(|(_, object)| wanted(object))
             .collect();
-        let mut rows: BTreeMap<(String, String), Row> = BTreeMap::new();
+        let mut rows: BTreeMap<(String, String), CostRow> = BTreeMap::new();
         for (event, _) in chosen.iter().filter(|(event, _)| event.is_write() || event.verb == "get") {
             let row = row_of(&mut rows, event);
             if event.verb == "get" {
@@ -113,13 +113,13 @@ impl Ledger {
                 Effect::Removed => {}
             }
         }
-        let rows: Vec<Row> = rows.into_values().collect();
-        let mut totals: BTreeMap<String, Row> = BTreeMap::new();
+        let rows: Vec<CostRow> = rows.into_values().collect();
+        let mut totals: BTreeMap<String, CostRow> = BTreeMap::new();
         for row in &rows {
-            let total = totals.entry(row.writer.clone()).or_insert_with(|| Row {
+            let total = totals.entry(row.writer.clone()).or_insert_with(|| CostRow {
                 writer: row.writer.clone(),
                 target: "all".into(),
-                ..Row::default()
+                ..CostRow::default()
             });
             total.add(row);
         }
@@ -128,7 +128,7 @@ impl Ledger {
 
     /// The row of one writer and one target, as in `("tandem:nodepool-operator", "nodepools/status")`; `None` when
     /// there is none.
-    pub fn row(&self, writer: &str, target: &str) -> Option<&Row> {
+    pub fn row(&self, writer: &str, target: &str) -> Option<&CostRow> {
         self.rows.iter().chain(&self.totals).find(|row| row.writer == writer && row.target == target)
     }
 
@@ -138,18 +138,22 @@ impl Ledger {
     }
 }
 
-fn row_of<'a>(rows: &'a mut BTreeMap<(String, String), Row>, event: &Event) -> &'a mut Row {
+fn row_of<'a>(rows: &'a mut BTreeMap<(String, String), CostRow>, event: &Event) -> &'a mut CostRow {
     let resource = event.object.as_ref().map_or("", |object| object.resource.as_str());
     let target = match event.subresource.as_str() {
         "" => resource.to_owned(),
         subresource => format!("{resource}/{subresource}"),
     };
     let writer = event.writer().to_owned();
-    rows.entry((writer.clone(), target.clone())).or_insert_with(|| Row { writer, target, ..Row::default() })
+    rows.entry((writer.clone(), target.clone())).or_insert_with(|| CostRow {
+        writer,
+        target,
+        ..CostRow::default()
+    })
 }
 
 /// The table, with aligned columns; a writer's total follows its rows when there is more than one.
-impl fmt::Display for Ledger {
+impl fmt::Display for RequestCosts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         const HEAD: [&str; 12] = [
             "WRITER",
@@ -167,7 +171,7 @@ impl fmt::Display for Ledger {
         ];
         let mut lines: Vec<[String; 12]> = vec![HEAD.map(String::from)];
         for total in &self.totals {
-            let own: Vec<&Row> = self.rows.iter().filter(|row| row.writer == total.writer).collect();
+            let own: Vec<&CostRow> = self.rows.iter().filter(|row| row.writer == total.writer).collect();
             lines.extend(own.iter().map(|row| cells(row)));
             if own.len() > 1 {
                 lines.push(cells(total));
@@ -193,7 +197,7 @@ impl fmt::Display for Ledger {
     }
 }
 
-fn cells(row: &Row) -> [String; 12] {
+fn cells(row: &CostRow) -> [String; 12] {
     [
         row.writer.clone(),
         row.target.clone(),
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn requests_conflicts_and_movements_are_counted_per_writer_and_subresource() {
-        let ledger = Ledger::of(&story(), |_| true);
+        let ledger = RequestCosts::of(&story(), |_| true);
         let status = ledger.row("pool", "nodepools/status").unwrap();
         assert_eq!((status.writes, status.succeeded, status.conflicts, status.no_ops), (3, 2, 1, 1));
         assert_eq!((status.resource_version_moved, status.generation_moved), (1, 0));
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_writers_total_counts_the_reads_that_its_retries_cost() {
-        let ledger = Ledger::of(&story(), |_| true);
+        let ledger = RequestCosts::of(&story(), |_| true);
         let total = ledger.row("pool", "all").unwrap();
         assert_eq!((total.reads, total.writes, total.succeeded), (1, 3, 2));
         assert_eq!(total.requests_per_write(), Some(2.0));
@@ -292,14 +296,14 @@ mod tests {
             scaled("11", 1),
             scaled("12", 2),
         ];
-        let ledger = Ledger::of(&events, |_| true);
+        let ledger = RequestCosts::of(&events, |_| true);
         let row = ledger.row("auto", "nodepools/scale").unwrap();
         assert_eq!((row.resource_version_moved, row.generation_moved), (2, 1));
     }
 
     #[test]
     fn the_table_is_aligned() {
-        let table = Ledger::of(&story(), |_| true).to_string();
+        let table = RequestCosts::of(&story(), |_| true).to_string();
         let expected = "\
 WRITER  TARGET            READS  WRITES  OK  NO-OP  409  422  OTHER  REQ/OK  GENERATION  RESOURCEVERSION
 admin   nodepools             0       1   1      0    0    0      0    1.00          +1               +1

@@ -21,14 +21,14 @@ const TAIL: usize = 25;
 
 /// One of Tandem's operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operator {
+pub enum OperatorKind {
     /// Creates the nodes of a `NodePool`.
     NodePool,
     /// Decides how many nodes a pool should have.
     Autoscaler,
 }
 
-impl Operator {
+impl OperatorKind {
     /// The name of the package and of the binary.
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ async fn build() -> Result<PathBuf> {
     let output = command
         .args(["build", "--profile", profile, "--target-dir"])
         .arg(&target)
-        .args(["--package", Operator::NodePool.name(), "--package", Operator::Autoscaler.name()])
+        .args(["--package", OperatorKind::NodePool.name(), "--package", OperatorKind::Autoscaler.name()])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .stdin(Stdio::null())
         .output()
@@ -100,7 +100,7 @@ async fn build() -> Result<PathBuf> {
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The operator to start.
-    pub operator: Operator,
+    pub operator: OperatorKind,
     /// Its arguments, such as those that the chart renders.
     pub args: Vec<String>,
     /// Variables added to its environment.

@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::cluster::{Cluster, Options};
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::lifeline::lock;
 
 /// Parallel tests per core. One with its control plane and both operators takes a tenth to a fifth of a core; the rest
@@ -24,18 +24,18 @@ const FOR_EACH_CORE: usize = 2;
 const MOST: usize = 8;
 
 /// Ordinary control planes: etcd, the API server, the controllers, the scheduler and kwok.
-pub static ORDINARY: Places = Places::new(MOST, Options::private);
+pub static ORDINARY: Places = Places::new(MOST, ClusterOptions::private);
 
 /// Control planes of the same kind, of which each test has one to itself.
 pub struct Places {
     most: Semaphore,
-    options: fn() -> Options,
+    options: fn() -> ClusterOptions,
     free: Mutex<Vec<&'static Cluster>>,
 }
 
 impl Places {
     /// At most `most` control planes of a kind. Further tests wait until one is free.
-    pub const fn new(most: usize, options: fn() -> Options) -> Self {
+    pub const fn new(most: usize, options: fn() -> ClusterOptions) -> Self {
         Self { most: Semaphore::const_new(most), options, free: Mutex::new(Vec::new()) }
     }
 
@@ -43,7 +43,7 @@ impl Places {
     ///
     /// # Errors
     /// Same as [`Cluster::start`].
-    pub async fn take(&'static self) -> Result<Place> {
+    pub async fn take(&'static self) -> Result<ControlPlanePlace> {
         // Before the turn: a test that waits for a control plane must not keep other tests from theirs.
         let one = self.most.acquire().await?;
         let turn = turn().await?;
@@ -52,26 +52,26 @@ impl Places {
             Some(cluster) => cluster,
             None => Box::leak(Box::new(Cluster::start((self.options)()).await?)),
         };
-        Ok(Place { among: self, cluster, _turn: turn, _one: one })
+        Ok(ControlPlanePlace { among: self, cluster, _turn: turn, _one: one })
     }
 }
 
 /// Exclusive use of a control plane. Dropping this passes it to the next test.
-pub struct Place {
+pub struct ControlPlanePlace {
     among: &'static Places,
     cluster: &'static Cluster,
-    _turn: Turn,
+    _turn: PlaceTurn,
     _one: SemaphorePermit<'static>,
 }
 
-impl Place {
+impl ControlPlanePlace {
     /// The control plane; must not be used after this is dropped.
     pub fn cluster(&self) -> &'static Cluster {
         self.cluster
     }
 }
 
-impl Deref for Place {
+impl Deref for ControlPlanePlace {
     type Target = Cluster;
 
     fn deref(&self) -> &Cluster {
@@ -79,20 +79,20 @@ impl Deref for Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ControlPlanePlace {
     fn drop(&mut self) {
         lock(&self.among.free).push(self.cluster);
     }
 }
 
 /// A share of the machine, until it is dropped.
-pub type Turn = SemaphorePermit<'static>;
+pub type PlaceTurn = SemaphorePermit<'static>;
 
 /// Waits for a share of the machine, for a test that starts its own control plane.
 ///
 /// # Errors
 /// Never: the semaphore is not closed.
-pub async fn turn() -> Result<Turn> {
+pub async fn turn() -> Result<PlaceTurn> {
     static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(at_a_time()));
     Ok(TURNS.acquire().await?)
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 const PREFIX: &str = "rival.example.com/";
 
 /// A running rival.
-pub struct Rival {
+pub struct ConcurrentWriter {
     stop: Arc<AtomicBool>,
     work: JoinHandle<Result<Report>>,
 }
@@ -37,7 +37,7 @@ pub struct Report {
     pub conflicts: usize,
 }
 
-impl Rival {
+impl ConcurrentWriter {
     /// Starts writing to the pool called `name`, about `per_second` times a second, in the order given by `seed`.
     /// `maxReplicas` stays between `max` and `max + 5`.
     pub fn start(pools: Api<NodePool>, name: &str, per_second: u64, max: i32, seed: u64) -> Self {

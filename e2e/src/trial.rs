@@ -14,8 +14,8 @@ use shared_crds::names::node_selector;
 
 use crate::audit::{AuditLog, Event, ObjectKey};
 use crate::cluster::{Cluster, TestNamespace};
-use crate::places::{ORDINARY, Place, Places};
-use crate::tandem::{Operators, Release};
+use crate::places::{ControlPlanePlace, ORDINARY, Places};
+use crate::tandem::{Release, RunningOperators};
 use crate::wait::eventually;
 
 /// Namespace of the release; the trials on a control plane share it, one after the other.
@@ -25,7 +25,7 @@ pub const RELEASE_NAMESPACE: &str = "tandem-system";
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The environment of one end-to-end test.
-pub struct Trial {
+pub struct TestEnv {
     /// The control plane; always a private one, because its audit log is read.
     pub cluster: &'static Cluster,
     /// A client with all rights.
@@ -33,14 +33,14 @@ pub struct Trial {
     /// The chart's release.
     pub release: Release,
     /// Both operators.
-    pub operators: Operators,
+    pub operators: RunningOperators,
     namespace: TestNamespace,
     log_start: u64,
     /// Dropped last: the next trial here must not meet this one's operators.
-    _place: Place,
+    _place: ControlPlanePlace,
 }
 
-impl Trial {
+impl TestEnv {
     /// Waits for its turn, installs the chart with `values` (`key=value`), starts both operators and creates a
     /// namespace.
     ///
@@ -50,10 +50,10 @@ impl Trial {
         Self::begin_at(&ORDINARY, prefix, values).await
     }
 
-    /// Like [`Trial::begin`], on a control plane of another kind.
+    /// Like [`TestEnv::begin`], on a control plane of another kind.
     ///
     /// # Errors
-    /// Same as [`Trial::begin`].
+    /// Same as [`TestEnv::begin`].
     pub async fn begin_at(places: &'static Places, prefix: &str, values: &[&str]) -> Result<Self> {
         let place = places.take().await?;
         let cluster = place.cluster();

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use conflict_model::server::{
-    Answer, Body, Change, Conditions, Endpoint, ListTest, Manager, Meta, Object, Operation, Request, Server,
-    Set, Spec, Status, Test, Uid, Unconditional, Version,
+    Body, Conditions, ListTest, Manager, Meta, ModelEndpoint, ModelOperation, ModelVersion, Object, Request,
+    RequestedChange, Server, ServerAnswer, Set, Spec, Status, Test, Uid, Unconditional,
 };
 use e2e::cluster::Cluster;
 use e2e::tandem;
@@ -57,7 +57,7 @@ struct Said {
 struct Real {
     client: Client,
     path: String,
-    versions: BTreeMap<Version, String>,
+    versions: BTreeMap<ModelVersion, String>,
     uids: BTreeMap<Uid, String>,
     stored: Option<Value>,
 }
@@ -73,7 +73,7 @@ struct Wire {
 }
 
 impl Real {
-    fn version(&self, version: Version) -> &str {
+    fn version(&self, version: ModelVersion) -> &str {
         self.versions.get(&version).map_or(ANCIENT, String::as_str)
     }
 
@@ -87,7 +87,7 @@ impl Real {
     }
 
     /// The `metadata` of a body with a version and a UID, or neither.
-    fn identity(&self, version: Option<Version>, uid: Option<Uid>) -> Map<String, Value> {
+    fn identity(&self, version: Option<ModelVersion>, uid: Option<Uid>) -> Map<String, Value> {
         let mut metadata = Map::new();
         if let Some(version) = version {
             metadata.insert("resourceVersion".to_owned(), self.version(version).into());
@@ -187,12 +187,14 @@ impl Real {
                     test.map(|(path, value): (_, Value)| json!({"op": "test", "path": path, "value": value}));
                 let path = "/spec/replicas";
                 let operation = match operation {
-                    Operation::Nothing => None,
-                    Operation::Add(replicas) => Some(json!({"op": "add", "path": path, "value": replicas})),
-                    Operation::Replace(replicas) => {
+                    ModelOperation::Nothing => None,
+                    ModelOperation::Add(replicas) => {
+                        Some(json!({"op": "add", "path": path, "value": replicas}))
+                    }
+                    ModelOperation::Replace(replicas) => {
                         Some(json!({"op": "replace", "path": path, "value": replicas}))
                     }
-                    Operation::Remove => Some(json!({"op": "remove", "path": path})),
+                    ModelOperation::Remove => Some(json!({"op": "remove", "path": path})),
                 };
                 let operations = Value::Array(test.into_iter().chain(operation).collect());
                 let subresource = if scale { "/scale" } else { "" };
@@ -328,10 +330,10 @@ fn comparable(object: &Object) -> Value {
     })
 }
 
-fn subresource(on: Endpoint) -> &'static str {
+fn subresource(on: ModelEndpoint) -> &'static str {
     match on {
-        Endpoint::Main => "",
-        Endpoint::Status => "/status",
+        ModelEndpoint::Main => "",
+        ModelEndpoint::Status => "/status",
     }
 }
 
@@ -382,18 +384,20 @@ fn conditions_value(conditions: Conditions) -> Value {
     Value::Array(list)
 }
 
-fn changed(change: Change) -> Value {
+fn changed(change: RequestedChange) -> Value {
     match change {
-        Change::Replicas(replicas) => json!({"spec": {"replicas": replicas}}),
-        Change::MaxReplicas(max) => json!({"spec": {"maxReplicas": max}}),
-        Change::Tokens(all) => json!({"spec": {"template": {"metadata": {"labels": tokens(all)}}}}),
-        Change::Label(label) => {
+        RequestedChange::Replicas(replicas) => json!({"spec": {"replicas": replicas}}),
+        RequestedChange::MaxReplicas(max) => json!({"spec": {"maxReplicas": max}}),
+        RequestedChange::Tokens(all) => json!({"spec": {"template": {"metadata": {"labels": tokens(all)}}}}),
+        RequestedChange::Label(label) => {
             json!({"metadata": {"labels": {LABEL: label.map(|label| label.to_string())}}})
         }
-        Change::Finalizer(true) => json!({"metadata": {"finalizers": [FINALIZER]}}),
-        Change::Finalizer(false) => json!({"metadata": {"finalizers": null}}),
-        Change::Ready(ready) => json!({"status": {"readyReplicas": ready}}),
-        Change::Conditions(conditions) => json!({"status": {"conditions": conditions.map(conditions_value)}}),
+        RequestedChange::Finalizer(true) => json!({"metadata": {"finalizers": [FINALIZER]}}),
+        RequestedChange::Finalizer(false) => json!({"metadata": {"finalizers": null}}),
+        RequestedChange::Ready(ready) => json!({"status": {"readyReplicas": ready}}),
+        RequestedChange::Conditions(conditions) => {
+            json!({"status": {"conditions": conditions.map(conditions_value)}})
+        }
     }
 }
 
@@ -413,7 +417,7 @@ impl Generator {
     }
 
     /// The current version, an earlier one, or none.
-    fn version(&mut self, now: Option<Object>) -> Option<Version> {
+    fn version(&mut self, now: Option<Object>) -> Option<ModelVersion> {
         match self.random.random_range(0..10) {
             0..5 => now.map(|object| object.version),
             5..8 => Some(self.former().map_or(0, |object| object.version)),
@@ -489,19 +493,19 @@ impl Generator {
         body
     }
 
-    fn change(&mut self) -> (Endpoint, Change) {
+    fn change(&mut self) -> (ModelEndpoint, RequestedChange) {
         let change = match self.random.random_range(0..8) {
-            0 => Change::Replicas(self.maybe_replicas()),
-            1 => Change::MaxReplicas(self.pick(&[-1, 2, 5])),
-            2 => Change::Tokens(self.tokens()),
-            3 => Change::Label(self.label()),
-            4 => Change::Finalizer(self.one_in(2)),
-            5 => Change::Ready(self.pick(&[None, Some(0), Some(1)])),
-            _ => Change::Conditions(if self.one_in(4) { None } else { Some(self.conditions()) }),
+            0 => RequestedChange::Replicas(self.maybe_replicas()),
+            1 => RequestedChange::MaxReplicas(self.pick(&[-1, 2, 5])),
+            2 => RequestedChange::Tokens(self.tokens()),
+            3 => RequestedChange::Label(self.label()),
+            4 => RequestedChange::Finalizer(self.one_in(2)),
+            5 => RequestedChange::Ready(self.pick(&[None, Some(0), Some(1)])),
+            _ => RequestedChange::Conditions(if self.one_in(4) { None } else { Some(self.conditions()) }),
         };
-        let of_status = matches!(change, Change::Ready(_) | Change::Conditions(_));
+        let of_status = matches!(change, RequestedChange::Ready(_) | RequestedChange::Conditions(_));
         // One in six goes to the endpoint that drops the change.
-        let on = if of_status == self.one_in(6) { Endpoint::Main } else { Endpoint::Status };
+        let on = if of_status == self.one_in(6) { ModelEndpoint::Main } else { ModelEndpoint::Status };
         (on, change)
     }
 
@@ -517,10 +521,10 @@ impl Generator {
             _ => Test::Replicas(replicas.unwrap_or(i32::MIN)),
         };
         let operation = match self.random.random_range(0..6) {
-            0 if test != Test::Nothing => Operation::Nothing,
-            1 => Operation::Replace(self.replicas()),
-            2 => Operation::Remove,
-            _ => Operation::Add(self.replicas()),
+            0 if test != Test::Nothing => ModelOperation::Nothing,
+            1 => ModelOperation::Replace(self.replicas()),
+            2 => ModelOperation::Remove,
+            _ => ModelOperation::Add(self.replicas()),
         };
         Request::JsonPatch { scale: self.one_in(2), test, operation }
     }
@@ -552,7 +556,7 @@ impl Generator {
             1..3 => Request::GetScale,
             3 => Request::Create { body: self.body(now) },
             4..12 => {
-                let on = if self.one_in(2) { Endpoint::Main } else { Endpoint::Status };
+                let on = if self.one_in(2) { ModelEndpoint::Main } else { ModelEndpoint::Status };
                 Request::Put { on, version, uid, body: self.body(now) }
             }
             12..15 => Request::PutScale { version, uid, replicas: self.replicas() },
@@ -615,7 +619,7 @@ async fn compare(
         let request = settled(&model, generator.request(model.object));
         let wire = real.wire(&request);
         let owners = real.owners();
-        let (next, Answer { code, reason, moved, generation_delta }) = model.answer(&request);
+        let (next, ServerAnswer { code, reason, moved, generation_delta }) = model.answer(&request);
         model = next;
         let stored = model.object.as_ref().map(|object| comparable(object).to_string());
         let expected = Said { code, reason: reason.word().to_owned(), moved, generation_delta, stored };
@@ -634,8 +638,12 @@ async fn compare(
         *tally.entry((said.code, said.reason, said.moved)).or_insert(0) += 1;
     }
     // No other component removes the finalizer.
-    let hold =
-        Request::Merge { on: Endpoint::Main, version: None, uid: None, change: Change::Finalizer(false) };
+    let hold = Request::Merge {
+        on: ModelEndpoint::Main,
+        version: None,
+        uid: None,
+        change: RequestedChange::Finalizer(false),
+    };
     real.answer(&hold, &model).await;
     if differed { Err(story) } else { Ok(tally) }
 }

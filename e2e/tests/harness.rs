@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::audit::{Event, ObjectKey};
-use e2e::chain::Chain;
-use e2e::cluster::{Cluster, Options};
+use e2e::chain::LostUpdateCheck;
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::ledger::Ledger;
+use e2e::ledger::RequestCosts;
 use e2e::lifeline::{Exit, Lifeline, ProgramSpec, Signal};
 use e2e::operators::OperatorProcess;
 use e2e::wait::eventually;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// These tests need a private control plane, whichever cluster the others run on.
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-    SHARED.get_or_init(|| async { Cluster::start(Options::private()).await.unwrap() }).await
+    SHARED.get_or_init(|| async { Cluster::start(ClusterOptions::private()).await.unwrap() }).await
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
@@ -151,7 +151,7 @@ async fn the_audit_log_holds_each_write_with_its_writer_and_its_versions() {
     assert_eq!(create.version().map(|version| version.to_string()), created.metadata.resource_version);
     let refused = events.iter().find(|event| event.code == 409).unwrap();
     assert_eq!((refused.base_version(), refused.reason.as_str()), (Some("1"), "Conflict"));
-    let ledger = Ledger::of(&events, |object| *object == key);
+    let ledger = RequestCosts::of(&events, |object| *object == key);
     let row = ledger.row("admin", "nodes").unwrap();
     assert_eq!(
         (row.writes, row.succeeded, row.conflicts, row.resource_version_moved),
@@ -200,7 +200,7 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
         .unwrap()
     };
     let events = writes(6).await;
-    let ledger = Ledger::of(&events, |object| *object == key);
+    let ledger = RequestCosts::of(&events, |object| *object == key);
     // Writes, granted, no-ops, 409, 422, moves of generation and resourceVersion.
     let counted = |target: &str| {
         let row = ledger.row("admin", target).unwrap();
@@ -210,7 +210,7 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
     assert_eq!(counted("nodepools"), ([2, 1, 0, 1, 0], [1, 1]), "\n{ledger}");
     assert_eq!(counted("nodepools/scale"), ([3, 2, 1, 0, 1], [1, 1]), "\n{ledger}");
     assert_eq!(counted("nodepools/status"), ([1, 1, 0, 0, 0], [0, 1]), "\n{ledger}");
-    let chain = Chain::of(&events, &key);
+    let chain = LostUpdateCheck::of(&events, &key);
     assert_eq!(chain.versions, 3);
     chain.check_unbroken().unwrap();
 
@@ -220,7 +220,7 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
         "metadata": {"name": "pool", "namespace": namespace.name()}, "spec": {"replicas": 5},
     });
     pools.replace_scale("pool", &put, &typed(blind)).await.unwrap();
-    let chain = Chain::of(&writes(7).await, &key);
+    let chain = LostUpdateCheck::of(&writes(7).await, &key);
     let error = chain.check_unbroken().unwrap_err().to_string();
     assert!(error.contains("admin (/scale) made version"), "{error}");
     pools.delete("pool", &DeleteParams::default()).await.unwrap();
@@ -239,11 +239,11 @@ async fn programs_that_are_brought_along_are_used_without_go() {
         cache: assets.path().join("cache"),
         ..Toolbox::from_environment()
     };
-    let options = Options { toolbox: toolbox.clone(), ..Options::api_only() };
+    let options = ClusterOptions { toolbox: toolbox.clone(), ..ClusterOptions::api_only() };
     let cluster = Cluster::start(options).await.unwrap();
     cluster.client().await.unwrap().apiserver_version().await.unwrap();
     cluster.stop().await.unwrap();
-    let error = Cluster::start(Options { toolbox, ..Options::private() }).await.err().unwrap();
+    let error = Cluster::start(ClusterOptions { toolbox, ..ClusterOptions::private() }).await.err().unwrap();
     let error = format!("{error:#}");
     assert!(error.contains("kube-controller-manager, kube-scheduler, kwok must be built with go"), "{error}");
 }
@@ -270,7 +270,7 @@ async fn kubectl_and_helm_talk_to_this_cluster_and_leave_the_home_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_of_the_api_server_keeps_what_was_written() {
-    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let cluster = Cluster::start(ClusterOptions::api_only()).await.unwrap();
     let client = cluster.client().await.unwrap();
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
     let map: ConfigMap = typed(json!({"metadata": {"name": "kept"}, "data": {"a": "1"}}));
@@ -289,7 +289,7 @@ async fn a_restart_of_the_api_server_keeps_what_was_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_explicit_stop_no_process_and_no_file_is_left() {
-    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let cluster = Cluster::start(ClusterOptions::api_only()).await.unwrap();
     let (root, pids) = (cluster.root().to_owned(), cluster.pids());
     assert!(root.is_dir() && pids.iter().all(|(_, pid)| alive(*pid)));
     cluster.stop().await.unwrap();
@@ -300,7 +300,7 @@ async fn after_an_explicit_stop_no_process_and_no_file_is_left() {
 async fn after_a_panic_no_process_and_no_file_is_left() {
     let (tell, told) = tokio::sync::oneshot::channel();
     let panicked = tokio::spawn(async move {
-        let cluster = Cluster::start(Options::api_only()).await.unwrap();
+        let cluster = Cluster::start(ClusterOptions::api_only()).await.unwrap();
         tell.send((cluster.root().to_owned(), cluster.pids())).unwrap();
         panic!("on purpose");
     });
@@ -346,7 +346,8 @@ async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_that_dies_at_its_start_is_named_with_the_end_of_its_log() {
-    let options = Options { api_server_flags: vec!["--no-such-flag".into()], ..Options::api_only() };
+    let options =
+        ClusterOptions { api_server_flags: vec!["--no-such-flag".into()], ..ClusterOptions::api_only() };
     let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
     assert!(error.contains("kube-apiserver ended with exit code 1"), "{error}");
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
@@ -356,7 +357,7 @@ async fn a_component_that_dies_at_its_start_is_named_with_the_end_of_its_log() {
 async fn a_port_that_is_always_taken_is_named_after_several_attempts() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--secure-port={}", taken.local_addr().unwrap().port());
-    let options = Options { api_server_flags: vec![flag], ..Options::api_only() };
+    let options = ClusterOptions { api_server_flags: vec![flag], ..ClusterOptions::api_only() };
     let error = format!("{:#}", Cluster::start(options).await.err().unwrap());
     assert!(error.contains("taken by others 3 times in a row"), "{error}");
     assert!(error.contains("address already in use"), "{error}");
@@ -371,8 +372,10 @@ async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
         cache: empty.path().join("cache"),
         ..Toolbox::from_environment()
     };
-    let error =
-        format!("{:#}", Cluster::start(Options { toolbox, ..Options::private() }).await.err().unwrap());
+    let error = format!(
+        "{:#}",
+        Cluster::start(ClusterOptions { toolbox, ..ClusterOptions::private() }).await.err().unwrap()
+    );
     for part in
         ["no go toolchain in PATH", "kube-apiserver", "go.dev/dl", "TANDEM_KUBECONFIG", "KUBEBUILDER_ASSETS"]
     {
@@ -383,8 +386,9 @@ async fn without_go_and_without_a_cluster_the_message_says_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_cluster_is_used_and_not_owned() {
     let cluster = shared().await;
-    let source = Some(e2e::control_plane::locate::Source::Foreign(cluster.kubeconfig_path().to_owned()));
-    let foreign = Cluster::start(Options { source, ..Options::default() }).await.unwrap();
+    let source =
+        Some(e2e::control_plane::locate::BinarySource::Foreign(cluster.kubeconfig_path().to_owned()));
+    let foreign = Cluster::start(ClusterOptions { source, ..ClusterOptions::default() }).await.unwrap();
     assert!(!foreign.is_embedded() && foreign.audit_log().is_none());
     assert!(foreign.kubectl(&["get", "namespaces"]).await.unwrap().contains("kube-system"));
     assert!(foreign.restart_api_server().await.is_err());
@@ -421,8 +425,9 @@ async fn a_detached_lifeline_goes_with_its_starter_until_it_is_told_to_stay() {
 async fn a_detached_control_plane_is_found_again_and_ends_on_request() {
     let directory = tempfile::tempdir().unwrap();
     assert!(Cluster::attach(directory.path()).is_err());
-    let state = Cluster::start_detached(directory.path(), Options::api_only()).await.unwrap();
-    let again = Cluster::start_detached(directory.path(), Options::api_only()).await.unwrap_err().to_string();
+    let state = Cluster::start_detached(directory.path(), ClusterOptions::api_only()).await.unwrap();
+    let again =
+        Cluster::start_detached(directory.path(), ClusterOptions::api_only()).await.unwrap_err().to_string();
     assert!(again.contains("runs already"), "{again}");
     let attached = Cluster::attach(directory.path()).unwrap();
     attached.client().await.unwrap().apiserver_version().await.unwrap();

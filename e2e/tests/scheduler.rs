@@ -11,11 +11,11 @@ use std::sync::Arc;
 use e2e::truth::batch::{self, Dispute, PRIORITIES};
 use e2e::truth::blind::BLINDS;
 use e2e::truth::dice::Dice;
-use e2e::truth::planner::{Planner, list};
+use e2e::truth::planner::{SimulatedPlanner, list};
 use e2e::truth::question::{self, Record};
 use e2e::truth::rules::CLASSES;
 use e2e::truth::score::Score;
-use e2e::truth::stage::Stage;
+use e2e::truth::stage::SchedulerEnv;
 use e2e::truth::world::World;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
@@ -52,8 +52,8 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let (seed, trials) = (number("TANDEM_SEED", SEED), number("TANDEM_TRIALS", 10));
     println!("TANDEM_SEED={seed} TANDEM_TRIALS={trials}");
-    let planner = Planner::build().await.unwrap();
-    let mut stage = Stage::start().await.unwrap();
+    let planner = SimulatedPlanner::build().await.unwrap();
+    let mut stage = SchedulerEnv::start().await.unwrap();
     let (mut score, mut records, mut disagreements) = (Score::default(), Vec::new(), Vec::new());
     for trial in seed..seed + trials {
         let mut dice = Dice::new(trial);
@@ -91,7 +91,7 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
 }
 
 /// The features that a planner could ignore without giving a wrong answer to any of these questions.
-async fn unseen(planner: &Planner, records: &[Record]) -> Vec<&'static str> {
+async fn unseen(planner: &SimulatedPlanner, records: &[Record]) -> Vec<&'static str> {
     let trials = stream::iter(BLINDS).map(|blind| async move {
         let mut asked = 0;
         for record in records {
@@ -116,8 +116,8 @@ async fn whole_batches_differ_by_no_more_than_the_order_of_placing_explains() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let (seed, trials) = (number("TANDEM_SEED", SEED), number("TANDEM_TRIALS", 6));
     println!("TANDEM_SEED={seed} TANDEM_TRIALS={trials}");
-    let planner = Planner::build().await.unwrap();
-    let mut stage = Stage::start().await.unwrap();
+    let planner = SimulatedPlanner::build().await.unwrap();
+    let mut stage = SchedulerEnv::start().await.unwrap();
     for (name, value) in PRIORITIES {
         stage.create_priority(name, value).await.unwrap();
     }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
-use conflict_retry::freshness::{Floors, Watched, WatchedObject};
+use conflict_retry::freshness::{Expectations, Watched, WatchedObject};
 use e2e::wait::eventually;
 use futures::StreamExt as _;
 use kube::core::NamespaceResourceScope;
@@ -102,7 +102,7 @@ where
     /// Lists and watches as `actor`; both requests have been told when this returns. `hears` is told of each event.
     pub async fn start(actor: &Actor, hears: OnChange<K>) -> Result<Self> {
         let (reader, writer) = store();
-        let watched = Watched::new(reader, Floors::new(K::plural(&())));
+        let watched = Watched::new(reader, Expectations::new(K::plural(&())));
         let gate = Arc::<Gate>::default();
         let (ticker, ticks) = watch::channel(0);
         let feed = Feed { writer, watched: watched.clone(), gate: Arc::clone(&gate), hears, ticker };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::cluster::{Cluster, Options, TestNamespace};
-use e2e::control_plane::locate::Source;
+use e2e::cluster::{Cluster, ClusterOptions, TestNamespace};
+use e2e::control_plane::locate::BinarySource;
 use e2e::control_plane::pki::Identity;
-use e2e::operators::Operator;
+use e2e::operators::OperatorKind;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -78,8 +78,8 @@ impl ClusterPool {
     /// When it does not answer, is too old, or lets us do too little: says which right is missing.
     pub async fn open(&self) -> Result<()> {
         if let ClusterSource::Named(kubeconfig) = &self.venue {
-            let source = Some(Source::Foreign(kubeconfig.clone()));
-            let cluster = Cluster::start(Options { source, ..Options::default() }).await?;
+            let source = Some(BinarySource::Foreign(kubeconfig.clone()));
+            let cluster = Cluster::start(ClusterOptions { source, ..ClusterOptions::default() }).await?;
             let client = cluster.client().await?;
             check_version(&client).await?;
             check_rights(&client).await?;
@@ -102,14 +102,14 @@ impl ClusterPool {
             "this scenario needs the embedded control plane; leave --kubeconfig out"
         );
         let (cell, options) = match needs {
-            Needs::ApiServer | Needs::Embedded => (&self.small, Options::api_only()),
-            Needs::Operators => (&self.large, Options::private()),
+            Needs::ApiServer | Needs::Embedded => (&self.small, ClusterOptions::api_only()),
+            Needs::Operators => (&self.large, ClusterOptions::private()),
         };
         let start = async || -> Result<Arc<Cluster>> {
             if needs == Needs::Operators {
                 // Building them may take minutes, which are not a scenario's.
-                Operator::NodePool.binary().await?;
-                Operator::Autoscaler.binary().await?;
+                OperatorKind::NodePool.binary().await?;
+                OperatorKind::Autoscaler.binary().await?;
             }
             let cluster = Cluster::start(options).await?;
             self.define(&cluster.client().await?).await?;

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -39,7 +39,7 @@ async fn foreign() -> (&'static Cluster, MutexGuard<'static, ()>) {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     static TURN: Mutex<()> = Mutex::const_new(());
     e2e::lifeline::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
-    let options = Options { scheduler: false, kwok: false, ..Options::private() };
+    let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
     let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
     (cluster, TURN.lock().await)
 }

@@ -12,7 +12,7 @@ use shared_crds::NodePool;
 use shared_runtime::bootstrap::Operator;
 use shared_runtime::clock::Clock;
 use shared_runtime::events::Recorder;
-use shared_runtime::freshness::Floors;
+use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Door;
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     /// The only way to write to the API server.
     pub door: Door,
     /// Detects a cache that is behind our own writes.
-    pub floors: Floors,
+    pub floors: WriteTracker,
     /// Publishes Kubernetes events.
     pub recorder: Recorder,
     /// Wall clock and monotonic clock.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared_crds::conditions::Reason;
 use shared_runtime::error::{Categorised, chain, client_category};
 use shared_runtime::metrics::MetricsError;
-use shared_runtime::write::WriteError;
+use shared_runtime::write::DoorError;
 
 use crate::plan::{Rejected, RejectedWrite};
 
@@ -37,7 +37,7 @@ pub(crate) enum Error {
         /// The object that was written.
         what: &'static str,
         /// The writer's error.
-        source: WriteError,
+        source: DoorError,
     },
     /// A metric could not be registered.
     #[error("cannot register the metrics")]

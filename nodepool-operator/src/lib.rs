@@ -71,10 +71,10 @@ struct RunArgs {
 pub enum Failure {
     /// The operator could not continue.
     #[error("the operator stopped")]
-    Run(#[from] bootstrap::Error),
+    Run(#[from] bootstrap::BootstrapError),
     /// The custom resource definitions could not be written as YAML.
     #[error("cannot write the custom resource definitions")]
-    Definitions(#[from] shared_crds::Error),
+    Definitions(#[from] shared_crds::CrdError),
     /// Standard output is closed or full.
     #[error("cannot write to standard output")]
     Output(#[from] std::io::Error),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::Value;
 use shared_runtime::error::chain;
-use shared_runtime::write::{Deleted, Evicted, WriteError, Written};
+use shared_runtime::write::{Deleted, DoorError, Evicted, Written};
 
 use crate::context::Context;
 use crate::drains::{Answer, Way};
@@ -72,7 +72,7 @@ fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
 /// Adds to an error what the write was about.
 pub(crate) fn written<T>(
     what: &'static str,
-    result: Result<Written<T>, WriteError>,
+    result: Result<Written<T>, DoorError>,
 ) -> Result<Written<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }

@@ -19,7 +19,7 @@ pub use v1alpha1::{NodePool, NodePoolAutoscaler};
 
 /// The definitions could not be written out; a test of this crate rules it out for a released version.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CrdError {
     /// A schema is no JSON.
     #[error("a generated schema is not valid json")]
     Json(#[from] serde_json::Error),
@@ -30,7 +30,7 @@ pub enum Error {
 
 /// Every custom resource definition of Tandem, in the order to install them, with schemas as the API server should
 /// hold them (see [`schema::tidy`]).
-pub fn all() -> Result<Vec<CustomResourceDefinition>, Error> {
+pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     Ok([NodePool::crd(), NodePoolAutoscaler::crd()]
         .into_iter()
         .map(schema::tidy)
@@ -38,7 +38,7 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, Error> {
 }
 
 /// [`all`] as one multi-document YAML text, which `kubectl apply -f -` takes.
-pub fn yaml() -> Result<String, Error> {
+pub fn yaml() -> Result<String, CrdError> {
     let mut text = String::new();
     for crd in all()? {
         text.push_str("---\n");

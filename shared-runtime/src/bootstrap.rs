@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::error::chain;
 use crate::events::Recorder;
 use crate::fence::Fence;
-use crate::freshness::Floors;
+use crate::freshness::WriteTracker;
 use crate::leader::{self, Elector, Ended, InvalidTiming, LeaseConfig};
 use crate::liveness::Liveness;
 use crate::metrics::{Metrics, MetricsError};
@@ -62,7 +62,7 @@ pub struct Operator {
     /// The only way to write to the API server.
     pub door: Door,
     /// Whether a cached object is fresh enough for a decision.
-    pub floors: Floors,
+    pub floors: WriteTracker,
     /// The metrics registry.
     pub metrics: Metrics,
     /// Publishes Kubernetes events.
@@ -152,7 +152,7 @@ impl Operator {
 /// Why an operator failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum BootstrapError {
     /// The lease times are inconsistent.
     #[error("the flags of leader election do not fit together")]
     Timing(#[from] InvalidTiming),
@@ -193,7 +193,11 @@ pub enum Error {
 ///
 /// `start` is called when the definitions are established, in a standby replica too, so that its caches are warm when
 /// it becomes the leader. It ends when [`Operator::shutdown`] is cancelled.
-pub async fn run_operator<F, Fut, E>(spec: OperatorSpec, args: CommonArgs, start: F) -> Result<(), Error>
+pub async fn run_operator<F, Fut, E>(
+    spec: OperatorSpec,
+    args: CommonArgs,
+    start: F,
+) -> Result<(), BootstrapError>
 where
     F: FnOnce(Operator) -> Fut,
     Fut: Future<Output = Result<(), E>>,
@@ -221,13 +225,13 @@ async fn run<F, Fut, E>(
     args: CommonArgs,
     timing: leader::Timing,
     start: F,
-) -> Result<(), Error>
+) -> Result<(), BootstrapError>
 where
     F: FnOnce(Operator) -> Fut,
     Fut: Future<Output = Result<(), E>>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let signalled = shutdown::on_signals().map_err(Error::Signals)?;
+    let signalled = shutdown::on_signals().map_err(BootstrapError::Signals)?;
     let clock = Clock::system();
     let metrics = Metrics::new(spec.name, spec.version)?;
     let readiness = Readiness::default();
@@ -310,10 +314,13 @@ where
 }
 
 /// The result of the operator from the results of the work and the election.
-fn concluded(ended: Result<(), Error>, lease: Result<Ended, JoinError>) -> Result<(), Error> {
+fn concluded(
+    ended: Result<(), BootstrapError>,
+    lease: Result<Ended, JoinError>,
+) -> Result<(), BootstrapError> {
     match (ended, lease) {
-        (_, Err(failed)) => Err(Error::Election(failed)),
-        (Ok(()), Ok(Ended::Lost)) => Err(Error::LostLease),
+        (_, Err(failed)) => Err(BootstrapError::Election(failed)),
+        (Ok(()), Ok(Ended::Lost)) => Err(BootstrapError::LostLease),
         (ended, Ok(_)) => ended,
     }
 }
@@ -325,23 +332,23 @@ async fn supervise<E>(
     stop: &CancellationToken,
     signalled: &CancellationToken,
     fence: &Fence,
-) -> Result<(), Error>
+) -> Result<(), BootstrapError>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut work = std::pin::pin!(work);
     let ending = tokio::select! {
         ended = &mut work => {
-            ended.map_err(|failed| Error::Work(failed.into()))?;
+            ended.map_err(|failed| BootstrapError::Work(failed.into()))?;
             let is_asked = signalled.is_cancelled() || fence.lost().is_cancelled();
-            return if is_asked { Ok(()) } else { Err(Error::Ended) };
+            return if is_asked { Ok(()) } else { Err(BootstrapError::Ended) };
         }
         () = signalled.cancelled() => Ok(()),
-        () = fence.lost().cancelled() => Err(Error::LostLease),
+        () = fence.lost().cancelled() => Err(BootstrapError::LostLease),
     };
     stop.cancel();
     if let Ok(ended) = tokio::time::timeout(WORK_DEADLINE, work).await {
-        ended.map_err(|failed| Error::Work(failed.into()))?;
+        ended.map_err(|failed| BootstrapError::Work(failed.into()))?;
     } else {
         warn!(after = ?WORK_DEADLINE, "the work did not end when it was told to");
     }

@@ -4,7 +4,7 @@ use crate::testing::server;
 use crate::write::{WriteStrategy, unobserved};
 
 /// The work of an operator that does not end by itself.
-async fn work(stop: CancellationToken) -> Result<(), Error> {
+async fn work(stop: CancellationToken) -> Result<(), BootstrapError> {
     stop.cancelled().await;
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::liveness::Pulse;
 use crate::metrics::{Metrics, ReconcileResult};
-pub use crate::queue::{Backoff, CONFLICT_BACKOFF};
+pub use crate::queue::{CONFLICT_BACKOFF, RequeueBackoff};
 use crate::queue::{Next, Outcome, Queue};
 
 /// The next step of a key after a successful reconcile.
@@ -56,7 +56,7 @@ pub struct Config {
     name: &'static str,
     concurrency: usize,
     debounce: Duration,
-    backoff: Backoff,
+    backoff: RequeueBackoff,
     stop_deadline: Duration,
     gate: BoxStream<'static, bool>,
     pulse: Option<Pulse>,
@@ -71,7 +71,7 @@ impl Config {
             name,
             concurrency: 1,
             debounce: Duration::ZERO,
-            backoff: Backoff::default(),
+            backoff: RequeueBackoff::default(),
             stop_deadline: STOP_DEADLINE,
             gate: stream::once(future::ready(true)).boxed(),
             pulse: None,
@@ -103,7 +103,7 @@ impl Config {
 
     /// Backoff of a failing key.
     #[must_use]
-    pub fn backoff(mut self, backoff: Backoff) -> Self {
+    pub fn backoff(mut self, backoff: RequeueBackoff) -> Self {
         self.backoff = backoff;
         self
     }
@@ -138,7 +138,7 @@ impl Debug for Config {
 /// Runs `reconcile` for every key from `triggers`, until `shutdown`; then lets running reconciles finish.
 ///
 /// - One reconcile per key at a time; a trigger that arrives meanwhile runs the key once more afterwards.
-/// - `Err` backs the key off ([`Backoff`]), and an event shortens a long wait; it is logged and counted by its
+/// - `Err` backs the key off ([`RequeueBackoff`]), and an event shortens a long wait; it is logged and counted by its
 ///   category.
 /// - A panic in `reconcile` counts as an error of category `panic`; the loop continues.
 /// - The end of `triggers` does not end the loop: requeued keys still run.

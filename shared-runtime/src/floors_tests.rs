@@ -6,10 +6,10 @@ use super::*;
 use crate::clock::FakeClock;
 use crate::metrics::Metrics;
 
-fn floors() -> (Floors, FakeClock, Metrics) {
+fn floors() -> (WriteTracker, FakeClock, Metrics) {
     let (clock, fake) = Clock::fake(Timestamp::UNIX_EPOCH);
     let metrics = Metrics::new("test", "0").unwrap();
-    (Floors::new(clock, Arc::new(metrics.writes("test").unwrap())), fake, metrics)
+    (WriteTracker::new(clock, Arc::new(metrics.writes("test").unwrap())), fake, metrics)
 }
 
 fn node(name: &str, uid: &str, version: &str) -> Node {

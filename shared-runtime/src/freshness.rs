@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conflict_retry::Observer;
 pub use conflict_retry::freshness::{ChangeKind, Freshness, Pending};
-use conflict_retry::freshness::{Deleting, Floors as OfKind};
+use conflict_retry::freshness::{Deleting, Expectations};
 use kube::Resource;
 use kube::runtime::watcher;
 use tracing::warn;
@@ -23,21 +23,21 @@ use crate::clock::Clock;
 /// Only kinds with a reflector are remembered; objects of any other kind are not read from a cache, so nothing can be
 /// stale.
 #[derive(Clone)]
-pub struct Floors(Arc<Shared>);
+pub struct WriteTracker(Arc<Shared>);
 
 struct Shared {
-    kinds: Mutex<HashMap<TypeId, OfKind>>,
+    kinds: Mutex<HashMap<TypeId, Expectations>>,
     clock: Clock,
     observer: Arc<dyn Observer>,
 }
 
-impl Debug for Floors {
+impl Debug for WriteTracker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Floors").finish_non_exhaustive()
+        f.debug_struct("WriteTracker").finish_non_exhaustive()
     }
 }
 
-impl Floors {
+impl WriteTracker {
     /// Creates empty floors. Stale reads and lost events are reported to `observer`.
     pub fn new(clock: Clock, observer: Arc<dyn Observer>) -> Self {
         Self(Arc::new(Shared { kinds: Mutex::default(), clock, observer }))
@@ -102,24 +102,24 @@ impl Floors {
             }
             std::collections::hash_map::Entry::Vacant(vacant) => {
                 let (clock, observer) = (self.0.clock.clone(), Arc::clone(&self.0.observer));
-                let floors = OfKind::with_clock(K::plural(&()), observer, move || clock.monotonic());
+                let floors = Expectations::with_clock(K::plural(&()), observer, move || clock.monotonic());
                 Some(Feed(vacant.insert(floors).clone()))
             }
         }
     }
 
-    fn of<K: 'static>(&self) -> Option<OfKind> {
+    fn of<K: 'static>(&self) -> Option<Expectations> {
         self.kinds().get(&TypeId::of::<K>()).cloned()
     }
 
-    fn kinds(&self) -> MutexGuard<'_, HashMap<TypeId, OfKind>> {
+    fn kinds(&self) -> MutexGuard<'_, HashMap<TypeId, Expectations>> {
         self.0.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The right to report to [`Floors`] what the watch of one kind has delivered.
+/// The right to report to [`WriteTracker`] what the watch of one kind has delivered.
 #[derive(Debug)]
-pub(crate) struct Feed(OfKind);
+pub(crate) struct Feed(Expectations);
 
 impl Feed {
     /// Records an event that the store has just applied.
@@ -130,7 +130,7 @@ impl Feed {
         self.0.observe(event);
     }
 
-    /// Records that the cluster's data is older than before; see [`conflict_retry::freshness::Floors::rewound`].
+    /// Records that the cluster's data is older than before; see [`conflict_retry::freshness::Expectations::rewound`].
     pub(crate) fn rewound(&self) {
         self.0.rewound();
     }

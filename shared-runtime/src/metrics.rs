@@ -171,9 +171,12 @@ impl Metrics {
     }
 
     /// `conflict-retry`'s metrics of every write, with the label `strategy`. Call it once per registry.
-    pub(crate) fn writes(&self, strategy: &str) -> Result<conflict_retry::metrics::Metrics, MetricsError> {
+    pub(crate) fn writes(
+        &self,
+        strategy: &str,
+    ) -> Result<conflict_retry::metrics::RetryMetrics, MetricsError> {
         let constant = [("strategy".to_owned(), strategy.to_owned())].into();
-        Ok(conflict_retry::metrics::Metrics::register(&self.0.registry, constant)?)
+        Ok(conflict_retry::metrics::RetryMetrics::register(&self.0.registry, constant)?)
     }
 
     pub(crate) fn watch_error(&self, resource: &str, category: &str) {

@@ -16,7 +16,7 @@ type Time = Duration;
 
 /// The backoff of a failing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub struct RequeueBackoff {
     /// The delay after the first failure.
     pub base: Duration,
     /// The maximum delay, whatever the number of failures.
@@ -25,7 +25,7 @@ pub struct Backoff {
     pub event_max: Duration,
 }
 
-impl Default for Backoff {
+impl Default for RequeueBackoff {
     /// 100 ms doubling up to one minute, which an event shortens to five seconds. client-go's rate limiter goes from 5
     /// ms to 1,000 s, and an event ends its wait at once. Our own figures: not every fixed cause shows as an event, so
     /// the minute must be one that a user is willing to wait; and objects that change all the time, such as the pods of
@@ -39,7 +39,7 @@ impl Default for Backoff {
     }
 }
 
-impl Backoff {
+impl RequeueBackoff {
     /// The delay after failure number `failures` (from 1): exponential, and between half and all of it by `random` in
     /// `[0, 1)`, so that keys that failed together do not return together.
     pub fn delay(self, failures: u32, random: f64) -> Duration {
@@ -57,7 +57,7 @@ impl Backoff {
 /// The backoff of a key with repeated conflicts. A single one is resolved as soon as the watch has delivered the other
 /// writer's version, which takes a few milliseconds; when it persists after many, the watch delivers nothing, and each
 /// run is a full pass from the same stale cache. Our own figures.
-pub const CONFLICT_BACKOFF: Backoff = Backoff {
+pub const CONFLICT_BACKOFF: RequeueBackoff = RequeueBackoff {
     base: Duration::from_millis(20),
     max: Duration::from_secs(5),
     event_max: Duration::from_secs(1),
@@ -106,7 +106,7 @@ enum State {
 /// The queue of one controller.
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
-    backoff: Backoff,
+    backoff: RequeueBackoff,
     debounce: Duration,
     concurrency: usize,
     running: usize,
@@ -117,7 +117,7 @@ pub(crate) struct Queue<K> {
 }
 
 impl<K: Hash + Eq + Clone> Queue<K> {
-    pub(crate) fn new(backoff: Backoff, debounce: Duration, concurrency: usize) -> Self {
+    pub(crate) fn new(backoff: RequeueBackoff, debounce: Duration, concurrency: usize) -> Self {
         Self {
             backoff,
             debounce,

@@ -6,7 +6,7 @@ use super::*;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-const BACKOFF: Backoff = Backoff {
+const BACKOFF: RequeueBackoff = RequeueBackoff {
     base: Duration::from_millis(100),
     max: Duration::from_secs(1),
     event_max: Duration::from_millis(300),
@@ -188,7 +188,7 @@ fn an_event_brings_a_planned_run_forward() {
 
 #[test]
 fn debounce_counts_from_the_first_event_so_a_busy_key_still_runs() {
-    let mut q = Queue::new(Backoff::default(), MS(100), 1);
+    let mut q = Queue::new(RequeueBackoff::default(), MS(100), 1);
     for at in 0..100 {
         q.trigger("a", MS(at));
         assert_eq!(q.next(MS(at)), Next::WaitUntil(MS(100)));

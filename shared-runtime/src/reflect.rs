@@ -18,7 +18,7 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use crate::error::chain;
-use crate::freshness::{Feed, Floors};
+use crate::freshness::{Feed, WriteTracker};
 use crate::liveness::Liveness;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
@@ -33,7 +33,7 @@ pub struct Watching {
     /// Counts failed lists and watches.
     pub metrics: Metrics,
     /// Is told what the watch has delivered.
-    pub floors: Floors,
+    pub floors: WriteTracker,
     /// Gets a gate that is open while the cache is current.
     pub readiness: Readiness,
     /// Is told which objects cannot be read.

@@ -12,7 +12,7 @@ fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
     let metrics = Metrics::new("test", "0").unwrap();
     let watching = Watching {
         liveness: Liveness::new(clock.clone()),
-        floors: Floors::new(clock, Arc::new(conflict_retry::observe::Silent)),
+        floors: WriteTracker::new(clock, Arc::new(conflict_retry::observe::Silent)),
         metrics,
         readiness: Readiness::default(),
         unreadable: UnreadableObjects::default(),

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         Strategy::Guarded => "guarded",
     };
     let options =
-        e2e::demo::Options { kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
+        e2e::demo::DemoOptions { kubeconfig, write_strategy: write_strategy.to_owned(), json, audit_log };
     e2e::demo::run(options).await?;
     Ok(())
 }

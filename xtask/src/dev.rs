@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::tandem::Release;
 
 use crate::workspace;
@@ -52,7 +52,7 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<()> {
 }
 
 async fn up() -> anyhow::Result<()> {
-    let running = Cluster::start_detached(&directory(), Options::private()).await?;
+    let running = Cluster::start_detached(&directory(), ClusterOptions::private()).await?;
     let cluster = Cluster::attach(&directory())?;
     Release::install(&cluster, "tandem-system", &[])
         .await

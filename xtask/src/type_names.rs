@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion, Visibility};
 
 /// Names that several public types have, and why. Everything else is a mistake.
-const SHARED: &[(&str, &str)] = &[];
+const SHARED: &[(&str, &str)] = &[("Failure", "the operators are twins: how either process ends")];
 
 /// Where each public type is defined, by name.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use planner::PoolDecision;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
-use shared_runtime::write::{WriteError, Written};
+use shared_runtime::write::{DoorError, Written};
 
 use super::pool_status::{Scaled, Standing};
 
@@ -35,7 +35,7 @@ impl Unreported {
         &self,
         decision: &PoolDecision,
         standing: &Standing,
-        ended: &Result<Written<T>, WriteError>,
+        ended: &Result<Written<T>, DoorError>,
     ) {
         let said = matches!(standing, Standing::Scaled(_));
         match ended {

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::tell;
-use e2e::operators::{Operator, OperatorProcess};
-use e2e::tandem::{Operators, Release};
+use e2e::operators::{OperatorKind, OperatorProcess};
+use e2e::tandem::{Release, RunningOperators};
 use e2e::wait::eventually;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -73,13 +73,13 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     ensure!(samples > 0, "0 samples measure nothing; give at least 1");
     let deal = Deal::of(nodes, pods)?;
     // Before there is a cluster, so that nothing is built while something is measured.
-    for operator in [Operator::NodePool, Operator::Autoscaler] {
+    for operator in [OperatorKind::NodePool, OperatorKind::Autoscaler] {
         operator.binary().await?;
     }
-    let options = Options {
+    let options = ClusterOptions {
         controller_manager_flags: vec![WITHOUT.to_owned(), GRACE.to_owned()],
         kwok_flags: vec![LEASE.to_owned()],
-        ..Options::private()
+        ..ClusterOptions::private()
     };
     let cluster = Cluster::start(options).await?;
     let measured = measure(&cluster, &deal, samples).await;
@@ -114,7 +114,7 @@ async fn measure(cluster: &Cluster, deal: &Deal, samples: usize) -> Result<(Row,
 
 async fn with(
     cluster: &Cluster,
-    operators: &mut Operators,
+    operators: &mut RunningOperators,
     deal: &Deal,
     samples: usize,
 ) -> Result<(Row, Option<String>)> {
@@ -140,7 +140,7 @@ async fn with(
     tell("starting the operators again");
     start_again(operators).await?;
     let again = resident(operators, Field::Peak)?;
-    let memory = [(Operator::NodePool, 0), (Operator::Autoscaler, 1)].map(|(operator, at)| Memory {
+    let memory = [(OperatorKind::NodePool, 0), (OperatorKind::Autoscaler, 1)].map(|(operator, at)| Memory {
         name: operator.name(),
         empty_rss_mib: empty[at],
         rss_mib: now[at],
@@ -168,7 +168,7 @@ async fn take(client: &kube::Client, count: usize) -> Result<(Vec<Sample>, Optio
 }
 
 /// Ends both and starts them again, until each has worked on the cluster.
-async fn start_again(operators: &mut Operators) -> Result<()> {
+async fn start_again(operators: &mut RunningOperators) -> Result<()> {
     for process in [&mut operators.node_pool, &mut operators.autoscaler] {
         process.stop(PATIENCE).await?;
         process.start_again().await?;
@@ -185,7 +185,7 @@ async fn start_again(operators: &mut Operators) -> Result<()> {
 }
 
 /// Of the `NodePool` operator and the Autoscaler, in MiB, to a tenth.
-fn resident(operators: &Operators, field: Field) -> Result<[f64; 2]> {
+fn resident(operators: &RunningOperators, field: Field) -> Result<[f64; 2]> {
     let of = |process: &OperatorProcess| memory::of(&process.pid().to_string(), field);
     Ok([of(&operators.node_pool)?, of(&operators.autoscaler)?].map(|mib| rounded(mib, 10.0)))
 }

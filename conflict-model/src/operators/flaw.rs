@@ -2,7 +2,7 @@
 
 /// One missing guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flaw {
+pub enum OperatorFlaw {
     /// The count is guarded by its value, through `/scale`: a value can return.
     CountGuard,
     /// The list is announced by a forced apply, which has no guard.

@@ -3,7 +3,7 @@
 //!
 //! An Autoscaler may give up on a request, crash, or lose its lease while the request is in flight; the server may
 //! execute it at any time after that, or never. The guards of each request are those that `shared_runtime::write` sends
-//! with the strategy `guarded`; a [`Flaw`] removes one guard, and [`Flaw::Everything`] is an earlier implementation.
+//! with the strategy `guarded`; a [`OperatorFlaw`] removes one guard, and [`OperatorFlaw::Everything`] is an earlier implementation.
 //!
 //! Decisions are based on live reads: a stale cache is equivalent to a decision that takes long. Refused requests end
 //! in a new decision, as in the operator.
@@ -13,41 +13,41 @@ mod properties;
 mod state;
 mod step;
 
-pub use flaw::Flaw;
-pub use state::{Budget, DECISIONS, Decision, Phase, Sent, State};
-pub use step::Step;
+pub use flaw::OperatorFlaw;
+pub use state::{Budget, DECISIONS, ModelDecision, OperatorPhase, OperatorsState, Sent};
+pub use step::OperatorStep;
 
 use stateright::{Model, Property};
 
 /// The operators and the faults that may happen to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Operators {
+pub struct OperatorsModel {
     /// How often each thing may happen.
     pub budget: Budget,
     /// The guard that is missing, if any.
-    pub flaw: Option<Flaw>,
+    pub flaw: Option<OperatorFlaw>,
 }
 
-impl Operators {
+impl OperatorsModel {
     /// Whether the model lacks this guard.
-    fn lacks(self, flaw: Flaw) -> bool {
-        matches!(self.flaw, Some(made) if made == flaw || made == Flaw::Everything)
+    fn lacks(self, flaw: OperatorFlaw) -> bool {
+        matches!(self.flaw, Some(made) if made == flaw || made == OperatorFlaw::Everything)
     }
 }
 
-impl Model for Operators {
-    type State = State;
-    type Action = Step;
+impl Model for OperatorsModel {
+    type State = OperatorsState;
+    type Action = OperatorStep;
 
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.budget)]
+    fn init_states(&self) -> Vec<OperatorsState> {
+        vec![OperatorsState::new(self.budget)]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
+    fn actions(&self, state: &OperatorsState, actions: &mut Vec<OperatorStep>) {
         step::possible(state, actions);
     }
 
-    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+    fn next_state(&self, last: &OperatorsState, step: OperatorStep) -> Option<OperatorsState> {
         let mut next = *last;
         step::take(*self, &mut next, step);
         Some(next)

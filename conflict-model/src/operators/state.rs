@@ -30,7 +30,7 @@ pub struct Budget {
 
 /// The complete state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct OperatorsState {
     /// The API server, with the pool.
     pub server: Server,
     /// The last writer of the count, as in `managedFields`.
@@ -38,11 +38,11 @@ pub struct State {
     /// The leading Autoscaler: 0, then its successors.
     pub leader: u8,
     /// What the leader is doing.
-    pub phase: Phase,
+    pub phase: OperatorPhase,
     /// Abandoned requests that may still be executed.
     pub adrift: [Option<Sent>; ADRIFT],
     /// The decisions so far; a decision is identified by its index.
-    pub decisions: [Option<Decision>; DECISIONS],
+    pub decisions: [Option<ModelDecision>; DECISIONS],
     /// The node in each slot, by its UID; 0 for none.
     pub(super) nodes: [u8; SLOTS],
     /// Number of UIDs assigned so far.
@@ -62,7 +62,7 @@ pub(super) enum Writer {
 
 /// What the leader is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum OperatorPhase {
     /// Between two passes.
     #[default]
     Idle,
@@ -85,7 +85,7 @@ pub struct Sent {
 
 /// A decision of an Autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Decision {
+pub struct ModelDecision {
     /// The Autoscaler that decided.
     pub by: u8,
     /// The count that it was based on.
@@ -142,7 +142,7 @@ pub(super) struct Truth {
     pub(super) carried_out_late: bool,
 }
 
-impl State {
+impl OperatorsState {
     /// Three nodes, as the user wanted.
     pub(super) fn new(budget: Budget) -> Self {
         let spec = Spec { replicas: Some(3), ..Spec::with_max(5) };
@@ -160,7 +160,7 @@ impl State {
             server: server.answer(&report).0,
             count_by: Writer::User,
             leader: 0,
-            phase: Phase::Idle,
+            phase: OperatorPhase::Idle,
             adrift: [None; ADRIFT],
             decisions: [None; DECISIONS],
             nodes: [1, 2, 3],
@@ -183,7 +183,7 @@ impl State {
         self.nodes.iter().map(|uid| i32::from(*uid != 0)).sum()
     }
 
-    pub(super) fn decision(&self, which: u8) -> Option<Decision> {
+    pub(super) fn decision(&self, which: u8) -> Option<ModelDecision> {
         self.decisions.get(usize::from(which)).copied().flatten()
     }
 }

@@ -1,8 +1,10 @@
 //! What can happen next, and what it does.
 
-use super::state::{ADRIFT, Decision, Phase, SLOTS, Sent, State, Writer};
-use super::{Flaw, Operators};
-use crate::server::{Change, Endpoint, ListTest, Manager, Operation, Reason, Request, Set, Status, Test};
+use super::state::{ADRIFT, ModelDecision, OperatorPhase, OperatorsState, SLOTS, Sent, Writer};
+use super::{OperatorFlaw, OperatorsModel};
+use crate::server::{
+    ListTest, Manager, ModelEndpoint, ModelOperation, Reason, Request, RequestedChange, Set, Status, Test,
+};
 
 /// The minimum and the maximum wanted number of nodes.
 const COUNTS: std::ops::RangeInclusive<i32> = 1..=3;
@@ -13,7 +15,7 @@ const ADRIFT_PLACES: [u8; ADRIFT] = [0, 1];
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum OperatorStep {
     /// The leader reads, decides to remove the node in this slot, and sends the list.
     DecideDown(u8),
     /// The leader reads, decides to add one node, and sends the count; or it removes a list that is in the way.
@@ -41,89 +43,91 @@ pub enum Step {
 }
 
 /// All events that can happen in `state`.
-pub(super) fn possible(state: &State, steps: &mut Vec<Step>) {
+pub(super) fn possible(state: &OperatorsState, steps: &mut Vec<OperatorStep>) {
     let (count, _, _) = state.seen();
     let left = &state.left;
     match state.phase {
-        Phase::Idle if left.decisions > 0 => {
+        OperatorPhase::Idle if left.decisions > 0 => {
             let exists = |slot: &u8| state.nodes.get(usize::from(*slot)).is_some_and(|uid| *uid != 0);
             if count > *COUNTS.start() {
-                steps.extend(PLACES.into_iter().filter(exists).map(Step::DecideDown));
+                steps.extend(PLACES.into_iter().filter(exists).map(OperatorStep::DecideDown));
             }
             if count < *COUNTS.end() {
-                steps.push(Step::DecideUp);
+                steps.push(OperatorStep::DecideUp);
             }
         }
-        Phase::Idle => {}
-        Phase::Announced(_) => steps.push(Step::SendCount),
-        Phase::Waiting(_) => {
-            steps.push(Step::Arrive);
+        OperatorPhase::Idle => {}
+        OperatorPhase::Announced(_) => steps.push(OperatorStep::SendCount),
+        OperatorPhase::Waiting(_) => {
+            steps.push(OperatorStep::Arrive);
             if left.lost > 0 && state.adrift.contains(&None) {
-                steps.push(Step::GiveUp);
+                steps.push(OperatorStep::GiveUp);
             }
         }
     }
-    if left.depositions > 0 && (state.adrift.contains(&None) || !matches!(state.phase, Phase::Waiting(_))) {
-        steps.push(Step::Depose);
+    if left.depositions > 0
+        && (state.adrift.contains(&None) || !matches!(state.phase, OperatorPhase::Waiting(_)))
+    {
+        steps.push(OperatorStep::Depose);
     }
     for (which, _) in ADRIFT_PLACES.into_iter().zip(state.adrift).filter(|(_, sent)| sent.is_some()) {
-        steps.extend([Step::ArriveLate(which), Step::Vanish(which)]);
+        steps.extend([OperatorStep::ArriveLate(which), OperatorStep::Vanish(which)]);
     }
     if left.user_writes > 0 {
-        steps.extend(COUNTS.filter(|wanted| *wanted != count).map(Step::UserScales));
+        steps.extend(COUNTS.filter(|wanted| *wanted != count).map(OperatorStep::UserScales));
     }
     if left.other_changes > 0 {
-        steps.push(Step::UserChanges);
+        steps.push(OperatorStep::UserChanges);
     }
     if left.losses > 0 {
         let used = PLACES.into_iter().zip(state.nodes).filter(|(_, uid)| *uid != 0);
-        steps.extend(used.map(|(slot, _)| Step::LoseNode(slot)));
+        steps.extend(used.map(|(slot, _)| OperatorStep::LoseNode(slot)));
     }
     if state.count() != count {
-        steps.push(Step::Resize);
+        steps.push(OperatorStep::Resize);
     }
 }
 
 /// Executes `step`.
-pub(super) fn take(model: Operators, state: &mut State, step: Step) {
+pub(super) fn take(model: OperatorsModel, state: &mut OperatorsState, step: OperatorStep) {
     match step {
-        Step::DecideDown(slot) => decide(model, state, Some(slot)),
-        Step::DecideUp => decide(model, state, None),
-        Step::SendCount => {
-            if let Phase::Announced(which) = state.phase {
+        OperatorStep::DecideDown(slot) => decide(model, state, Some(slot)),
+        OperatorStep::DecideUp => decide(model, state, None),
+        OperatorStep::SendCount => {
+            if let OperatorPhase::Announced(which) = state.phase {
                 send_count(model, state, which);
             }
         }
-        Step::Arrive => {
-            if let Phase::Waiting(sent) = state.phase {
+        OperatorStep::Arrive => {
+            if let OperatorPhase::Waiting(sent) = state.phase {
                 let granted = arrive(state, sent);
                 state.phase = match sent {
                     // An announced list is followed by its count; anything else by another pass.
                     Sent { decision: Some(which), request, .. } if granted && !is_count(&request) => {
-                        Phase::Announced(which)
+                        OperatorPhase::Announced(which)
                     }
-                    _ => Phase::Idle,
+                    _ => OperatorPhase::Idle,
                 };
             }
         }
-        Step::GiveUp => {
+        OperatorStep::GiveUp => {
             state.left.lost -= 1;
             let_go(state);
         }
-        Step::Depose => {
+        OperatorStep::Depose => {
             state.left.depositions -= 1;
             let_go(state);
             state.leader += 1;
         }
-        Step::ArriveLate(which) => {
+        OperatorStep::ArriveLate(which) => {
             if let Some(sent) = state.adrift[usize::from(which)].take() {
                 let granted = arrive(state, sent);
                 state.truth.refused_late |= !granted;
                 state.truth.carried_out_late |= granted;
             }
         }
-        Step::Vanish(which) => state.adrift[usize::from(which)] = None,
-        Step::UserScales(wanted) => {
+        OperatorStep::Vanish(which) => state.adrift[usize::from(which)] = None,
+        OperatorStep::UserScales(wanted) => {
             state.left.user_writes -= 1;
             let scale = Request::MergeScale { version: None, uid: None, replicas: Some(wanted) };
             if handle(state, &scale) {
@@ -132,29 +136,29 @@ pub(super) fn take(model: Operators, state: &mut State, step: Step) {
                 state.truth.user_wrote += 1;
             }
         }
-        Step::UserChanges => {
+        OperatorStep::UserChanges => {
             state.left.other_changes -= 1;
             let tokens = [state.left.other_changes + 1, 0, 0];
-            let change = Change::Tokens(tokens);
-            let merge = Request::Merge { on: Endpoint::Main, version: None, uid: None, change };
+            let change = RequestedChange::Tokens(tokens);
+            let merge = Request::Merge { on: ModelEndpoint::Main, version: None, uid: None, change };
             state.truth.user_changed += u8::from(handle(state, &merge));
         }
-        Step::LoseNode(slot) => {
+        OperatorStep::LoseNode(slot) => {
             state.left.losses -= 1;
             state.nodes[usize::from(slot)] = 0;
         }
-        Step::Resize => resize(model, state),
+        OperatorStep::Resize => resize(model, state),
     }
 }
 
 /// Decides from the server's current state, and sends the first request.
-fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
+fn decide(model: OperatorsModel, state: &mut OperatorsState, slot: Option<u8>) {
     let (from, generation, stood) = state.seen();
     let by = state.leader;
-    if slot.is_none() && stood.is_some() && !model.lacks(Flaw::UnpairedCount) {
+    if slot.is_none() && stood.is_some() && !model.lacks(OperatorFlaw::UnpairedCount) {
         // The count of a decision that removes no nodes must not meet the list of another decision.
         let request = list_request(model, generation, stood, None);
-        state.phase = Phase::Waiting(Sent { by, decision: None, request });
+        state.phase = OperatorPhase::Waiting(Sent { by, decision: None, request });
         // It costs a decision, or it could go on forever.
         state.left.decisions -= 1;
         return;
@@ -167,17 +171,17 @@ fn decide(model: Operators, state: &mut State, slot: Option<u8>) {
     let to = if slot.is_some() { from - 1 } else { from + 1 };
     let (knows, saw) = (state.truth.user_wrote, state.truth.user_changed);
     let made_from = state.truth.count_of;
-    *place = Some(Decision { by, from, to, generation, stood, slot, uid, knows, saw, made_from });
+    *place = Some(ModelDecision { by, from, to, generation, stood, slot, uid, knows, saw, made_from });
     if slot.is_some() {
         let request = list_request(model, generation, stood, Some(which));
-        state.phase = Phase::Waiting(Sent { by, decision: Some(which), request });
+        state.phase = OperatorPhase::Waiting(Sent { by, decision: Some(which), request });
     } else {
         send_count(model, state, which);
     }
 }
 
-fn list_request(model: Operators, generation: i64, stood: Option<u8>, list: Option<u8>) -> Request {
-    if model.lacks(Flaw::ForcedApply) {
+fn list_request(model: OperatorsModel, generation: i64, stood: Option<u8>, list: Option<u8>) -> Request {
+    if model.lacks(OperatorFlaw::ForcedApply) {
         // The rest of the status is sent with it.
         let status = Status { ready: Some(3), list, ..Status::default() };
         Request::Apply { manager: Manager::Alpha, force: true, version: None, uid: None, status }
@@ -186,18 +190,18 @@ fn list_request(model: Operators, generation: i64, stood: Option<u8>, list: Opti
     }
 }
 
-fn send_count(model: Operators, state: &mut State, which: u8) {
+fn send_count(model: OperatorsModel, state: &mut OperatorsState, which: u8) {
     let Some(decision) = state.decision(which) else { return };
-    let request = if model.lacks(Flaw::CountGuard) {
-        let (test, operation) = (Test::Replicas(decision.from), Operation::Add(decision.to));
+    let request = if model.lacks(OperatorFlaw::CountGuard) {
+        let (test, operation) = (Test::Replicas(decision.from), ModelOperation::Add(decision.to));
         Request::JsonPatch { scale: true, test, operation }
     } else {
         let own = decision.slot.map(|_| which);
-        let list = if model.lacks(Flaw::UnpairedCount) { ListTest::Nothing } else { own.into() };
+        let list = if model.lacks(OperatorFlaw::UnpairedCount) { ListTest::Nothing } else { own.into() };
         let set = Set::Replicas(decision.to);
         Request::PatchAtGeneration { generation: decision.generation, list, set }
     };
-    state.phase = Phase::Waiting(Sent { by: decision.by, decision: Some(which), request });
+    state.phase = OperatorPhase::Waiting(Sent { by: decision.by, decision: Some(which), request });
 }
 
 fn is_count(request: &Request) -> bool {
@@ -205,17 +209,17 @@ fn is_count(request: &Request) -> bool {
 }
 
 /// Abandons the request in flight.
-fn let_go(state: &mut State) {
-    if let Phase::Waiting(sent) = state.phase
+fn let_go(state: &mut OperatorsState) {
+    if let OperatorPhase::Waiting(sent) = state.phase
         && let Some(place) = state.adrift.iter_mut().find(|place| place.is_none())
     {
         *place = Some(sent);
     }
-    state.phase = Phase::Idle;
+    state.phase = OperatorPhase::Idle;
 }
 
 /// The server handles an Autoscaler's request. Returns whether it was granted.
-fn arrive(state: &mut State, sent: Sent) -> bool {
+fn arrive(state: &mut OperatorsState, sent: Sent) -> bool {
     let (_, _, stood) = state.seen();
     let granted = handle(state, &sent.request);
     if !granted {
@@ -236,14 +240,14 @@ fn arrive(state: &mut State, sent: Sent) -> bool {
 }
 
 /// The server handles any request. Returns whether it was granted.
-fn handle(state: &mut State, request: &Request) -> bool {
+fn handle(state: &mut OperatorsState, request: &Request) -> bool {
     let (server, answer) = state.server.answer(request);
     state.server = server;
     answer.reason == Reason::Success
 }
 
 /// A pass of the `NodePool` operator.
-fn resize(model: Operators, state: &mut State) {
+fn resize(model: OperatorsModel, state: &mut OperatorsState) {
     let (wanted, generation, list) = state.seen();
     while state.count() < wanted {
         let Some(free) = state.nodes.iter().position(|uid| *uid == 0) else { return };
@@ -275,28 +279,29 @@ fn resize(model: Operators, state: &mut State) {
 
 /// The node that is removed by a list, if there is one: its decision, its slot, and the decision's details.
 fn named(
-    model: Operators,
-    state: &State,
+    model: OperatorsModel,
+    state: &OperatorsState,
     (wanted, generation): (i32, i64),
     list: Option<u8>,
-) -> Option<(u8, usize, Decision)> {
+) -> Option<(u8, usize, ModelDecision)> {
     let which = list?;
     let decision = state.decision(which)?;
     let slot = usize::from(decision.slot?);
-    let by_writer = model.lacks(Flaw::AnyWriter) || state.count_by == Writer::Autoscaler;
-    let of_this_spec = decision.generation == generation || model.lacks(Flaw::AnySpec);
-    let at_this_count = decision.to == wanted || (of_this_spec && !model.lacks(Flaw::OwnCountOnly));
+    let by_writer = model.lacks(OperatorFlaw::AnyWriter) || state.count_by == Writer::Autoscaler;
+    let of_this_spec = decision.generation == generation || model.lacks(OperatorFlaw::AnySpec);
+    let at_this_count = decision.to == wanted || (of_this_spec && !model.lacks(OperatorFlaw::OwnCountOnly));
     let node = state.nodes[slot];
-    let is_meant = node != 0 && (node == decision.uid || model.lacks(Flaw::SlotNames));
+    let is_meant = node != 0 && (node == decision.uid || model.lacks(OperatorFlaw::SlotNames));
     (by_writer && at_this_count && is_meant).then_some((which, slot, decision))
 }
 
 /// Whether the author of the count has named an existing node: for this count, or later, based on the current spec.
-fn names_one_that_stays(state: &State, list: Option<u8>) -> bool {
+fn names_one_that_stays(state: &OperatorsState, list: Option<u8>) -> bool {
     let named = list.and_then(|which| state.decision(which));
-    let stays =
-        |decision: Decision| decision.slot.is_some_and(|slot| state.nodes[usize::from(slot)] == decision.uid);
+    let stays = |decision: ModelDecision| {
+        decision.slot.is_some_and(|slot| state.nodes[usize::from(slot)] == decision.uid)
+    };
     let counts =
-        |decision: &Decision| state.truth.count_of == list || decision.saw == state.truth.user_changed;
+        |decision: &ModelDecision| state.truth.count_of == list || decision.saw == state.truth.user_changed;
     state.truth.count_of.is_some() && named.filter(counts).is_some_and(stays)
 }

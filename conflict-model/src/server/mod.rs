@@ -12,10 +12,11 @@ mod scale;
 mod status;
 
 pub use count::CountOwners;
-pub use object::{Meta, Object, Spec, TOKENS, Uid, Version};
+pub use object::{Meta, ModelVersion, Object, Spec, TOKENS, Uid};
 pub use ownership::{Fields, Manager, Owners};
 pub use request::{
-    Answer, Body, Change, Conflict, Endpoint, ListTest, Operation, Reason, Request, Set, Test,
+    Body, Conflict, ListTest, ModelEndpoint, ModelOperation, Reason, Request, RequestedChange, ServerAnswer,
+    Set, Test,
 };
 pub use status::{CONDITIONS, Conditions, Status};
 
@@ -34,7 +35,7 @@ pub enum Unconditional {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     unconditional: Unconditional,
-    revision: Version,
+    revision: ModelVersion,
     uids: Uid,
     /// What is stored under the name.
     pub object: Option<Object>,
@@ -58,7 +59,7 @@ impl Server {
 
     /// The state after `request`, and the answer.
     #[must_use]
-    pub fn answer(mut self, request: &Request) -> (Self, Answer) {
+    pub fn answer(mut self, request: &Request) -> (Self, ServerAnswer) {
         let before = self.object;
         let verdict = self.decide(request);
         let (code, reason) = match verdict {
@@ -69,7 +70,7 @@ impl Server {
             Err(refusal) => refusal,
         };
         let generation = |object: Option<Object>| object.map_or(0, |object| object.generation);
-        let answer = Answer {
+        let answer = ServerAnswer {
             code,
             reason,
             moved: before.map(|object| object.version) != self.object.map(|object| object.version),
@@ -98,8 +99,8 @@ impl Server {
                 }
                 current(&old, version)?;
                 let new = match on {
-                    Endpoint::Main => Object { meta: body.meta, spec: body.spec, ..old },
-                    Endpoint::Status => with_status(&old, body.status),
+                    ModelEndpoint::Main => Object { meta: body.meta, spec: body.spec, ..old },
+                    ModelEndpoint::Status => with_status(&old, body.status),
                 };
                 written(&old, new)
             }
@@ -110,7 +111,7 @@ impl Server {
                 let old = self.existing()?;
                 current(&old, version)?;
                 // A UID in a patch is a change of the UID, which is not allowed; `/status` ignores metadata.
-                if on == Endpoint::Main && uid.is_some_and(|uid| uid != old.uid) {
+                if on == ModelEndpoint::Main && uid.is_some_and(|uid| uid != old.uid) {
                     return Err(INVALID);
                 }
                 written(&old, merged(&old, on, change))
@@ -190,7 +191,7 @@ impl Server {
 }
 
 /// The optimistic lock: a version, if there is one, must be the stored one.
-fn current(old: &Object, version: Option<Version>) -> Result<(), (u16, Reason)> {
+fn current(old: &Object, version: Option<ModelVersion>) -> Result<(), (u16, Reason)> {
     match version {
         Some(version) if version != old.version => Err(conflict(Conflict::Version)),
         _ => Ok(()),
@@ -219,27 +220,28 @@ fn with_status(old: &Object, status: Option<Status>) -> Object {
     Object { status, owners: old.owners.updated(old.status.as_ref(), status.as_ref()), ..*old }
 }
 
-fn merged(old: &Object, on: Endpoint, change: Change) -> Object {
+fn merged(old: &Object, on: ModelEndpoint, change: RequestedChange) -> Object {
     let mut new = *old;
     match (on, change) {
-        (Endpoint::Main, Change::Replicas(replicas)) => new.spec.replicas = replicas,
-        (Endpoint::Main, Change::MaxReplicas(max)) => new.spec.max_replicas = max,
-        (Endpoint::Main, Change::Tokens(tokens)) => new.spec.tokens = tokens,
-        (Endpoint::Main, Change::Label(label)) => new.meta.label = label,
-        (Endpoint::Main, Change::Finalizer(finalizer)) => new.meta.finalizer = finalizer,
-        (Endpoint::Status, Change::Ready(ready)) => {
+        (ModelEndpoint::Main, RequestedChange::Replicas(replicas)) => new.spec.replicas = replicas,
+        (ModelEndpoint::Main, RequestedChange::MaxReplicas(max)) => new.spec.max_replicas = max,
+        (ModelEndpoint::Main, RequestedChange::Tokens(tokens)) => new.spec.tokens = tokens,
+        (ModelEndpoint::Main, RequestedChange::Label(label)) => new.meta.label = label,
+        (ModelEndpoint::Main, RequestedChange::Finalizer(finalizer)) => new.meta.finalizer = finalizer,
+        (ModelEndpoint::Status, RequestedChange::Ready(ready)) => {
             new = with_status(old, Some(Status { ready, ..old.status.unwrap_or_default() }));
         }
-        (Endpoint::Status, Change::Conditions(conditions)) => {
+        (ModelEndpoint::Status, RequestedChange::Conditions(conditions)) => {
             new = with_status(old, Some(Status { conditions, ..old.status.unwrap_or_default() }));
         }
         // Fields that do not belong to the endpoint are dropped.
-        (Endpoint::Main, Change::Ready(_) | Change::Conditions(_)) | (Endpoint::Status, _) => {}
+        (ModelEndpoint::Main, RequestedChange::Ready(_) | RequestedChange::Conditions(_))
+        | (ModelEndpoint::Status, _) => {}
     }
     new
 }
 
-fn patched(old: &Object, test: Test, operation: Operation) -> Result<Object, (u16, Reason)> {
+fn patched(old: &Object, test: Test, operation: ModelOperation) -> Result<Object, (u16, Reason)> {
     let holds = match test {
         Test::Nothing => true,
         Test::Version(version) => version == old.version,
@@ -251,10 +253,10 @@ fn patched(old: &Object, test: Test, operation: Operation) -> Result<Object, (u1
     let mut new = *old;
     new.spec.replicas = match operation {
         _ if !holds => return Err(INVALID),
-        Operation::Remove if old.spec.replicas.is_none() => return Err(INVALID),
-        Operation::Nothing => old.spec.replicas,
-        Operation::Add(replicas) | Operation::Replace(replicas) => Some(replicas),
-        Operation::Remove => None,
+        ModelOperation::Remove if old.spec.replicas.is_none() => return Err(INVALID),
+        ModelOperation::Nothing => old.spec.replicas,
+        ModelOperation::Add(replicas) | ModelOperation::Replace(replicas) => Some(replicas),
+        ModelOperation::Remove => None,
     };
     Ok(new)
 }

@@ -10,7 +10,7 @@ pub const TOKENS: usize = 3;
 pub type Uid = u32;
 
 /// A state of the store; grows with every stored write.
-pub type Version = u64;
+pub type ModelVersion = u64;
 
 /// A stored object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ pub struct Object {
     /// Distinguishes it from other objects of the same name.
     pub uid: Uid,
     /// The write that created this state: `metadata.resourceVersion`.
-    pub version: Version,
+    pub version: ModelVersion,
     /// `metadata.generation`: 1 at first.
     pub generation: i64,
     /// Whether it has a deletion timestamp and waits for its finalizer.

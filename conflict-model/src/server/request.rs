@@ -1,12 +1,12 @@
 //! The requests to the server, and its answers.
 
-use super::object::{Meta, Spec, TOKENS, Uid, Version};
+use super::object::{Meta, ModelVersion, Spec, TOKENS, Uid};
 use super::ownership::Manager;
 use super::status::{Conditions, Status};
 
 /// The endpoint at which an object is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
+pub enum ModelEndpoint {
     /// The object itself; `status` is dropped here.
     Main,
     /// `/status`; everything but `status` is dropped here.
@@ -28,9 +28,9 @@ pub enum Request {
     /// PUT of the whole object.
     Put {
         /// The endpoint.
-        on: Endpoint,
+        on: ModelEndpoint,
         /// `metadata.resourceVersion`.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// `metadata.uid`.
         uid: Option<Uid>,
         /// The rest of the object.
@@ -39,7 +39,7 @@ pub enum Request {
     /// PUT of `/scale`.
     PutScale {
         /// `metadata.resourceVersion`.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// `metadata.uid`.
         uid: Option<Uid>,
         /// `spec.replicas`.
@@ -48,18 +48,18 @@ pub enum Request {
     /// Merge patch of one field.
     Merge {
         /// The endpoint.
-        on: Endpoint,
+        on: ModelEndpoint,
         /// `metadata.resourceVersion`.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// `metadata.uid`.
         uid: Option<Uid>,
         /// The changed field.
-        change: Change,
+        change: RequestedChange,
     },
     /// Merge patch of `/scale`.
     MergeScale {
         /// `metadata.resourceVersion`.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// `metadata.uid`.
         uid: Option<Uid>,
         /// `spec.replicas`; `None` for a patch that does not contain it.
@@ -72,7 +72,7 @@ pub enum Request {
         /// The guard.
         test: Test,
         /// The operation.
-        operation: Operation,
+        operation: ModelOperation,
     },
     /// JSON Patch at a generation: tests of the generation and optionally of the announced list, then one change.
     PatchAtGeneration {
@@ -90,7 +90,7 @@ pub enum Request {
         /// Whether fields of other managers are taken over.
         force: bool,
         /// `metadata.resourceVersion`.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// `metadata.uid`.
         uid: Option<Uid>,
         /// Every field the manager wants to own.
@@ -99,7 +99,7 @@ pub enum Request {
     /// DELETE.
     Delete {
         /// Precondition on the version.
-        version: Option<Version>,
+        version: Option<ModelVersion>,
         /// Precondition on the UID.
         uid: Option<Uid>,
     },
@@ -118,7 +118,7 @@ pub struct Body {
 
 /// One field of a merge patch; `None` is `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
+pub enum RequestedChange {
     /// `spec.replicas`.
     Replicas(Option<i32>),
     /// `spec.maxReplicas`.
@@ -141,7 +141,7 @@ pub enum Test {
     /// No test.
     Nothing,
     /// `/metadata/resourceVersion`.
-    Version(Version),
+    Version(ModelVersion),
     /// `/metadata/generation`; a Scale has none.
     Generation(i64),
     /// `/metadata/uid`.
@@ -192,7 +192,7 @@ pub enum Set {
 
 /// The change of `/spec/replicas` in a JSON Patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum ModelOperation {
     /// No change; only the test is sent, or a test of a member that always exists.
     Nothing,
     /// `add`: creates or replaces.
@@ -251,7 +251,7 @@ pub enum Conflict {
 
 /// The server's answer and its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Answer {
+pub struct ServerAnswer {
     /// The HTTP status code.
     pub code: u16,
     /// The reason of the answer.

@@ -1,7 +1,7 @@
 //! `/scale` of a custom resource: a view of the object with less information than it seems.
 
-use super::object::{Object, Version};
-use super::request::{Operation, Reason, Test};
+use super::object::{ModelVersion, Object};
+use super::request::{ModelOperation, Reason, Test};
 use super::{INVALID, Verdict, current, updated};
 
 /// The value that the server uses for an unset count during a write.
@@ -29,7 +29,7 @@ pub(super) fn get(object: &Object) -> Result<Object, (u16, Reason)> {
 }
 
 /// Writes a Scale. Without a version the write is unconditional.
-pub(super) fn write(old: &Object, version: Option<Version>, count: Count) -> Verdict {
+pub(super) fn write(old: &Object, version: Option<ModelVersion>, count: Count) -> Verdict {
     let replicas = match count {
         Count::Unset | Count::Is(UNSET) => return Err((400, Reason::BadRequest)),
         Count::Is(replicas) => replicas,
@@ -42,7 +42,7 @@ pub(super) fn write(old: &Object, version: Option<Version>, count: Count) -> Ver
 }
 
 /// A JSON Patch sees 0 as absent and an unset count as the marker.
-pub(super) fn json_patch(old: &Object, test: Test, operation: Operation) -> Verdict {
+pub(super) fn json_patch(old: &Object, test: Test, operation: ModelOperation) -> Verdict {
     let seen = match Count::of(old) {
         Count::Is(0) => None,
         Count::Is(replicas) => Some(replicas),
@@ -58,11 +58,11 @@ pub(super) fn json_patch(old: &Object, test: Test, operation: Operation) -> Verd
     };
     let count = match operation {
         _ if !holds => return Err(INVALID),
-        Operation::Remove if seen.is_none() => return Err(INVALID),
-        Operation::Nothing => Count::of(old),
-        Operation::Add(replicas) | Operation::Replace(replicas) => Count::Is(replicas),
+        ModelOperation::Remove if seen.is_none() => return Err(INVALID),
+        ModelOperation::Nothing => Count::of(old),
+        ModelOperation::Add(replicas) | ModelOperation::Replace(replicas) => Count::Is(replicas),
         // An absent count is 0.
-        Operation::Remove => Count::Is(0),
+        ModelOperation::Remove => Count::Is(0),
     };
     write(old, None, count)
 }

@@ -8,15 +8,15 @@ fn body(replicas: Option<i32>) -> Body {
     Body { meta: Meta::default(), spec: Spec { replicas, ..SPEC }, status: None }
 }
 
-fn put(version: Option<Version>, uid: Option<Uid>, replicas: Option<i32>) -> Request {
-    Request::Put { on: Endpoint::Main, version, uid, body: body(replicas) }
+fn put(version: Option<ModelVersion>, uid: Option<Uid>, replicas: Option<i32>) -> Request {
+    Request::Put { on: ModelEndpoint::Main, version, uid, body: body(replicas) }
 }
 
-fn merge(on: Endpoint, version: Option<Version>, change: Change) -> Request {
+fn merge(on: ModelEndpoint, version: Option<ModelVersion>, change: RequestedChange) -> Request {
     Request::Merge { on, version, uid: None, change }
 }
 
-fn scale_patch(test: Test, operation: Operation) -> Request {
+fn scale_patch(test: Test, operation: ModelOperation) -> Request {
     Request::JsonPatch { scale: true, test, operation }
 }
 
@@ -56,25 +56,37 @@ fn a_put_needs_the_version_of_now_and_the_uid_of_now() {
 #[test]
 fn status_moves_the_version_alone_and_each_endpoint_drops_what_is_the_others() {
     let server = stored(Some(2));
-    assert_eq!(of(server, merge(Endpoint::Status, None, Change::Ready(Some(1)))), (200, true, 0));
-    assert_eq!(of(server, merge(Endpoint::Main, None, Change::Ready(Some(1)))), (200, false, 0));
-    assert_eq!(of(server, merge(Endpoint::Status, None, Change::Replicas(Some(3)))), (200, false, 0));
-    assert_eq!(of(server, merge(Endpoint::Main, None, Change::Label(Some(1)))), (200, true, 0));
-    assert_eq!(of(server, merge(Endpoint::Main, Some(7), Change::Label(Some(1)))), (409, false, 0));
+    assert_eq!(
+        of(server, merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(1)))),
+        (200, true, 0)
+    );
+    assert_eq!(
+        of(server, merge(ModelEndpoint::Main, None, RequestedChange::Ready(Some(1)))),
+        (200, false, 0)
+    );
+    assert_eq!(
+        of(server, merge(ModelEndpoint::Status, None, RequestedChange::Replicas(Some(3)))),
+        (200, false, 0)
+    );
+    assert_eq!(of(server, merge(ModelEndpoint::Main, None, RequestedChange::Label(Some(1)))), (200, true, 0));
+    assert_eq!(
+        of(server, merge(ModelEndpoint::Main, Some(7), RequestedChange::Label(Some(1)))),
+        (409, false, 0)
+    );
 }
 
 #[test]
 fn a_uid_in_a_patch_guards_the_object_and_neither_status_nor_scale() {
     let server = stored(Some(2));
     let patch = |on, change| Request::Merge { on, version: None, uid: Some(7), change };
-    assert_eq!(of(server, patch(Endpoint::Main, Change::Label(Some(1)))), (422, false, 0));
-    assert_eq!(of(server, patch(Endpoint::Status, Change::Ready(Some(1)))), (200, true, 0));
+    assert_eq!(of(server, patch(ModelEndpoint::Main, RequestedChange::Label(Some(1)))), (422, false, 0));
+    assert_eq!(of(server, patch(ModelEndpoint::Status, RequestedChange::Ready(Some(1)))), (200, true, 0));
     assert_eq!(
         of(server, Request::MergeScale { version: None, uid: Some(7), replicas: Some(3) }),
         (200, true, 1)
     );
     assert_eq!(of(server, Request::PutScale { version: None, uid: Some(7), replicas: 3 }), (409, false, 0));
-    assert_eq!(of(server, scale_patch(Test::Uid(7), Operation::Add(3))), (422, false, 0));
+    assert_eq!(of(server, scale_patch(Test::Uid(7), ModelOperation::Add(3))), (422, false, 0));
 }
 
 #[test]
@@ -93,7 +105,7 @@ fn a_scale_says_less_than_it_looks() {
         (two, Test::Version(1), true),
     ] {
         let code = if holds { 200 } else { 422 };
-        assert_eq!(of(server, scale_patch(test, Operation::Add(3))).0, code, "{test:?} of {server:?}");
+        assert_eq!(of(server, scale_patch(test, ModelOperation::Add(3))).0, code, "{test:?} of {server:?}");
     }
     assert_eq!(of(unset, Request::MergeScale { version: None, uid: None, replicas: None }), (400, false, 0));
     assert_eq!(of(two, Request::PutScale { version: None, uid: None, replicas: 3 }), (200, true, 1));
@@ -131,12 +143,15 @@ fn a_deletion_waits_for_the_finalizer_and_holds_to_its_preconditions() {
         "validation comes first"
     );
 
-    let held = server.answer(&merge(Endpoint::Main, None, Change::Finalizer(true))).0;
+    let held = server.answer(&merge(ModelEndpoint::Main, None, RequestedChange::Finalizer(true))).0;
     let delete = Request::Delete { version: None, uid: None };
     assert_eq!(of(held, delete), (200, true, 1));
     let deleting = held.answer(&delete).0;
     assert_eq!(of(deleting, delete), (200, false, 0));
-    assert_eq!(deleting.answer(&merge(Endpoint::Main, None, Change::Finalizer(false))).0.object, None);
+    assert_eq!(
+        deleting.answer(&merge(ModelEndpoint::Main, None, RequestedChange::Finalizer(false))).0.object,
+        None
+    );
 }
 
 #[test]
@@ -175,12 +190,12 @@ fn a_patch_at_a_generation_asks_for_it_and_for_the_list_and_for_nothing_else() {
         (422, false, 0),
         "no status to put it in"
     );
-    let reported = bare.answer(&merge(Endpoint::Status, None, Change::Ready(Some(3)))).0;
+    let reported = bare.answer(&merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(3)))).0;
     let named = reported.answer(&at(1, ListTest::Absent, Set::List(Some(1)))).0;
     assert_eq!(of(named, at(1, ListTest::Absent, Set::List(Some(2)))), (422, false, 0), "there is one");
     assert_eq!(of(named, at(1, ListTest::Is(1), Set::List(Some(2)))), (200, true, 0));
     assert_eq!(of(named, at(1, ListTest::Is(2), Set::Replicas(2))), (422, false, 0), "another list");
-    let churned = named.answer(&merge(Endpoint::Status, None, Change::Ready(Some(2)))).0;
+    let churned = named.answer(&merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(2)))).0;
     assert_eq!(
         of(churned, at(1, ListTest::Is(1), Set::Replicas(2))),
         (200, true, 1),

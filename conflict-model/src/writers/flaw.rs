@@ -2,7 +2,7 @@
 
 /// One mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flaw {
+pub enum WriterFlaw {
     /// The PUT names no version, for a kind that allows that.
     NoVersion,
     /// A retry takes the version from the fresh object and the content from the first decision.

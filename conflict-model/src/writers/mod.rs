@@ -2,7 +2,7 @@
 //! `conflict-retry`'s `update` does (`door/cycle.rs`), with all events in between in every order.
 //!
 //! A writer reads (from a possibly stale cache, or live), decides, PUTs with the version it read, and after a conflict
-//! or a lost answer reads *live* and decides *again*, a bounded number of times. A [`Flaw`] introduces one mistake,
+//! or a lost answer reads *live* and decides *again*, a bounded number of times. A [`WriterFlaw`] introduces one mistake,
 //! which the properties must find.
 //!
 //! Failing reads are not modelled: they change nothing, and only use up attempts.
@@ -12,9 +12,9 @@ mod properties;
 mod state;
 mod step;
 
-pub use flaw::Flaw;
-pub use state::{Faults, Outcome, Phase, Put, State, WRITERS, Writer};
-pub use step::Step;
+pub use flaw::WriterFlaw;
+pub use state::{Faults, Put, WRITERS, Writer, WriterOutcome, WriterPhase, WritersState};
+pub use step::WriterStep;
 
 use state::LAG;
 use stateright::{Model, Property};
@@ -23,7 +23,7 @@ use crate::server::Unconditional;
 
 /// Several writers and the faults that may happen to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Writers {
+pub struct WritersModel {
     /// Number of writers, at most [`WRITERS`].
     pub count: usize,
     /// Attempts of each writer, at least 1.
@@ -35,22 +35,22 @@ pub struct Writers {
     /// What a PUT without a version means for the kind.
     pub unconditional: Unconditional,
     /// The mistake that every writer makes; `None` when there is none.
-    pub flaw: Option<Flaw>,
+    pub flaw: Option<WriterFlaw>,
 }
 
-impl Model for Writers {
-    type State = State;
-    type Action = Step;
+impl Model for WritersModel {
+    type State = WritersState;
+    type Action = WriterStep;
 
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new(self)]
+    fn init_states(&self) -> Vec<WritersState> {
+        vec![WritersState::new(self)]
     }
 
-    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
+    fn actions(&self, state: &WritersState, actions: &mut Vec<WriterStep>) {
         step::possible(self, state, actions);
     }
 
-    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+    fn next_state(&self, last: &WritersState, step: WriterStep) -> Option<WritersState> {
         let mut next = *last;
         step::take(self, &mut next, step);
         next.forget_what_nobody_can_see(self);
@@ -62,7 +62,7 @@ impl Model for Writers {
     }
 }
 
-impl Writers {
+impl WritersModel {
     /// The maximum lag of the caches, in versions.
     fn lag(&self) -> u8 {
         self.lag.min(LAG)

@@ -1,7 +1,7 @@
 //! Everything that the checker has to distinguish, and the additional facts that the properties are checked against.
 
-use super::Writers;
-use crate::server::{Body, Meta, Object, Request, Server, Spec, TOKENS, Uid, Version};
+use super::WritersModel;
+use crate::server::{Body, Meta, ModelVersion, Object, Request, Server, Spec, TOKENS, Uid};
 
 /// Maximum number of writers: each has a token of its own.
 pub const WRITERS: usize = TOKENS;
@@ -11,7 +11,7 @@ pub(super) const LAG: u8 = 2;
 
 /// The complete state of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct State {
+pub struct WritersState {
     /// The API server.
     pub server: Server,
     /// The last stored objects, the newest first.
@@ -31,7 +31,7 @@ pub struct State {
 pub struct Faults {
     /// Answers that are lost, or requests that are abandoned while they are in flight.
     pub lost: u8,
-    /// Writers that crash and restart without any memory.
+    /// WritersModel that crash and restart without any memory.
     pub crashes: u8,
     /// Runs that are cancelled.
     pub cancels: u8,
@@ -45,7 +45,7 @@ pub struct Faults {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
     /// The phase of its run.
-    pub phase: Phase,
+    pub phase: WriterPhase,
     /// Attempts that failed.
     pub failed: u8,
     /// The UID of the object it writes to: that of its first read.
@@ -53,8 +53,8 @@ pub struct Writer {
     /// Whether an answer to a write of this run was lost.
     pub maybe_written: bool,
     /// The version that was refused last.
-    pub refused: Version,
-    /// The first decision; only [`super::Flaw::BlindSet`] keeps it.
+    pub refused: ModelVersion,
+    /// The first decision; only [`super::WriterFlaw::BlindSet`] keeps it.
     pub(super) first: Option<[u8; TOKENS]>,
     /// An abandoned request that may still arrive.
     pub adrift: Option<Put>,
@@ -62,7 +62,7 @@ pub struct Writer {
 
 /// The phase of a writer's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum WriterPhase {
     /// It has not read yet.
     #[default]
     Start,
@@ -73,14 +73,14 @@ pub enum Phase {
     /// The answer is in flight.
     Answered(Put, crate::server::Reason),
     /// The run has ended.
-    Ended(Outcome),
+    Ended(WriterOutcome),
 }
 
 /// A PUT of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Put {
     /// The version it was decided from.
-    pub base: Version,
+    pub base: ModelVersion,
     /// Whether it names that version.
     pub guarded: bool,
     /// The UID that it names.
@@ -93,7 +93,7 @@ pub struct Put {
 
 /// How a run ended: the outcomes and errors of `conflict-retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum WriterOutcome {
     /// The write was acknowledged.
     Written,
     /// There was nothing to write.
@@ -116,7 +116,7 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl WriterOutcome {
     /// Whether the outcome reports that the goal is met.
     pub const fn is_met(self) -> bool {
         matches!(self, Self::Written | Self::Unchanged | Self::AlreadyDone)
@@ -139,14 +139,14 @@ pub(super) struct Truth {
     pub(super) denied_cancel: bool,
 }
 
-impl State {
+impl WritersState {
     /// One object, known to every cache; no writer has started.
-    pub(super) fn new(model: &Writers) -> Self {
+    pub(super) fn new(model: &WritersModel) -> Self {
         let server = Server::new(model.unconditional).answer(&Request::Create { body: body([0; TOKENS]) }).0;
         let mut writers = [Writer::default(); WRITERS];
         for writer in writers.iter_mut().skip(model.count) {
             // An unused place.
-            writer.phase = Phase::Ended(Outcome::Unchanged);
+            writer.phase = WriterPhase::Ended(WriterOutcome::Unchanged);
         }
         Self {
             server,
@@ -159,12 +159,12 @@ impl State {
     }
 
     /// Whether the object was deleted at least once.
-    pub(super) fn was_deleted(&self, model: &Writers) -> bool {
+    pub(super) fn was_deleted(&self, model: &WritersModel) -> bool {
         self.left.recreations < model.faults.recreations
     }
 
     /// The server stored something; every cache falls one version further behind.
-    pub(super) fn stored(&mut self, model: &Writers) {
+    pub(super) fn stored(&mut self, model: &WritersModel) {
         self.recent.rotate_right(1);
         self.recent[0] = self.server.object;
         for lag in &mut self.lag {
@@ -173,12 +173,12 @@ impl State {
     }
 
     /// Makes states equal that have the same future: a cache that no writer will read is equivalent to a fresh one.
-    pub(super) fn forget_what_nobody_can_see(&mut self, model: &Writers) {
+    pub(super) fn forget_what_nobody_can_see(&mut self, model: &WritersModel) {
         let crashes = self.left.crashes > 0;
         for (writer, lag) in self.writers.iter_mut().zip(&mut self.lag) {
-            let ended = matches!(writer.phase, Phase::Ended(_));
-            let rereads = model.flaw == Some(super::Flaw::CachedReread) || crashes;
-            if ended || !(rereads || writer.phase == Phase::Start) {
+            let ended = matches!(writer.phase, WriterPhase::Ended(_));
+            let rereads = model.flaw == Some(super::WriterFlaw::CachedReread) || crashes;
+            if ended || !(rereads || writer.phase == WriterPhase::Start) {
                 *lag = 0;
             }
             if ended {
@@ -204,7 +204,7 @@ pub(super) fn body(tokens: [u8; TOKENS]) -> Body {
 impl Put {
     pub(super) fn request(&self) -> Request {
         Request::Put {
-            on: crate::server::Endpoint::Main,
+            on: crate::server::ModelEndpoint::Main,
             version: self.guarded.then_some(self.base),
             uid: Some(self.uid),
             body: body(self.tokens),

@@ -1,12 +1,12 @@
 //! What can happen next, and what it does.
 
-use super::state::{Outcome, Phase, Put, State, body};
-use super::{Flaw, Writers};
-use crate::server::{Change, Conflict, Endpoint, Object, Reason, Request};
+use super::state::{Put, WriterOutcome, WriterPhase, WritersState, body};
+use super::{WriterFlaw, WritersModel};
+use crate::server::{Conflict, ModelEndpoint, Object, Reason, Request, RequestedChange};
 
 /// One event. The number is the writer's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum WriterStep {
     /// It reads its cache, decides, and sends or ends.
     ReadCache(usize),
     /// It reads live, decides, and sends or ends.
@@ -38,111 +38,113 @@ pub enum Step {
 }
 
 /// All events that can happen in `state`.
-pub(super) fn possible(model: &Writers, state: &State, steps: &mut Vec<Step>) {
+pub(super) fn possible(model: &WritersModel, state: &WritersState, steps: &mut Vec<WriterStep>) {
     for (w, writer) in state.writers.iter().enumerate().take(model.count) {
         match writer.phase {
-            Phase::Start => steps.extend([Step::ReadCache(w), Step::ReadLive(w)]),
-            Phase::Again if model.flaw == Some(Flaw::CachedReread) => steps.push(Step::ReadCache(w)),
-            Phase::Again => steps.push(Step::ReadLive(w)),
-            Phase::Sent(_) => {
-                steps.push(Step::Arrive(w));
+            WriterPhase::Start => steps.extend([WriterStep::ReadCache(w), WriterStep::ReadLive(w)]),
+            WriterPhase::Again if model.flaw == Some(WriterFlaw::CachedReread) => {
+                steps.push(WriterStep::ReadCache(w))
+            }
+            WriterPhase::Again => steps.push(WriterStep::ReadLive(w)),
+            WriterPhase::Sent(_) => {
+                steps.push(WriterStep::Arrive(w));
                 if state.left.lost > 0 && writer.adrift.is_none() {
-                    steps.push(Step::TimeOut(w));
+                    steps.push(WriterStep::TimeOut(w));
                 }
             }
-            Phase::Answered(..) => {
-                steps.push(Step::Deliver(w));
+            WriterPhase::Answered(..) => {
+                steps.push(WriterStep::Deliver(w));
                 if state.left.lost > 0 {
-                    steps.push(Step::LoseAnswer(w));
+                    steps.push(WriterStep::LoseAnswer(w));
                 }
             }
-            Phase::Ended(_) => {}
+            WriterPhase::Ended(_) => {}
         }
         if writer.adrift.is_some() {
-            steps.extend([Step::Straggle(w), Step::Vanish(w)]);
+            steps.extend([WriterStep::Straggle(w), WriterStep::Vanish(w)]);
         }
-        let runs = !matches!(writer.phase, Phase::Ended(_));
+        let runs = !matches!(writer.phase, WriterPhase::Ended(_));
         // One abandoned request is enough.
-        let can_let_go = writer.adrift.is_none() || !matches!(writer.phase, Phase::Sent(_));
+        let can_let_go = writer.adrift.is_none() || !matches!(writer.phase, WriterPhase::Sent(_));
         if runs && can_let_go && state.left.crashes > 0 {
-            steps.push(Step::Crash(w));
+            steps.push(WriterStep::Crash(w));
         }
         if runs && can_let_go && state.left.cancels > 0 {
-            steps.push(Step::Cancel(w));
+            steps.push(WriterStep::Cancel(w));
         }
         if state.lag[w] > 0 {
-            steps.push(Step::Advance(w));
+            steps.push(WriterStep::Advance(w));
         }
     }
     if state.server.object.is_none() {
-        steps.push(Step::Recreate);
+        steps.push(WriterStep::Recreate);
         return;
     }
     if state.left.recreations > 0 {
-        steps.push(Step::Delete);
+        steps.push(WriterStep::Delete);
     }
     if state.left.status_writes > 0 {
-        steps.push(Step::WriteStatus);
+        steps.push(WriterStep::WriteStatus);
     }
 }
 
 /// Executes `step`.
-pub(super) fn take(model: &Writers, state: &mut State, step: Step) {
+pub(super) fn take(model: &WritersModel, state: &mut WritersState, step: WriterStep) {
     match step {
-        Step::ReadCache(w) => {
+        WriterStep::ReadCache(w) => {
             let seen = state.recent[usize::from(state.lag[w])];
             decide(model, state, w, seen);
         }
-        Step::ReadLive(w) => decide(model, state, w, state.server.object),
-        Step::Arrive(w) => {
-            if let Phase::Sent(put) = state.writers[w].phase {
+        WriterStep::ReadLive(w) => decide(model, state, w, state.server.object),
+        WriterStep::Arrive(w) => {
+            if let WriterPhase::Sent(put) = state.writers[w].phase {
                 let reason = arrive(model, state, w, put);
-                state.writers[w].phase = Phase::Answered(put, reason);
+                state.writers[w].phase = WriterPhase::Answered(put, reason);
             }
         }
-        Step::Deliver(w) => {
-            if let Phase::Answered(put, reason) = state.writers[w].phase {
+        WriterStep::Deliver(w) => {
+            if let WriterPhase::Answered(put, reason) = state.writers[w].phase {
                 deliver(model, state, w, put, reason);
             }
         }
-        Step::LoseAnswer(w) => {
+        WriterStep::LoseAnswer(w) => {
             state.left.lost -= 1;
             lost(model, state, w);
         }
-        Step::TimeOut(w) => {
+        WriterStep::TimeOut(w) => {
             state.left.lost -= 1;
             let_go(state, w);
             lost(model, state, w);
         }
-        Step::Straggle(w) => {
+        WriterStep::Straggle(w) => {
             if let Some(put) = state.writers[w].adrift.take() {
                 arrive(model, state, w, put);
             }
         }
-        Step::Vanish(w) => state.writers[w].adrift = None,
-        Step::Crash(w) => {
+        WriterStep::Vanish(w) => state.writers[w].adrift = None,
+        WriterStep::Crash(w) => {
             state.left.crashes -= 1;
             let_go(state, w);
             let adrift = state.writers[w].adrift;
             state.writers[w] = super::Writer { adrift, ..super::Writer::default() };
         }
-        Step::Cancel(w) => {
+        WriterStep::Cancel(w) => {
             state.left.cancels -= 1;
             cancel(model, state, w);
         }
-        Step::Advance(w) => state.lag[w] -= 1,
-        Step::Delete => {
+        WriterStep::Advance(w) => state.lag[w] -= 1,
+        WriterStep::Delete => {
             state.left.recreations -= 1;
             handle(model, state, &Request::Delete { version: None, uid: None });
         }
-        Step::Recreate => {
+        WriterStep::Recreate => {
             handle(model, state, &Request::Create { body: body([0; super::WRITERS]) });
         }
-        Step::WriteStatus => {
+        WriterStep::WriteStatus => {
             state.left.status_writes -= 1;
             let ready = i32::from(state.left.status_writes);
-            let change = Change::Ready(Some(ready));
-            let write = Request::Merge { on: Endpoint::Status, version: None, uid: None, change };
+            let change = RequestedChange::Ready(Some(ready));
+            let write = Request::Merge { on: ModelEndpoint::Status, version: None, uid: None, change };
             let moved = handle(model, state, &write).1;
             state.truth.status_moved_generation |= moved != 0;
         }
@@ -150,35 +152,35 @@ pub(super) fn take(model: &Writers, state: &mut State, step: Step) {
 }
 
 /// Decides only from the object in `seen`.
-fn decide(model: &Writers, state: &mut State, w: usize, seen: Option<Object>) {
+fn decide(model: &WritersModel, state: &mut WritersState, w: usize, seen: Option<Object>) {
     let writer = &mut state.writers[w];
     let Some(seen) = seen else {
-        writer.phase = Phase::Ended(Outcome::Gone);
+        writer.phase = WriterPhase::Ended(WriterOutcome::Gone);
         return;
     };
     let meant = *writer.uid.get_or_insert(seen.uid);
-    if meant != seen.uid && model.flaw != Some(Flaw::AnyUid) {
-        writer.phase = Phase::Ended(Outcome::Gone);
+    if meant != seen.uid && model.flaw != Some(WriterFlaw::AnyUid) {
+        writer.phase = WriterPhase::Ended(WriterOutcome::Gone);
         return;
     }
-    let repeats = model.flaw == Some(Flaw::BlindRepeat) && writer.maybe_written;
+    let repeats = model.flaw == Some(WriterFlaw::BlindRepeat) && writer.maybe_written;
     if seen.spec.tokens[w] > 0 && !repeats {
-        let met = if writer.maybe_written { Outcome::AlreadyDone } else { Outcome::Unchanged };
-        writer.phase = Phase::Ended(met);
+        let met = if writer.maybe_written { WriterOutcome::AlreadyDone } else { WriterOutcome::Unchanged };
+        writer.phase = WriterPhase::Ended(met);
         return;
     }
     let mut tokens = seen.spec.tokens;
     tokens[w] += 1;
-    if model.flaw == Some(Flaw::BlindSet) {
+    if model.flaw == Some(WriterFlaw::BlindSet) {
         tokens = *writer.first.get_or_insert(tokens);
     }
-    let guarded = model.flaw != Some(Flaw::NoVersion);
+    let guarded = model.flaw != Some(WriterFlaw::NoVersion);
     let before = seen.spec.tokens;
-    writer.phase = Phase::Sent(Put { base: seen.version, guarded, uid: seen.uid, before, tokens });
+    writer.phase = WriterPhase::Sent(Put { base: seen.version, guarded, uid: seen.uid, before, tokens });
 }
 
 /// The server handles a PUT of writer `w`.
-fn arrive(model: &Writers, state: &mut State, w: usize, put: Put) -> Reason {
+fn arrive(model: &WritersModel, state: &mut WritersState, w: usize, put: Put) -> Reason {
     let before = state.server.object;
     let (reason, _) = handle(model, state, &put.request());
     if let (Reason::Success, Some(before), Some(after)) = (reason, before, state.server.object) {
@@ -191,7 +193,7 @@ fn arrive(model: &Writers, state: &mut State, w: usize, put: Put) -> Reason {
 }
 
 /// The server handles any request: returns the reason, and by how much the generation moved.
-fn handle(model: &Writers, state: &mut State, request: &Request) -> (Reason, i64) {
+fn handle(model: &WritersModel, state: &mut WritersState, request: &Request) -> (Reason, i64) {
     let (server, answer) = state.server.answer(request);
     state.server = server;
     if answer.moved {
@@ -200,63 +202,63 @@ fn handle(model: &Writers, state: &mut State, request: &Request) -> (Reason, i64
     (answer.reason, answer.generation_delta)
 }
 
-fn deliver(model: &Writers, state: &mut State, w: usize, put: Put, reason: Reason) {
+fn deliver(model: &WritersModel, state: &mut WritersState, w: usize, put: Put, reason: Reason) {
     let writer = &mut state.writers[w];
     match reason {
-        Reason::Success => writer.phase = Phase::Ended(Outcome::Written),
+        Reason::Success => writer.phase = WriterPhase::Ended(WriterOutcome::Written),
         Reason::Conflict(Conflict::Version) => {
             writer.refused = put.base;
             failed(model, state, w);
         }
         // A writer that checks only the code treats this like any other conflict.
-        Reason::Conflict(Conflict::Uid) if model.flaw == Some(Flaw::AnyUid) => {
+        Reason::Conflict(Conflict::Uid) if model.flaw == Some(WriterFlaw::AnyUid) => {
             failed(model, state, w);
-            state.truth.retried_for_good |= state.writers[w].phase == Phase::Again;
+            state.truth.retried_for_good |= state.writers[w].phase == WriterPhase::Again;
         }
         Reason::Conflict(Conflict::Uid) | Reason::NotFound => {
-            writer.phase = Phase::Ended(Outcome::Gone);
+            writer.phase = WriterPhase::Ended(WriterOutcome::Gone);
         }
         Reason::Conflict(Conflict::FieldManager)
         | Reason::AlreadyExists
         | Reason::BadRequest
         | Reason::Invalid
-        | Reason::InternalError => writer.phase = Phase::Ended(Outcome::Rejected),
+        | Reason::InternalError => writer.phase = WriterPhase::Ended(WriterOutcome::Rejected),
     }
 }
 
 /// No answer came.
-fn lost(model: &Writers, state: &mut State, w: usize) {
+fn lost(model: &WritersModel, state: &mut WritersState, w: usize) {
     state.writers[w].maybe_written = true;
     failed(model, state, w);
 }
 
 /// Starts another attempt, if there is one left.
-fn failed(model: &Writers, state: &mut State, w: usize) {
+fn failed(model: &WritersModel, state: &mut WritersState, w: usize) {
     let writer = &mut state.writers[w];
     writer.failed += 1;
     writer.phase = if writer.failed >= model.attempts {
-        Phase::Ended(Outcome::Exhausted { maybe_written: writer.maybe_written })
+        WriterPhase::Ended(WriterOutcome::Exhausted { maybe_written: writer.maybe_written })
     } else {
-        Phase::Again
+        WriterPhase::Again
     };
 }
 
 /// Abandons the request in flight.
-fn let_go(state: &mut State, w: usize) {
-    if let Phase::Sent(put) = state.writers[w].phase {
+fn let_go(state: &mut WritersState, w: usize) {
+    if let WriterPhase::Sent(put) = state.writers[w].phase {
         state.writers[w].adrift = Some(put);
     }
 }
 
-fn cancel(model: &Writers, state: &mut State, w: usize) {
+fn cancel(model: &WritersModel, state: &mut WritersState, w: usize) {
     let_go(state, w);
     let writer = &mut state.writers[w];
-    writer.maybe_written |= matches!(writer.phase, Phase::Sent(_) | Phase::Answered(..));
-    let outcome = if model.flaw == Some(Flaw::SuccessOnCancel) {
-        Outcome::Written
+    writer.maybe_written |= matches!(writer.phase, WriterPhase::Sent(_) | WriterPhase::Answered(..));
+    let outcome = if model.flaw == Some(WriterFlaw::SuccessOnCancel) {
+        WriterOutcome::Written
     } else {
-        Outcome::Cancelled { maybe_written: writer.maybe_written }
+        WriterOutcome::Cancelled { maybe_written: writer.maybe_written }
     };
-    writer.phase = Phase::Ended(outcome);
-    state.truth.denied_cancel |= !matches!(outcome, Outcome::Cancelled { .. });
+    writer.phase = WriterPhase::Ended(outcome);
+    state.truth.denied_cancel |= !matches!(outcome, WriterOutcome::Cancelled { .. });
 }

@@ -12,7 +12,7 @@ use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::{ReadSource, Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{Failure, Outcome, Refusal, WriteError};
+use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
 /// What one operation reads, decides and sends.
 pub(super) trait Exchange {
@@ -244,7 +244,7 @@ async fn settle<T, K: Writable>(
             drop(failure);
             Ok(Outcome::Gone)
         }
-        (Class::Conflict | Class::TestFailed, Failure::Api(kube::Error::Api(status)))
+        (Class::Conflict | Class::TestFailed, RequestFailure::Api(kube::Error::Api(status)))
             if !retries_conflicts =>
         {
             track.settled(failed.verb, &failed.class);

@@ -31,7 +31,7 @@ pub use self::generation::{PatchDecision, patch_at_generation};
 pub use self::merge::merge_patch;
 pub use self::plain::{create, delete, evict, json_patch};
 pub use self::scale::{ScaleDecision, scale, scale_merge, scale_put, scale_put_once};
-pub use self::update::{Decision, put_once, update, update_status};
+pub use self::update::{UpdateDecision, put_once, update, update_status};
 pub use self::view::ScaleView;
 
 /// What an object type must implement to be written by this crate. Every Kubernetes type does; there is nothing to

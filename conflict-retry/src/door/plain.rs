@@ -19,7 +19,7 @@ use super::{Writable, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{DeleteOutcome, EvictOutcome, Failure, Outcome, Refusal, WriteError};
+use crate::outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure, WriteError};
 
 /// The cause in the Eviction API's answer when a `PodDisruptionBudget` blocks a pod (`policyv1.DisruptionBudgetCause`).
 const DISRUPTION_BUDGET: &str = "DisruptionBudget";
@@ -144,7 +144,7 @@ fn precondition(track: &Track<'_>, failed: Failed) -> Result<Unmet, WriteError> 
             track.settled(verb, &class);
             Ok(Unmet::Gone)
         }
-        (class @ (Class::Conflict | Class::UidMismatch), Failure::Api(kube::Error::Api(status))) => {
+        (class @ (Class::Conflict | Class::UidMismatch), RequestFailure::Api(kube::Error::Api(status))) => {
             track.settled(verb, &class);
             Ok(Unmet::Conflict(status))
         }
@@ -153,8 +153,8 @@ fn precondition(track: &Track<'_>, failed: Failed) -> Result<Unmet, WriteError> 
 }
 
 /// The message of the `PodDisruptionBudget` that blocks a pod; `None` when no budget blocks it.
-fn budget(failure: &Failure) -> Option<String> {
-    let Failure::Api(kube::Error::Api(status)) = failure else {
+fn budget(failure: &RequestFailure) -> Option<String> {
+    let RequestFailure::Api(kube::Error::Api(status)) = failure else {
         return None;
     };
     let causes = &status.details.as_ref()?.causes;

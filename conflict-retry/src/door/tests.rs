@@ -104,10 +104,10 @@ pub(super) fn options() -> WriteOptions {
 }
 
 /// A closure that wants `k` to be `value`.
-pub(super) fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> Decision {
+pub(super) fn wants(value: &'static str) -> impl FnMut(&mut ConfigMap) -> UpdateDecision {
     move |map| {
         map.data.get_or_insert_default().insert("k".to_owned(), value.to_owned());
-        Decision::Write
+        UpdateDecision::Write
     }
 }
 
@@ -158,8 +158,9 @@ async fn an_equal_object_sends_nothing_and_abort_sends_nothing() {
     let outcome =
         update(&api, "m", &options(), Source::Copy(object("1", "new")), wants("new")).await.unwrap();
     assert_eq!(outcome, Outcome::Unchanged(object("1", "new")));
-    let outcome =
-        update(&api, "m", &options(), Source::Copy(object("1", "old")), |_| Decision::Abort).await.unwrap();
+    let outcome = update(&api, "m", &options(), Source::Copy(object("1", "old")), |_| UpdateDecision::Abort)
+        .await
+        .unwrap();
     assert_eq!(outcome, Outcome::Aborted);
     assert!(verbs(&seen).is_empty());
 }
@@ -226,7 +227,7 @@ async fn a_change_of_identity_is_refused_before_sending() {
     let (api, seen) = maps(vec![]);
     let rename = |map: &mut ConfigMap| {
         map.metadata.resource_version = None;
-        Decision::Write
+        UpdateDecision::Write
     };
     let failed = update(&api, "m", &options(), Source::Copy(object("1", "old")), rename).await.unwrap_err();
     assert!(matches!(failed, WriteError::Refused { reason: Refusal::Identity("resourceVersion"), .. }));
@@ -629,7 +630,7 @@ async fn a_closure_that_insists_on_its_value_is_told_of_and_one_that_decides_aga
     let (api, _) = maps(race());
     let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), |map| {
         map.data.as_mut().unwrap().get_mut("k").unwrap().push('+');
-        Decision::Write
+        UpdateDecision::Write
     })
     .await
     .unwrap();

@@ -173,7 +173,7 @@ async fn a_closure_that_stops_after_a_lost_answer_leaves_the_doubt_on_record() {
     let (api, _) = maps(lost());
     let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
         if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {
-            return Decision::Abort;
+            return UpdateDecision::Abort;
         }
         wants("new")(map)
     })

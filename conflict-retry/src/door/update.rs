@@ -14,7 +14,7 @@ use crate::outcome::{Outcome, Refusal, WriteError};
 
 /// What a closure decided after reading, and possibly changing, the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum UpdateDecision {
     /// Write the changed object; nothing is sent if it is unchanged.
     Write,
     /// The goal is met; changes made by the closure are discarded.
@@ -42,7 +42,7 @@ pub async fn update<K, F>(
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
-    F: FnMut(&mut K) -> Decision + Send,
+    F: FnMut(&mut K) -> UpdateDecision + Send,
 {
     replace(api, name, Subresource::Main, options, source, mutate).await
 }
@@ -57,7 +57,7 @@ pub async fn update_status<K, F>(
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
-    F: FnMut(&mut K) -> Decision + Send,
+    F: FnMut(&mut K) -> UpdateDecision + Send,
 {
     replace(api, name, Subresource::Status, options, source, mutate).await
 }
@@ -88,7 +88,7 @@ async fn replace<K, F>(
 ) -> Result<Outcome<K>, WriteError>
 where
     K: Writable,
-    F: FnMut(&mut K) -> Decision + Send,
+    F: FnMut(&mut K) -> UpdateDecision + Send,
 {
     let replace = Replace { mutate, before: None, overwritten: None };
     object::write(Place { api, name, subresource, options }, source, replace).await
@@ -103,7 +103,7 @@ struct Replace<F> {
 impl<K, F> Way<K> for Replace<F>
 where
     K: Writable,
-    F: FnMut(&mut K) -> Decision + Send,
+    F: FnMut(&mut K) -> UpdateDecision + Send,
 {
     const VERB: Verb = Verb::Put;
     type Body = K;
@@ -111,9 +111,9 @@ where
     fn decide(&mut self, seen: K, subresource: Subresource) -> Result<Move<K, K>, Refusal> {
         let mut changed = seen.clone();
         match (self.mutate)(&mut changed) {
-            Decision::Abort => return Ok(Move::Abort),
-            Decision::Keep => return Ok(Move::Keep(seen)),
-            Decision::Write => {}
+            UpdateDecision::Abort => return Ok(Move::Abort),
+            UpdateDecision::Keep => return Ok(Move::Keep(seen)),
+            UpdateDecision::Write => {}
         }
         let Some(now) = guard::changed(&seen, &changed, subresource)? else {
             return Ok(Move::Keep(seen));

@@ -1,9 +1,9 @@
 //! A deletion between its announcement and its acknowledgement.
 
-use super::Floors;
+use super::Expectations;
 use super::ledger::Key;
 
-/// A running deletion, from [`Floors::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
+/// A running deletion, from [`Expectations::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
 /// it is stale.
 ///
 /// If it is dropped without [`Self::acknowledged`], the deletion counts as not made, even when its caller was cancelled
@@ -12,14 +12,14 @@ use super::ledger::Key;
 #[derive(Debug)]
 #[must_use = "say that the deletion was acknowledged; dropped, it counts as not made"]
 pub struct Deleting {
-    floors: Floors,
+    floors: Expectations,
     key: Key,
     uid: Option<String>,
     acknowledged: bool,
 }
 
 impl Deleting {
-    pub(super) fn announce(floors: Floors, key: Key, uid: Option<String>) -> Self {
+    pub(super) fn announce(floors: Expectations, key: Key, uid: Option<String>) -> Self {
         if let Some(uid) = &uid {
             floors.with(|ledger, now| ledger.announce(key.clone(), uid, now));
         }
@@ -27,7 +27,7 @@ impl Deleting {
     }
 
     /// Call this when the server has deleted the object. An object that still waits for its finalizers is not deleted:
-    /// record the object with its deletion timestamp through [`Floors::wrote`] instead.
+    /// record the object with its deletion timestamp through [`Expectations::wrote`] instead.
     pub fn acknowledged(mut self) {
         self.acknowledged = true;
     }

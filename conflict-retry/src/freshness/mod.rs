@@ -1,18 +1,18 @@
 //! Read your own writes: after a write is acknowledged, no decision may be based on an older cached copy of the object.
 //!
-//! [`Floors`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
+//! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
 //! copy is stale. The pure `ledger` decides what is remembered and when it is forgotten; versions are compared as
 //! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
 //! feature `runtime` a `Watched` is a kube reflector together with its floors.
 //!
 //! ```
-//! use conflict_retry::freshness::{ChangeKind, Floors, Freshness};
+//! use conflict_retry::freshness::{ChangeKind, Expectations, Freshness};
 //! use k8s_openapi::api::core::v1::Node;
 //!
 //! let node = |version: &str| -> Node {
 //!     serde_json::from_value(serde_json::json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version}})).unwrap()
 //! };
-//! let floors = Floors::new("nodes");
+//! let floors = Expectations::new("nodes");
 //! floors.wrote(&node("10"), ChangeKind::Updated);
 //! assert_eq!(floors.check(&node("9")), Freshness::Stale);
 //! assert_eq!(floors.check(&node("10")), Freshness::Fresh);
@@ -56,7 +56,7 @@ pub enum Freshness {
 /// It knows only the writes of this process that are reported to it. Report every event of *one* watch to it, after the
 /// store has applied the event.
 #[derive(Clone)]
-pub struct Floors(Arc<Shared>);
+pub struct Expectations(Arc<Shared>);
 
 struct Shared {
     resource: String,
@@ -67,13 +67,13 @@ struct Shared {
     tick: watch::Sender<u64>,
 }
 
-impl fmt::Debug for Floors {
+impl fmt::Debug for Expectations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Floors").field("resource", &self.0.resource).finish_non_exhaustive()
     }
 }
 
-impl Floors {
+impl Expectations {
     /// Starts empty. `resource` (plural and lower case) names the kind in logs and to the observer.
     pub fn new(resource: impl Into<String>) -> Self {
         let start = Instant::now();

@@ -9,18 +9,18 @@ use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::Event;
 
-use super::{CachedObject, ChangeKind, Floors, Freshness, Newer, Source, Version};
+use super::{CachedObject, ChangeKind, Expectations, Freshness, Newer, Source, Version};
 
 /// A reflector's store together with the own writes that it does not contain yet. Cheap to clone.
 ///
 /// ```no_run
-/// use conflict_retry::freshness::{Floors, Watched};
+/// use conflict_retry::freshness::{Expectations, Watched};
 /// use futures::{StreamExt as _, TryStreamExt as _};
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 /// # async fn example(api: kube::Api<ConfigMap>) {
 /// let (store, writer) = reflector::store();
-/// let watched = Watched::new(store, Floors::new("configmaps"));
+/// let watched = Watched::new(store, Expectations::new("configmaps"));
 /// let feed = watched.clone();
 /// // The order matters: first the store takes an event in, then the floors hear of it.
 /// let events = watcher(api, watcher::Config::default())
@@ -37,7 +37,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     store: Store<K>,
-    floors: Floors,
+    floors: Expectations,
 }
 
 /// The cache did not catch up with our own write in time.
@@ -51,7 +51,7 @@ where
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
     /// `floors` must receive the events that feed `store` ([`Self::observe`]), and no others.
-    pub fn new(store: Store<K>, floors: Floors) -> Self {
+    pub fn new(store: Store<K>, floors: Expectations) -> Self {
         Self { store, floors }
     }
 
@@ -61,7 +61,7 @@ where
     }
 
     /// The own writes that the watch has not brought yet.
-    pub fn floors(&self) -> &Floors {
+    pub fn floors(&self) -> &Expectations {
         &self.floors
     }
 

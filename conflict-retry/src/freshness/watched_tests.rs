@@ -15,7 +15,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (store, writer) = store::store();
-        Self { watched: Watched::new(store, Floors::new("nodes")), writer }
+        Self { watched: Watched::new(store, Expectations::new("nodes")), writer }
     }
 
     fn brings(&mut self, event: &Event<Node>) {

@@ -197,7 +197,7 @@ pub struct Attempts {
 
 /// What a writer with a watch-fed cache does while it waits after a conflict. Deliberately exhaustive, like [`Next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum WaitStep {
     /// Wait this long, or until the watch brings an event, then ask again.
     Wait(Duration),
     /// Decide from the newest known version, and send.
@@ -270,12 +270,12 @@ impl Attempts {
     /// refused one; events that arrive in between cost nothing.
     ///
     /// Nothing is ever sent from the refused version. After any other failure only the delay matters, and the result is
-    /// then [`Turn::Read`].
-    pub fn turn(&mut self, now: Duration, news: bool) -> Turn {
+    /// then [`WaitStep::Read`].
+    pub fn turn(&mut self, now: Duration, news: bool) -> WaitStep {
         if let Some(deadline) = self.deadline
             && now >= deadline
         {
-            return Turn::GiveUp(GiveUp::Deadline);
+            return WaitStep::GiveUp(GiveUp::Deadline);
         }
         let progress = match &mut self.wait {
             Some(wait) => wait.look(&mut self.contention, now, news),
@@ -287,11 +287,11 @@ impl Attempts {
         match progress {
             Progress::Wait(rest) => {
                 let end = self.deadline.map_or(rest, |deadline| deadline.saturating_sub(now));
-                return Turn::Wait(rest.min(end));
+                return WaitStep::Wait(rest.min(end));
             }
             Progress::Over | Progress::Late => self.began = now,
         }
-        if progress == Progress::Over { Turn::Send } else { Turn::Read }
+        if progress == Progress::Over { WaitStep::Send } else { WaitStep::Read }
     }
 
     fn after_conflict(&mut self, now: Duration, random: impl FnOnce() -> f64) -> Option<Duration> {

@@ -171,21 +171,21 @@ proptest! {
         for (micros, news) in looks {
             seen |= news;
             match attempts.turn(now, news) {
-                Turn::Wait(rest) => {
+                WaitStep::Wait(rest) => {
                     prop_assert!(!rest.is_zero(), "a wait of nothing spins");
                     prop_assert!(rest <= Duration::from_secs(3));
                     // Either an event arrives first, or the whole rest passes.
                     now += if micros % 2 == 0 { rest } else { rest.min(Duration::from_micros(micros)) };
                 }
-                Turn::Send => {
+                WaitStep::Send => {
                     prop_assert!(seen && now < Duration::from_millis(deadline));
                     return Ok(());
                 }
-                Turn::Read => {
+                WaitStep::Read => {
                     prop_assert!(!seen && now < Duration::from_millis(deadline));
                     return Ok(());
                 }
-                Turn::GiveUp(reason) => {
+                WaitStep::GiveUp(reason) => {
                     prop_assert_eq!(reason, GiveUp::Deadline);
                     prop_assert!(now >= Duration::from_millis(deadline));
                     return Ok(());
@@ -205,47 +205,47 @@ fn fed(share: f64) -> Attempts {
 #[test]
 fn a_fed_writer_whose_slot_has_come_sends_as_soon_as_the_winner_is_known() {
     let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, true), Turn::Send);
+    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Send);
     let mut attempts = fed(0.0);
-    assert!(matches!(attempts.turn(MS * 10, false), Turn::Wait(_)), "the winner's version is not known");
-    assert_eq!(attempts.turn(MS * 12, true), Turn::Send);
+    assert!(matches!(attempts.turn(MS * 10, false), WaitStep::Wait(_)), "the winner's version is not known");
+    assert_eq!(attempts.turn(MS * 12, true), WaitStep::Send);
 }
 
 #[test]
 fn a_watch_that_brings_nothing_is_given_three_attempts_long_and_then_a_read() {
     let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, false), Turn::Wait(MS * 30));
-    assert_eq!(attempts.turn(MS * 40, false), Turn::Read);
+    assert_eq!(attempts.turn(MS * 10, false), WaitStep::Wait(MS * 30));
+    assert_eq!(attempts.turn(MS * 40, false), WaitStep::Read);
 }
 
 #[test]
 fn a_fed_writer_waits_for_its_slot_and_versions_in_between_change_nothing() {
     let mut attempts = fed(0.5);
-    assert_eq!(attempts.turn(MS * 10, true), Turn::Wait(Duration::from_micros(7_500)));
-    assert_eq!(attempts.turn(MS * 14, true), Turn::Wait(Duration::from_micros(3_500)));
-    assert_eq!(attempts.turn(Duration::from_micros(17_600), false), Turn::Send);
+    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Wait(Duration::from_micros(7_500)));
+    assert_eq!(attempts.turn(MS * 14, true), WaitStep::Wait(Duration::from_micros(3_500)));
+    assert_eq!(attempts.turn(Duration::from_micros(17_600), false), WaitStep::Send);
 }
 
 #[test]
 fn silence_halves_the_guess_and_so_the_rest_of_the_wait() {
     let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, true), Turn::Send);
+    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Send);
     // The second conflict: an estimate of six contenders, a window of 60 ms, all of which is drawn.
     assert_eq!(attempts.next(MS * 20, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 60));
     // Silence is checked after one and a half cycles.
-    assert_eq!(attempts.turn(MS * 20, true), Turn::Wait(MS * 15));
+    assert_eq!(attempts.turn(MS * 20, true), WaitStep::Wait(MS * 15));
     // A quarter of the window has passed, and the rest is now three quarters of 30 ms.
-    assert_eq!(attempts.turn(MS * 35, false), Turn::Wait(MS * 15));
+    assert_eq!(attempts.turn(MS * 35, false), WaitStep::Wait(MS * 15));
     // Half of that window has passed; a quarter of 15 ms is left.
-    assert_eq!(attempts.turn(MS * 50, false), Turn::Wait(Duration::from_micros(3_750)));
-    assert_eq!(attempts.turn(MS * 54, false), Turn::Send);
+    assert_eq!(attempts.turn(MS * 50, false), WaitStep::Wait(Duration::from_micros(3_750)));
+    assert_eq!(attempts.turn(MS * 54, false), WaitStep::Send);
 }
 
 #[test]
 fn a_late_watch_lengthens_the_cycle_because_nobody_could_know_of_the_winner() {
     let mut attempts = fed(0.0);
     // The attempt began at 0 and was refused at 10 ms; the winner's version arrived only at 30 ms.
-    assert_eq!(attempts.turn(MS * 30, true), Turn::Send);
+    assert_eq!(attempts.turn(MS * 30, true), WaitStep::Send);
     assert_eq!(attempts.next(MS * 70, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 30 * 6));
 }
 
@@ -253,16 +253,16 @@ fn a_late_watch_lengthens_the_cycle_because_nobody_could_know_of_the_winner() {
 fn a_fed_writer_keeps_client_gos_delays_when_told_to() {
     let mut attempts = RetryPolicy::client_go_default_retry().attempts().fed();
     assert_eq!(attempts.next(MS * 5, Cause::Conflict, || 0.0), Next::RetryAfter(MS * 10));
-    assert!(matches!(attempts.turn(MS * 5, true), Turn::Wait(_)));
-    assert_eq!(attempts.turn(MS * 15, false), Turn::Send);
+    assert!(matches!(attempts.turn(MS * 5, true), WaitStep::Wait(_)));
+    assert_eq!(attempts.turn(MS * 15, false), WaitStep::Send);
 }
 
 #[test]
 fn after_a_fault_a_fed_writer_sits_out_the_delay_and_reads() {
     let mut attempts = RetryPolicy::default().attempts().fed();
     assert_eq!(attempts.next(MS * 5, Cause::Fault, || 1.0), Next::RetryAfter(MS * 50));
-    assert_eq!(attempts.turn(MS * 5, true), Turn::Wait(MS * 50));
-    assert_eq!(attempts.turn(MS * 55, true), Turn::Read);
+    assert_eq!(attempts.turn(MS * 5, true), WaitStep::Wait(MS * 50));
+    assert_eq!(attempts.turn(MS * 55, true), WaitStep::Read);
 }
 
 #[test]
@@ -270,6 +270,6 @@ fn there_is_no_turn_at_the_deadline() {
     let policy = RetryPolicy::default().with_deadline(Some(MS * 20));
     let mut attempts = policy.attempts().fed();
     assert_eq!(attempts.next(MS * 10, Cause::Conflict, || 0.0), Next::RetryAfter(Duration::ZERO));
-    assert_eq!(attempts.turn(MS * 12, false), Turn::Wait(MS * 8));
-    assert_eq!(attempts.turn(MS * 20, true), Turn::GiveUp(GiveUp::Deadline));
+    assert_eq!(attempts.turn(MS * 12, false), WaitStep::Wait(MS * 8));
+    assert_eq!(attempts.turn(MS * 20, true), WaitStep::GiveUp(GiveUp::Deadline));
 }

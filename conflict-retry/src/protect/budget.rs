@@ -74,13 +74,13 @@ pub struct BudgetExhausted {
 /// The limit is checked at every grant. When operations end while others retry, more retries may be running than a new
 /// one would be allowed: none is aborted, and none is granted until enough have ended.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct BudgetAccount {
     limits: BudgetLimits,
     operations: u32,
     retries: u32,
 }
 
-impl Ledger {
+impl BudgetAccount {
     /// A ledger without running operations.
     pub const fn new(limits: BudgetLimits) -> Self {
         Self { limits, operations: 0, retries: 0 }
@@ -126,35 +126,35 @@ impl Ledger {
 /// The retry budget of a process. Cheap to clone; clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct RetryBudget {
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<BudgetAccount>>,
 }
 
 impl RetryBudget {
     /// A budget without running operations.
     pub fn new(limits: BudgetLimits) -> Self {
-        Self { ledger: Arc::new(Mutex::new(Ledger::new(limits))) }
+        Self { ledger: Arc::new(Mutex::new(BudgetAccount::new(limits))) }
     }
 
     /// Counts an operation while the returned value lives. It is never refused.
     #[must_use = "the operation counts only for as long as this lives"]
-    pub fn operation(&self) -> Operation {
+    pub fn operation(&self) -> BudgetedOperation {
         lock(&self.ledger).begin();
-        Operation { ledger: Arc::clone(&self.ledger) }
+        BudgetedOperation { ledger: Arc::clone(&self.ledger) }
     }
 
     /// The current counts, for gauges.
-    pub fn counts(&self) -> Ledger {
+    pub fn counts(&self) -> BudgetAccount {
         lock(&self.ledger).clone()
     }
 }
 
 /// A running operation; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Operation {
-    ledger: Arc<Mutex<Ledger>>,
+pub struct BudgetedOperation {
+    ledger: Arc<Mutex<BudgetAccount>>,
 }
 
-impl Operation {
+impl BudgetedOperation {
     /// Counts a retry of this operation while the returned value lives, or refuses it.
     pub fn retry(&self) -> Result<Retry, BudgetExhausted> {
         lock(&self.ledger).begin_retry()?;
@@ -162,7 +162,7 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl Drop for BudgetedOperation {
     fn drop(&mut self) {
         lock(&self.ledger).end();
     }
@@ -172,7 +172,7 @@ impl Drop for Operation {
 #[derive(Debug)]
 #[must_use = "the retry counts only for as long as this lives"]
 pub struct Retry {
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<BudgetAccount>>,
 }
 
 impl Drop for Retry {

@@ -151,6 +151,6 @@ async fn tasks_in_parallel_never_pass_the_bound_and_do_reach_it() {
 fn the_handle_can_be_shared_and_printed() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<RetryBudget>();
-    shared::<Operation>();
+    shared::<BudgetedOperation>();
     shared::<Retry>();
 }

@@ -2,7 +2,7 @@
 //! budget, and one queue per object.
 //!
 //! Each exists twice: as a core that gets the time as an argument and does no I/O ([`TokenBucket`], [`Breaker`],
-//! [`Ledger`]), and as a handle around it that is cheap to clone and shared by all tasks of a process ([`RateLimiter`],
+//! [`BudgetAccount`]), and as a handle around it that is cheap to clone and shared by all tasks of a process ([`RateLimiter`],
 //! [`CircuitBreaker`], [`RetryBudget`]; [`KeyQueue`] needs no time, so it is a handle only). Everything that is held is
 //! released on drop, so a cancelled caller leaves nothing behind.
 //!
@@ -10,7 +10,7 @@
 //! that use the protections directly must keep to it:
 //!
 //! 1. [`KeyQueue::lock`], for the whole operation: workers of one process do not compete for an object;
-//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`Operation::retry`],
+//! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`BudgetedOperation::retry`],
 //!    held while that attempt runs (not while it waits to begin);
 //! 3. [`RateLimiter::take`], before each request;
 //! 4. [`CircuitBreaker::admit`] last, right before the request: the only probe must not spend its time waiting.
@@ -45,10 +45,12 @@ pub use breaker::{
     Breaker, BreakerSettings, BreakerState, CircuitOpen, InvalidBreaker, Ticket, Transition,
     counts_as_failure,
 };
-pub use budget::{BudgetExhausted, BudgetLimits, InvalidBudget, Ledger, Operation, Retry, RetryBudget};
+pub use budget::{
+    BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, InvalidBudget, Retry, RetryBudget,
+};
 pub use circuit::{CircuitBreaker, Permit};
 pub use limiter::{InvalidRate, Rate, RateLimiter, TokenBucket};
-pub use queue::{KeyQueue, Turn};
+pub use queue::{KeyQueue, QueueTurn};
 pub use set::{Held, Protection};
 
 /// The caller's token was cancelled while it waited. Nothing was sent, and nothing is held.

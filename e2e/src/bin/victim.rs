@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
@@ -11,7 +11,7 @@ async fn main() -> anyhow::Result<()> {
     // A background process of a shell ignores Ctrl-C unless it installs a handler, and it must do so before it prints
     // its location, or the signal may arrive first.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let cluster = Cluster::start(Options::api_only()).await?;
+    let cluster = Cluster::start(ClusterOptions::api_only()).await?;
     let pids: Vec<u32> = cluster.pids().into_iter().map(|(_, pid)| pid).collect();
     let mut output = std::io::stdout();
     writeln!(output, "{}", serde_json::json!({"root": cluster.root(), "pids": pids}))?;

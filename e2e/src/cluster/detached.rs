@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::private::Private;
-use super::{Backing, Cluster, Options};
+use super::{Backing, Cluster, ClusterOptions};
 use crate::control_plane::layout::write;
 use crate::control_plane::toolbox::Toolbox;
 use crate::lifeline::Lifeline;
@@ -31,7 +31,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When one from this directory is already running, or for the same reasons as [`Cluster::start`].
-    pub async fn start_detached(directory: &Path, options: Options) -> Result<Detached> {
+    pub async fn start_detached(directory: &Path, options: ClusterOptions) -> Result<Detached> {
         if let Some(running) = Self::detached(directory)? {
             bail!("a control plane runs already: its kubeconfig is {}", running.kubeconfig.display());
         }

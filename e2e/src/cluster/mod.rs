@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use crate::audit::AuditLog;
-use crate::control_plane::locate::{Source, locate};
+use crate::control_plane::locate::{BinarySource, locate};
 use crate::control_plane::toolbox::{Tool, Toolbox};
 use crate::lifeline::Lifeline;
 
@@ -33,9 +33,9 @@ pub const KEEP_VARIABLE: &str = "TANDEM_KEEP";
 
 /// What kind of cluster to start.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Where it comes from; `None` uses the environment ([`locate`]).
-    pub source: Option<Source>,
+    pub source: Option<BinarySource>,
     /// Whether kube-scheduler runs (private only).
     pub scheduler: bool,
     /// Whether kube-controller-manager runs (private only).
@@ -52,7 +52,7 @@ pub struct Options {
     pub toolbox: Toolbox,
 }
 
-impl Default for Options {
+impl Default for ClusterOptions {
     fn default() -> Self {
         Self {
             source: None,
@@ -67,10 +67,10 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ClusterOptions {
     /// A private control plane, whatever the environment holds: for tests that read its audit log or stop it.
     pub fn private() -> Self {
-        Self { source: Some(Source::Private), ..Self::default() }
+        Self { source: Some(BinarySource::Private), ..Self::default() }
     }
 
     /// Only etcd and the API server: enough for conflicts, and fast.
@@ -103,18 +103,18 @@ impl Cluster {
     /// # Errors
     /// With a message that tells what to do: nothing to build with, a program that ended (with the end of its log), a
     /// cluster that does not answer.
-    pub async fn start(options: Options) -> Result<Self> {
+    pub async fn start(options: ClusterOptions) -> Result<Self> {
         let source = match &options.source {
             Some(source) => source.clone(),
             None => locate(None, |name| std::env::var_os(name))?,
         };
         match source {
-            Source::Private => {
+            BinarySource::Private => {
                 let toolbox = options.toolbox.clone();
                 let private = Private::start(&options).await?;
                 Ok(Self { kubeconfig: private.kubeconfig(), toolbox, backing: Backing::Private(private) })
             }
-            Source::Foreign(kubeconfig) => {
+            BinarySource::Foreign(kubeconfig) => {
                 let directory = tempfile::Builder::new().prefix("tandem-").tempdir()?;
                 let answer = client_of(&kubeconfig).await?.apiserver_version().await;
                 answer.with_context(|| format!("the cluster of {} does not answer", kubeconfig.display()))?;
@@ -130,7 +130,7 @@ impl Cluster {
     /// Same as [`Cluster::start`].
     pub async fn shared() -> Result<&'static Self> {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
-        SHARED.get_or_try_init(|| Self::start(Options::default())).await
+        SHARED.get_or_try_init(|| Self::start(ClusterOptions::default())).await
     }
 
     /// A client with all rights that never retries a request by itself: a test must count exactly the requests it sent.

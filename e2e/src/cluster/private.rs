@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::{KEEP_VARIABLE, Options, client_of};
+use super::{ClusterOptions, KEEP_VARIABLE, client_of};
 use crate::control_plane::components::Components;
 use crate::control_plane::go::tell;
 use crate::control_plane::layout::Layout;
@@ -37,7 +37,7 @@ pub(super) struct Private {
 pub(super) type MakeLifeline<'a> = &'a (dyn Fn(&Path) -> Result<Lifeline> + Sync);
 
 impl Private {
-    pub(super) async fn start(options: &Options) -> Result<Self> {
+    pub(super) async fn start(options: &ClusterOptions) -> Result<Self> {
         let keep = std::env::var_os(KEEP_VARIABLE).is_some();
         Self::start_with(options, &|root| {
             if keep {
@@ -48,7 +48,7 @@ impl Private {
         .await
     }
 
-    pub(super) async fn start_with(options: &Options, lifeline: MakeLifeline<'_>) -> Result<Self> {
+    pub(super) async fn start_with(options: &ClusterOptions, lifeline: MakeLifeline<'_>) -> Result<Self> {
         let wanted: Vec<Tool> = [
             (Tool::Etcd, true),
             (Tool::ApiServer, true),
@@ -77,7 +77,7 @@ impl Private {
     }
 
     async fn try_start(
-        options: &Options,
+        options: &ClusterOptions,
         tools: &[(Tool, Executable)],
         lifeline: MakeLifeline<'_>,
     ) -> Result<Self> {
@@ -208,7 +208,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// Writes the files that the programs read into the directory.
-fn prepare(root: &Path, options: &Options) -> Result<Components> {
+fn prepare(root: &Path, options: &ClusterOptions) -> Result<Components> {
     let layout = Layout::create(root)?;
     let ports = Ports::free()?;
     write_identities(&layout, ports.api_server)?;

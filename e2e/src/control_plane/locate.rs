@@ -11,7 +11,7 @@ pub const KUBECONFIG_VARIABLE: &str = "TANDEM_KUBECONFIG";
 
 /// Where the cluster comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum BinarySource {
     /// A cluster that this harness does not run, by its kubeconfig.
     Foreign(PathBuf),
     /// A private control plane, started for this run.
@@ -22,18 +22,18 @@ pub enum Source {
 ///
 /// # Errors
 /// When the named file does not exist: a typo must not start a cluster other than the intended one.
-pub fn locate(explicit: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Source> {
+pub fn locate(explicit: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Result<BinarySource> {
     let (path, origin) = match explicit {
         Some(path) => (path.to_owned(), "--kubeconfig"),
         None => match variable(KUBECONFIG_VARIABLE).filter(|value| !value.is_empty()) {
             Some(value) => (PathBuf::from(value), KUBECONFIG_VARIABLE),
-            None => return Ok(Source::Private),
+            None => return Ok(BinarySource::Private),
         },
     };
     if !path.is_file() {
         bail!("{origin} names {}, which is not a file", path.display());
     }
-    Ok(Source::Foreign(path))
+    Ok(BinarySource::Foreign(path))
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
     fn an_explicit_kubeconfig_wins_over_the_variable() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let source = locate(Some(file.path()), |_| Some("/nowhere".into())).unwrap();
-        assert_eq!(source, Source::Foreign(file.path().to_owned()));
+        assert_eq!(source, BinarySource::Foreign(file.path().to_owned()));
     }
 
     #[test]
@@ -59,6 +59,6 @@ mod tests {
             assert_eq!(name, KUBECONFIG_VARIABLE);
             None
         });
-        assert_eq!(source.unwrap(), Source::Private);
+        assert_eq!(source.unwrap(), BinarySource::Private);
     }
 }

@@ -13,11 +13,11 @@ use stage::Stage;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::ObjectKey;
-use crate::ledger::Ledger;
+use crate::ledger::RequestCosts;
 
 /// The options of a demo run.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DemoOptions {
     /// The kubeconfig of a cluster to use; `None` starts a private control plane.
     pub kubeconfig: Option<PathBuf>,
     /// The operators' `--write-strategy`, as in the chart's `writeStrategy`.
@@ -34,7 +34,7 @@ pub struct Options {
 /// # Errors
 /// With a message that tells what to do: no cluster and nothing to build one with, a rejected chart, a step of the demo
 /// that does not happen.
-pub async fn run(options: Options) -> Result<Option<Ledger>> {
+pub async fn run(options: DemoOptions) -> Result<Option<RequestCosts>> {
     let screen = &Screen::new(options.json);
     let mut stage = Stage::new(screen, &options).await?;
     // From here on the cleanup always runs: an interrupt is a result, not the end of the process.
@@ -48,7 +48,7 @@ pub async fn run(options: Options) -> Result<Option<Ledger>> {
         screen.say("demo", &format!("{error}; clearing up"));
     }
     let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
-    let bill = stage.events().map(|events| events.map(|events| Ledger::of(&events, ours)));
+    let bill = stage.events().map(|events| events.map(|events| RequestCosts::of(&events, ours)));
     let kept = options.audit_log.as_deref().map_or(Ok(()), |to| stage.keep_audit_log(to));
     let cleared = stage.clear(screen).await;
     told?;
@@ -65,7 +65,7 @@ pub async fn run(options: Options) -> Result<Option<Ledger>> {
     Ok(bill)
 }
 
-async fn play(screen: &Screen, stage: &mut Stage, options: &Options) -> Result<()> {
+async fn play(screen: &Screen, stage: &mut Stage, options: &DemoOptions) -> Result<()> {
     stage.fill(screen, options).await?;
     story::tell(screen, stage, options).await
 }

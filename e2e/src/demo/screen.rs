@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use anyhow::Result;
 use tokio::time::Instant;
 
-use crate::ledger::Ledger;
+use crate::ledger::RequestCosts;
 
 /// Prints the events, and the table at the end.
 pub(super) struct Screen {
@@ -43,7 +43,7 @@ impl Screen {
     }
 
     /// Prints the table, and how to read it.
-    pub(super) fn bill(&self, ledger: &Ledger, strategy: &str) -> Result<()> {
+    pub(super) fn bill(&self, ledger: &RequestCosts, strategy: &str) -> Result<()> {
         let mut out = std::io::stdout();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(ledger)?)?;

@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
-use super::{Options, Screen};
+use super::{DemoOptions, Screen};
 use crate::audit::Event;
 use crate::cluster::{self, Cluster};
-use crate::control_plane::locate::Source;
+use crate::control_plane::locate::BinarySource;
 use crate::control_plane::toolbox::Tool;
 use crate::operators::OperatorProcess;
-use crate::tandem::{Operators, Release};
+use crate::tandem::{Release, RunningOperators};
 
 /// The namespace of the chart's release.
 const RELEASE_NAMESPACE: &str = "tandem-system";
@@ -26,7 +26,7 @@ const MANIFEST: &str = include_str!("../../manifests/demo.yaml");
 pub(super) struct Stage {
     pub(super) cluster: Cluster,
     release: Option<Release>,
-    operators: Option<Operators>,
+    operators: Option<RunningOperators>,
     /// Simulates the kubelets on a cluster without our own kwok.
     kwok: Option<OperatorProcess>,
 }
@@ -34,10 +34,11 @@ pub(super) struct Stage {
 impl Stage {
     /// Starts or finds the cluster. On a cluster that this harness does not run, it fails if Tandem or a demo exists
     /// already.
-    pub(super) async fn new(screen: &Screen, options: &Options) -> Result<Self> {
+    pub(super) async fn new(screen: &Screen, options: &DemoOptions) -> Result<Self> {
         screen.part("Setting the stage");
-        let source = options.kubeconfig.clone().map(Source::Foreign);
-        let cluster = Cluster::start(cluster::Options { source, ..cluster::Options::default() }).await?;
+        let source = options.kubeconfig.clone().map(BinarySource::Foreign);
+        let cluster =
+            Cluster::start(cluster::ClusterOptions { source, ..cluster::ClusterOptions::default() }).await?;
         let version = cluster.client().await?.apiserver_version().await?.git_version;
         match cluster.startup() {
             Some(took) => {
@@ -62,7 +63,7 @@ impl Stage {
     }
 
     /// Installs the chart, starts the operators, applies the manifest.
-    pub(super) async fn fill(&mut self, screen: &Screen, options: &Options) -> Result<()> {
+    pub(super) async fn fill(&mut self, screen: &Screen, options: &DemoOptions) -> Result<()> {
         let cluster = &self.cluster;
         if !cluster.is_embedded() {
             self.kwok = Some(kwok(cluster).await?);
@@ -102,7 +103,7 @@ impl Stage {
 
     /// Checks that both operators run.
     pub(super) fn check_alive(&self) -> Result<()> {
-        self.operators.as_ref().map_or(Ok(()), Operators::check_alive)
+        self.operators.as_ref().map_or(Ok(()), RunningOperators::check_alive)
     }
 
     /// The ends of both operators' logs.
@@ -154,7 +155,7 @@ pub(super) fn timeline_command(log: &Path) -> String {
 
 /// kwok for a cluster that this harness does not run: the program from the Go module, with the stages of the tests.
 async fn kwok(cluster: &Cluster) -> Result<OperatorProcess> {
-    let toolbox = cluster::Options::default().toolbox;
+    let toolbox = cluster::ClusterOptions::default().toolbox;
     let stages = toolbox.module.join("stages");
     let found = toolbox.find(&[Tool::Kwok]).await?.pop().context("the toolbox is empty")?;
     let mut args = found.first_args;

@@ -12,14 +12,14 @@ use shared_crds::names::node_selector;
 use tokio::time::Instant;
 
 use super::stage::{NAMESPACE, PATIENCE, Stage};
-use super::{Options, Screen};
+use super::{DemoOptions, Screen};
 
 /// The pool of the manifest.
 const POOL: &str = "workers";
 /// Interval between two reads.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &Options) -> Result<()> {
+pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &DemoOptions) -> Result<()> {
     let audience = Audience::new(stage.cluster.client().await?);
     let scale = async |replicas: u32| {
         let replicas = format!("--replicas={replicas}");

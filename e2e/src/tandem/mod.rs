@@ -15,9 +15,9 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::sync::OnceCell;
 
-use crate::cluster::{Cluster, Options};
+use crate::cluster::{Cluster, ClusterOptions};
 use crate::lifeline::Exit;
-use crate::operators::{Operator, OperatorProcess};
+use crate::operators::{OperatorKind, OperatorProcess};
 use crate::wait::eventually;
 
 pub use pod::Pod;
@@ -77,7 +77,7 @@ impl Release {
     ///
     /// # Errors
     /// When the release contains no such Deployment, or more than one.
-    pub async fn pod(&self, cluster: &Cluster, operator: Operator) -> Result<Pod> {
+    pub async fn pod(&self, cluster: &Cluster, operator: OperatorKind) -> Result<Pod> {
         let deployments = Api::<Deployment>::namespaced(cluster.client().await?, &self.namespace);
         let (instance, component) = (&self.name, operator.name());
         let labels = format!("app.kubernetes.io/instance={instance},app.kubernetes.io/component={component}");
@@ -90,10 +90,10 @@ impl Release {
     ///
     /// # Errors
     /// When one cannot be started.
-    pub async fn start(&self, cluster: &Cluster) -> Result<Operators> {
-        Ok(Operators {
-            node_pool: self.pod(cluster, Operator::NodePool).await?.start(cluster).await?,
-            autoscaler: self.pod(cluster, Operator::Autoscaler).await?.start(cluster).await?,
+    pub async fn start(&self, cluster: &Cluster) -> Result<RunningOperators> {
+        Ok(RunningOperators {
+            node_pool: self.pod(cluster, OperatorKind::NodePool).await?.start(cluster).await?,
+            autoscaler: self.pod(cluster, OperatorKind::Autoscaler).await?.start(cluster).await?,
         })
     }
 
@@ -115,7 +115,7 @@ impl Release {
 pub async fn definitions_only() -> Result<&'static Cluster> {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
-        let cluster = Cluster::start(Options::api_only()).await?;
+        let cluster = Cluster::start(ClusterOptions::api_only()).await?;
         install_definitions(&cluster).await?;
         Ok(cluster)
     };
@@ -142,14 +142,14 @@ async fn served(cluster: &Cluster) -> Result<()> {
 }
 
 /// Both running operators.
-pub struct Operators {
+pub struct RunningOperators {
     /// The `NodePool` operator, which creates nodes.
     pub node_pool: OperatorProcess,
     /// The Autoscaler, which decides how many.
     pub autoscaler: OperatorProcess,
 }
 
-impl Operators {
+impl RunningOperators {
     /// Checks that both are running.
     ///
     /// # Errors

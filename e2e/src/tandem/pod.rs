@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::cluster::Cluster;
 use crate::fault_proxy::FaultProxy;
-use crate::operators::{Launch, Operator, OperatorProcess};
+use crate::operators::{Launch, OperatorKind, OperatorProcess};
 
 /// A pod of an operator, as the chart describes it.
 #[derive(Clone, Debug)]
 pub struct Pod {
     /// The operator that it runs.
-    pub operator: Operator,
+    pub operator: OperatorKind,
     /// The pod's service account.
     pub service_account: String,
     /// The pod's namespace.
@@ -28,7 +28,7 @@ impl Pod {
     ///
     /// # Errors
     /// When the template lacks a field that an operator's pod needs.
-    pub(super) fn of(deployment: &Deployment, namespace: &str, operator: Operator) -> Result<Self> {
+    pub(super) fn of(deployment: &Deployment, namespace: &str, operator: OperatorKind) -> Result<Self> {
         let spec = deployment
             .spec
             .as_ref()

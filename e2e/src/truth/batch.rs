@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::objects::key;
-use super::planner::{Fate, Key, Planner};
+use super::planner::{Key, SimulatedPlanner, SimulatedResult};
 use super::pods;
 use super::question::waiting;
 use super::rules::CLASSES;
-use super::stage::{Stage, Verdict};
+use super::stage::{SchedulerEnv, Verdict};
 use super::world::World;
 
-/// Priority classes of [`Stage::create_priority`] that batches use, highest first; pods without one come last.
+/// Priority classes of [`SchedulerEnv::create_priority`] that batches use, highest first; pods without one come last.
 pub const PRIORITIES: [(&str, i32); 2] = [("high", 200), ("middle", 100)];
 
 /// Maximum passes of planner and scheduler for a batch. Each places at least one pod or is the last.
@@ -24,7 +24,7 @@ const PASSES: usize = 12;
 
 /// The result of a batch.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct BatchOutcome {
     /// Number of pods in the batch.
     pub pods: usize,
     /// Number of pods placed by the scheduler in the first pass.
@@ -47,7 +47,7 @@ pub struct Dispute {
     /// The classes of its constraints.
     pub classes: BTreeSet<&'static str>,
     /// The planner's answer.
-    pub fate: Fate,
+    pub fate: SimulatedResult,
     /// The scheduler's decision.
     pub verdict: Verdict,
 }
@@ -56,7 +56,7 @@ pub struct Dispute {
 struct Member {
     pod: Value,
     classes: BTreeSet<&'static str>,
-    fate: Fate,
+    fate: SimulatedResult,
     verdict: Verdict,
 }
 
@@ -67,7 +67,7 @@ impl Member {
 
     /// Whether the planner promised it a place.
     fn has_promise(&self) -> bool {
-        !matches!(self.fate, Fate::Unschedulable(_))
+        !matches!(self.fate, SimulatedResult::Unschedulable(_))
     }
 
     fn dispute(&self) -> Dispute {
@@ -85,13 +85,13 @@ impl Member {
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
 pub async fn run(
-    stage: &mut Stage,
-    planner: &Planner,
+    stage: &mut SchedulerEnv,
+    planner: &SimulatedPlanner,
     world: &mut World,
     dice: &mut Dice,
-) -> Result<Outcome> {
+) -> Result<BatchOutcome> {
     let mut waiting = recruit(dice, &world.namespaces);
-    let mut outcome = Outcome { pods: waiting.len(), ..Outcome::default() };
+    let mut outcome = BatchOutcome { pods: waiting.len(), ..BatchOutcome::default() };
     while outcome.passes < PASSES && !waiting.is_empty() {
         outcome.passes += 1;
         let nodes = pass(stage, planner, world, &mut waiting).await?;
@@ -121,8 +121,8 @@ pub async fn run(
 /// One pass: the planner plans the pending pods, its nodes are created, and the scheduler decides. Returns the number
 /// of new nodes.
 async fn pass(
-    stage: &mut Stage,
-    planner: &Planner,
+    stage: &mut SchedulerEnv,
+    planner: &SimulatedPlanner,
     world: &mut World,
     members: &mut [Member],
 ) -> Result<usize> {
@@ -152,7 +152,7 @@ async fn pass(
 }
 
 /// The pods of a pass in the order in which the API server bound them.
-fn order_of_binding(stage: &Stage, placed: &[Member]) -> Result<Vec<Key>> {
+fn order_of_binding(stage: &SchedulerEnv, placed: &[Member]) -> Result<Vec<Key>> {
     let mut order = Vec::new();
     for member in placed {
         let id = key(&member.pod);
@@ -168,8 +168,8 @@ fn order_of_binding(stage: &Stage, placed: &[Member]) -> Result<Vec<Key>> {
 /// bound by then. A pod that was bound later may block it: a topology spread constraint has room for a pod only until
 /// another one joins.
 async fn had_room(
-    stage: &Stage,
-    planner: &Planner,
+    stage: &SchedulerEnv,
+    planner: &SimulatedPlanner,
     world: &World,
     member: &Member,
     order: &[Key],
@@ -188,7 +188,7 @@ async fn had_room(
             object["kind"] != "Pod" || (other != id && !later.contains(&other))
         });
         objects.push(Arc::clone(&pod));
-        if planner.ask(&objects).await?.pods.get(&id) == Some(&Fate::Fits) {
+        if planner.ask(&objects).await?.pods.get(&id) == Some(&SimulatedResult::Fits) {
             return Ok(true);
         }
     }
@@ -198,7 +198,7 @@ async fn had_room(
 /// Waits for every decision, then repeats the pending pods until none of them is placed: a pod may have waited for one
 /// that came after it. They are created again for that, because the scheduler lets a refused pod wait for its next
 /// retry.
-async fn settle(stage: &Stage, members: &mut [Member]) -> Result<()> {
+async fn settle(stage: &SchedulerEnv, members: &mut [Member]) -> Result<()> {
     let mut first = true;
     let mut left: Vec<&mut Member> = members.iter_mut().collect();
     loop {
@@ -232,7 +232,8 @@ fn recruit(dice: &mut Dice, namespaces: &[String]) -> Vec<Member> {
             if let Some((name, _)) = PRIORITIES.get(rank) {
                 pod["spec"]["priorityClassName"] = json!(name);
             }
-            let (fate, verdict) = (Fate::Unschedulable(String::new()), Verdict::Waits(String::new()));
+            let (fate, verdict) =
+                (SimulatedResult::Unschedulable(String::new()), Verdict::Waits(String::new()));
             ranked.push((rank, Member { pod, classes: made.classes.clone(), fate, verdict }));
         }
     }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::objects::key;
-use super::planner::Planner;
+use super::planner::SimulatedPlanner;
 use super::question::Record;
 use super::stage::HARBOUR;
 use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
@@ -76,7 +76,7 @@ impl Blind {
     ///
     /// # Errors
     /// When the planner does not answer.
-    pub async fn found_out(&self, planner: &Planner, record: &Record) -> Result<Option<bool>> {
+    pub async fn found_out(&self, planner: &SimulatedPlanner, record: &Record) -> Result<Option<bool>> {
         let mut objects = record.state.clone();
         let pod = Arc::new(record.pod.clone());
         let mut changed = 0;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::operators::Operator;
+use crate::operators::OperatorKind;
 
 /// Environment variable with a binary to use instead of this workspace's own: an earlier release, or one with a
 /// deliberate change.
@@ -21,7 +21,7 @@ pub type Key = (String, String);
 
 /// The planner's answer for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum SimulatedResult {
     /// There is room on an existing node.
     Fits,
     /// A new node of this pool (`namespace/name`) takes it.
@@ -32,9 +32,9 @@ pub enum Fate {
 
 /// The planner's answer.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct SimulatedAnswer {
     /// The answer for each pending pod.
-    pub pods: BTreeMap<Key, Fate>,
+    pub pods: BTreeMap<Key, SimulatedResult>,
     /// How many nodes each pool should have, by its name.
     pub replicas: BTreeMap<String, i64>,
     /// The warnings on standard error.
@@ -43,11 +43,11 @@ pub struct Answer {
 
 /// Runs the released binary.
 #[derive(Clone, Debug)]
-pub struct Planner {
+pub struct SimulatedPlanner {
     binary: PathBuf,
 }
 
-impl Planner {
+impl SimulatedPlanner {
     /// Builds the binary, unless [`PLANNER_VARIABLE`] names one.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Planner {
     pub async fn build() -> Result<Self> {
         let binary = match std::env::var_os(PLANNER_VARIABLE) {
             Some(named) => named.into(),
-            None => Operator::Autoscaler.binary().await?,
+            None => OperatorKind::Autoscaler.binary().await?,
         };
         Ok(Self { binary })
     }
@@ -64,7 +64,7 @@ impl Planner {
     ///
     /// # Errors
     /// When the program fails, or its output does not have the documented form.
-    pub async fn ask(&self, objects: &[Arc<Value>]) -> Result<Answer> {
+    pub async fn ask(&self, objects: &[Arc<Value>]) -> Result<SimulatedAnswer> {
         let list = serde_json::to_vec(&list(objects))?;
         let mut child = Command::new(&self.binary)
             .args(["simulate", "-f", "-", "-o", "json"])
@@ -95,17 +95,17 @@ pub fn list(objects: &[Arc<Value>]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": objects.iter().map(|object| (**object).clone()).collect::<Vec<Value>>()})
 }
 
-fn read(report: &Value, warnings: String) -> Result<Answer> {
-    let mut answer = Answer { warnings, ..Answer::default() };
+fn read(report: &Value, warnings: String) -> Result<SimulatedAnswer> {
+    let mut answer = SimulatedAnswer { warnings, ..SimulatedAnswer::default() };
     for pool in report["pools"].as_array().context("no pools in the answer")? {
         let desired = pool["desiredReplicas"].as_i64().context("no desiredReplicas in the answer")?;
         answer.replicas.insert(text(pool, "name"), desired);
     }
     for pod in report["pods"].as_array().context("no pods in the answer")? {
         let fate = match text(pod, "outcome").as_str() {
-            "Fits" => Fate::Fits,
-            "TriggersScaleUp" => Fate::TriggersScaleUp(text(pod, "nodePool")),
-            "Unschedulable" => Fate::Unschedulable(pod["reasons"].to_string()),
+            "Fits" => SimulatedResult::Fits,
+            "TriggersScaleUp" => SimulatedResult::TriggersScaleUp(text(pod, "nodePool")),
+            "Unschedulable" => SimulatedResult::Unschedulable(pod["reasons"].to_string()),
             other => bail!("an unknown outcome: {other}"),
         };
         answer.pods.insert((text(pod, "namespace"), text(pod, "name")), fate);
@@ -129,9 +129,9 @@ mod tests {
             read(&json!({"pools": [pool], "pods": [pod(outcome)], "nodes": []}), String::new())
         };
         for (outcome, fate) in [
-            ("Fits", Fate::Fits),
-            ("TriggersScaleUp", Fate::TriggersScaleUp("b/c".into())),
-            ("Unschedulable", Fate::Unschedulable("[]".into())),
+            ("Fits", SimulatedResult::Fits),
+            ("TriggersScaleUp", SimulatedResult::TriggersScaleUp("b/c".into())),
+            ("Unschedulable", SimulatedResult::Unschedulable("[]".into())),
         ] {
             let answer = report(outcome).unwrap();
             assert_eq!(answer.pods[&("a".into(), "p".into())], fate);

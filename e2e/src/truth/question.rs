@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::dice::Dice;
 use super::objects::key;
-use super::planner::{Fate, Planner};
+use super::planner::{SimulatedPlanner, SimulatedResult};
 use super::pods::{self, Made};
-use super::stage::{Stage, Verdict};
+use super::stage::{SchedulerEnv, Verdict};
 use super::world::World;
 
 /// The observed result for one pod, which determines the correct answer of the planner.
@@ -28,12 +28,12 @@ pub enum Truth {
 impl Truth {
     /// Whether `fate` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
     /// node of it, that node would have been created.
-    pub fn contradicts(&self, fate: &Fate) -> bool {
+    pub fn contradicts(&self, fate: &SimulatedResult) -> bool {
         !matches!(
             (self, fate),
-            (Self::Fits, Fate::Fits)
-                | (Self::NeedsNodes, Fate::TriggersScaleUp(_))
-                | (Self::Stays(_), Fate::Unschedulable(_))
+            (Self::Fits, SimulatedResult::Fits)
+                | (Self::NeedsNodes, SimulatedResult::TriggersScaleUp(_))
+                | (Self::Stays(_), SimulatedResult::Unschedulable(_))
         )
     }
 }
@@ -47,7 +47,7 @@ pub struct Record {
     /// All other objects.
     pub state: Vec<Arc<Value>>,
     /// The planner's answer.
-    pub fate: Fate,
+    pub fate: SimulatedResult,
     /// The planner's warnings.
     pub warnings: String,
     /// The observed result.
@@ -64,8 +64,8 @@ pub struct Record {
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
 pub async fn ask(
-    stage: &mut Stage,
-    planner: &Planner,
+    stage: &mut SchedulerEnv,
+    planner: &SimulatedPlanner,
     world: &mut World,
     dice: &mut Dice,
     name: &str,
@@ -89,7 +89,7 @@ pub async fn ask(
         Verdict::Placed(node) => {
             said = format!("placed on {node}");
             world.add_pod(stage, &id).await?;
-            if fate != Fate::Fits {
+            if fate != SimulatedResult::Fits {
                 disagreement = Some(format!("the scheduler placed it on {node}, the planner said {fate:?}"));
             }
             Truth::Fits
@@ -98,11 +98,11 @@ pub async fn ask(
             stage.remove_pod(&id).await?;
             said.push_str(&why);
             match &fate {
-                Fate::Fits => {
+                SimulatedResult::Fits => {
                     disagreement = Some(format!("the planner said it fits, the scheduler: {why}"));
                     Truth::Stays(None)
                 }
-                Fate::TriggersScaleUp(pool) => {
+                SimulatedResult::TriggersScaleUp(pool) => {
                     let grown = world.grow(stage, &answer).await?;
                     match again(stage, world, &pod).await? {
                         Verdict::Placed(_) => Truth::NeedsNodes,
@@ -114,18 +114,20 @@ pub async fn ask(
                     }
                 }
                 // A node of a pool that the planner reports as no help must not help.
-                Fate::Unschedulable(_) if !dice.one_in(3) => match world.grow_anyhow(stage, dice).await? {
-                    None => Truth::Stays(None),
-                    Some(pool) => match again(stage, world, &pod).await? {
-                        Verdict::Waits(_) => Truth::Stays(Some(pool)),
-                        Verdict::Placed(node) => {
-                            disagreement =
-                                Some(format!("one node of {pool} was enough: it is on {node} now"));
-                            Truth::NeedsNodes
-                        }
-                    },
-                },
-                Fate::Unschedulable(_) => Truth::Stays(None),
+                SimulatedResult::Unschedulable(_) if !dice.one_in(3) => {
+                    match world.grow_anyhow(stage, dice).await? {
+                        None => Truth::Stays(None),
+                        Some(pool) => match again(stage, world, &pod).await? {
+                            Verdict::Waits(_) => Truth::Stays(Some(pool)),
+                            Verdict::Placed(node) => {
+                                disagreement =
+                                    Some(format!("one node of {pool} was enough: it is on {node} now"));
+                                Truth::NeedsNodes
+                            }
+                        },
+                    }
+                }
+                SimulatedResult::Unschedulable(_) => Truth::Stays(None),
             }
         }
     };
@@ -142,7 +144,7 @@ pub async fn ask(
 }
 
 /// Asks the scheduler about the same pod with another name, because a refused pod waits for its next retry.
-async fn again(stage: &Stage, world: &mut World, pod: &Value) -> Result<Verdict> {
+async fn again(stage: &SchedulerEnv, world: &mut World, pod: &Value) -> Result<Verdict> {
     let mut pod = pod.clone();
     let name = format!("{}-again", key(&pod).1);
     pod["metadata"]["name"] = json!(name);
@@ -168,17 +170,17 @@ mod tests {
 
     #[test]
     fn each_outcome_has_one_answer_that_is_true() {
-        let grows = |pool: &str| Fate::TriggersScaleUp(pool.to_owned());
-        let nothing = Fate::Unschedulable(String::new());
+        let grows = |pool: &str| SimulatedResult::TriggersScaleUp(pool.to_owned());
+        let nothing = SimulatedResult::Unschedulable(String::new());
         for (truth, fate, contradicts) in [
-            (Truth::Fits, Fate::Fits, false),
+            (Truth::Fits, SimulatedResult::Fits, false),
             (Truth::Fits, grows("a"), true),
             (Truth::Fits, nothing.clone(), true),
             (Truth::NeedsNodes, grows("a"), false),
-            (Truth::NeedsNodes, Fate::Fits, true),
+            (Truth::NeedsNodes, SimulatedResult::Fits, true),
             (Truth::NeedsNodes, nothing.clone(), true),
             (Truth::Stays(None), nothing.clone(), false),
-            (Truth::Stays(None), Fate::Fits, true),
+            (Truth::Stays(None), SimulatedResult::Fits, true),
             (Truth::Stays(Some("a".into())), grows("b"), true),
         ] {
             assert_eq!(truth.contradicts(&fate), contradicts, "{truth:?} {fate:?}");

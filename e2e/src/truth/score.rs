@@ -8,12 +8,12 @@ use super::question::{Record, Truth};
 /// The results by class.
 #[derive(Clone, Debug, Default)]
 pub struct Score {
-    rows: BTreeMap<String, Row>,
+    rows: BTreeMap<String, ScoreRow>,
 }
 
 /// The results of the questions of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct ScoreRow {
     /// Number of questions.
     pub asked: usize,
     /// Placed on an existing node.
@@ -47,7 +47,7 @@ impl Score {
     }
 
     /// The results of `class`, or of all questions under `all`.
-    pub fn row(&self, class: &str) -> Row {
+    pub fn row(&self, class: &str) -> ScoreRow {
         self.rows.get(class).copied().unwrap_or_default()
     }
 }
@@ -56,7 +56,7 @@ impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "class             asked  fits  needs nodes  stays  (tried)  disagreed")?;
         for (class, row) in &self.rows {
-            let Row { asked, fits, needs_nodes, stays, probed, disagreed } = row;
+            let ScoreRow { asked, fits, needs_nodes, stays, probed, disagreed } = row;
             writeln!(
                 f,
                 "{class:<17} {asked:>5} {fits:>5} {needs_nodes:>12} {stays:>6} {probed:>8} {disagreed:>10}"

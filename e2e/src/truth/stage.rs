@@ -21,11 +21,11 @@ use super::objects::{create, key, key_of, tidy};
 use super::planner::Key;
 use super::rules::HEAVY;
 use super::storage::Storage;
-use crate::cluster::{Cluster, Options};
+use crate::cluster::{Cluster, ClusterOptions};
 
 /// How long the scheduler may take for one pod: a second when it is busy, this long when the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The node and namespace that the comparison ignores; see [`Stage::settle`].
+/// The node and namespace that the comparison ignores; see [`SchedulerEnv::settle`].
 pub const HARBOUR: &str = "harbour";
 /// The harbour's label by which the scheduler shows how far it has read.
 const BEACON: &str = "beacon";
@@ -40,7 +40,7 @@ pub enum Verdict {
 }
 
 /// A cluster with a scheduler that can be queried.
-pub struct Stage {
+pub struct SchedulerEnv {
     cluster: Cluster,
     client: Client,
     storage: Storage,
@@ -56,7 +56,7 @@ struct Seen {
     changed: watch::Sender<()>,
 }
 
-impl Stage {
+impl SchedulerEnv {
     /// Starts the control plane.
     ///
     /// # Errors
@@ -68,11 +68,11 @@ impl Stage {
             "--disable-admission-plugins=TaintNodesByCondition,ServiceAccount,StorageObjectInUseProtection"
                 .to_owned(),
         ];
-        let options = Options {
+        let options = ClusterOptions {
             controller_manager: false,
             kwok: false,
             api_server_flags: flags.to_vec(),
-            ..Options::private()
+            ..ClusterOptions::private()
         };
         let cluster = Cluster::start(options).await?;
         let client = cluster.client().await?;
@@ -257,7 +257,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for SchedulerEnv {
     fn drop(&mut self) {
         self.watching.abort();
     }

@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::dice::Dice;
-use super::planner::{Answer, Key};
-use super::stage::Stage;
+use super::planner::{Key, SimulatedAnswer};
+use super::stage::SchedulerEnv;
 use super::terrain::{self, HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
 use super::{pods, rules};
 
@@ -37,7 +37,7 @@ impl World {
     /// # Errors
     /// When the API server rejects an object.
     pub async fn create(
-        stage: &mut Stage,
+        stage: &mut SchedulerEnv,
         dice: &mut Dice,
         name: &str,
         nodes: usize,
@@ -82,7 +82,7 @@ impl World {
     /// Creates claims with a volume in each zone, on one host, and anywhere, one of them for a single pod, one that
     /// stays unbound, some that wait for a pod, and volumes that wait for a claim. The claim `data-none` does not
     /// exist.
-    async fn create_volumes(&mut self, stage: &Stage, dice: &mut Dice) -> Result<()> {
+    async fn create_volumes(&mut self, stage: &SchedulerEnv, dice: &mut Dice) -> Result<()> {
         let storage = stage.storage();
         let host = self.some_host(dice);
         for namespace in &self.namespaces {
@@ -108,7 +108,7 @@ impl World {
         self.look_at_storage(stage).await
     }
 
-    async fn look_at_storage(&mut self, stage: &Stage) -> Result<()> {
+    async fn look_at_storage(&mut self, stage: &SchedulerEnv) -> Result<()> {
         let objects = stage.storage().objects(&self.namespaces).await?;
         self.storage = objects.into_iter().map(Arc::new).collect();
         Ok(())
@@ -125,7 +125,7 @@ impl World {
     ///
     /// # Errors
     /// When the pod is unknown, or the API server does not answer.
-    pub async fn add_pod(&mut self, stage: &Stage, key: &Key) -> Result<()> {
+    pub async fn add_pod(&mut self, stage: &SchedulerEnv, key: &Key) -> Result<()> {
         self.pods.push(Arc::new(stage.pod(key)?));
         self.look_at_storage(stage).await
     }
@@ -135,7 +135,7 @@ impl World {
     ///
     /// # Errors
     /// When the API server rejects a node.
-    pub async fn grow(&mut self, stage: &mut Stage, answer: &Answer) -> Result<usize> {
+    pub async fn grow(&mut self, stage: &mut SchedulerEnv, answer: &SimulatedAnswer) -> Result<usize> {
         let mut made = 0;
         for pool in 0..self.pools.len() {
             let name = name_of(&self.pools[pool]);
@@ -155,7 +155,7 @@ impl World {
     ///
     /// # Errors
     /// When the API server rejects the node.
-    pub async fn grow_anyhow(&mut self, stage: &mut Stage, dice: &mut Dice) -> Result<Option<String>> {
+    pub async fn grow_anyhow(&mut self, stage: &mut SchedulerEnv, dice: &mut Dice) -> Result<Option<String>> {
         let max = |pool: usize| self.pools[pool]["spec"]["maxReplicas"].as_i64().unwrap_or_default();
         let open: Vec<usize> =
             (0..self.pools.len()).filter(|&pool| self.replicas(pool) < max(pool)).collect();
@@ -169,7 +169,7 @@ impl World {
         Ok(Some(format!("{POOLS}/{name}")))
     }
 
-    async fn add_node(&mut self, stage: &Stage, pool: usize) -> Result<()> {
+    async fn add_node(&mut self, stage: &SchedulerEnv, pool: usize) -> Result<()> {
         let replicas = self.replicas(pool);
         let name = name_of(&self.pools[pool]);
         let node = machine(&self.pools[pool], &format!("{name}-{replicas}"));
@@ -179,7 +179,7 @@ impl World {
     }
 
     /// Creates a node, with the daemon pod that runs on every node.
-    async fn create_node(&mut self, stage: &Stage, node: &Value) -> Result<()> {
+    async fn create_node(&mut self, stage: &SchedulerEnv, node: &Value) -> Result<()> {
         self.nodes.push(Arc::new(stage.create_node(node).await?));
         if let Some(set) = &self.daemons {
             let name = name_of(node);

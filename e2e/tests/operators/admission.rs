@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use e2e::cluster::Cluster;
 use e2e::objects;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -121,7 +121,7 @@ async fn answer(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_told() {
-    let trial = Trial::begin("slow", &[]).await.unwrap();
+    let trial = TestEnv::begin("slow", &[]).await.unwrap();
     let webhook = SlowWebhook::install(trial.cluster, Duration::from_secs(6)).await;
     trial.create(&objects::pool("slow", 2, 3)).await.unwrap();
     trial.settles("slow", 2).await.unwrap();

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use anyhow::bail;
 use e2e::audit::Event;
-use e2e::chain::Chain;
-use e2e::effects::Effects;
-use e2e::ledger::Ledger;
-use e2e::operators::Operator;
-use e2e::rival::Rival;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::chain::LostUpdateCheck;
+use e2e::effects::WriteEffects;
+use e2e::ledger::RequestCosts;
+use e2e::operators::OperatorKind;
+use e2e::rival::ConcurrentWriter;
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -34,13 +34,13 @@ const RIVAL_RATE: u64 = 20;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Load is added and removed while all writers write. Returns the operators' part of the ledger.
-async fn hammer(strategy: &str) -> Ledger {
+async fn hammer(strategy: &str) -> RequestCosts {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let trial = Trial::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
+    let trial = TestEnv::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
     trial.create(&objects::pool("busy", 0, 20)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.create(&objects::deployment("web", "busy", 0, "2")).await.unwrap();
-    let rival = Rival::start(trial.api(), "busy", RIVAL_RATE, 20, 7);
+    let rival = ConcurrentWriter::start(trial.api(), "busy", RIVAL_RATE, 20, 7);
 
     let deployments = trial.api::<Deployment>();
     for (pods, nodes) in [(10, 5), (24, 12), (0, 0)] {
@@ -68,16 +68,16 @@ async fn hammer(strategy: &str) -> Ledger {
         .await
         .unwrap();
     let events = trial.events().unwrap();
-    let chain = Chain::of(&events, &key);
+    let chain = LostUpdateCheck::of(&events, &key);
     chain.check_unbroken().unwrap();
     assert!(chain.checked > 10, "only {} writes named their base", chain.checked);
-    let effects = Effects::of(&events, &key);
+    let effects = WriteEffects::of(&events, &key);
     effects.check_owned().unwrap();
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
     operators_write_as_told(strategy, &ours);
     let refused = guards::false_conflicts(&events, &key);
     assert!(refused.is_empty(), "guards failed that held:\n{}", refused.join("\n"));
-    let ledger = Ledger::of(&events, |object| *object == key);
+    let ledger = RequestCosts::of(&events, |object| *object == key);
     println!("{strategy}: {} versions, {} changes\n{ledger}", chain.versions, effects.changes);
     trial.end().await.unwrap();
     ledger
@@ -165,7 +165,7 @@ fn tests_generation(body: &serde_json::Value) -> bool {
 
 /// Requests of the two operators that the API server refused because of other writers: 409, and the 422 of a failed
 /// guard.
-fn operators_conflicts(ledger: &Ledger) -> u64 {
+fn operators_conflicts(ledger: &RequestCosts) -> u64 {
     let of = |name: &str| {
         let own = ledger.totals.iter().filter(|row| row.writer.ends_with(name));
         own.map(|row| row.conflicts + row.invalid).sum::<u64>()
@@ -203,8 +203,8 @@ async fn versioned_patches_lose_nothing() {
 /// first status write.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
-    let mut trial = Trial::begin("newpool", &[]).await.unwrap();
-    let node_pool_operator = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap();
+    let mut trial = TestEnv::begin("newpool", &[]).await.unwrap();
+    let node_pool_operator = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap();
     trial.operators.node_pool.stop(PATIENCE).await.unwrap();
     trial.create(&objects::deployment("web", "new", 1, "2")).await.unwrap();
     let pods = trial.api::<Pod>();
@@ -244,7 +244,7 @@ async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
 /// A user, `GitOps` or a faulty controller keeps writing fields that no operator reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
-    let trial = Trial::begin("storm", &[]).await.unwrap();
+    let trial = TestEnv::begin("storm", &[]).await.unwrap();
     let mut pool = objects::pool("stormy", 0, 3);
     pool.spec.replicas = Some(2);
     trial.create(&pool).await.unwrap();

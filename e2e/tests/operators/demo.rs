@@ -4,8 +4,12 @@
 async fn the_demo_tells_its_story_to_the_end() {
     let _turn = e2e::places::turn().await.unwrap();
     let kubeconfig = std::env::var_os(e2e::control_plane::locate::KUBECONFIG_VARIABLE).map(Into::into);
-    let options =
-        e2e::demo::Options { kubeconfig, write_strategy: "guarded".to_owned(), json: true, audit_log: None };
+    let options = e2e::demo::DemoOptions {
+        kubeconfig,
+        write_strategy: "guarded".to_owned(),
+        json: true,
+        audit_log: None,
+    };
     let own_control_plane = options.kubeconfig.is_none();
     let bill = e2e::demo::run(options).await.unwrap();
     assert_eq!(

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::objects;
 use e2e::places::Places;
 use e2e::tandem::{Release, chart};
@@ -24,7 +24,7 @@ use shared_crds::{NodePool, NodePoolAutoscaler, names};
 
 /// Their own control plane: the pools that they leave, without a running operator, would be work for the operators of
 /// other tests.
-static PLACES: Places = Places::new(1, Options::private);
+static PLACES: Places = Places::new(1, ClusterOptions::private);
 
 const NODE_POOL_ACCOUNT: &str = "tandem-nodepool-operator";
 const AUTOSCALER_ACCOUNT: &str = "tandem-autoscaler-operator";

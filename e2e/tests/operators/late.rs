@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::bail;
 use conflict_retry::RetryPolicy;
 use e2e::cluster::Cluster;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{objects, tandem};
 use http::{Request, Response};
@@ -232,7 +232,7 @@ async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_rescued_meanwhile
 /// The nodes that the Autoscaler named before it crashed do not apply when a user later writes the same number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_number() {
-    let mut trial = Trial::begin("left-behind", &[]).await.unwrap();
+    let mut trial = TestEnv::begin("left-behind", &[]).await.unwrap();
     let mut pool = objects::pool("x", 0, 10);
     pool.spec.replicas = Some(3);
     trial.create(&pool).await.unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::operators::Operator;
+use e2e::operators::OperatorKind;
 use e2e::tandem::{self, chart};
 use kube::config::Kubeconfig;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ async fn run(program: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
 }
 
 /// The last line of an operator that exits by itself.
-async fn last_words(operator: Operator, args: &[&str], env: &[(&str, &str)]) -> String {
+async fn last_words(operator: OperatorKind, args: &[&str], env: &[(&str, &str)]) -> String {
     let base = ["run", "--kubeconfig=no/such/file", "--admin-address=127.0.0.1:0"];
     let output = run(&operator.binary().await.unwrap(), &[&base[..], args].concat(), env).await;
     assert!(!output.status.success());
@@ -81,7 +81,7 @@ async fn the_chart_refuses_the_lease_times_that_the_operators_refuse_with_the_sa
             format!("--renew-deadline-seconds={deadline}"),
             format!("--retry-period-seconds={period}"),
         ];
-        let said = last_words(Operator::Autoscaler, &args.each_ref().map(String::as_str), &[]).await;
+        let said = last_words(OperatorKind::Autoscaler, &args.each_ref().map(String::as_str), &[]).await;
         if is_refused {
             let (_, said) = said.split_once("do not fit together: ").expect(&said);
             let as_value = said
@@ -112,8 +112,8 @@ async fn a_word_that_is_no_log_level_is_refused_by_the_chart_and_by_the_operator
         (" ", true),
     ] {
         let rendered = render(&chart(), &json!({"global": {"logLevel": filter}})).await;
-        let said = last_words(Operator::NodePool, &["--log-level", filter], &[]).await;
-        let by_variable = last_words(Operator::NodePool, &[], &[("TANDEM_LOG_LEVEL", filter)]).await;
+        let said = last_words(OperatorKind::NodePool, &["--log-level", filter], &[]).await;
+        let by_variable = last_words(OperatorKind::NodePool, &[], &[("TANDEM_LOG_LEVEL", filter)]).await;
         if is_refused {
             assert_eq!(said, by_variable);
             let (_, said) = said.split_once("--log-level ").expect(&said);
@@ -158,7 +158,7 @@ async fn a_flag_that_the_chart_gives_is_refused_among_the_extra_ones() {
     assert!(refusal.contains("nodepoolOperator.extraArgs: --lease-name is given by the chart"), "{refusal}");
     with(&["--concurrency=8"]).await.unwrap();
     // Because an operator would not start.
-    let binary = Operator::NodePool.binary().await.unwrap();
+    let binary = OperatorKind::NodePool.binary().await.unwrap();
     let output = run(&binary, &["run", "--lease-name=a", "--lease-name=b"], &[]).await;
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("cannot be used multiple times"), "{said}");
@@ -215,7 +215,7 @@ async fn traces_over_plain_http_need_no_certificates_and_over_tls_the_lack_is_na
             ("SSL_CERT_FILE", "/no/such/bundle"),
             ("SSL_CERT_DIR", "/no/such/directory"),
         ];
-        last_words(Operator::NodePool, &[], &env).await
+        last_words(OperatorKind::NodePool, &[], &env).await
     };
     let said = traced("http://127.0.0.1:1").await;
     assert!(said.contains(NO_KUBECONFIG), "{said}");
@@ -257,7 +257,7 @@ async fn the_proxy_of_a_kubeconfig_is_used_and_one_that_cannot_be_is_named() {
     let cluster = tandem::definitions_only().await.unwrap();
     let (proxy, tunnels) = http_proxy().await;
     let directory = tempfile::tempdir().unwrap();
-    let binary = Operator::Autoscaler.binary().await.unwrap();
+    let binary = OperatorKind::Autoscaler.binary().await.unwrap();
     let look = async |proxy_url: Option<&str>, env: &[(&str, &str)]| {
         let mut kubeconfig = Kubeconfig::read_from(cluster.kubeconfig_path()).unwrap();
         kubeconfig.clusters[0].cluster.as_mut().unwrap().proxy_url = proxy_url.map(str::to_owned);

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use conflict_retry::freshness::{Floors, Version, Watched};
-use conflict_retry::{AttemptEvent, Class, Decision, Observer, Operation, Outcome, ReadSource};
+use conflict_retry::freshness::{Expectations, Version, Watched};
+use conflict_retry::{AttemptEvent, Class, Observer, Operation, Outcome, ReadSource, UpdateDecision};
 use e2e::cluster::{Cluster, TestNamespace};
 use e2e::{objects, tandem};
 use futures::StreamExt as _;
@@ -238,7 +238,7 @@ const COUNT: &str = "example.com/count";
 async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>) -> anyhow::Result<()> {
     let pools = Api::<NodePool>::namespaced(cluster().await.client().await?, &namespace);
     let (store, mut writer) = reflector::store();
-    let watched = Watched::new(store.clone(), Floors::new("nodepools"));
+    let watched = Watched::new(store.clone(), Expectations::new("nodepools"));
     let (feed, events) = (watched.clone(), watcher(pools.clone(), watcher::Config::default()));
     let watching = tokio::spawn(async move {
         let mut events = std::pin::pin!(events.default_backoff());
@@ -258,7 +258,7 @@ async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>
             let annotations = pool.metadata.annotations.get_or_insert_default();
             let count: u32 = annotations.get(COUNT).map_or(0, |count| count.parse().unwrap());
             annotations.insert(COUNT.into(), (count + 1).to_string());
-            Decision::Write
+            UpdateDecision::Write
         });
         let Outcome::Written(stored) = outcome.await? else { bail!("nobody else does this writer's work") };
         let read = watched.fresh(&of, Duration::from_secs(10)).await?.context("the pool is gone")?;

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
-use crate::write::{Created, Door, WriteError, Written};
+use crate::write::{Created, Door, DoorError, Written};
 
 /// The lease, and this process's identity.
 #[derive(Clone, Debug)]
@@ -271,7 +271,7 @@ enum TryError {
     #[error("cannot read the lease")]
     Read(#[from] kube::Error),
     #[error("cannot write the lease")]
-    Write(#[from] WriteError),
+    Write(#[from] DoorError),
     #[error("the lease changed twice while it was being renewed")]
     Contended,
     #[error("the API server did not answer in time")]

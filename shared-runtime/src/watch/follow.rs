@@ -16,7 +16,7 @@ use super::decode::Decoded;
 use super::health::Health;
 use super::requests::Requests;
 use super::{Failure, Sink, WATCH_SECONDS};
-use crate::controller::Backoff;
+use crate::controller::RequeueBackoff;
 use crate::error::chain;
 
 /// Duration of a watch that should return a bookmark soon: the API server sends one two seconds before the end.
@@ -28,7 +28,7 @@ const PAGE_TRIES: u32 = 10;
 /// How long a watch may exceed its duration before it counts as dead.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Backoff after a failure. client-go waits from 0.8 s to 30 s; here a cache that is not current stops the operator.
-const RETRY: Backoff = Backoff {
+const RETRY: RequeueBackoff = RequeueBackoff {
     base: Duration::from_millis(200),
     max: Duration::from_secs(10),
     event_max: Duration::from_secs(10),

@@ -146,7 +146,7 @@ async fn a_closed_fence_refuses_before_anything_is_sent() {
     let (door, _, _) = door(WriteStrategy::Guarded, unasked);
     let door = door.with_fence(Fence::standby(clock.clone()));
     let failed = door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap_err();
-    assert!(matches!(failed, WriteError::Fenced(Fenced::Standby)));
+    assert!(matches!(failed, DoorError::Fenced(Fenced::Standby)));
     assert!(door.replicas(&cached(&json!({})), |_| ReplicasDecision::Set(4)).await.unwrap_err().is_fenced());
     assert!(door.unfenced(&clock).fence.pass().is_ok());
 }
@@ -159,7 +159,7 @@ async fn what_is_not_owned_is_refused_before_anything_is_sent() {
         ..Default::default()
     };
     let failed = door.node_pool_status(&cached(&json!({})), |_| foreign()).await.unwrap_err();
-    assert!(matches!(failed, WriteError::NotOwned(_)));
+    assert!(matches!(failed, DoorError::NotOwned(_)));
 }
 
 #[tokio::test]

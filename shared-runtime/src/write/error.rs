@@ -9,7 +9,7 @@ use crate::fence::Fenced;
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WriteError {
+pub enum DoorError {
     /// This replica may not write.
     #[error("refused by the fence")]
     Fenced(#[from] Fenced),
@@ -27,7 +27,7 @@ pub enum WriteError {
     Front(#[from] conflict_retry::WriteError),
 }
 
-impl WriteError {
+impl DoorError {
     /// Whether RBAC or admission refused the write.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.class(), Some(Class::Forbidden))
@@ -63,7 +63,7 @@ impl WriteError {
     }
 }
 
-impl Categorised for WriteError {
+impl Categorised for DoorError {
     fn category(&self) -> &'static str {
         match self {
             Self::Fenced(_) => "fenced",

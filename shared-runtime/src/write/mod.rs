@@ -26,14 +26,14 @@ use shared_crds::ownership::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::WriteError;
+pub use self::error::DoorError;
 pub use self::outcome::{Created, Deleted, Evicted, Written};
 pub use self::owned::{NotOwned, OwnedStatus};
 pub use self::replicas::ReplicasDecision;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;
 use crate::fence::Fence;
-use crate::freshness::Floors;
+use crate::freshness::WriteTracker;
 
 /// Timeout of one request: `conflict-retry`'s own bound, half of its deadline, so that there is time to look up the
 /// result of a write whose answer was lost. A fence that is about to close shortens it.
@@ -49,7 +49,7 @@ pub struct Door {
     manager: &'static str,
     strategy: WriteStrategy,
     policy: RetryPolicy,
-    floors: Floors,
+    floors: WriteTracker,
     fence: Fence,
     observer: Arc<dyn Observer>,
     protection: Protection,
@@ -77,7 +77,7 @@ impl Door {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, NotAnOperator> {
         let manager = owner.field_manager().ok_or(NotAnOperator(owner))?;
-        let floors = Floors::new(clock.clone(), Arc::clone(&observer));
+        let floors = WriteTracker::new(clock.clone(), Arc::clone(&observer));
         let fence = Fence::unguarded(clock.clone());
         let policy = RetryPolicy::default();
         // One contender per object, and no retry storm. No circuit breaker: the loop's own backoff already spares an
@@ -114,17 +114,17 @@ impl Door {
     }
 
     /// The record of the writer's own writes.
-    pub fn floors(&self) -> &Floors {
+    pub fn floors(&self) -> &WriteTracker {
         &self.floors
     }
 
     /// Passes the fence and returns the options of one write.
-    fn begin(&self) -> Result<WriteOptions, WriteError> {
+    fn begin(&self) -> Result<WriteOptions, DoorError> {
         self.begin_within(ATTEMPT_TIMEOUT)
     }
 
     /// The same for a write whose one attempt may take `attempt`.
-    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriteError> {
+    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, DoorError> {
         let allowed = self.fence.pass()?;
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that closes half-way ends the retries, and a request in progress.

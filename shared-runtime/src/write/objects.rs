@@ -13,7 +13,7 @@ use kube::{Api, Resource};
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{Created, DEADLINE, Deleted, Door, Evicted, WriteError, Written};
+use super::{Created, DEADLINE, Deleted, Door, DoorError, Evicted, Written};
 use crate::freshness::ChangeKind;
 
 impl Door {
@@ -21,7 +21,7 @@ impl Door {
     /// of all: the API server cancels a creation whose client has disconnected, so one that admission webhooks delay
     /// for longer than an attempt would never succeed. The webhooks' own default timeout is 10 s.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriteError>
+    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -38,7 +38,7 @@ impl Door {
 
     /// Deletes exactly this object: another one of the same name is spared.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
+    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -49,7 +49,7 @@ impl Door {
     /// Deletes this object in its observed version: one that has changed since is spared. For a deletion that a change
     /// by another writer can make unwanted: it may be carried out long after it was sent.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, WriteError>
+    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -62,7 +62,7 @@ impl Door {
         api: &Api<K>,
         object: &K,
         preconditions: Preconditions,
-    ) -> Result<Deleted, WriteError>
+    ) -> Result<Deleted, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -91,12 +91,7 @@ impl Door {
     /// Sends a JSON Patch once. Include a `test` in it; where one fails, or a path does not exist, the result is
     /// [`Written::Conflict`].
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn json_patch<K>(
-        &self,
-        api: &Api<K>,
-        object: &K,
-        patch: Value,
-    ) -> Result<Written<K>, WriteError>
+    pub async fn json_patch<K>(&self, api: &Api<K>, object: &K, patch: Value) -> Result<Written<K>, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -114,7 +109,7 @@ impl Door {
         api: &Api<K>,
         cached: &K,
         decide: impl FnMut(&K) -> Option<Value> + Send,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -126,7 +121,7 @@ impl Door {
 
     /// Replaces an object at the version it carries, once.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Written<K>, WriteError>
+    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Written<K>, DoorError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -138,7 +133,7 @@ impl Door {
 
     /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.
     #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
-    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, WriteError> {
+    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, DoorError> {
         let options = self.begin()?;
         let preconditions =
             MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
@@ -158,7 +153,7 @@ impl Door {
     fn updated<K>(
         &self,
         answer: Result<conflict_retry::Outcome<K>, conflict_retry::WriteError>,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         K: Resource<DynamicType = ()> + Debug + 'static,
     {
@@ -170,6 +165,6 @@ impl Door {
     }
 }
 
-fn name_of<K: Resource>(object: &K) -> Result<&str, WriteError> {
-    object.meta().name.as_deref().ok_or(WriteError::Unnamed("name"))
+fn name_of<K: Resource>(object: &K) -> Result<&str, DoorError> {
+    object.meta().name.as_deref().ok_or(DoorError::Unnamed("name"))
 }

@@ -9,7 +9,7 @@ use shared_crds::ownership::GUARDED;
 use tracing::instrument;
 
 use super::guarded::{self, Current};
-use super::{Door, WriteError, WriteStrategy, Written};
+use super::{Door, DoorError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
 /// The decision about a pool's replicas.
@@ -41,10 +41,10 @@ impl Door {
         &self,
         cached: &NodePool,
         decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-    ) -> Result<Written<i32>, WriteError> {
+    ) -> Result<Written<i32>, DoorError> {
         let options = self.begin()?;
-        let namespace = cached.metadata.namespace.as_deref().ok_or(WriteError::Unnamed("namespace"))?;
-        let name = cached.metadata.name.as_deref().ok_or(WriteError::Unnamed("name"))?;
+        let namespace = cached.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
+        let name = cached.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
         let api: Api<NodePool> = Api::namespaced(self.client.clone(), namespace);
         let written = self.scale(&options, &api, name, cached, decide).await?;
         if let Written::Changed(view) = &written {
@@ -60,7 +60,7 @@ impl Door {
         name: &str,
         cached: &NodePool,
         mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-    ) -> Result<Written<ScaleView>, WriteError> {
+    ) -> Result<Written<ScaleView>, DoorError> {
         let current = cached.status.as_ref().and_then(|status| status.replicas);
         let view = ScaleView::of(cached, cached.spec.replicas, current);
         let target = match decide(view.replicas) {
@@ -92,7 +92,7 @@ async fn replicas_at_generation(
     name: &str,
     cached: &NodePool,
     mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-) -> Result<Written<ScaleView>, WriteError> {
+) -> Result<Written<ScaleView>, DoorError> {
     let standing = standing(cached)?;
     let mut failed = None;
     let decide = |pool: &NodePool| match self::standing(pool) {

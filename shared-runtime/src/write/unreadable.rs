@@ -11,7 +11,7 @@ use shared_crds::conditions::{Statement, set};
 use tracing::instrument;
 
 use super::owned::Contract;
-use super::{Door, OwnedStatus, WriteError, Written};
+use super::{Door, DoorError, OwnedStatus, Written};
 
 impl Door {
     /// Sets `statements` on a pool that cannot be read. Whatever the strategy, this is a server-side apply: the others
@@ -22,10 +22,10 @@ impl Door {
         pool: &DynamicObject,
         statements: &[Statement],
         now: &Time,
-    ) -> Result<Written<DynamicObject>, WriteError> {
+    ) -> Result<Written<DynamicObject>, DoorError> {
         let options = self.begin()?;
-        let name = pool.metadata.name.as_deref().ok_or(WriteError::Unnamed("name"))?;
-        let namespace = pool.metadata.namespace.as_deref().ok_or(WriteError::Unnamed("namespace"))?;
+        let name = pool.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
+        let namespace = pool.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<NodePool>(&()));
         let current = pool.data.get("status").cloned().unwrap_or_else(|| json!({}));

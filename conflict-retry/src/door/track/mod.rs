@@ -13,8 +13,8 @@ use crate::freshness::CachedObject;
 use crate::observe::FinishedEvent;
 use crate::operation::{Operation, Subresource, Verb};
 use crate::options::WriteOptions;
-use crate::outcome::{Failure, Refusal, WriteError};
-use crate::policy::{Attempts, GiveUp, Next, Turn};
+use crate::outcome::{Refusal, RequestFailure, WriteError};
+use crate::policy::{Attempts, GiveUp, Next, WaitStep};
 use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
 
 /// A request that failed, with its class.
@@ -22,7 +22,7 @@ use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, Retr
 pub(super) struct Failed {
     pub(super) verb: Verb,
     pub(super) class: Class,
-    pub(super) failure: Failure,
+    pub(super) failure: RequestFailure,
 }
 
 /// The state of one operation.
@@ -38,9 +38,9 @@ pub(super) struct Track<'a> {
     queued: Duration,
     maybe_written: bool,
     last: Option<Failed>,
-    counted: Option<protect::Operation>,
+    counted: Option<protect::BudgetedOperation>,
     retry: Option<Retry>,
-    place: Option<protect::Turn<String>>,
+    place: Option<protect::QueueTurn<String>>,
 }
 
 impl<'a> Track<'a> {
@@ -158,8 +158,8 @@ impl<'a> Track<'a> {
                 self.tell(self.running(), verb, None, None);
                 return Ok(Ok(value));
             }
-            Ok(Err(error)) => Failure::Api(error),
-            Err(_elapsed) => Failure::Timeout(timeout),
+            Ok(Err(error)) => RequestFailure::Api(error),
+            Err(_elapsed) => RequestFailure::Timeout(timeout),
         };
         let class = failure.class(verb);
         self.settle(permit, Some(&class));
@@ -207,13 +207,13 @@ impl<'a> Track<'a> {
                 Err(_elapsed) => {}
             }
             match self.attempts.turn(self.start.elapsed(), is_news) {
-                Turn::Wait(more) => rest = more,
-                Turn::Send => break,
-                Turn::Read => {
+                WaitStep::Wait(more) => rest = more,
+                WaitStep::Send => break,
+                WaitStep::Read => {
                     newest = None;
                     break;
                 }
-                Turn::GiveUp(reason) => return Err(self.exhausted(reason)),
+                WaitStep::GiveUp(reason) => return Err(self.exhausted(reason)),
             }
         }
         self.begin_retry()?;
@@ -241,7 +241,7 @@ impl<'a> Track<'a> {
     }
 
     fn begin_retry(&mut self) -> Result<(), WriteError> {
-        self.retry = match self.counted.as_ref().map(protect::Operation::retry).transpose() {
+        self.retry = match self.counted.as_ref().map(protect::BudgetedOperation::retry).transpose() {
             Ok(retry) => retry,
             Err(exhausted) => return Err(self.held(exhausted.into())),
         };
@@ -262,7 +262,7 @@ impl<'a> Track<'a> {
         }
     }
 
-    fn last_failure(&mut self) -> Option<Box<Failure>> {
+    fn last_failure(&mut self) -> Option<Box<RequestFailure>> {
         self.last.take().map(|failed| Box::new(failed.failure))
     }
 

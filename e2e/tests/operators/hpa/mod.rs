@@ -6,10 +6,10 @@
 mod metrics;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::cluster::Options;
+use e2e::cluster::ClusterOptions;
 use e2e::objects;
 use e2e::places::Places;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};
@@ -21,12 +21,12 @@ use shared_crds::NodePool;
 /// no namespace can be deleted there. Its `HorizontalPodAutoscaler` syncs every second.
 static PLACES: Places = Places::new(1, || {
     let quick = vec!["--horizontal-pod-autoscaler-sync-period=1s".to_owned()];
-    Options { controller_manager_flags: quick, ..Options::private() }
+    ClusterOptions { controller_manager_flags: quick, ..ClusterOptions::private() }
 });
 
 /// Scales `pool` to as many nodes as the metric's value, immediately in both directions, and never to zero: a
 /// `HorizontalPodAutoscaler` treats a count of zero that it has not written itself as "autoscaling disabled".
-async fn scaled_by_metric(trial: &Trial, pool: &str) {
+async fn scaled_by_metric(trial: &TestEnv, pool: &str) {
     let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": {"name": pool},
         "spec": {
@@ -45,7 +45,7 @@ async fn scaled_by_metric(trial: &Trial, pool: &str) {
 }
 
 /// Waits until a pool's count is `wanted`; the error contains the status of the `HorizontalPodAutoscaler`.
-async fn counts(trial: &Trial, pool: &str, wanted: i32) {
+async fn counts(trial: &TestEnv, pool: &str, wanted: i32) {
     // It discovers a new kind within half a minute.
     eventually(2 * PATIENCE, &format!("spec.replicas of {pool} is {wanted}"), async || {
         let replicas = trial.pool(pool).await?.spec.replicas;
@@ -61,7 +61,7 @@ async fn counts(trial: &Trial, pool: &str, wanted: i32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count() {
-    let trial = Trial::begin_at(&PLACES, "hpa", &[]).await.unwrap();
+    let trial = TestEnv::begin_at(&PLACES, "hpa", &[]).await.unwrap();
     let metrics = Metrics::start(trial.cluster).await.unwrap();
     trial.create(&objects::pool("workers", 1, 10)).await.unwrap();
     // No autoscaler scales it yet, and any client can read its number of nodes.
@@ -84,7 +84,7 @@ async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
-    let trial = Trial::begin("dropped", &[]).await.unwrap();
+    let trial = TestEnv::begin("dropped", &[]).await.unwrap();
     let mut pool = objects::pool("workers", 1, 10);
     pool.spec.replicas = Some(3);
     let by_git = PatchParams::apply("git");
@@ -106,7 +106,7 @@ async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
 }
 
 /// The condition `ReplicasContested` of a pool: status and message.
-async fn contested(trial: &Trial, pool: &str) -> Result<(String, String)> {
+async fn contested(trial: &TestEnv, pool: &str) -> Result<(String, String)> {
     let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
     let found = found.context("the Autoscaler has not spoken yet")?;
@@ -115,7 +115,7 @@ async fn contested(trial: &Trial, pool: &str) -> Result<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_filled_count_is_not() {
-    let trial = Trial::begin_at(&PLACES, "beside", &[]).await.unwrap();
+    let trial = TestEnv::begin_at(&PLACES, "beside", &[]).await.unwrap();
     let metrics = Metrics::start(trial.cluster).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.create(&objects::pool("shared", 1, 10)).await.unwrap();

@@ -6,8 +6,8 @@
 //! and a held write is never executed.
 
 use anyhow::{Context as _, Result, bail};
-use e2e::operators::Operator;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::OperatorKind;
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Node;
@@ -33,17 +33,17 @@ pub(crate) struct Hold {
 impl Hold {
     /// Starts to hold the writes of `operator` for `pool`: the Autoscaler's writes of the count, and the `NodePool`
     /// operator's writes to nodes of the trial's namespace, which must exist.
-    pub(crate) async fn begin(trial: &Trial, operator: Operator, pool: &str) -> Result<Self> {
+    pub(crate) async fn begin(trial: &TestEnv, operator: OperatorKind, pool: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let account = trial.release.pod(trial.cluster, operator).await?.service_account;
         let (system, namespace) = (trial.release.namespace(), trial.namespace());
         let name = format!("hold.{namespace}.example.com");
         let (rule, about) = match operator {
-            Operator::Autoscaler => (
+            OperatorKind::Autoscaler => (
                 rule("tandem.dev", "nodepools"),
                 format!("request.namespace == '{namespace}' && request.name == '{pool}'"),
             ),
-            Operator::NodePool => (
+            OperatorKind::NodePool => (
                 rule("", "nodes"),
                 format!("object.metadata.?labels['{NODEPOOL_NAMESPACE_LABEL}'].orValue('') == '{namespace}'"),
             ),
@@ -67,10 +67,10 @@ impl Hold {
         configurations.create(&PostParams::default(), &configuration).await?;
         let client = trial.cluster.client_for_service_account(system, &account).await?;
         let probe = match operator {
-            Operator::Autoscaler => {
+            OperatorKind::Autoscaler => {
                 Probe::Replicas { pools: Api::namespaced(client, namespace), pool: pool.to_owned() }
             }
-            Operator::NodePool => {
+            OperatorKind::NodePool => {
                 let node = trial.nodes(pool).await?.into_iter().next().context("the pool has no node")?;
                 Probe::Node { nodes: Api::all(client), node: node.metadata.name.unwrap_or_default() }
             }

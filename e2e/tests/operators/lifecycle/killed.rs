@@ -6,8 +6,8 @@ use anyhow::{Context as _, bail};
 use e2e::audit::Event;
 use e2e::lifeline::Exit;
 use e2e::objects;
-use e2e::operators::Operator;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::OperatorKind;
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -20,7 +20,7 @@ use super::{QUICK_LEASE, asked, observed, replicas_written, scale, sent_by};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
-    let mut trial = Trial::begin("kill", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("kill", &QUICK_LEASE).await.unwrap();
     trial.create(&objects::pool("burst", 0, 60)).await.unwrap();
     trial.settles("burst", 0).await.unwrap();
     scale(&trial, "npool/burst", 60).await;
@@ -51,7 +51,7 @@ async fn a_pool_killed_in_the_middle_of_a_burst_never_has_too_many_nodes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_autoscaler_killed_between_the_names_and_the_replicas_finishes_the_scale_down() {
-    let mut trial = Trial::begin("kill-down", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("kill-down", &QUICK_LEASE).await.unwrap();
     let CutOff { began, busy, plan } = cut_off(&trial, "shrinking").await;
     trial.operators.autoscaler.start_again().await.unwrap();
     trial.settles("shrinking", 2).await.unwrap();
@@ -80,7 +80,7 @@ async fn the_autoscaler_killed_between_the_names_and_the_replicas_finishes_the_s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_down_that_was_cut_off_is_withdrawn_when_pods_have_come_back() {
-    let mut trial = Trial::begin("kill-back", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("kill-back", &QUICK_LEASE).await.unwrap();
     let CutOff { began, busy, plan } = cut_off(&trial, "staying").await;
     // The nodes that were to be removed are not cordoned.
     scale(&trial, "deployment/goes", 2).await;
@@ -113,7 +113,7 @@ struct CutOff {
 }
 
 /// Interrupts a scale-down of `pool` and proves that it was. The Autoscaler is dead after this.
-async fn cut_off(trial: &Trial, pool: &str) -> CutOff {
+async fn cut_off(trial: &TestEnv, pool: &str) -> CutOff {
     trial.create(&objects::pool(pool, 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
     // One pod fits on a node: two nodes stay busy, two become idle.
@@ -132,7 +132,7 @@ async fn cut_off(trial: &Trial, pool: &str) -> CutOff {
     .unwrap();
 
     // Both may be removed in the same pass, which is killed when its write of the replicas is in flight.
-    let mut hold = Hold::begin(trial, Operator::Autoscaler, pool).await.unwrap();
+    let mut hold = Hold::begin(trial, OperatorKind::Autoscaler, pool).await.unwrap();
     let began = trial.audit().unwrap().end().unwrap();
     let ripe = Patch::Merge(json!({"spec": {"scaleDown": {"unneededSeconds": 0}}}));
     trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &ripe).await.unwrap();
@@ -158,7 +158,7 @@ async fn cut_off(trial: &Trial, pool: &str) -> CutOff {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() {
-    let mut trial = Trial::begin("kill-up", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("kill-up", &QUICK_LEASE).await.unwrap();
     trial.create(&objects::pool("growing", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
     eventually(PATIENCE, "the Autoscaler sets what was unset", async || {
@@ -168,7 +168,7 @@ async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() 
     .await
     .unwrap();
 
-    let mut hold = Hold::begin(&trial, Operator::Autoscaler, "growing").await.unwrap();
+    let mut hold = Hold::begin(&trial, OperatorKind::Autoscaler, "growing").await.unwrap();
     let began = trial.audit().unwrap().end().unwrap();
     trial.create(&objects::deployment("web", "growing", 8, "2")).await.unwrap();
     // The first pass may be too early to see all eight pods.
@@ -190,14 +190,14 @@ async fn the_autoscaler_killed_while_it_raises_the_replicas_raises_them_again() 
 
 /// Kills the Autoscaler as soon as its write of the replicas has arrived, and proves that this write, the only one
 /// since `began`, was interrupted. Returns the number of nodes that it requested.
-async fn killed_in_the_middle(trial: &Trial, hold: &mut Hold, began: u64) -> i64 {
+async fn killed_in_the_middle(trial: &TestEnv, hold: &mut Hold, began: u64) -> i64 {
     hold.caught().await.unwrap();
     assert_eq!(trial.operators.autoscaler.kill_9().await.unwrap(), Exit::Signal(9));
     // The API server gives the write up with its sender's connection, and then logs it.
     let scales = |events: &[Event]| {
-        let scales = events
-            .iter()
-            .filter(|event| sent_by(event, Operator::Autoscaler, 0) && event.is_write() && is_main(event));
+        let scales = events.iter().filter(|event| {
+            sent_by(event, OperatorKind::Autoscaler, 0) && event.is_write() && is_main(event)
+        });
         let scales: Vec<_> = scales.map(|event| (event.succeeded(), replicas_asked(event))).collect();
         (!scales.is_empty()).then_some(scales)
     };
@@ -226,10 +226,10 @@ fn replicas_asked(event: &Event) -> Option<i64> {
 
 /// The Autoscaler's list of nodes to remove in the status of `pool` after each of its writes since `began`, with the
 /// replicas at that time.
-fn announced(trial: &Trial, pool: &str, began: u64) -> Vec<(Option<i32>, ScaleDownPlan)> {
+fn announced(trial: &TestEnv, pool: &str, began: u64) -> Vec<(Option<i32>, ScaleDownPlan)> {
     let events = trial.audit().unwrap().follow_from(began).read_new().unwrap();
     let statuses = events.into_iter().filter(|event| {
-        sent_by(event, Operator::Autoscaler, 0)
+        sent_by(event, OperatorKind::Autoscaler, 0)
             && event.is_write()
             && event.succeeded()
             && event.subresource == "status"
@@ -239,7 +239,7 @@ fn announced(trial: &Trial, pool: &str, began: u64) -> Vec<(Option<i32>, ScaleDo
     pools.filter_map(|pool| Some((pool.spec.replicas, pool.status?.autoscaling?.scale_down?))).collect()
 }
 
-async fn autoscaling(trial: &Trial, pool: &str) -> AutoscalingStatus {
+async fn autoscaling(trial: &TestEnv, pool: &str) -> AutoscalingStatus {
     trial.pool(pool).await.unwrap().status.and_then(|status| status.autoscaling).unwrap_or_default()
 }
 
@@ -249,7 +249,7 @@ fn is_leaving(node: &Node) -> bool {
 }
 
 /// The nodes of a Deployment's pods.
-async fn nodes_of(trial: &Trial, app: &str) -> BTreeSet<String> {
+async fn nodes_of(trial: &TestEnv, app: &str) -> BTreeSet<String> {
     let pods = trial.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap();
     pods.items.into_iter().filter_map(|pod| pod.spec?.node_name).collect()
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::{Event, ObjectKey};
-use e2e::fault_proxy::{FaultProxy, Refusal};
+use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::lifeline::{Exit, Signal};
 use e2e::objects;
-use e2e::operators::{Operator, OperatorProcess};
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::{OperatorKind, OperatorProcess};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -26,7 +26,7 @@ const LEASE: Duration = Duration::from_secs(6);
 
 /// The work of an operator.
 struct Work {
-    operator: Operator,
+    operator: OperatorKind,
     pool: &'static str,
     /// The wanted number of nodes: at first, when the leader is frozen, and when it wakes.
     nodes: [i32; 3],
@@ -37,21 +37,21 @@ struct Work {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_leader_of_the_node_pool_operator_is_replaced_and_does_not_write_when_it_wakes() {
-    let operator = Operator::NodePool;
+    let operator = OperatorKind::NodePool;
     // A node is removed first: the removal starts in the pass that detects it, and that pass has to report it.
     a_frozen_leader(Work { operator, pool: "by-hand", nodes: [2, 1, 3], come: 4, go: 1 }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_leader_of_the_autoscaler_is_replaced_and_does_not_write_when_it_wakes() {
-    let operator = Operator::Autoscaler;
+    let operator = OperatorKind::Autoscaler;
     a_frozen_leader(Work { operator, pool: "by-pods", nodes: [1, 2, 3], come: 3, go: 0 }).await;
 }
 
 /// Frozen in the middle of a pass, which is the dangerous moment: on waking, the pass continues until it is stopped.
 async fn a_frozen_leader(work: Work) {
     let Work { operator, pool, nodes: [at_first, then, at_last], come, go } = work;
-    let mut trial = Trial::begin("leader", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("leader", &QUICK_LEASE).await.unwrap();
     let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
     begin(&trial, &work).await.unwrap();
     done(&trial, &work, at_first).await;
@@ -110,8 +110,8 @@ async fn a_lease_that_somebody_deletes_is_made_anew_when_its_leader_has_ended() 
 /// Deletes the lease while its holder works and another replica is standby. With `hears`, the holder notices it when it
 /// renews; otherwise none of its lease requests is answered. Returns how many writes each replica sent since.
 async fn a_deleted_lease(hears: bool) -> (usize, usize) {
-    let operator = Operator::NodePool;
-    let mut trial = Trial::begin("deleted", &QUICK_LEASE).await.unwrap();
+    let operator = OperatorKind::NodePool;
+    let mut trial = TestEnv::begin("deleted", &QUICK_LEASE).await.unwrap();
     let proxy = FaultProxy::start(trial.cluster).await.unwrap();
     let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
     trial.operators.node_pool.stop(PATIENCE).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     .unwrap();
 
     if !hears {
-        proxy.refuse(Refusal { asks: "/leases/".into(), code: 503, one_in: 1 });
+        proxy.refuse(InjectedRefusal { asks: "/leases/".into(), code: 503, one_in: 1 });
     }
     let deleted = trial.audit().unwrap().end().unwrap();
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
@@ -182,7 +182,7 @@ fn made(events: &[Event], pool: &str) -> usize {
 
 /// The writes that a replica sent, except for the lease, by which it learns of another holder, and for events, which
 /// change nothing.
-fn changes(events: &[Event], operator: Operator, replica: usize) -> impl Iterator<Item = &Event> {
+fn changes(events: &[Event], operator: OperatorKind, replica: usize) -> impl Iterator<Item = &Event> {
     let sent = events.iter().filter(move |event| sent_by(event, operator, replica) && event.is_write());
     sent.filter(|event| !is_lease(event))
 }
@@ -194,7 +194,7 @@ fn is_lease(event: &Event) -> bool {
 /// Like [`changes`], with the answers.
 fn writes(
     events: &[Event],
-    operator: Operator,
+    operator: OperatorKind,
     replica: usize,
 ) -> Vec<(&str, Option<&ObjectKey>, &str, u16)> {
     changes(events, operator, replica)
@@ -204,7 +204,7 @@ fn writes(
 
 /// Waits until a replica has sent nothing for a second: a write that is about to be sent when it is frozen would be
 /// sent when it wakes.
-async fn at_rest(trial: &Trial, operator: Operator, replica: usize) {
+async fn at_rest(trial: &TestEnv, operator: OperatorKind, replica: usize) {
     let sent = || anyhow::Ok(writes(&trial.events()?, operator, replica).len());
     eventually(PATIENCE, &format!("{}-{replica} comes to rest", operator.name()), async || {
         let before = sent()?;
@@ -216,15 +216,15 @@ async fn at_rest(trial: &Trial, operator: Operator, replica: usize) {
     .unwrap();
 }
 
-fn process(trial: &mut Trial, operator: Operator) -> &mut OperatorProcess {
+fn process(trial: &mut TestEnv, operator: OperatorKind) -> &mut OperatorProcess {
     match operator {
-        Operator::NodePool => &mut trial.operators.node_pool,
-        Operator::Autoscaler => &mut trial.operators.autoscaler,
+        OperatorKind::NodePool => &mut trial.operators.node_pool,
+        OperatorKind::Autoscaler => &mut trial.operators.autoscaler,
     }
 }
 
 /// Waits until a replica of the operator holds the lease, and returns the holder's identity.
-pub(super) async fn holder(trial: &Trial, operator: Operator, replica: usize) -> String {
+pub(super) async fn holder(trial: &TestEnv, operator: OperatorKind, replica: usize) -> String {
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
     let name = operator.name();
     eventually(PATIENCE, &format!("{name}-{replica} leads"), async || {
@@ -238,15 +238,15 @@ pub(super) async fn holder(trial: &Trial, operator: Operator, replica: usize) ->
 }
 
 /// Gives the operator work: a pool that should have some nodes, because of its `replicas` or because of pods.
-async fn begin(trial: &Trial, work: &Work) -> Result<()> {
+async fn begin(trial: &TestEnv, work: &Work) -> Result<()> {
     let nodes = work.nodes[0];
     let mut pool = objects::pool(work.pool, 0, 5);
     match work.operator {
-        Operator::NodePool => {
+        OperatorKind::NodePool => {
             pool.spec.replicas = Some(nodes);
             trial.create(&pool).await?;
         }
-        Operator::Autoscaler => {
+        OperatorKind::Autoscaler => {
             trial.create(&pool).await?;
             trial.create(&objects::autoscaler("all", 600)).await?;
             // One pod fits on a node.
@@ -257,15 +257,15 @@ async fn begin(trial: &Trial, work: &Work) -> Result<()> {
 }
 
 /// Gives it other work of the same kind.
-async fn ask(trial: &Trial, work: &Work, nodes: i32) {
+async fn ask(trial: &TestEnv, work: &Work, nodes: i32) {
     match work.operator {
-        Operator::NodePool => scale(trial, &format!("npool/{}", work.pool), nodes).await,
-        Operator::Autoscaler => scale(trial, "deployment/web", nodes).await,
+        OperatorKind::NodePool => scale(trial, &format!("npool/{}", work.pool), nodes).await,
+        OperatorKind::Autoscaler => scale(trial, "deployment/web", nodes).await,
     }
 }
 
 /// Waits until the operator has done its work.
-async fn done(trial: &Trial, work: &Work, wanted: i32) {
+async fn done(trial: &TestEnv, work: &Work, wanted: i32) {
     eventually(PATIENCE, &format!("{} has {wanted} nodes", work.pool), async || {
         let nodes = trial.nodes(work.pool).await?.len();
         let replicas = trial.pool(work.pool).await?.spec.replicas;

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use e2e::audit::Event;
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::lifeline::Exit;
-use e2e::operators::{Launch, Operator, OperatorProcess};
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::{Launch, OperatorKind, OperatorProcess};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{objects, places};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -42,7 +42,7 @@ const QUICK_LEASE: [&str; 6] = [
 ];
 
 /// `kubectl scale` of `what`, a kind and a name.
-async fn scale(trial: &Trial, what: &str, replicas: i32) {
+async fn scale(trial: &TestEnv, what: &str, replicas: i32) {
     trial.kubectl(&["scale", what, &format!("--replicas={replicas}")]).await.unwrap();
 }
 
@@ -68,15 +68,15 @@ fn asked(events: &[Event], verb: &str, pool: &str) -> BTreeSet<String> {
 }
 
 /// Whether a replica of an operator sent the request, before or after a restart.
-fn sent_by(event: &Event, operator: Operator, replica: usize) -> bool {
+fn sent_by(event: &Event, operator: OperatorKind, replica: usize) -> bool {
     event.user_agent.contains(&format!("({}-{replica})", operator.name()))
 }
 
 /// The node counts that the Autoscaler wrote to `pool`, in order.
-fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
+fn replicas_written(trial: &TestEnv, events: &[Event], pool: &str) -> Vec<i64> {
     let pool = trial.key(pool);
     let scales = events.iter().filter(|event| {
-        sent_by(event, Operator::Autoscaler, 0)
+        sent_by(event, OperatorKind::Autoscaler, 0)
             && event.is_write()
             && event.succeeded()
             && event.subresource.is_empty()
@@ -87,7 +87,7 @@ fn replicas_written(trial: &Trial, events: &[Event], pool: &str) -> Vec<i64> {
 
 /// Waits until exactly `wanted` pods of the Deployment called `app` are unschedulable, and returns the scheduler's
 /// messages.
-async fn unschedulable(trial: &Trial, app: &str, wanted: usize) -> Vec<String> {
+async fn unschedulable(trial: &TestEnv, app: &str, wanted: usize) -> Vec<String> {
     let of_app = ListParams::default().labels(&format!("app={app}"));
     eventually(PATIENCE, &format!("{wanted} pods of {app} wait for a node"), async || {
         let pods = trial.api::<Pod>().list(&of_app).await?.items;
@@ -104,7 +104,7 @@ async fn unschedulable(trial: &Trial, app: &str, wanted: usize) -> Vec<String> {
 
 /// Changes the spec of `pool` without an effect on its nodes, and waits until the `NodePool` operator has observed the
 /// change.
-async fn observed(trial: &Trial, pool: &str, spec: Value) {
+async fn observed(trial: &TestEnv, pool: &str, spec: Value) {
     let pools = trial.api::<NodePool>();
     let change = Patch::Merge(json!({"spec": spec}));
     let generation = pools.patch(pool, &PatchParams::default(), &change).await.unwrap().metadata.generation;
@@ -118,7 +118,7 @@ async fn observed(trial: &Trial, pool: &str, spec: Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_bring_nodes_and_idle_nodes_go() {
-    let trial = Trial::begin("story", &[]).await.unwrap();
+    let trial = TestEnv::begin("story", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.create(&objects::deployment("web", "workers", 6, "2")).await.unwrap();
@@ -153,7 +153,7 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settled_pool_is_not_written_to() {
-    let trial = Trial::begin("quiet", &[]).await.unwrap();
+    let trial = TestEnv::begin("quiet", &[]).await.unwrap();
     trial.create(&objects::pool("still", 2, 4)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
     trial.settles("still", 2).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_settled_pool_is_not_written_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
-    let trial = Trial::begin("budget", &[]).await.unwrap();
+    let trial = TestEnv::begin("budget", &[]).await.unwrap();
     let mut pool = objects::pool("guarded", 1, 3);
     pool.spec.replicas = Some(1);
     trial.create(&pool).await.unwrap();
@@ -234,7 +234,7 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
 async fn operators_outlive_an_api_server_that_goes_away() {
     // A leader that cannot renew its lease exits, which another test shows. Here it has enough time until the API
     // server is back.
-    let trial = Trial::begin("restart", &PATIENT_LEASE).await.unwrap();
+    let trial = TestEnv::begin("restart", &PATIENT_LEASE).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
     trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
@@ -251,11 +251,11 @@ async fn operators_outlive_an_api_server_that_goes_away() {
 async fn operators_without_their_definitions_wait_and_say_so() {
     let _turn = places::turn().await.unwrap();
     // Its own cluster: in the shared one the CRDs may already exist.
-    let cluster = Cluster::start(Options::private()).await.unwrap();
+    let cluster = Cluster::start(ClusterOptions::private()).await.unwrap();
     let mut operators = Vec::new();
     for (operator, needed) in [
-        (Operator::NodePool, "nodepools.tandem.dev"),
-        (Operator::Autoscaler, "nodepoolautoscalers.tandem.dev"),
+        (OperatorKind::NodePool, "nodepools.tandem.dev"),
+        (OperatorKind::Autoscaler, "nodepoolautoscalers.tandem.dev"),
     ] {
         let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
         let args = args.map(String::from).to_vec();
@@ -301,7 +301,7 @@ async fn operators_without_their_definitions_wait_and_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recommend_decides_and_writes_no_replicas() {
-    let trial = Trial::begin("recommend", &[]).await.unwrap();
+    let trial = TestEnv::begin("recommend", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.settles("workers", 0).await.unwrap();
     let mut autoscaler = objects::autoscaler("all", 1);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::Event;
 use e2e::objects;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -28,7 +28,7 @@ const PROMPT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
-    let trial = Trial::begin("refused", &[]).await.unwrap();
+    let trial = TestEnv::begin("refused", &[]).await.unwrap();
     for pool in ["refused", "served"] {
         trial.create(&objects::pool(pool, 0, 10)).await.unwrap();
     }
@@ -72,7 +72,7 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
 }
 
 /// The answers with `code` to the Autoscaler's writes of the replicas of `pool`.
-fn scales<'a>(trial: &Trial, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
+fn scales<'a>(trial: &TestEnv, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
     let key = trial.key(pool);
     let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
     // Of the object itself, the Autoscaler writes only the count.
@@ -81,7 +81,7 @@ fn scales<'a>(trial: &Trial, events: &'a [Event], pool: &str, code: u16) -> Vec<
 }
 
 /// Whether the scheduler reported here that it finds no node for a pod of the trial with this name prefix.
-fn is_marked(trial: &Trial, event: &Event, prefix: &str) -> bool {
+fn is_marked(trial: &TestEnv, event: &Event, prefix: &str) -> bool {
     let Some(object) = event.object.as_ref().filter(|object| object.resource == "pods") else { return false };
     object.namespace == trial.namespace()
         && object.name.starts_with(prefix)
@@ -91,7 +91,7 @@ fn is_marked(trial: &Trial, event: &Event, prefix: &str) -> bool {
 }
 
 /// Waits until the condition `AbleToScale` of the refused pool has this status, and returns its message.
-async fn able(trial: &Trial, status: &str) -> Result<String> {
+async fn able(trial: &TestEnv, status: &str) -> Result<String> {
     eventually(PATIENCE, &format!("AbleToScale is {status}"), async || {
         let conditions = trial.pool("refused").await?.status.unwrap_or_default().conditions;
         let able = conditions.into_iter().find(|c| c.type_ == "AbleToScale").context("no AbleToScale")?;
@@ -111,7 +111,7 @@ struct Policy {
 }
 
 impl Policy {
-    async fn begin(trial: &Trial, pool: &str) -> Result<Self> {
+    async fn begin(trial: &TestEnv, pool: &str) -> Result<Self> {
         let name = format!("refuses-{}", trial.namespace());
         let here = json!({"matchLabels": {"kubernetes.io/metadata.name": trial.namespace()}});
         let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],

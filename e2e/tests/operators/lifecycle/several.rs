@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use e2e::objects;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -39,7 +39,7 @@ fn of_the_group(name: &str, replicas: i32, cpu: &str, more: &Value) -> Deploymen
 }
 
 /// How many pods of a Deployment run in each zone.
-async fn running_in(trial: &Trial, app: &str, zone: &str) -> anyhow::Result<usize> {
+async fn running_in(trial: &TestEnv, app: &str, zone: &str) -> anyhow::Result<usize> {
     let nodes = trial.nodes(&format!("shop-{zone}")).await?;
     let names: Vec<_> = nodes.into_iter().filter_map(|node| node.metadata.name).collect();
     let pods = trial.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await?;
@@ -47,7 +47,7 @@ async fn running_in(trial: &Trial, app: &str, zone: &str) -> anyhow::Result<usiz
     Ok(pods.items.iter().filter(|pod| there(pod).is_some_and(|node| names.contains(&node))).count())
 }
 
-async fn change(trial: &Trial, autoscaler: &str, spec: Value) {
+async fn change(trial: &TestEnv, autoscaler: &str, spec: Value) {
     let autoscalers = trial.api::<NodePoolAutoscaler>();
     autoscalers
         .patch(autoscaler, &PatchParams::default(), &Patch::Merge(json!({"spec": spec})))
@@ -57,7 +57,7 @@ async fn change(trial: &Trial, autoscaler: &str, spec: Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
-    let trial = Trial::begin("several", &[]).await.unwrap();
+    let trial = TestEnv::begin("several", &[]).await.unwrap();
     for zone in ["east", "west"] {
         trial.create(&pool_in(zone)).await.unwrap();
     }
@@ -111,7 +111,7 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
 }
 
 /// The condition `ReplicasContested` of a pool: status and message.
-async fn contested(trial: &Trial, pool: &str) -> anyhow::Result<(String, String)> {
+async fn contested(trial: &TestEnv, pool: &str) -> anyhow::Result<(String, String)> {
     let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
     Ok(found.map(|condition| (condition.status, condition.message)).unwrap_or_default())
@@ -119,7 +119,7 @@ async fn contested(trial: &Trial, pool: &str) -> anyhow::Result<(String, String)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
-    let trial = Trial::begin("contested", &[]).await.unwrap();
+    let trial = TestEnv::begin("contested", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
@@ -150,7 +150,7 @@ async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_holds_nodes_and_lets_them_go() {
-    let trial = Trial::begin("schedule", &[]).await.unwrap();
+    let trial = TestEnv::begin("schedule", &[]).await.unwrap();
     trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
     trial.create(&objects::autoscaler("all", 1)).await.unwrap();
     trial.settles("workers", 0).await.unwrap();

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::lifeline::Exit;
-use e2e::operators::{Launch, Operator, OperatorProcess};
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::{Launch, OperatorKind, OperatorProcess};
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{objects, places};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -26,7 +26,7 @@ use shared_crds::v1alpha1::DrainSpec;
 use super::{observed, scale};
 
 /// A node that kwok no longer simulates, in its state at that time.
-async fn silenced(trial: &Trial, pool: &str) -> Node {
+async fn silenced(trial: &TestEnv, pool: &str) -> Node {
     let nodes = trial.nodes(pool).await.unwrap();
     assert_eq!(nodes.len(), 1, "{pool} has {} nodes", nodes.len());
     let off = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": null}}}));
@@ -64,7 +64,7 @@ fn not_ready() -> Patch<Value> {
 
 /// A pod on the nodes of `pool` that may take `grace` seconds to end, and a `PodDisruptionBudget` that allows no
 /// eviction of it.
-async fn guarded_pod(trial: &Trial, pool: &str, grace: u32) {
+async fn guarded_pod(trial: &TestEnv, pool: &str, grace: u32) {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app": "db"}},
         "spec": {
@@ -86,7 +86,7 @@ async fn guarded_pod(trial: &Trial, pool: &str, grace: u32) {
 
 /// A pool of one node whose drain timeout is a second, after which pods are deleted, with a guarded pod on the node.
 /// Returns the node's name.
-async fn short_drain(trial: &Trial, pool: &str, grace: u32) -> String {
+async fn short_drain(trial: &TestEnv, pool: &str, grace: u32) -> String {
     let mut object = objects::pool(pool, 0, 3);
     object.spec.replicas = Some(1);
     object.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
@@ -97,7 +97,7 @@ async fn short_drain(trial: &Trial, pool: &str, grace: u32) -> String {
 }
 
 /// Waits until the guarded pod has a deletion timestamp. It exists until the kubelet confirms the deletion.
-async fn told_to_end(trial: &Trial) -> Pod {
+async fn told_to_end(trial: &TestEnv) -> Pod {
     eventually(PATIENCE, "the pod is told to end", async || {
         let pod = trial.api::<Pod>().get("db").await?;
         Ok(pod.metadata.deletion_timestamp.is_some().then_some(pod))
@@ -108,7 +108,7 @@ async fn told_to_end(trial: &Trial) -> Pod {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
-    let trial = Trial::begin("grace", &[]).await.unwrap();
+    let trial = TestEnv::begin("grace", &[]).await.unwrap();
     let name = short_drain(&trial, "short", 30).await;
     let frozen = Frozen::kwok(trial.cluster);
     scale(&trial, "npool/short", 0).await;
@@ -130,7 +130,7 @@ async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
-    let trial = Trial::begin("unconfirmed", &[]).await.unwrap();
+    let trial = TestEnv::begin("unconfirmed", &[]).await.unwrap();
     let name = short_drain(&trial, "short", 1).await;
     let frozen = Frozen::kwok(trial.cluster);
     scale(&trial, "npool/short", 0).await;
@@ -149,7 +149,7 @@ async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start() {
-    let trial = Trial::begin("unmarked", &[]).await.unwrap();
+    let trial = TestEnv::begin("unmarked", &[]).await.unwrap();
     let mut pool = objects::pool("workers", 0, 3);
     pool.spec.replicas = Some(1);
     trial.create(&pool).await.unwrap();
@@ -189,11 +189,11 @@ async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start()
 async fn a_node_that_never_starts_is_replaced_also_when_the_operator_is_started_again_meanwhile() {
     let _turn = places::turn().await.unwrap();
     // No component simulates a kubelet here.
-    let cluster = Cluster::start(Options { kwok: false, ..Options::private() }).await.unwrap();
+    let cluster = Cluster::start(ClusterOptions { kwok: false, ..ClusterOptions::private() }).await.unwrap();
     e2e::tandem::install_definitions(&cluster).await.unwrap();
     let args = ["run", "--leader-elect=false", "--admin-address=127.0.0.1:0", "--log-format=text"];
     let launch = Launch {
-        operator: Operator::NodePool,
+        operator: OperatorKind::NodePool,
         args: args.map(String::from).to_vec(),
         env: Vec::new(),
         kubeconfig: cluster.kubeconfig_path().to_owned(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
 use e2e::objects;
-use e2e::operators::Operator;
-use e2e::trial::{PATIENCE, Trial};
+use e2e::operators::OperatorKind;
+use e2e::trial::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -20,7 +20,7 @@ const TAINT: &str = "example.com/agent-not-ready";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes_the_taint_away() {
-    let mut trial = Trial::begin("startup", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("startup", &QUICK_LEASE).await.unwrap();
     let mut pool = objects::pool("warming", 0, 10);
     pool.spec.template.spec.startup_taints =
         vec![NodeTaint { key: TAINT.to_owned(), value: None, effect: TaintEffect::NoSchedule }];
@@ -79,7 +79,7 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     assert!(!writes.is_empty(), "nobody wrote to the node, not even to take its taint away");
     let tainted = |body: &Option<Value>| body.as_ref().is_some_and(|body| body.to_string().contains(TAINT));
     let again = writes.iter().filter(|event| {
-        tainted(&event.response) || sent_by(event, Operator::NodePool, 0) && tainted(&event.request)
+        tainted(&event.response) || sent_by(event, OperatorKind::NodePool, 0) && tainted(&event.request)
     });
     let again: Vec<_> = again.map(|event| (event.writer(), &event.field_manager, &event.request)).collect();
     assert!(again.is_empty(), "the taint was there again after {again:?}");
@@ -103,7 +103,7 @@ fn is_tainted(node: &Node) -> bool {
     taints.any(|taint| taint.key == TAINT && taint.effect == "NoSchedule")
 }
 
-async fn only_node(trial: &Trial) -> Node {
+async fn only_node(trial: &TestEnv) -> Node {
     let mut nodes = trial.nodes("warming").await.unwrap();
     let names: Vec<_> = nodes.iter().map(|node| &node.metadata.name).collect();
     assert_eq!(nodes.len(), 1, "there are {names:?}");
@@ -111,14 +111,14 @@ async fn only_node(trial: &Trial) -> Node {
 }
 
 /// The node counts that the Autoscaler requested, except for the initial zero.
-fn raised(trial: &Trial) -> Vec<i64> {
+fn raised(trial: &TestEnv) -> Vec<i64> {
     let mut written = replicas_written(trial, &trial.events().unwrap(), "warming");
     written.retain(|replicas| *replicas != 0);
     written
 }
 
 /// Checks that there is one node and that neither operator ever requested more.
-async fn one_node(trial: &Trial, name: &str) {
+async fn one_node(trial: &TestEnv, name: &str) {
     assert_eq!(only_node(trial).await.metadata.name.as_deref(), Some(name));
     assert_eq!(trial.pool("warming").await.unwrap().spec.replicas, Some(1));
     let names = asked(&trial.events().unwrap(), "create", "warming");
@@ -127,7 +127,7 @@ async fn one_node(trial: &Trial, name: &str) {
 }
 
 /// Waits until the scheduler has rejected the node for `wanted` pods because of its taint.
-async fn blocked(trial: &Trial, wanted: usize) {
+async fn blocked(trial: &TestEnv, wanted: usize) {
     eventually(PATIENCE, &format!("{wanted} pods wait for the taint to go"), async || {
         let messages = unschedulable(trial, "web", wanted).await;
         if messages.iter().all(|message| message.contains("untolerated taint")) {
@@ -140,7 +140,7 @@ async fn blocked(trial: &Trial, wanted: usize) {
 }
 
 /// Makes the Autoscaler plan with the current state, and checks that it sees `waiting` pods.
-async fn planned(trial: &Trial, waiting: i32) {
+async fn planned(trial: &TestEnv, waiting: i32) {
     let autoscalers = trial.api::<NodePoolAutoscaler>();
     // Its status of a new generation comes from a pass that began after this.
     let change = json!({"spec": {"scaleDown": {"unneededSeconds": 600 + waiting}}});
@@ -157,7 +157,7 @@ async fn planned(trial: &Trial, waiting: i32) {
 }
 
 /// Waits until all `wanted` pods called `app` run on the node.
-async fn runs_on(trial: &Trial, app: &str, wanted: usize, node: &str) {
+async fn runs_on(trial: &TestEnv, app: &str, wanted: usize, node: &str) {
     let of_app = ListParams::default().labels(&format!("app={app}"));
     eventually(PATIENCE, &format!("{wanted} pods of {app} run on {node}"), async || {
         let pods = trial.api::<Pod>().list(&of_app).await?.items;

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use e2e::audit::Event;
-use e2e::cluster::{Cluster, Options};
-use e2e::fault_proxy::{FaultProxy, Refusal};
+use e2e::cluster::{Cluster, ClusterOptions};
+use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
-use e2e::operators::Operator;
+use e2e::operators::OperatorKind;
 use e2e::tandem::Release;
-use e2e::trial::{PATIENCE, RELEASE_NAMESPACE, Trial};
+use e2e::trial::{PATIENCE, RELEASE_NAMESPACE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -27,14 +27,14 @@ use super::{PATIENT_LEASE, QUICK_LEASE, scale, sent_by};
 /// there are ten.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
-    let mut trial = Trial::begin("stale", &QUICK_LEASE).await.unwrap();
+    let mut trial = TestEnv::begin("stale", &QUICK_LEASE).await.unwrap();
     let proxy = FaultProxy::start(trial.cluster).await.unwrap();
     let mut pool = objects::pool("p", 0, 12);
     pool.spec.replicas = Some(3);
     trial.create(&pool).await.unwrap();
     trial.settles("p", 3).await.unwrap();
-    holder(&trial, Operator::NodePool, 0).await;
-    let replica = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap().replica(1);
+    holder(&trial, OperatorKind::NodePool, 0).await;
+    let replica = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap().replica(1);
     let standby = replica.start_through(trial.cluster, &proxy).await.unwrap();
     eventually(PATIENCE, "the standby has its caches", async || {
         Ok(standby.waits_for().await?.is_none().then_some(()))
@@ -47,7 +47,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     trial.settles("p", 10).await.unwrap();
     trial.operators.node_pool.kill_9().await.unwrap();
     trial.operators.node_pool = standby;
-    holder(&trial, Operator::NodePool, 1).await;
+    holder(&trial, OperatorKind::NodePool, 1).await;
     // It has become the leader and knows that its caches are stale.
     eventually(PATIENCE, "the new leader says that its caches are of no use", async || {
         trial.operators.check_alive()?;
@@ -61,7 +61,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let written = || {
         let events = trial.events().unwrap();
-        let by_the_new = |event: &&Event| event.is_write() && sent_by(event, Operator::NodePool, 1);
+        let by_the_new = |event: &&Event| event.is_write() && sent_by(event, OperatorKind::NodePool, 1);
         let of_pool = |event: &Event| {
             let object = event.object.as_ref().filter(|object| object.resource == "nodes")?;
             nodes.contains(&object.name).then(|| format!("{} {}", event.verb, object.name))
@@ -81,10 +81,10 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
 /// The connections stay open but no data arrives any more, as with a firewall that drops their state.
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
-    let mut trial = Trial::begin("silent", &[]).await.unwrap();
+    let mut trial = TestEnv::begin("silent", &[]).await.unwrap();
     let proxy = FaultProxy::start(trial.cluster).await.unwrap();
     trial.operators.node_pool.stop(PATIENCE).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, Operator::NodePool).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap();
     trial.operators.node_pool = replica.start_through(trial.cluster, &proxy).await.unwrap();
     let mut pool = objects::pool("p", 0, 5);
     pool.spec.replicas = Some(1);
@@ -106,7 +106,7 @@ async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_it_is_given_back() {
-    let trial = Trial::begin("revoked", &[]).await.unwrap();
+    let trial = TestEnv::begin("revoked", &[]).await.unwrap();
     let mut pool = objects::pool("p", 0, 5);
     pool.spec.replicas = Some(1);
     trial.create(&pool).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
 /// The API server accepts a time that is later than this program can represent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
-    let mut trial = Trial::begin("odd", &[]).await.unwrap();
+    let mut trial = TestEnv::begin("odd", &[]).await.unwrap();
     let odd = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "odd"},
         "spec": {
@@ -198,7 +198,7 @@ async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
 /// Every other page is refused, so a list of four pages that restarts each time never completes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages() {
-    let mut trial = Trial::begin("busy", &[]).await.unwrap();
+    let mut trial = TestEnv::begin("busy", &[]).await.unwrap();
     for number in 0..170 {
         let budget: PodDisruptionBudget = serde_json::from_value(json!({
             "metadata": {"name": format!("b-{number}")},
@@ -208,9 +208,9 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
         trial.create(&budget).await.unwrap();
     }
     let proxy = FaultProxy::start(trial.cluster).await.unwrap();
-    proxy.refuse(Refusal { asks: "continue=".into(), code: 429, one_in: 2 });
+    proxy.refuse(InjectedRefusal { asks: "continue=".into(), code: 429, one_in: 2 });
     trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, Operator::Autoscaler).await.unwrap();
+    let replica = trial.release.pod(trial.cluster, OperatorKind::Autoscaler).await.unwrap();
     trial.operators.autoscaler = replica.start_through(trial.cluster, &proxy).await.unwrap();
     trial.create(&objects::pool("p", 0, 5)).await.unwrap();
     trial.create(&objects::autoscaler("all", 600)).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
 /// A value that a newer version of the CRD allows and this operator, after a rollback, does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on() {
-    let trial = Trial::begin("newer", &[]).await.unwrap();
+    let trial = TestEnv::begin("newer", &[]).await.unwrap();
     for name in ["p", "other"] {
         let mut pool = objects::pool(name, 0, 5);
         pool.spec.replicas = Some(2);
@@ -281,10 +281,11 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
 /// does not come, and the operator's record of its own writes belongs to a state that no longer exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_restored_from_a_backup_is_seen_as_it_is() {
-    let cluster = Cluster::start(Options::api_only()).await.unwrap();
+    let cluster = Cluster::start(ClusterOptions::api_only()).await.unwrap();
     let release =
         Release::install(&cluster, RELEASE_NAMESPACE, &PATIENT_LEASE.map(str::to_owned)).await.unwrap();
-    let operator = release.pod(&cluster, Operator::NodePool).await.unwrap().start(&cluster).await.unwrap();
+    let operator =
+        release.pod(&cluster, OperatorKind::NodePool).await.unwrap().start(&cluster).await.unwrap();
     let client = cluster.client().await.unwrap();
     let (pools, nodes) =
         (Api::<NodePool>::namespaced(client.clone(), "default"), Api::<Node>::all(client.clone()));

@@ -9,7 +9,7 @@ mod stale_cache;
 mod two_updates;
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Decision, WriteOptions, update};
+use conflict_retry::{UpdateDecision, WriteOptions, update};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ async fn say_hello(controller: &Controller<'_>) -> Result<&'static str> {
     let (cached, options) = (controller.cache.object(&name), WriteOptions::new("controller"));
     let outcome = update(&foos, &name, &options, cached.source(), |object| {
         object.spec.greeting = Some("Hello".to_owned());
-        Decision::Write
+        UpdateDecision::Write
     });
     Ok(outcome.await?.label())
 }

@@ -1,7 +1,7 @@
 //! Way A on one object: the reconcile returns the conflict and the work queue calls it again. Beside it, way B.
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Decision, Source, WriteOptions, update};
+use conflict_retry::{Source, UpdateDecision, WriteOptions, update};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -186,7 +186,7 @@ impl Play<'_> {
         let options = WriteOptions::new("controller");
         let outcome = update(&foos, "retried", &options, Source::Copy(copy), |object| {
             object.spec.greeting = greeting(object);
-            Decision::Write
+            UpdateDecision::Write
         });
         self.ctx.check_eq("it is written", &outcome.await?.label(), &"written");
         let tally = self.controller.tally();

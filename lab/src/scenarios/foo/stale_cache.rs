@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::freshness::{ChangeKind, Version};
 use conflict_retry::{
-    Decision, Outcome, RetryError, RetryPolicy, Source, WriteOptions, retry_on_conflict, update,
+    Outcome, RetryError, RetryPolicy, Source, UpdateDecision, WriteOptions, retry_on_conflict, update,
 };
 use serde_json::json;
 
@@ -182,7 +182,7 @@ impl Play<'_> {
         let options = WriteOptions::new("controller");
         let outcome = update(&foos, "hello", &options, source, |object| {
             object.spec.greeting = Some(greeting.to_owned());
-            Decision::Write
+            UpdateDecision::Write
         });
         match outcome.await? {
             Outcome::Written(written) => Ok(written),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::cluster::{Cluster, Options};
+use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::trial::is_ready;
 use e2e::wait::eventually;
@@ -132,7 +132,7 @@ async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
 /// A second one beside it, which goes without a trace.
 async fn another(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
-    let second = Cluster::start(Options::api_only()).await?;
+    let second = Cluster::start(ClusterOptions::api_only()).await?;
     let mut running: Vec<String> = second.pids().into_iter().map(|(name, _)| name).collect();
     running.sort();
     ctx.check_eq("two programs run", &running, &vec!["etcd".to_owned(), "kube-apiserver".to_owned()]);

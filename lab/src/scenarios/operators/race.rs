@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Result, bail};
 use conflict_retry::{
-    Decision, Outcome, ScaleDecision, ScaleView, Source, Subresource, WriteOptions, put_once, scale_put,
-    scale_put_once, update_status,
+    Outcome, ScaleDecision, ScaleView, Source, Subresource, UpdateDecision, WriteOptions, put_once,
+    scale_put, scale_put_once, update_status,
 };
 use kube::client::Body;
 use kube::{Api, Client, ResourceExt as _};
@@ -276,7 +276,7 @@ impl<'a> Operator<'a> {
                 Strategy::Retry => {
                     update_status(&self.pools, name, &self.options, Source::Live, |pool| {
                         decide(pool);
-                        Decision::Write
+                        UpdateDecision::Write
                     })
                     .await?
                 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use e2e::audit::Event;
-use e2e::chain::Chain;
-use e2e::effects::Effects;
-use e2e::rival::Rival;
+use e2e::chain::LostUpdateCheck;
+use e2e::effects::WriteEffects;
+use e2e::rival::ConcurrentWriter;
 use e2e::wait::eventually;
 use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -158,7 +158,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     ctx.set(&objects::autoscaler("all", 1)).await?;
     ctx.set(&objects::deployment("web", "busy", 0, "2")).await?;
     let pools = Api::<NodePool>::namespaced(ctx.backstage().await?, ctx.namespace());
-    let rival = Rival::start(pools, "busy", STORM, 20, 7);
+    let rival = ConcurrentWriter::start(pools, "busy", STORM, 20, 7);
     let mut rounds = 0;
     while rounds < ROUNDS {
         rounds += 1;
@@ -183,8 +183,8 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     );
     ctx.check(
         &format!("{strategy}: no write undid another one, none changed a field that is not its writer's"),
-        told(ctx, &Chain::of(&events, &key).check_unbroken())
-            && told(ctx, &Effects::of(&events, &key).check_owned()),
+        told(ctx, &LostUpdateCheck::of(&events, &key).check_unbroken())
+            && told(ctx, &WriteEffects::of(&events, &key).check_owned()),
     );
     let (bill, own_conflicts) = (account::bill(&events, &key), account::own_conflicts(&events, &key));
     // A pass ends with `conflict` at its first 409 under `lazy` alone; the others try again within the pass.

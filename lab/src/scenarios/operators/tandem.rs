@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use e2e::audit::{AuditLog, Event, ObjectKey};
-use e2e::tandem::{Operators, Release};
+use e2e::tandem::{Release, RunningOperators};
 use e2e::trial::{RELEASE_NAMESPACE, is_ready};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -18,7 +18,7 @@ pub(super) struct Tandem<'a> {
     /// Where they work.
     pub(super) ctx: &'a ScenarioContext,
     /// The processes.
-    pub(super) operators: Operators,
+    pub(super) operators: RunningOperators,
     release: Release,
     audit: AuditLog,
     log_start: u64,

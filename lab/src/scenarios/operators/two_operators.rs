@@ -1,11 +1,11 @@
 //! Two operators that write one object all the time, a person who writes it too, and who wrote what.
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
+use conflict_retry::{Outcome, Source, UpdateDecision, WriteOptions, update};
 use e2e::audit::Event;
-use e2e::chain::Chain;
-use e2e::effects::Effects;
-use e2e::ledger::Ledger;
+use e2e::chain::LostUpdateCheck;
+use e2e::effects::WriteEffects;
+use e2e::ledger::RequestCosts;
 use e2e::objects;
 use kube::api::PostParams;
 use shared_crds::NodePool;
@@ -88,7 +88,7 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
     let pools = alice.api::<NodePool>();
     let change = update(&pools, "workers", &options, Source::Live, |pool| {
         pool.spec.max_replicas = 8;
-        Decision::Write
+        UpdateDecision::Write
     });
     let what = "She changes the bound in what is there now, by conflict-retry's update: a read, a PUT, and again from a new read if an operator comes between.";
     let Outcome::Written(pool) = ctx.racing(what, change).await? else {
@@ -180,9 +180,9 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
     let wrote =
         |name: &str| ours.iter().any(|event| account::operator(event) == Some(name) && event.succeeded());
     ctx.check("both operators wrote it", wrote(NODEPOOL_OPERATOR) && wrote(AUTOSCALER_OPERATOR));
-    let effects = Effects::of(&events, &key);
+    let effects = WriteEffects::of(&events, &key);
     ctx.check("no version changes a field that is not its writer's", told(ctx, &effects.check_owned()));
-    let chain = Chain::of(&events, &key);
+    let chain = LostUpdateCheck::of(&events, &key);
     ctx.check(
         "every granted write that names a resourceVersion named the newest one: it replaced nothing that its writer had not read",
         told(ctx, &chain.check_unbroken()) && chain.checked > 0,
@@ -193,7 +193,7 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         &(bill.conflicts, bill.invalid),
         &(0, 0),
     );
-    let ledger = Ledger::of(&events, |object| *object == key);
+    let ledger = RequestCosts::of(&events, |object| *object == key);
     let moved = |target: &str| {
         let rows = ledger.rows.iter().filter(|row| target.is_empty() || row.target == target);
         rows.map(|row| row.generation_moved).sum::<u64>()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Result;
-use conflict_retry::{Decision, Outcome, Source, WriteError, WriteOptions, update};
+use conflict_retry::{Outcome, Source, UpdateDecision, WriteError, WriteOptions, update};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
@@ -172,7 +172,7 @@ pub(super) async fn goal(
 ) -> Result<Outcome<Pool>, WriteError> {
     update(pools, name, options, Source::Live, |pool| {
         pool.spec.replicas = Some(GOAL);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Result;
-use conflict_retry::metrics::Metrics;
+use conflict_retry::metrics::RetryMetrics;
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{Outcome, WriteError, WriteOptions, is_conflict};
 use prometheus::Registry;
@@ -66,7 +66,7 @@ fn sent(contest: &Contest) -> (usize, usize) {
 
 async fn counted(ctx: &ScenarioContext) -> Result<()> {
     let registry = Registry::new();
-    let metrics = Arc::new(Metrics::register(&registry, HashMap::new())?);
+    let metrics = Arc::new(RetryMetrics::register(&registry, HashMap::new())?);
     let endpoint = Endpoint::serve(registry).await?;
     let (workers, builders) = (Contest::new(ctx, "workers").await?, Contest::new(ctx, "builders").await?);
     workers.interfere(3);
@@ -77,7 +77,7 @@ async fn counted(ctx: &ScenarioContext) -> Result<()> {
     let options = WriteOptions::new("alice").with_observer(metrics);
     let two = std::num::NonZeroU32::MIN.saturating_add(1);
     let bounded = options.clone().with_policy(RetryPolicy::default().with_max_attempts(two));
-    let told = "`Metrics` as the observer of four writes: one that meets three conflicts, one that may try twice and meets two, one whose goal is met already, and one of a pool that does not exist.";
+    let told = "`RetryMetrics` as the observer of four writes: one that meets three conflicts, one that may try twice and meets two, one whose goal is met already, and one of a pool that does not exist.";
     let writes = async {
         [
             label(&workers.update(&options).await),

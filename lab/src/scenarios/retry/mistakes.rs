@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Class, Decision, Outcome, Source, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict, update,
+    Class, Outcome, Source, UpdateDecision, Verb, WriteError, WriteOptions, is_conflict, retry_on_conflict,
+    update,
 };
 use kube::ResourceExt as _;
 use kube::api::PostParams;
@@ -136,7 +137,7 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
     let options = WriteOptions::new("alice");
     let answer = update(&contest.pools(), contest.name, &options, Source::Live, |pool| {
         pool.owner_references_mut().push(owner_without_uid());
-        Decision::Write
+        UpdateDecision::Write
     })
     .await;
     let is_rejected = matches!(answer, Err(WriteError::Rejected { class: Class::Invalid, .. }));
@@ -164,7 +165,7 @@ async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("For `update` a missing object is an outcome of its own: no success, and nothing to retry.");
     let options = WriteOptions::new("alice");
     let outcome =
-        update(&alice.api::<Pool>(), "deleted", &options, Source::Live, |_| Decision::Write).await?;
+        update(&alice.api::<Pool>(), "deleted", &options, Source::Live, |_| UpdateDecision::Write).await?;
     ctx.check_eq("it answers Gone after one request", &outcome, &Outcome::Gone);
     ctx.check_eq("six requests in all", &alice.counts().requests, &6);
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
-use conflict_retry::{Decision, Source, WriteError, WriteOptions, is_conflict, update};
+use conflict_retry::{Source, UpdateDecision, WriteError, WriteOptions, is_conflict, update};
 use futures::future::{join_all, try_join_all};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
@@ -46,7 +46,7 @@ async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) 
     let options = WriteOptions::new(format!("writer-{number}")).with_policy(policy);
     let written = update(&writers.api::<Pool>(), name, &options, Source::Live, |pool| {
         mark(pool, number);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await;
     match written {

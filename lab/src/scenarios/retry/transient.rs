@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Decision, Outcome, RetryError, Source, WriteError, WriteOptions, retry_on_conflict, update,
+    Outcome, RetryError, Source, UpdateDecision, WriteError, WriteOptions, retry_on_conflict, update,
 };
 use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
@@ -147,7 +147,7 @@ async fn by_update(trouble: &Trouble<'_>) -> String {
     let options = WriteOptions::new("alice");
     let answer = update(&trouble.pools, trouble.pool, &options, Source::Live, |pool| {
         change(pool, trouble.spoils);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await;
     match answer {

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{
-    Decision, MaybeConflict, RetryError, Source, WriteError, WriteOptions, create, is_conflict,
+    MaybeConflict, RetryError, Source, UpdateDecision, WriteError, WriteOptions, create, is_conflict,
     retry_on_conflict, update, update_status,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -171,12 +171,12 @@ async fn sync_by_writes(contest: &Contest, options: &WriteOptions) -> Result<()>
     let pools: Api<Pool> = contest.pools();
     let _status = update_status(&pools, "workers", options, Source::Live, |pool| {
         pool.status.get_or_insert_with(PoolStatus::default).ready = Some(4);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     let _spec = update(&pools, contest.name, options, Source::Live, |pool| {
         pool.spec.replicas = Some(GOAL);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     match create(&notices(contest), options, &notice(Some("notice-painters"))).await {

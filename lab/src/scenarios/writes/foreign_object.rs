@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use conflict_retry::{Decision, Outcome, RetryPolicy, Source, WriteOptions, apply, update};
+use conflict_retry::{Outcome, RetryPolicy, Source, UpdateDecision, WriteOptions, apply, update};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -158,7 +158,7 @@ async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<Confi
     let options = options.with_policy(patient);
     let outcome = update(&maps, NAME, &options, Source::Live, |map| {
         map.data.get_or_insert_default().insert("asked".into(), "yes".into());
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     Ok((between, outcome))

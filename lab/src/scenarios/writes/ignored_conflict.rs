@@ -1,7 +1,7 @@
 //! A conflict that nobody looks at.
 
 use anyhow::Result;
-use conflict_retry::{Decision, Outcome, Source, Subresource, WriteOptions, put_once, update};
+use conflict_retry::{Outcome, Source, Subresource, UpdateDecision, WriteOptions, put_once, update};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
@@ -55,7 +55,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let outcome =
         update(&alice.api::<Pool>(), NAME, &WriteOptions::new("alice"), Source::Copy(copy), |pool| {
             pool.spec.replicas = Some(5);
-            Decision::Write
+            UpdateDecision::Write
         })
         .await?;
     let stored = ctx.stored::<Pool>(NAME).await?;

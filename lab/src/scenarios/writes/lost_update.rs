@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
-use conflict_retry::{Decision, Outcome, Source, WriteOptions, update};
+use conflict_retry::{Outcome, Source, UpdateDecision, WriteOptions, update};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
@@ -105,7 +105,7 @@ async fn blind_retry(play: &mut Play<'_>) -> Result<()> {
     let options = WriteOptions::new("bob").with_observer(Arc::clone(&overwrites) as _);
     let blindly = |pool: &mut Pool| {
         pool.spec.replicas = Some(2);
-        Decision::Write
+        UpdateDecision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "blind", &options, Source::Copy(his), blindly).await?;
     ctx.check_eq("Bob's retry is granted", &outcome.label(), &"written");
@@ -167,7 +167,7 @@ async fn said_twice(play: &mut Play<'_>) -> Result<()> {
     let pools = deaf(bob, 1);
     let at_most_2 = |pool: &mut Pool| {
         pool.spec.replicas = pool.spec.replicas.min(Some(2));
-        Decision::Write
+        UpdateDecision::Write
     };
     let outcome = update(&pools, "once", &WriteOptions::new("bob"), Source::Live, at_most_2).await?;
     ctx.check("Bob is told that it is done already", matches!(outcome, Outcome::AlreadyDone(_)));
@@ -177,9 +177,9 @@ async fn said_twice(play: &mut Play<'_>) -> Result<()> {
     Ok(())
 }
 
-fn one_less(pool: &mut Pool) -> Decision {
+fn one_less(pool: &mut Pool) -> UpdateDecision {
     pool.spec.replicas = pool.spec.replicas.map(|count| count - 1);
-    Decision::Write
+    UpdateDecision::Write
 }
 
 /// The pools through the actor's client, which never hears the answer to its first `puts` PUTs.
@@ -207,7 +207,7 @@ async fn needed(play: &mut Play<'_>) -> Result<()> {
     let options = WriteOptions::new("bob");
     let at_least_4 = |pool: &mut Pool| {
         pool.spec.replicas = pool.spec.replicas.max(Some(4));
-        Decision::Write
+        UpdateDecision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "needed", &options, Source::Copy(his), at_least_4).await?;
     ctx.check_eq(
@@ -230,10 +230,10 @@ async fn yielded(play: &mut Play<'_>) -> Result<()> {
     let options = WriteOptions::new("bob");
     let while_3 = |pool: &mut Pool| {
         if pool.spec.replicas != Some(3) {
-            return Decision::Abort;
+            return UpdateDecision::Abort;
         }
         pool.spec.replicas = Some(2);
-        Decision::Write
+        UpdateDecision::Write
     };
     let outcome = update(&bob.api::<Pool>(), "exactly", &options, Source::Copy(his), while_3).await?;
     ctx.check("Bob's outcome is Aborted: he knows", matches!(outcome, Outcome::Aborted));

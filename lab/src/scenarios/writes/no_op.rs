@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Decision, Source, WriteOptions, apply, update};
+use conflict_retry::{Source, UpdateDecision, WriteOptions, apply, update};
 use e2e::wait::eventually;
 use futures::{Stream, TryStreamExt as _};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -172,7 +172,7 @@ async fn not_even_sent(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let before = alice.counts();
     let outcome = update(&alice.api::<Pool>(), NAME, &WriteOptions::new(MANAGER), Source::Live, |pool| {
         pool.spec.machine = Some("large".into());
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     let after = alice.counts();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{
-    Class, Decision, Outcome, RetryError, RetryPolicy, Source, WriteError, WriteOptions, is_conflict,
+    Class, Outcome, RetryError, RetryPolicy, Source, UpdateDecision, WriteError, WriteOptions, is_conflict,
     retry_on_conflict, update_status,
 };
 use kube::api::{Patch, PatchParams, PostParams};
@@ -155,7 +155,7 @@ async fn with_update_status(
 ) -> Result<Outcome<Pool>, WriteError> {
     update_status(&alice.api::<Pool>(), NAME, options, Source::Copy(copy), |pool| {
         all_ready(pool, "update_status");
-        Decision::Write
+        UpdateDecision::Write
     })
     .await
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use conflict_retry::{Decision, Outcome, Source, Subresource, WriteOptions, apply_status, put_once, update};
+use conflict_retry::{
+    Outcome, Source, Subresource, UpdateDecision, WriteOptions, apply_status, put_once, update,
+};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
@@ -100,7 +102,7 @@ async fn the_write(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> 
     let pools = controller.api::<Pool>();
     let outcome = update(&pools, "write", &options, Source::Copy(copy), |pool| {
         pool.spec.replicas = Some(decided);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     let stored = replicas(ctx, "write").await?;
@@ -157,7 +159,7 @@ async fn set(controller: &Actor, name: &str, source: Source<'_, Pool>, decided: 
     let (pools, options) = (controller.api::<Pool>(), WriteOptions::new("controller"));
     let outcome = update(&pools, name, &options, source, |pool| {
         pool.spec.replicas = Some(decided);
-        Decision::Write
+        UpdateDecision::Write
     });
     outcome.await?.met().context("the write was not carried out").map(drop)
 }
@@ -202,9 +204,9 @@ async fn the_decision(ctx: &ScenarioContext, person: &Actor, table: &mut Table) 
     let options = WriteOptions::new("controller");
     let outcome = update(&pools, "decision", &options, Source::Copy(copy), |pool| {
         let jobs = pool.metadata.annotations.as_ref().and_then(|annotations| annotations.get(JOBS));
-        let Ok(decided) = replicas_for(jobs) else { return Decision::Abort };
+        let Ok(decided) = replicas_for(jobs) else { return UpdateDecision::Abort };
         pool.spec.replicas = Some(decided);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     ctx.check_eq("the write is granted", &outcome.label(), &"written");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{
-    Decision, MaybeConflict, RetryError, RetryPolicy, Source, WriteError, WriteOptions, is_conflict,
+    MaybeConflict, RetryError, RetryPolicy, Source, UpdateDecision, WriteError, WriteOptions, is_conflict,
     retry_if, retry_on_conflict, update,
 };
 use kube::api::{Patch, PatchParams, PostParams};
@@ -173,7 +173,7 @@ async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
     let options = WriteOptions::new("alice").with_policy(RetryPolicy::once());
     let done = update(&alice.api::<Pool>(), NAME, &options, Source::Copy(copy), |pool| {
         pool.spec.note = Some("late".into());
-        Decision::Write
+        UpdateDecision::Write
     })
     .await;
     let error = done.err().context("it was granted")?;

@@ -4,7 +4,7 @@ use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::guarded::{self, Current};
-use super::{Door, OwnedStatus, Planner, StatusObject, Target, WriteError, canonical, patch_of};
+use super::{Door, DoorError, OwnedStatus, Planner, StatusObject, Target, canonical, patch_of};
 
 /// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
@@ -21,7 +21,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, WriteError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -55,7 +55,7 @@ impl<K: StatusObject> Target<K> {
         planner: &Planner<D>,
         base: K,
         taken: &Taken,
-    ) -> Result<Outcome<K>, WriteError> {
+    ) -> Result<Outcome<K>, DoorError> {
         let fields = planner.contract.guarded;
         let decide = |object: &K| {
             let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>)?;

@@ -4,7 +4,7 @@ mod anew;
 
 use std::fmt::Debug;
 
-use conflict_retry::{Decision, Outcome, PatchDecision, Source, Subresource, WriteOptions};
+use conflict_retry::{Outcome, PatchDecision, Source, Subresource, UpdateDecision, WriteOptions};
 use kube::core::NamespaceResourceScope;
 use kube::core::object::HasStatus;
 use kube::{Api, Resource};
@@ -17,7 +17,7 @@ use tracing::{debug, instrument};
 
 use super::guarded::{self, Current};
 use super::owned::{Contract, OwnedStatus};
-use super::{Door, WriteError, WriteStrategy, Written};
+use super::{Door, DoorError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
@@ -45,7 +45,7 @@ impl Door {
         &self,
         cached: &NodePool,
         decide: impl FnMut(&NodePool) -> OwnedStatus + Send,
-    ) -> Result<Written<NodePool>, WriteError> {
+    ) -> Result<Written<NodePool>, DoorError> {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
 
@@ -54,7 +54,7 @@ impl Door {
         &self,
         cached: &NodePoolAutoscaler,
         decide: impl FnMut(&NodePoolAutoscaler) -> OwnedStatus + Send,
-    ) -> Result<Written<NodePoolAutoscaler>, WriteError> {
+    ) -> Result<Written<NodePoolAutoscaler>, DoorError> {
         self.status(cached, Contract::autoscaler(self.owner), decide).await
     }
 
@@ -64,7 +64,7 @@ impl Door {
         cached: &K,
         contract: Contract,
         decide: impl FnMut(&K) -> OwnedStatus + Send,
-    ) -> Result<Written<K>, WriteError> {
+    ) -> Result<Written<K>, DoorError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
         let planner = Planner { contract, decide };
@@ -96,7 +96,7 @@ struct Planner<D> {
 }
 
 impl<D> Planner<D> {
-    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, WriteError>
+    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus,
     {
@@ -134,10 +134,10 @@ struct Target<K> {
 }
 
 impl<K: StatusObject> Target<K> {
-    fn of(door: &Door, cached: &K) -> Result<Self, WriteError> {
+    fn of(door: &Door, cached: &K) -> Result<Self, DoorError> {
         let meta = cached.meta();
-        let namespace = meta.namespace.clone().ok_or(WriteError::Unnamed("namespace"))?;
-        let name = meta.name.clone().ok_or(WriteError::Unnamed("name"))?;
+        let namespace = meta.namespace.clone().ok_or(DoorError::Unnamed("namespace"))?;
+        let name = meta.name.clone().ok_or(DoorError::Unnamed("name"))?;
         Ok(Self { api: Api::namespaced(door.client.clone(), &namespace), namespace, name })
     }
 
@@ -147,7 +147,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         cached: &K,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -169,7 +169,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, WriteError> {
+    ) -> Result<Written<K>, DoorError> {
         let mut object = cached.clone();
         // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
         // them.
@@ -184,7 +184,7 @@ impl<K: StatusObject> Target<K> {
         &self,
         options: &WriteOptions,
         mut planner: Planner<D>,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -193,7 +193,7 @@ impl<K: StatusObject> Target<K> {
             Ok(decision) => decision,
             Err(error) => {
                 failed = Some(error);
-                Decision::Abort
+                UpdateDecision::Abort
             }
         };
         let outcome =
@@ -207,7 +207,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         base: K,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -236,7 +236,7 @@ impl<K: StatusObject> Target<K> {
         mut planner: Planner<D>,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -275,7 +275,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, WriteError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -293,8 +293,8 @@ impl<K: StatusObject> Target<K> {
         door: &Door,
         options: &WriteOptions,
         base: K,
-        mut decide: impl FnMut(&K) -> Result<PatchDecision, WriteError> + Send,
-    ) -> Result<Outcome<K>, WriteError> {
+        mut decide: impl FnMut(&K) -> Result<PatchDecision, DoorError> + Send,
+    ) -> Result<Outcome<K>, DoorError> {
         let mut failed = None;
         let decide = |object: &K| {
             decide(object).unwrap_or_else(|error| {
@@ -323,7 +323,7 @@ impl<K: StatusObject> Target<K> {
         planner: Planner<D>,
         plan: &Plan,
         cached: &K,
-    ) -> Result<Written<K>, WriteError>
+    ) -> Result<Written<K>, DoorError>
     where
         D: FnMut(&K) -> OwnedStatus + Send,
     {
@@ -365,15 +365,15 @@ fn patch_of(operations: Vec<Value>) -> PatchDecision {
 }
 
 /// Changes `object` as planned.
-fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<Decision, WriteError>
+fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, DoorError>
 where
     K: StatusObject,
     D: FnMut(&K) -> OwnedStatus,
 {
     let plan = planner.plan(object)?;
     if plan.is_met() {
-        return Ok(Decision::Keep);
+        return Ok(UpdateDecision::Keep);
     }
     with_status(object, plan.wanted)?;
-    Ok(Decision::Write)
+    Ok(UpdateDecision::Write)
 }

@@ -7,7 +7,9 @@ mod person;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use conflict_retry::{AttemptEvent, Decision, Observer, Outcome, Source, WriteError, WriteOptions, update};
+use conflict_retry::{
+    AttemptEvent, Observer, Outcome, Source, UpdateDecision, WriteError, WriteOptions, update,
+};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -144,7 +146,7 @@ async fn not_found_is_no_success(ctx: &ScenarioContext) -> Result<()> {
     });
     let outcome = update(&alice.api::<Pool>(), "nobody", &WriteOptions::new("alice"), Source::Live, |pool| {
         pool.spec.replicas = Some(5);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     ctx.check("the outcome Gone does not count as met", outcome == Outcome::Gone && outcome.met().is_none());

@@ -3,7 +3,9 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context as _, Result};
-use conflict_retry::{Decision, EvictOutcome, RetryPolicy, Source, WriteError, WriteOptions, evict, update};
+use conflict_retry::{
+    EvictOutcome, RetryPolicy, Source, UpdateDecision, WriteError, WriteOptions, evict, update,
+};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Patch, PatchParams};
@@ -40,7 +42,7 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
     let trial = Trial::new(ctx.actor_with("alice", config)?);
     let twice = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let options: WriteOptions = trial.options.clone().with_policy(twice.with_deadline(None));
-    let ended = update(&trial.pools(), NAME, &options, Source::Live, |_| Decision::Write).await;
+    let ended = update(&trial.pools(), NAME, &options, Source::Live, |_| UpdateDecision::Write).await;
     let expected = Expected {
         what: "nobody answers at the address",
         code: 0,

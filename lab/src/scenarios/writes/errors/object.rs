@@ -2,7 +2,8 @@
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{
-    Decision, Source, Subresource, WriteError, WriteOptions, apply, create, json_patch, merge_patch, update,
+    Source, Subresource, UpdateDecision, WriteError, WriteOptions, apply, create, json_patch, merge_patch,
+    update,
 };
 use serde_json::json;
 
@@ -22,7 +23,8 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table, old: &Pool) ->
 
 async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let trial = Trial::of_alice(ctx).await?;
-    let ended = update(&trial.pools(), "nobody", &trial.options, Source::Live, |_| Decision::Write).await;
+    let ended =
+        update(&trial.pools(), "nobody", &trial.options, Source::Live, |_| UpdateDecision::Write).await;
     let expected = Expected {
         what: "there is no such object",
         code: 404,
@@ -54,14 +56,14 @@ async fn stale_version(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> 
     let (bob, copy) = (ctx.actor("bob").await?, Source::Copy(old.clone()));
     let outcome = update(&bob.api::<Pool>(), NAME, &WriteOptions::new("bob"), copy, |pool| {
         pool.spec.replicas = Some(4);
-        Decision::Write
+        UpdateDecision::Write
     })
     .await?;
     outcome.met().context("the pool is gone")?;
     let trial = Trial::of_alice(ctx).await?;
     let ended = update(&trial.pools(), NAME, &trial.options, Source::Copy(old.clone()), |pool| {
         pool.spec.machine = Some("large".into());
-        Decision::Write
+        UpdateDecision::Write
     })
     .await;
     let expected = Expected {

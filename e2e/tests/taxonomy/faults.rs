@@ -1,0 +1,510 @@
+//! Requests that fail without a verdict: throttled, timed out, lost answers, a server that goes away.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use conflict_retry::{Class, Outcome, RetryPolicy, Source, Subresource, UpdateDecision, Verb, WriteOptions};
+use e2e::droproxy::{Droproxy, Loss};
+use e2e::wait::eventually;
+use futures::StreamExt as _;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::{
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, VersionMatch, WatchEvent,
+    WatchParams,
+};
+use kube::{Api, Config, ResourceExt as _};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+
+use crate::bench::{
+    AGENT, Bench, Ending, FUTURE, GIVEN_UP, NAMESPACE, PATIENCE, SERVER_TIMEOUT, Table, Tally, applied,
+    cached, colour, connect, grow, make, typed,
+};
+use crate::refused::dynamic;
+
+/// Too many requests: priority and fairness with room for one request, which is taken.
+pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
+    make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "many"}})).await;
+    let role = json!({
+        "metadata": {"name": "taxonomy-many"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "many", "namespace": NAMESPACE}],
+    });
+    make(&Api::<ClusterRoleBinding>::all(bench.admin.clone()), role).await;
+    let limited = json!({
+        "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Reject"},
+    });
+    let level = json!({"metadata": {"name": "taxonomy"}, "spec": {"type": "Limited", "limited": limited}});
+    make(&Api::<PriorityLevelConfiguration>::all(bench.admin.clone()), level).await;
+    let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true}]);
+    let who = json!([{"kind": "ServiceAccount", "serviceAccount": {"namespace": NAMESPACE, "name": "many"}}]);
+    let flow = json!({
+        "metadata": {"name": "taxonomy"},
+        "spec": {
+            "matchingPrecedence": 2,
+            "priorityLevelConfiguration": {"name": "taxonomy"},
+            "rules": [{"subjects": who, "resourceRules": everything}],
+        },
+    });
+    make(&Api::<FlowSchema>::all(bench.admin.clone()), flow).await;
+
+    bench.pool("busy").await;
+    let account = bench.cluster.kubeconfig_for_service_account(NAMESPACE, "many").await.unwrap();
+    let crowd = Api::<NodePool>::namespaced(connect(&account, "crowd", |_| {}).await, NAMESPACE);
+    // The wait for a future version takes 3 s, and the only seat.
+    let take_the_seat = async || {
+        eventually(PATIENCE, "the seat is taken", async || {
+            let sitter = crowd.clone();
+            let sitting = tokio::spawn(async move { sitter.get_with("busy", &GetParams::at(FUTURE)).await });
+            while !sitting.is_finished() {
+                if let Err(error) = crowd.get("busy").await {
+                    return Ok(Some((sitting, error)));
+                }
+            }
+            bail!("nobody was turned away")
+        })
+        .await
+        .unwrap()
+    };
+    let pools = &Api::<NodePool>::namespaced(connect(&account, AGENT, |_| {}).await, NAMESPACE);
+    let (sitting, turned_away) = take_the_seat().await;
+    // The server sends `Retry-After: 1` in a header, and kube's client drops it.
+    let class = Class::Throttled { retry_after: None };
+    table.answer("no seat (priority and fairness)", Verb::Get, Err::<(), _>(turned_away), 429, &class);
+    let once = &table.once();
+    let call = conflict_retry::update(pools, "busy", once, Source::Live, grow);
+    table.door("update, one attempt allowed", call, "error: exhausted(throttled)", "get!throttled").await;
+    let body = applied("busy", &json!({"status": {"readyReplicas": 1}}));
+    let call = conflict_retry::apply_status(pools, "busy", once, &body);
+    table
+        .door("apply_status, one attempt allowed", call, "error: exhausted(throttled)", "apply!throttled")
+        .await;
+    let answer = sitting.await.unwrap();
+    table.answer("a version of the future, GET", Verb::Get, answer, 504, &Class::Ambiguous);
+
+    let (sitting, _) = take_the_seat().await;
+    let options = &table.options();
+    table.tally.take();
+    let outcome = conflict_retry::update(pools, "busy", options, Source::Live, grow).await;
+    let sent = table.tally.take();
+    let rejected = sent.split(' ').take_while(|request| *request == "get!throttled").count();
+    table.check(&format!("update: {} by {sent}", outcome.ending()), {
+        matches!(outcome, Ok(Outcome::Written(_))) && rejected > 0 && sent.ends_with("get!throttled get put")
+    });
+    let _ = sitting.await.unwrap();
+}
+
+/// A pod that one `PodDisruptionBudget` selects, one that two select, and one that none selects.
+pub(crate) async fn evictions(bench: &Bench, table: &mut Table) {
+    let options = &table.options();
+    let pods = &bench.set_up::<Pod>();
+    let budgets = &bench.set_up::<PodDisruptionBudget>();
+    let budget = json!({
+        "metadata": {"name": "all"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}},
+    });
+    let mut budget = make(budgets, budget).await;
+    for (name, app) in [("held", "held"), ("free", "free")] {
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"app": app}},
+            "spec": {"containers": [{"name": "c", "image": "example.invalid/c"}], "terminationGracePeriodSeconds": 0},
+        });
+        make(pods, pod).await;
+        let running =
+            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(running)).await.unwrap();
+    }
+    let evict = async |name: &str| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+        pods.create_subresource::<Value, Value>("eviction", name, &PostParams::default(), &body).await
+    };
+    let watched = &bench.watched::<Pod>();
+    // No controller has processed the PodDisruptionBudget, and none will: the test takes its role.
+    let asked = Some(Duration::from_secs(10));
+    let class = Class::Throttled { retry_after: asked };
+    table.answer("a budget not yet counted, eviction", Verb::Evict, evict("held").await, 429, &class);
+    let call = conflict_retry::evict(watched, "held", options, None);
+    table.door("evict", call, &format!("blocked({asked:?})"), "evict!throttled").await;
+    budget.status = Some(typed(json!({
+        "observedGeneration": budget.metadata.generation,
+        "currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0, "expectedPods": 1,
+    })));
+    budgets.replace_status("all", &PostParams::default(), &budget).await.unwrap();
+    let class = Class::Throttled { retry_after: None };
+    table.answer("a budget without room, eviction", Verb::Evict, evict("held").await, 429, &class);
+    let call = conflict_retry::evict(watched, "held", options, None);
+    table.door("evict", call, "blocked(None)", "evict!throttled").await;
+    let second = json!({"metadata": {"name": "too"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}}});
+    make(budgets, second).await;
+    table.answer("two budgets, eviction", Verb::Evict, evict("held").await, 500, &Class::Other);
+    let call = conflict_retry::evict(watched, "held", options, None);
+    table.door("evict", call, "error: other", "evict!other").await;
+    let call = conflict_retry::evict(watched, "free", options, None);
+    table.door("evict of a pod that no budget holds", call, "evicted", "evict").await;
+}
+
+/// Versions that the API server no longer has. The write functions never request one.
+pub(crate) async fn expired(bench: &Bench, table: &mut Table) {
+    use Class::Gone;
+    let maps = &bench.set_up::<ConfigMap>();
+    let page = maps.list(&ListParams::default().limit(1)).await.unwrap();
+    let token = page.metadata.continue_.unwrap();
+    // Compaction needs revisions to compact.
+    let old = page.metadata.resource_version.unwrap();
+    let exact = ListParams {
+        resource_version: Some(old),
+        version_match: Some(VersionMatch::Exact),
+        ..ListParams::default()
+    };
+    let mut note = 0;
+    loop {
+        note += 1;
+        let patch = Patch::Merge(json!({"data": {"note": note.to_string()}}));
+        maps.patch("plain", &PatchParams::default(), &patch).await.unwrap();
+        let rest = maps.list(&ListParams::default().limit(1).continue_token(&token)).await;
+        if let Err(error) = rest {
+            table.answer("an old page, LIST", Verb::Get, Err::<(), _>(error), 410, &Gone);
+            break;
+        }
+        assert!(note < 600, "nothing was compacted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let answer = eventually(PATIENCE, "the old version is gone", async || Ok(maps.list(&exact).await.err()));
+    table.answer("an old version, LIST", Verb::Get, Err::<(), _>(answer.await.unwrap()), 410, &Gone);
+    // The watch cache of pools began with the CRD, after version 1.
+    let pools = bench.set_up::<NodePool>();
+    let mut events = Box::pin(pools.watch(&WatchParams::default(), "1").await.unwrap());
+    let answer = match events.next().await {
+        Some(Ok(WatchEvent::Error(status))) => Err(kube::Error::Api(status)),
+        other => other.unwrap(),
+    };
+    table.answer("an old version, WATCH", Verb::Get, answer, 410, &Gone);
+}
+
+/// An extension API server that does not exist.
+pub(crate) async fn unavailable(bench: &Bench, table: &mut Table) {
+    let services = Api::<APIService>::all(bench.admin.clone());
+    let service = json!({
+        "metadata": {"name": "v1.nowhere.example.com"},
+        "spec": {
+            "group": "nowhere.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 1,
+            "insecureSkipTLSVerify": true,
+            "service": {"name": "nothing", "namespace": NAMESPACE},
+        },
+    });
+    make(&services, service).await;
+    let things = dynamic(&bench.admin, NAMESPACE, "nowhere.example.com", "Thing", "things");
+    let answer = eventually(PATIENCE, "the API server knows of the service", async || {
+        match things.get("x").await.unwrap_err() {
+            kube::Error::Api(status) if status.code == 404 => bail!("{status:?}"),
+            error => Ok(Some(error)),
+        }
+    })
+    .await
+    .unwrap();
+    let class = Class::Transient { retry_after: None };
+    table.answer("an API service that is down, GET", Verb::Get, Err::<(), _>(answer), 503, &class);
+    let things = &dynamic(&bench.door, NAMESPACE, "nowhere.example.com", "Thing", "things");
+    let body = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
+    let few = &table.options().with_policy(RetryPolicy::default().with_max_attempts(3.try_into().unwrap()));
+    let call = conflict_retry::apply(things, "x", few, &body);
+    // A write's 503 in plain text could come from any proxy, so it leaves open whether the write was executed.
+    let requests = "apply!ambiguous apply!ambiguous apply!ambiguous";
+    table.door("apply, three attempts allowed", call, "error: exhausted(ambiguous)", requests).await;
+    let call = conflict_retry::update(things, "x", few, Source::Live, |_| UpdateDecision::Write);
+    let requests = "get!transient get!transient get!transient";
+    table.door("update, three attempts allowed", call, "error: exhausted(transient)", requests).await;
+    let operations = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
+    let call = conflict_retry::json_patch(things, "x", Subresource::Main, few, &operations);
+    table.door("json_patch", call, "error: unknown", "json_patch!ambiguous").await;
+    let _ = services.delete("v1.nowhere.example.com", &DeleteParams::default()).await.unwrap();
+}
+
+/// A webhook that hangs: the API server gives up on the webhook, or on the request.
+pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
+    // The kernel accepts the connection; no process ever answers.
+    let deaf = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let hook = |name: &str, seconds: u64| {
+        json!({
+            "name": format!("{name}.example.com"),
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": seconds,
+            "clientConfig": {"url": format!("https://127.0.0.1:{}/", deaf.local_addr().unwrap().port())},
+            "objectSelector": {"matchLabels": {"hook": name}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}],
+        })
+    };
+    let hooks = Api::<ValidatingWebhookConfiguration>::all(bench.admin.clone());
+    let webhooks = json!([hook("short", 1), hook("long", 30)]);
+    make(&hooks, json!({"metadata": {"name": "taxonomy"}, "webhooks": webhooks})).await;
+    let maps = &bench.set_up::<ConfigMap>();
+    let of =
+        |name: &str| -> ConfigMap { typed(json!({"metadata": {"name": name, "labels": {"hook": name}}})) };
+    let answer = eventually(PATIENCE, "the webhook is called", async || {
+        Ok(maps.create(&PostParams { dry_run: true, ..PostParams::default() }, &of("short")).await.err())
+    });
+    let answer = answer.await.unwrap();
+    table.answer("a webhook that hangs, POST", Verb::Create, Err::<(), _>(answer), 500, &Class::Other);
+    let patient = &table.options().with_attempt_timeout(SERVER_TIMEOUT * 2);
+    let watched = &bench.watched::<ConfigMap>();
+    let call = async { conflict_retry::create(watched, patient, &of("short")).await };
+    table.door("create", call, "error: other", "create!other").await;
+    let answer = maps.create(&PostParams::default(), &of("long")).await;
+    table.answer(
+        "a webhook that outlasts the request, POST",
+        Verb::Create,
+        answer,
+        GIVEN_UP,
+        &Class::Ambiguous,
+    );
+    let call = async { conflict_retry::create(watched, patient, &of("long")).await };
+    table.door("create", call, "error: unknown", "create!ambiguous").await;
+    let _ = hooks.delete("taxonomy", &DeleteParams::default()).await.unwrap();
+    table.check("nothing was created", maps.get_opt("long").await.unwrap().is_none());
+}
+
+/// Answers that are lost, and a server that is down. Requests here go through a proxy, so they are compared with the
+/// audit log case by case.
+pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
+    let audit = bench.cluster.audit_log().unwrap();
+    let proxy = Droproxy::start(0, bench.server()).await.unwrap();
+    let port = proxy.address().port();
+    let url = |config: &mut Config| {
+        config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
+    };
+    // Long enough for a write on a busy machine, short enough to wait for.
+    let timeout = Duration::from_secs(3);
+    let tally = Arc::new(Tally::default());
+    let options = &WriteOptions::new("lossy").with_observer(tally.clone()).with_attempt_timeout(timeout);
+    let rows = [
+        (Loss::Request, "written", "put!ambiguous get put", "get update:200"),
+        (Loss::Answer, "already_done", "put!ambiguous get", "update:200 get"),
+        (Loss::SilentAnswer, "already_done", "put!ambiguous get", "update:200 get"),
+    ];
+    for (loss, ending, requests, at_the_server) in rows {
+        let name = format!("{loss:?}").to_lowercase();
+        let map = bench.map(&name).await;
+        let agent = format!("lossy-{name}");
+        let client = connect(bench.cluster.kubeconfig_path(), &agent, url).await;
+        let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+        // The same connection is used again: the write is lost, not a handshake.
+        maps.get(&name).await.unwrap();
+        let start = audit.end().unwrap();
+        proxy.lose(loss);
+        let outcome = conflict_retry::update(&maps, &name, options, cached(&map), colour).await;
+        assert!(proxy.has_lost());
+        let (found, sent) = (outcome.ending(), tally.take());
+        let stored = bench.set_up::<ConfigMap>().get(&name).await.unwrap();
+        let right = (found.as_str(), sent.as_str()) == (ending, requests)
+            && stored.data.as_ref().is_some_and(|data| data["k"] == "blue")
+            && outcome.unwrap().met().is_some_and(|met| met.resource_version() == stored.resource_version());
+        table.check(&format!("lost {loss:?}: update -> {found} by {sent}"), right);
+        let reached = audit
+            .wait_for(start, PATIENCE, "the audit log is complete", |events| {
+                let ours = events.iter().filter(|event| event.user_agent == agent);
+                let seen: Vec<_> = ours
+                    .map(|event| {
+                        let code = if event.is_write() { format!(":{}", event.code) } else { String::new() };
+                        format!("{}{code}", event.verb)
+                    })
+                    .collect();
+                (seen.len() >= 2).then(|| seen.join(" "))
+            })
+            .await
+            .unwrap();
+        table.check(&format!("the server saw: {reached}"), reached == at_the_server);
+    }
+
+    // One attempt, without a read that looks the result up.
+    let map = bench.map("once").await;
+    let mut changed = map.clone();
+    let _ = colour(&mut changed);
+    let client = connect(bench.cluster.kubeconfig_path(), "lossy-once", url).await;
+    let maps = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    maps.get("once").await.unwrap();
+    proxy.lose(Loss::Answer);
+    let answer = maps.replace("once", &PostParams::default(), &changed).await;
+    table.answer("a lost answer, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
+    changed = bench.set_up().get("once").await.unwrap();
+    table.check("the write was carried out", changed.data.as_ref().is_some_and(|data| data["k"] == "blue"));
+    proxy.lose(Loss::Answer);
+    let outcome = conflict_retry::put_once(&maps, "once", Subresource::Main, options, &changed).await;
+    let (found, sent) = (outcome.ending(), tally.take());
+    table.check(
+        &format!("put_once: {found} by {sent}"),
+        (&*found, &*sent) == ("error: unknown", "put!ambiguous"),
+    );
+
+    // Nothing was sent, but the error does not show that: it counts as in doubt, which costs only a read.
+    let cold = connect(bench.cluster.kubeconfig_path(), "lossy-cold", url).await;
+    proxy.lose(Loss::Request);
+    let answer =
+        Api::<ConfigMap>::namespaced(cold, NAMESPACE).replace("once", &PostParams::default(), &changed).await;
+    table.answer("a handshake that breaks, PUT", Verb::Put, answer, 0, &Class::Ambiguous);
+
+    // No process listens any more; later one does.
+    drop(proxy);
+    let answer = eventually(PATIENCE, "the port refuses", async || match maps.get("once").await {
+        Ok(_) => Ok(None),
+        Err(error) if Class::of(Verb::Get, &error) == Class::Ambiguous => bail!("{error:?}"),
+        Err(error) => Ok(Some(error)),
+    });
+    let class = Class::Transient { retry_after: None };
+    table.answer("a refused connection", Verb::Get, Err::<(), _>(answer.await.unwrap()), 0, &class);
+    let few = options.clone().with_policy(RetryPolicy::default().with_max_attempts(2.try_into().unwrap()));
+    let outcome = conflict_retry::update(&maps, "once", &few, Source::Live, colour).await;
+    let (found, sent) = (outcome.ending(), tally.take());
+    let wanted = ("error: exhausted(transient)", "get!transient get!transient");
+    table.check(&format!("update, two attempts allowed: {found} by {sent}"), (&*found, &*sent) == wanted);
+    let back = async {
+        eventually(PATIENCE, "the update has been refused", async || {
+            Ok(tally.seen().contains("put!transient").then_some(()))
+        })
+        .await
+        .unwrap();
+        Droproxy::start(port, bench.server()).await.unwrap()
+    };
+    let mut base = changed.clone();
+    base.data.get_or_insert_default().insert("k".to_owned(), "red".to_owned());
+    let (outcome, _proxy) = tokio::join!(
+        conflict_retry::update(&maps, "once", options, cached(&base), |map| {
+            map.data.get_or_insert_default().insert("k".to_owned(), "green".to_owned());
+            UpdateDecision::Write
+        }),
+        back
+    );
+    let (found, sent) = (outcome.ending(), tally.take());
+    let right = found == "written" && sent.starts_with("put!transient") && sent.ends_with(" get put");
+    table.check(&format!("update, until it is back: {found} by {sent}"), right);
+}
+
+/// A frozen etcd: the API server gives the request up, and the transaction that it has sent may still be executed.
+pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
+    let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
+    let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
+    let map = bench.map("frozen").await;
+    let mut changed = map.clone();
+    let _ = colour(&mut changed);
+    let maps = bench.set_up::<ConfigMap>();
+    etcd.send(Signal::SIGSTOP);
+    let answer = maps.replace("frozen", &PostParams::default(), &changed).await;
+    table.answer("a store that does not answer, PUT", Verb::Put, answer, GIVEN_UP, &Class::Ambiguous);
+    etcd.send(Signal::SIGCONT);
+    let after =
+        eventually(PATIENCE, "etcd is back", async || Ok(Some(maps.get("frozen").await?))).await.unwrap();
+    let done = after.resource_version() != map.resource_version();
+    table
+        .lines
+        .push(format!("    (the PUT that was given up was {}carried out)", if done { "" } else { "not " }));
+
+    let base = after;
+    let tally = Arc::new(Tally::default());
+    let options = &WriteOptions::new("frozen")
+        .with_observer(tally.clone())
+        .with_attempt_timeout(SERVER_TIMEOUT * 2)
+        .with_policy(RetryPolicy::default().with_deadline(Some(PATIENCE * 2)));
+    let client = connect(bench.cluster.kubeconfig_path(), "frozen", |_| {}).await;
+    let watched = Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    etcd.send(Signal::SIGSTOP);
+    let thaw = async {
+        eventually(PATIENCE, "the PUT is given up", async || {
+            Ok(tally.seen().contains("put!ambiguous").then_some(()))
+        })
+        .await
+        .unwrap();
+        etcd.send(Signal::SIGCONT);
+    };
+    let (outcome, ()) = tokio::join!(
+        conflict_retry::update(&watched, "frozen", options, cached(&base), |map| {
+            map.data.get_or_insert_default().insert("k".to_owned(), "green".to_owned());
+            UpdateDecision::Write
+        }),
+        thaw
+    );
+    let (found, sent) = (outcome.ending(), tally.take());
+    let stored = maps.get("frozen").await.unwrap();
+    let met = stored.data.as_ref().is_some_and(|data| data["k"] == "green");
+    let right =
+        sent.starts_with("put!ambiguous") && ["written", "already_done"].contains(&found.as_str()) && met;
+    table.check(&format!("update: {found} by {sent}"), right);
+}
+
+/// An etcd that dies in the middle of two writes. Nothing here is usable after that.
+pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
+    let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
+    let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
+    let map = bench.map("killed").await;
+    let mut changed = map.clone();
+    let _ = colour(&mut changed);
+    let maps = &bench.set_up::<ConfigMap>();
+    let tally = Arc::new(Tally::default());
+    let two = RetryPolicy::default().with_max_attempts(2.try_into().unwrap());
+    let options = &WriteOptions::new("killed").with_observer(tally.clone()).with_policy(two);
+    let client = connect(bench.cluster.kubeconfig_path(), "killed", |_| {}).await;
+    let watched = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    etcd.send(Signal::SIGSTOP);
+    let death = async {
+        // Both writes are with etcd by then. If they were not, the API server would give them up for another reason,
+        // with the same meaning: no row depends on it.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        etcd.send(Signal::SIGKILL);
+    };
+    let params = PostParams::default();
+    let (answer, outcome, ()) = tokio::join!(
+        maps.replace("killed", &params, &changed),
+        conflict_retry::update(watched, "killed", options, cached(&map), colour),
+        death
+    );
+    table.answer("a store that dies, PUT", Verb::Put, answer, GIVEN_UP, &Class::Ambiguous);
+    let (found, sent) = (outcome.ending(), tally.take());
+    let wanted = ("error: exhausted(ambiguous)", "put!ambiguous get!ambiguous");
+    let right = (&*found, &*sent) == wanted && outcome.unwrap_err().maybe_written();
+    table.check(&format!("update, two attempts allowed: {found}, maybe written, by {sent}"), right);
+}
+
+/// An API server that is stopped and started.
+pub(crate) async fn restarted(bench: &Bench, table: &mut Table) {
+    let map = bench.map("restarted").await;
+    let tally = Arc::new(Tally::default());
+    let patient = RetryPolicy::default().with_deadline(Some(PATIENCE * 2));
+    let options = &WriteOptions::new("restarted").with_observer(tally.clone()).with_policy(patient);
+    let client = connect(bench.cluster.kubeconfig_path(), "restarted", |_| {}).await;
+    let maps = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
+    bench.cluster.stop_api_server().await.unwrap();
+    let (outcome, started) = tokio::join!(
+        conflict_retry::update(maps, "restarted", options, cached(&map), colour),
+        bench.cluster.start_api_server()
+    );
+    started.unwrap();
+    let (found, sent) = (outcome.ending(), tally.take());
+    let right = found == "written" && sent.starts_with("put!transient") && sent.ends_with(" get put");
+    table.lines.push("an API server that is stopped and started".to_owned());
+    table.check(&format!("update: {found} by {sent}"), right);
+}
+
+/// A stopped process, which is continued at the end, however the test ends.
+pub(crate) struct Frozen(Pid);
+
+impl Frozen {
+    pub(crate) fn send(&self, signal: Signal) {
+        kill(self.0, signal).unwrap();
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        kill(self.0, Signal::SIGCONT).ok();
+    }
+}

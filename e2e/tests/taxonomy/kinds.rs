@@ -1,0 +1,197 @@
+//! Every operation of the front door on every kind.
+
+use std::sync::Arc;
+
+use conflict_retry::{ScaleView, Source, Subresource, UpdateDecision, Writable, WriteOptions};
+use e2e::{objects, tandem};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde_json::{Value, json};
+use shared_crds::NodePool;
+
+use crate::bench::{Ending, Tally, cached, grow, to, typed};
+
+/// Tries the write functions on a kind: on its own object, as typed or dynamic data.
+async fn tried<K: Writable>(api: &Api<K>, object: Value, part: &Part) {
+    let object: K = typed(object);
+    let name = &object.meta().name.clone().unwrap();
+    let options = WriteOptions::new("kinds");
+    conflict_retry::create(api, &options, &object).await.unwrap();
+    if let Subresource::Scale = part.subresource {
+        return scaled(api, name).await;
+    }
+    let tally = Arc::new(Tally::default());
+    let options = &options.with_observer(tally.clone());
+    let status = part.subresource == Subresource::Status;
+    let stale = api.get(name).await.unwrap();
+    let touch = async || {
+        let note = json!({"metadata": {"annotations": {"note": format!("{:x}", rand::random::<u64>())}}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(note)).await.unwrap()
+    };
+    let is = async |value: &Value| {
+        let stored = serde_json::to_value(api.get(name).await.unwrap()).unwrap();
+        assert_eq!(stored.pointer(part.path), Some(value), "{}", part.path);
+    };
+
+    touch().await;
+    let [first, second] = &part.values;
+    let set = |object: &mut K| {
+        let mut value = serde_json::to_value(&*object).unwrap();
+        put_in(&mut value, part.path, first);
+        *object = serde_json::from_value(value).unwrap();
+        UpdateDecision::Write
+    };
+    let outcome = if status {
+        conflict_retry::update_status(api, name, options, cached(&stale), set).await
+    } else {
+        conflict_retry::update(api, name, options, cached(&stale), set).await
+    };
+    assert_eq!((&*outcome.ending(), &*tally.take()), ("written", "put!conflict get put"));
+    is(first).await;
+    let outcome = if status {
+        conflict_retry::update_status(api, name, options, Source::Live, set).await
+    } else {
+        conflict_retry::update(api, name, options, Source::Live, set).await
+    };
+    assert_eq!((&*outcome.ending(), &*tally.take()), ("unchanged", "get"));
+
+    let mut patch = json!({});
+    put_in(&mut patch, part.path, second);
+    let want = |_: &K| Some(patch.clone());
+    let outcome =
+        conflict_retry::merge_patch(api, name, part.subresource, options, cached(&stale), want).await;
+    let requests = "merge_patch!conflict get merge_patch";
+    assert_eq!((&*outcome.ending(), &*tally.take()), ("written", requests));
+    is(second).await;
+}
+
+/// A scale from a wrong count, and then one without a change.
+async fn scaled<K: Writable>(api: &Api<K>, name: &str) {
+    let tally = Arc::new(Tally::default());
+    let options = &WriteOptions::new("kinds").with_observer(tally.clone());
+    let seen = ScaleView { replicas: Some(4), ..ScaleView::of(&api.get(name).await.unwrap(), Some(4), None) };
+    for count in [0, 3] {
+        let outcome = conflict_retry::scale(api, name, options, Source::Copy(seen.clone()), to(count)).await;
+        let requests = "json_patch!test_failed get json_patch";
+        assert_eq!((&*outcome.ending(), &*tally.take()), ("written", requests));
+        let stored = api.get_scale(name).await.unwrap().spec.unwrap().replicas.unwrap_or_default();
+        assert_eq!(stored, count);
+    }
+    let outcome = conflict_retry::scale(api, name, options, Source::Live, to(3)).await;
+    assert_eq!((&*outcome.ending(), &*tally.take()), ("unchanged", "get"));
+}
+
+/// Sets the value at `path`, creating the objects on the way there.
+fn put_in(object: &mut Value, path: &str, value: &Value) {
+    let place = path.split('/').skip(1).fold(object, |place, key| &mut place[key]);
+    *place = value.clone();
+}
+
+/// What is written: the place, and two values for it.
+struct Part {
+    subresource: Subresource,
+    path: &'static str,
+    values: [Value; 2],
+}
+
+fn node() -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("n-{:x}", rand::random::<u64>())}})
+}
+
+fn pool() -> Value {
+    let mut pool = objects::pool(&format!("p-{:x}", rand::random::<u64>()), 0, 5);
+    pool.spec.replicas = Some(2);
+    serde_json::to_value(pool).unwrap()
+}
+
+/// Tries `of_nodes` on nodes, which have no namespace, and `of_pools` on pools, which have one; typed and dynamic.
+async fn on_every_kind(of_nodes: &Part, of_pools: &Part) {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("kinds").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    tried(&Api::<Node>::all(client.clone()), node(), of_nodes).await;
+    let nodes = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+    tried(&nodes, node(), of_nodes).await;
+    on_pools(&client, namespace.name(), of_pools).await;
+}
+
+async fn on_pools(client: &Client, namespace: &str, part: &Part) {
+    tried(&Api::<NodePool>::namespaced(client.clone(), namespace), pool(), part).await;
+    let kind = ApiResource::erase::<NodePool>(&());
+    let pools = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+    tried(&pools, pool(), part).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_is_written_whatever_the_kind() {
+    let spec = |path, values| Part { subresource: Subresource::Main, path, values };
+    let taint = |key: &str| json!([{"key": key, "effect": "NoSchedule"}]);
+    let of_nodes = spec("/spec/taints", [taint("red"), taint("blue")]);
+    let of_pools = spec("/spec/maxReplicas", [json!(7), json!(9)]);
+    on_every_kind(&of_nodes, &of_pools).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_written_whatever_the_kind() {
+    let status = |path, values| Part { subresource: Subresource::Status, path, values };
+    let of_nodes = status("/status/phase", [json!("Pending"), json!("Running")]);
+    let of_pools = status("/status/readyReplicas", [json!(1), json!(2)]);
+    on_every_kind(&of_nodes, &of_pools).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_are_written_whatever_the_kind() {
+    let labels = || Part {
+        subresource: Subresource::Main,
+        path: "/metadata/labels/colour",
+        values: [json!("red"), json!("blue")],
+    };
+    on_every_kind(&labels(), &labels()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finalizers_are_written_whatever_the_kind() {
+    let values = [json!(["example.com/a"]), json!(["example.com/a", "example.com/b"])];
+    let finalizers =
+        || Part { subresource: Subresource::Main, path: "/metadata/finalizers", values: values.clone() };
+    on_every_kind(&finalizers(), &finalizers()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalizer_holds_a_deletion_until_the_front_door_takes_it_away() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("kinds").await.unwrap();
+    let pools = &Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());
+    let tally = Arc::new(Tally::default());
+    let options = &WriteOptions::new("kinds").with_observer(tally.clone());
+    let mut held = objects::pool("held", 0, 5);
+    held.metadata.finalizers = Some(vec!["example.com/hold".to_owned()]);
+    conflict_retry::create(pools, options, &held).await.unwrap();
+    let ended = conflict_retry::delete(pools, "held", options, &DeleteParams::default()).await;
+    assert_eq!(ended.ending(), "terminating");
+    tally.take();
+    let freed = conflict_retry::update(pools, "held", options, Source::Live, |pool| {
+        pool.finalizers_mut().clear();
+        UpdateDecision::Write
+    });
+    assert_eq!((&*freed.await.ending(), &*tally.take()), ("written", "get put"));
+    let freed = conflict_retry::update(pools, "held", options, Source::Live, grow);
+    assert_eq!((&*freed.await.ending(), &*tally.take()), ("gone", "get!not_found"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_is_written_whatever_the_kind() {
+    let cluster = tandem::definitions_only().await.unwrap();
+    let namespace = cluster.namespace("kinds").await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let scale = &Part { subresource: Subresource::Scale, path: "", values: [json!(null), json!(null)] };
+    on_pools(&client, namespace.name(), scale).await;
+    let deployment = || serde_json::to_value(objects::deployment("web", "none", 2, "1")).unwrap();
+    tried(&Api::<Deployment>::namespaced(client.clone(), namespace.name()), deployment(), scale).await;
+    let mut other = deployment();
+    other["metadata"]["name"] = json!("dynamic");
+    let kind = ApiResource::erase::<Deployment>(&());
+    tried(&Api::<DynamicObject>::namespaced_with(client, namespace.name(), &kind), other, scale).await;
+}
