@@ -61,7 +61,7 @@ pub(crate) struct Context {
     /// The only way to write to the API server.
     pub door: Door,
     /// Detects a cache that is behind our own writes.
-    pub floors: WriteTracker,
+    pub write_tracker: WriteTracker,
     /// Publishes Kubernetes events.
     pub recorder: Recorder,
     /// Wall clock and monotonic clock.
@@ -85,7 +85,7 @@ impl Context {
     pub(crate) fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
         Ok(Self {
             door: operator.door.clone(),
-            floors: operator.floors.clone(),
+            write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
             clock: operator.clock.clone(),
             metrics: AutoscalerMetrics::new(&operator.metrics)?,

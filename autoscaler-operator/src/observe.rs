@@ -10,8 +10,8 @@ use crate::watched;
 /// repeat what has just been done.
 pub(crate) fn observe(ctx: &Context) -> Option<Observed> {
     let (pools, autoscalers) = (ctx.caches.pools.state(), ctx.caches.autoscalers.state());
-    let behind = pools.iter().any(|pool| ctx.floors.check(&**pool) == Freshness::Stale)
-        || autoscalers.iter().any(|autoscaler| ctx.floors.check(&**autoscaler) == Freshness::Stale);
+    let behind = pools.iter().any(|pool| ctx.write_tracker.check(&**pool) == Freshness::Stale)
+        || autoscalers.iter().any(|autoscaler| ctx.write_tracker.check(&**autoscaler) == Freshness::Stale);
     (!behind).then(|| Observed {
         now: ctx.clock.now(),
         unreported: ctx.unreported.missing_in(&pools),

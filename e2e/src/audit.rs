@@ -1,6 +1,6 @@
 //! Reads the API server's audit log: which requests arrived there, from which user, and with which result.
 //!
-//! It only reads; [`crate::ledger`] counts and [`crate::chain`] judges.
+//! It only reads; [`crate::request_costs`] counts and [`crate::lost_update_check`] judges.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};

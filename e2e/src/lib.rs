@@ -6,22 +6,22 @@
 //! polls instead of sleeping. Everything that is started ends with the test, however the test ends: see [`lifeline`].
 
 pub mod audit;
-pub mod chain;
 pub mod cluster;
+pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;
 pub mod droproxy;
-pub mod effects;
 pub mod fault_proxy;
 pub mod guards;
 pub mod history;
-pub mod ledger;
 pub mod lifeline;
+pub mod lost_update_check;
 pub mod objects;
 pub mod operators;
 pub mod places;
-pub mod rival;
+pub mod request_costs;
+pub mod scheduler_conformance;
 pub mod tandem;
-pub mod trial;
-pub mod truth;
+pub mod test_env;
 pub mod wait;
+pub mod write_effects;

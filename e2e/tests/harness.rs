@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::audit::{Event, ObjectKey};
-use e2e::chain::LostUpdateCheck;
 use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::ledger::RequestCosts;
 use e2e::lifeline::{Exit, Lifeline, ProgramSpec, Signal};
+use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorProcess;
+use e2e::request_costs::RequestCosts;
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};

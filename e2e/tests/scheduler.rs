@@ -8,15 +8,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use e2e::truth::batch::{self, Dispute, PRIORITIES};
-use e2e::truth::blind::BLINDS;
-use e2e::truth::dice::Dice;
-use e2e::truth::planner::{SimulatedPlanner, list};
-use e2e::truth::question::{self, Record};
-use e2e::truth::rules::CLASSES;
-use e2e::truth::score::Score;
-use e2e::truth::stage::SchedulerEnv;
-use e2e::truth::world::World;
+use e2e::scheduler_conformance::batch::{self, Dispute, PRIORITIES};
+use e2e::scheduler_conformance::blind::BLINDS;
+use e2e::scheduler_conformance::dice::Dice;
+use e2e::scheduler_conformance::planner::{SimulatedPlanner, list};
+use e2e::scheduler_conformance::question::{self, Record};
+use e2e::scheduler_conformance::rules::CLASSES;
+use e2e::scheduler_conformance::score::Score;
+use e2e::scheduler_conformance::stage::SchedulerEnv;
+use e2e::scheduler_conformance::world::World;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
 

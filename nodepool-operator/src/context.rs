@@ -31,7 +31,7 @@ pub(crate) struct Context {
     /// The only way to write to the API server.
     pub door: Door,
     /// Detects a cache that is behind our own writes.
-    pub floors: WriteTracker,
+    pub write_tracker: WriteTracker,
     /// Publishes Kubernetes events.
     pub recorder: Recorder,
     /// Wall clock and monotonic clock.
@@ -63,7 +63,7 @@ impl Context {
         Ok(Self {
             client: operator.client.clone(),
             door: operator.door.clone(),
-            floors: operator.floors.clone(),
+            write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
             clock: operator.clock.clone(),
             metrics: NodePoolMetrics::new(&operator.metrics)?,
@@ -93,7 +93,7 @@ impl Context {
         let door =
             Door::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap();
         Self {
-            floors: door.floors().clone(),
+            write_tracker: door.write_tracker().clone(),
             recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", fence, metrics.clone()).0,
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,

@@ -48,7 +48,7 @@ pub(crate) struct Seen {
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
 pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>, Error> {
     let pool = ctx.pools.get(&ObjectRef::new(&key.name).within(&key.namespace));
-    if pool.as_deref().is_some_and(|pool| ctx.floors.check(pool) == Freshness::Stale) {
+    if pool.as_deref().is_some_and(|pool| ctx.write_tracker.check(pool) == Freshness::Stale) {
         return Ok(None);
     }
     if pool.is_none() && unreadable(ctx, key).is_some() {
@@ -135,7 +135,7 @@ fn is_behind(ctx: &Context, key: &PoolKey, cached: &[Arc<Node>]) -> bool {
     let is_ours = |name: &str| {
         name.starts_with(&prefix) || cached.iter().any(|node| node.metadata.name.as_deref() == Some(name))
     };
-    ctx.floors.pending::<Node>().iter().any(|pending| is_ours(&pending.name))
+    ctx.write_tracker.pending::<Node>().iter().any(|pending| is_ours(&pending.name))
 }
 
 fn belongs(node: &Node, key: &PoolKey) -> bool {

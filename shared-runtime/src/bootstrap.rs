@@ -62,7 +62,7 @@ pub struct Operator {
     /// The only way to write to the API server.
     pub door: Door,
     /// Whether a cached object is fresh enough for a decision.
-    pub floors: WriteTracker,
+    pub write_tracker: WriteTracker,
     /// The metrics registry.
     pub metrics: Metrics,
     /// Publishes Kubernetes events.
@@ -129,7 +129,7 @@ impl Operator {
     fn watching(&self) -> Watching {
         Watching {
             metrics: self.metrics.clone(),
-            floors: self.floors.clone(),
+            write_tracker: self.write_tracker.clone(),
             readiness: self.readiness.clone(),
             unreadable: self.unreadable.clone(),
             caches: self.caches.clone(),
@@ -288,7 +288,7 @@ where
     let work = CancellationToken::new();
     let operator = Operator {
         client,
-        floors: door.floors().clone(),
+        write_tracker: door.write_tracker().clone(),
         door,
         metrics,
         recorder,

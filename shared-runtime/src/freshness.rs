@@ -1,7 +1,7 @@
 //! Read your own writes, for every cached kind: after a write is acknowledged, no decision may be made from an older
 //! cached object.
 //!
-//! [`conflict_retry::freshness`] defines what is remembered per kind. This file keeps one of its floors per cached
+//! [`conflict_retry::freshness`] defines what is remembered per kind. This file keeps one set of expectations per cached
 //! kind, so that the writer can find them by type.
 
 use std::any::TypeId;
@@ -38,7 +38,7 @@ impl Debug for WriteTracker {
 }
 
 impl WriteTracker {
-    /// Creates empty floors. Stale reads and lost events are reported to `observer`.
+    /// Creates an empty tracker. Stale reads and lost events are reported to `observer`.
     pub fn new(clock: Clock, observer: Arc<dyn Observer>) -> Self {
         Self(Arc::new(Shared { kinds: Mutex::default(), clock, observer }))
     }
@@ -48,7 +48,7 @@ impl WriteTracker {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        self.of::<K>().map_or(Freshness::Fresh, |floors| floors.check(cached))
+        self.of::<K>().map_or(Freshness::Fresh, |expectations| expectations.check(cached))
     }
 
     /// Our writes of this kind that the watch has not delivered yet. An object that was created and is not in the
@@ -57,7 +57,7 @@ impl WriteTracker {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        self.of::<K>().map(|floors| floors.pending()).unwrap_or_default()
+        self.of::<K>().map(|expectations| expectations.pending()).unwrap_or_default()
     }
 
     /// Records an acknowledged write. `object` is what the server stored.
@@ -65,8 +65,8 @@ impl WriteTracker {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        if let Some(floors) = self.of::<K>() {
-            floors.wrote(object, change);
+        if let Some(expectations) = self.of::<K>() {
+            expectations.wrote(object, change);
         }
     }
 
@@ -75,8 +75,8 @@ impl WriteTracker {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        if let Some(floors) = self.of::<K>() {
-            floors.wrote_version(object, version, change);
+        if let Some(expectations) = self.of::<K>() {
+            expectations.wrote_version(object, version, change);
         }
     }
 
@@ -85,11 +85,11 @@ impl WriteTracker {
     where
         K: Resource<DynamicType = ()> + 'static,
     {
-        self.of::<K>().map(|floors| floors.deleting(object))
+        self.of::<K>().map(|expectations| expectations.deleting(object))
     }
 
     /// Registers a reflector for this kind; from now on its writes are remembered. The first reflector of a kind feeds
-    /// the floors. A second one (with another selector, for instance) does not: its stream says nothing about the first
+    /// it. A second one (with another selector, for instance) does not: its stream says nothing about the first
     /// one's cache.
     pub(crate) fn feed<K>(&self) -> Option<Feed>
     where
@@ -97,13 +97,14 @@ impl WriteTracker {
     {
         match self.kinds().entry(TypeId::of::<K>()) {
             std::collections::hash_map::Entry::Occupied(_) => {
-                warn!(kind = %K::kind(&()), "a second reflector of the same kind does not feed the read-your-writes floors");
+                warn!(kind = %K::kind(&()), "a second reflector of the same kind does not feed the read-your-writes expectations");
                 None
             }
             std::collections::hash_map::Entry::Vacant(vacant) => {
                 let (clock, observer) = (self.0.clock.clone(), Arc::clone(&self.0.observer));
-                let floors = Expectations::with_clock(K::plural(&()), observer, move || clock.monotonic());
-                Some(Feed(vacant.insert(floors).clone()))
+                let expectations =
+                    Expectations::with_clock(K::plural(&()), observer, move || clock.monotonic());
+                Some(Feed(vacant.insert(expectations).clone()))
             }
         }
     }
@@ -137,5 +138,5 @@ impl Feed {
 }
 
 #[cfg(test)]
-#[path = "floors_tests.rs"]
+#[path = "freshness_tests.rs"]
 mod tests;

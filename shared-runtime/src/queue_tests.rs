@@ -235,7 +235,7 @@ proptest! {
         let mut now = MS(0);
         let mut running: Vec<u8> = Vec::new();
         let mut asked: HashSet<u8> = HashSet::new();
-        let mut floors: HashMap<u8, Duration> = HashMap::new();
+        let mut write_tracker: HashMap<u8, Duration> = HashMap::new();
         for step in steps {
             match step {
                 Step::Trigger(key) => { q.trigger(key, now); asked.insert(key); }
@@ -243,15 +243,15 @@ proptest! {
                 Step::Finish(outcome, random) => if let Some(key) = running.pop() {
                     q.finished(&key, outcome, now, random);
                     match outcome {
-                        Outcome::Failed => { floors.insert(key, now + MS(50)); asked.insert(key); }
-                        Outcome::Conflict | Outcome::After(_) => { floors.remove(&key); asked.insert(key); }
-                        Outcome::Done => { floors.remove(&key); }
+                        Outcome::Failed => { write_tracker.insert(key, now + MS(50)); asked.insert(key); }
+                        Outcome::Conflict | Outcome::After(_) => { write_tracker.remove(&key); asked.insert(key); }
+                        Outcome::Done => { write_tracker.remove(&key); }
                     }
                 },
             }
             while let Next::Start(key) = q.next(now) {
                 prop_assert!(!running.contains(&key));
-                prop_assert!(floors.get(&key).is_none_or(|floor| now >= *floor));
+                prop_assert!(write_tracker.get(&key).is_none_or(|floor| now >= *floor));
                 running.push(key);
                 asked.remove(&key);
             }

@@ -33,7 +33,7 @@ pub struct Watching {
     /// Counts failed lists and watches.
     pub metrics: Metrics,
     /// Is told what the watch has delivered.
-    pub floors: WriteTracker,
+    pub write_tracker: WriteTracker,
     /// Gets a gate that is open while the cache is current.
     pub readiness: Readiness,
     /// Is told which objects cannot be read.
@@ -81,7 +81,7 @@ where
     P: FnMut(&mut K) + Send + 'static,
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
 {
-    mirrored(api, config, watching, watching.floors.feed::<K>().map(observer), pruned(prune), |_| None)
+    mirrored(api, config, watching, watching.write_tracker.feed::<K>().map(observer), pruned(prune), |_| None)
 }
 
 /// Like [`reflect`], for objects of which little is read: `keep` turns each into the cached value, which has no room

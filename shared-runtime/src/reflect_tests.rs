@@ -12,13 +12,13 @@ fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
     let metrics = Metrics::new("test", "0").unwrap();
     let watching = Watching {
         liveness: Liveness::new(clock.clone()),
-        floors: WriteTracker::new(clock, Arc::new(conflict_retry::observe::Silent)),
+        write_tracker: WriteTracker::new(clock, Arc::new(conflict_retry::observe::Silent)),
         metrics,
         readiness: Readiness::default(),
         unreadable: UnreadableObjects::default(),
         caches: Caches::default(),
     };
-    let (store, mirror) = Mirror::new(&watching, watching.floors.feed::<Node>().map(observer));
+    let (store, mirror) = Mirror::new(&watching, watching.write_tracker.feed::<Node>().map(observer));
     (store, mirror, watching)
 }
 

@@ -12,18 +12,18 @@ use super::ledger::Key;
 #[derive(Debug)]
 #[must_use = "say that the deletion was acknowledged; dropped, it counts as not made"]
 pub struct Deleting {
-    floors: Expectations,
+    expectations: Expectations,
     key: Key,
     uid: Option<String>,
     acknowledged: bool,
 }
 
 impl Deleting {
-    pub(super) fn announce(floors: Expectations, key: Key, uid: Option<String>) -> Self {
+    pub(super) fn announce(expectations: Expectations, key: Key, uid: Option<String>) -> Self {
         if let Some(uid) = &uid {
-            floors.with(|ledger, now| ledger.announce(key.clone(), uid, now));
+            expectations.with(|ledger, now| ledger.announce(key.clone(), uid, now));
         }
-        Self { floors, key, uid, acknowledged: false }
+        Self { expectations, key, uid, acknowledged: false }
     }
 
     /// Call this when the server has deleted the object. An object that still waits for its finalizers is not deleted:
@@ -36,7 +36,7 @@ impl Deleting {
 impl Drop for Deleting {
     fn drop(&mut self) {
         if let Some(uid) = &self.uid {
-            self.floors.with(|ledger, _| ledger.answered(&self.key, uid, self.acknowledged));
+            self.expectations.with(|ledger, _| ledger.answered(&self.key, uid, self.acknowledged));
         }
     }
 }

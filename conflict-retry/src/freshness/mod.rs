@@ -3,7 +3,7 @@
 //! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
 //! copy is stale. The pure `ledger` decides what is remembered and when it is forgotten; versions are compared as
 //! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
-//! feature `runtime` a `Watched` is a kube reflector together with its floors.
+//! feature `runtime` a `Watched` is a kube reflector together with its expectations.
 //!
 //! ```
 //! use conflict_retry::freshness::{ChangeKind, Expectations, Freshness};
@@ -12,10 +12,10 @@
 //! let node = |version: &str| -> Node {
 //!     serde_json::from_value(serde_json::json!({"metadata": {"name": "a", "uid": "u", "resourceVersion": version}})).unwrap()
 //! };
-//! let floors = Expectations::new("nodes");
-//! floors.wrote(&node("10"), ChangeKind::Updated);
-//! assert_eq!(floors.check(&node("9")), Freshness::Stale);
-//! assert_eq!(floors.check(&node("10")), Freshness::Fresh);
+//! let expectations = Expectations::new("nodes");
+//! expectations.wrote(&node("10"), ChangeKind::Updated);
+//! assert_eq!(expectations.check(&node("9")), Freshness::Stale);
+//! assert_eq!(expectations.check(&node("10")), Freshness::Fresh);
 //! ```
 
 mod deleting;

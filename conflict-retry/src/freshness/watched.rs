@@ -1,4 +1,4 @@
-//! A kube reflector together with its floors.
+//! A kube reflector together with its expectations.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -22,7 +22,7 @@ use super::{CachedObject, ChangeKind, Expectations, Freshness, Newer, Source, Ve
 /// let (store, writer) = reflector::store();
 /// let watched = Watched::new(store, Expectations::new("configmaps"));
 /// let feed = watched.clone();
-/// // The order matters: first the store takes an event in, then the floors hear of it.
+/// // The order matters: first the store takes an event in, then the expectations hear of it.
 /// let events = watcher(api, watcher::Config::default())
 ///     .default_backoff()
 ///     .reflect(writer)
@@ -37,7 +37,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     store: Store<K>,
-    floors: Expectations,
+    expectations: Expectations,
 }
 
 /// The cache did not catch up with our own write in time.
@@ -50,19 +50,19 @@ where
     K: Resource + Clone + Debug + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
 {
-    /// `floors` must receive the events that feed `store` ([`Self::observe`]), and no others.
-    pub fn new(store: Store<K>, floors: Expectations) -> Self {
-        Self { store, floors }
+    /// `expectations` must receive the events that feed `store` ([`Self::observe`]), and no others.
+    pub fn new(store: Store<K>, expectations: Expectations) -> Self {
+        Self { store, expectations }
     }
 
     /// Records an event that the store has just applied.
     pub fn observe(&self, event: &Event<K>) {
-        self.floors.observe(event);
+        self.expectations.observe(event);
     }
 
     /// The own writes that the watch has not brought yet.
-    pub fn floors(&self) -> &Expectations {
-        &self.floors
+    pub fn expectations(&self) -> &Expectations {
+        &self.expectations
     }
 
     /// The store, which may be behind our own writes.
@@ -77,7 +77,7 @@ where
 
     /// Whether we wrote an object that the watch has not brought yet.
     fn is_awaited(&self, of: &ObjectRef<K>) -> bool {
-        self.floors.pending().iter().any(|pending| {
+        self.expectations.pending().iter().any(|pending| {
             pending.change != ChangeKind::Deleted
                 && pending.name == of.name
                 && pending.namespace == of.namespace
@@ -87,12 +87,12 @@ where
     /// Returns the cached object as soon as it is not older than our own last write of it; `Ok(None)` when the cache
     /// has none. Waits at most `bound`.
     pub async fn fresh(&self, of: &ObjectRef<K>, bound: Duration) -> Result<Option<Arc<K>>, Stale> {
-        let mut ticks = self.floors.ticks();
+        let mut ticks = self.expectations.ticks();
         let caught_up = async {
             loop {
                 ticks.mark_unchanged();
                 match self.store.get(of) {
-                    Some(object) if self.floors.check(&*object) == Freshness::Stale => {}
+                    Some(object) if self.expectations.check(&*object) == Freshness::Stale => {}
                     None if self.is_awaited(of) => {}
                     found => return found,
                 }
@@ -134,12 +134,12 @@ where
 {
     fn latest(&self) -> Option<K> {
         let object = self.watched.store.get(&self.of)?;
-        (self.watched.floors.check(&*object) == Freshness::Fresh).then(|| Arc::unwrap_or_clone(object))
+        (self.watched.expectations.check(&*object) == Freshness::Fresh).then(|| Arc::unwrap_or_clone(object))
     }
 
     fn newer(&self, version: String) -> Newer<'_, K> {
         Box::pin(async move {
-            let mut ticks = self.watched.floors.ticks();
+            let mut ticks = self.watched.expectations.ticks();
             loop {
                 ticks.mark_unchanged();
                 let object = self.watched.store.get(&self.of)?;
@@ -154,7 +154,7 @@ where
     }
 
     fn wrote(&self, written: &K) {
-        self.watched.floors.wrote(written, ChangeKind::Updated);
+        self.watched.expectations.wrote(written, ChangeKind::Updated);
     }
 }
 

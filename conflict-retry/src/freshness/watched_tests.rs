@@ -56,7 +56,7 @@ async fn a_copy_older_than_our_own_write_is_no_copy() {
 async fn a_stale_read_is_waited_for() {
     let mut bench = Bench::new();
     bench.brings(&Event::Apply(node("9")));
-    bench.watched.floors().wrote(&node("10"), ChangeKind::Updated);
+    bench.watched.expectations().wrote(&node("10"), ChangeKind::Updated);
     let (watched, of) = (bench.watched.clone(), ObjectRef::new("a"));
     let (read, ()) = tokio::join!(watched.fresh(&of, BOUND), async {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -89,7 +89,7 @@ async fn an_object_that_we_made_and_the_watch_has_not_brought_is_awaited() {
     let bench = Bench::new();
     let of = ObjectRef::new("a");
     assert_eq!(bench.watched.fresh(&of, BOUND).await, Ok(None));
-    bench.watched.floors().wrote(&node("10"), ChangeKind::Created);
+    bench.watched.expectations().wrote(&node("10"), ChangeKind::Created);
     assert_eq!(bench.watched.fresh(&of, BOUND).await, Err(Stale(BOUND)));
 }
 

@@ -13,7 +13,7 @@ use stage::Stage;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::ObjectKey;
-use crate::ledger::RequestCosts;
+use crate::request_costs::RequestCosts;
 
 /// The options of a demo run.
 #[derive(Clone, Debug)]

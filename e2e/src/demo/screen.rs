@@ -5,7 +5,7 @@ use std::io::{IsTerminal as _, Write as _};
 use anyhow::Result;
 use tokio::time::Instant;
 
-use crate::ledger::RequestCosts;
+use crate::request_costs::RequestCosts;
 
 /// Prints the events, and the table at the end.
 pub(super) struct Screen {

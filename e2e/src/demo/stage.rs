@@ -9,7 +9,8 @@ use kube::Api;
 
 use super::{DemoOptions, Screen};
 use crate::audit::Event;
-use crate::cluster::{self, Cluster};
+use crate::cluster;
+use crate::cluster::Cluster;
 use crate::control_plane::locate::BinarySource;
 use crate::control_plane::toolbox::Tool;
 use crate::operators::OperatorProcess;

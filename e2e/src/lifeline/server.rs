@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use nix::sys::signal::{self, kill, killpg};
+use nix::sys::signal;
+use nix::sys::signal::{kill, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixListener;

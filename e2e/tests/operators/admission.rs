@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use e2e::cluster::Cluster;
 use e2e::objects;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

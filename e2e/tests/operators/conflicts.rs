@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::bail;
 use e2e::audit::Event;
-use e2e::chain::LostUpdateCheck;
-use e2e::effects::WriteEffects;
-use e2e::ledger::RequestCosts;
+use e2e::concurrent_writer::ConcurrentWriter;
+use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorKind;
-use e2e::rival::ConcurrentWriter;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::request_costs::RequestCosts;
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
+use e2e::write_effects::WriteEffects;
 use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;

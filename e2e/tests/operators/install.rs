@@ -9,7 +9,7 @@ use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::objects;
 use e2e::places::Places;
 use e2e::tandem::{Release, chart};
-use e2e::trial::{PATIENCE, RELEASE_NAMESPACE};
+use e2e::test_env::{PATIENCE, RELEASE_NAMESPACE};
 use e2e::wait::eventually;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::bail;
 use conflict_retry::RetryPolicy;
 use e2e::cluster::Cluster;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{objects, tandem};
 use http::{Request, Response};

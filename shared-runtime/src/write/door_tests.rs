@@ -216,7 +216,7 @@ async fn a_list_that_was_written_is_waited_for_although_the_rest_was_refused() {
         None => failure(403, "Forbidden", "no"),
     };
     let (door, log, pool) = autoscaler(&json!({ "autoscaler": "a" }), answer);
-    let _feed = door.floors().feed::<NodePool>().unwrap();
+    let _feed = door.write_tracker().feed::<NodePool>().unwrap();
     let wanted = json!({ "autoscaler": "b", "scaleDown": list() });
     let decide = |_: &NodePool| OwnedStatus {
         fields: [("autoscaling".to_owned(), wanted.clone())].into_iter().collect(),
@@ -224,7 +224,7 @@ async fn a_list_that_was_written_is_waited_for_although_the_rest_was_refused() {
     };
     assert!(door.node_pool_status(&pool, decide).await.is_err());
     assert_eq!(lines(&log).len(), 2, "the list, and the rest");
-    assert_eq!(door.floors().check(&pool), Freshness::Stale);
+    assert_eq!(door.write_tracker().check(&pool), Freshness::Stale);
 }
 
 #[tokio::test]

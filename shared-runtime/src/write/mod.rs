@@ -49,7 +49,7 @@ pub struct Door {
     manager: &'static str,
     strategy: WriteStrategy,
     policy: RetryPolicy,
-    floors: WriteTracker,
+    write_tracker: WriteTracker,
     fence: Fence,
     observer: Arc<dyn Observer>,
     protection: Protection,
@@ -77,14 +77,14 @@ impl Door {
         observer: Arc<dyn Observer>,
     ) -> Result<Self, NotAnOperator> {
         let manager = owner.field_manager().ok_or(NotAnOperator(owner))?;
-        let floors = WriteTracker::new(clock.clone(), Arc::clone(&observer));
+        let write_tracker = WriteTracker::new(clock.clone(), Arc::clone(&observer));
         let fence = Fence::unguarded(clock.clone());
         let policy = RetryPolicy::default();
         // One contender per object, and no retry storm. No circuit breaker: the loop's own backoff already spares an
         // API server that fails, object by object, and a lease must be renewed whatever else fails.
         let protection =
             Protection::default().with_queue(KeyQueue::new()).with_budget(RetryBudget::default());
-        Ok(Self { client, owner, manager, strategy, policy, floors, fence, observer, protection })
+        Ok(Self { client, owner, manager, strategy, policy, write_tracker, fence, observer, protection })
     }
 
     /// Sets a fence: no write starts while it is closed.
@@ -114,8 +114,8 @@ impl Door {
     }
 
     /// The record of the writer's own writes.
-    pub fn floors(&self) -> &WriteTracker {
-        &self.floors
+    pub fn write_tracker(&self) -> &WriteTracker {
+        &self.write_tracker
     }
 
     /// Passes the fence and returns the options of one write.

@@ -28,7 +28,7 @@ impl Door {
         let options = self.begin_within(DEADLINE)?;
         match conflict_retry::create(api, &options, object).await {
             Ok(created) => {
-                self.floors.wrote(&created, ChangeKind::Created);
+                self.write_tracker.wrote(&created, ChangeKind::Created);
                 Ok(Created::Created(created))
             }
             Err(failed) if failed.is_already_exists() => Ok(Created::AlreadyExists),
@@ -69,7 +69,7 @@ impl Door {
         let options = self.begin()?;
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         // Dropped on every return path except the one that acknowledges it.
-        let deleting = self.floors.deleting(object);
+        let deleting = self.write_tracker.deleting(object);
         let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
         Ok(match answer {
             DeleteOutcome::Deleted => {
@@ -79,7 +79,7 @@ impl Door {
                 Deleted::Accepted
             }
             DeleteOutcome::Terminating(marked) => {
-                self.floors.wrote(&*marked, ChangeKind::Updated);
+                self.write_tracker.wrote(&*marked, ChangeKind::Updated);
                 Deleted::Accepted
             }
             // Another writer deleted it, and the event may already have been delivered.
@@ -159,7 +159,7 @@ impl Door {
     {
         let result = Written::from(answer?);
         if let Written::Changed(object) = &result {
-            self.floors.wrote(object, ChangeKind::Updated);
+            self.write_tracker.wrote(object, ChangeKind::Updated);
         }
         Ok(result)
     }

@@ -48,7 +48,7 @@ impl Door {
         let api: Api<NodePool> = Api::namespaced(self.client.clone(), namespace);
         let written = self.scale(&options, &api, name, cached, decide).await?;
         if let Written::Changed(view) = &written {
-            self.floors.wrote_version(cached, view.resource_version.as_deref(), ChangeKind::Updated);
+            self.write_tracker.wrote_version(cached, view.resource_version.as_deref(), ChangeKind::Updated);
         }
         Ok(written.map(|view| view.replicas.unwrap_or_default()))
     }

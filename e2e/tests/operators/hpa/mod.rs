@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use e2e::cluster::ClusterOptions;
 use e2e::objects;
 use e2e::places::Places;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Patch, PatchParams};

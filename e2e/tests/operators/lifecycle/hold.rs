@@ -7,7 +7,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use e2e::operators::OperatorKind;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Node;

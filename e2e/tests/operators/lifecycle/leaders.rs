@@ -10,7 +10,7 @@ use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::lifeline::{Exit, Signal};
 use e2e::objects;
 use e2e::operators::{OperatorKind, OperatorProcess};
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;

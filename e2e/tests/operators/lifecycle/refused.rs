@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::Event;
 use e2e::objects;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use e2e::objects;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, bail};
 use e2e::objects;
 use e2e::operators::OperatorKind;
-use e2e::trial::{PATIENCE, TestEnv};
+use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams};

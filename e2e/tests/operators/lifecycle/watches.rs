@@ -9,7 +9,7 @@ use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
 use e2e::objects;
 use e2e::operators::OperatorKind;
 use e2e::tandem::Release;
-use e2e::trial::{PATIENCE, RELEASE_NAMESPACE, TestEnv};
+use e2e::test_env::{PATIENCE, RELEASE_NAMESPACE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;

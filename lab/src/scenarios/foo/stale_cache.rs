@@ -123,7 +123,7 @@ impl Play<'_> {
             "as long as it does not know of the write, it takes the old copy for a fresh one",
             before.is_ok_and(|copy| copy.is_some()),
         );
-        self.cache.watched().floors().wrote(written, ChangeKind::Updated);
+        self.cache.watched().expectations().wrote(written, ChangeKind::Updated);
         let after = self.cache.watched().fresh(&reference, SHORT).await;
         self.ctx
             .check("told of it, it answers `Stale` for as long as the events are held back", after.is_err());

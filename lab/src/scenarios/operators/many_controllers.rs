@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Outcome, WriteOptions, apply};
 use e2e::audit::{Event, ObjectKey};
 use e2e::objects;
-use e2e::trial::is_ready;
+use e2e::test_env::is_ready;
 use e2e::wait::eventually;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
-use e2e::trial::is_ready;
+use e2e::test_env::is_ready;
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use e2e::audit::Event;
-use e2e::chain::LostUpdateCheck;
-use e2e::effects::WriteEffects;
-use e2e::rival::ConcurrentWriter;
+use e2e::concurrent_writer::ConcurrentWriter;
+use e2e::lost_update_check::LostUpdateCheck;
 use e2e::wait::eventually;
+use e2e::write_effects::WriteEffects;
 use e2e::{guards, objects};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;

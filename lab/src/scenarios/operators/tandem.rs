@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use e2e::audit::{AuditLog, Event, ObjectKey};
 use e2e::tandem::{Release, RunningOperators};
-use e2e::trial::{RELEASE_NAMESPACE, is_ready};
+use e2e::test_env::{RELEASE_NAMESPACE, is_ready};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;

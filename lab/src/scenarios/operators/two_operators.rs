@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result};
 use conflict_retry::{Outcome, Source, UpdateDecision, WriteOptions, update};
 use e2e::audit::Event;
-use e2e::chain::LostUpdateCheck;
-use e2e::effects::WriteEffects;
-use e2e::ledger::RequestCosts;
+use e2e::lost_update_check::LostUpdateCheck;
 use e2e::objects;
+use e2e::request_costs::RequestCosts;
+use e2e::write_effects::WriteEffects;
 use kube::api::PostParams;
 use shared_crds::NodePool;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};

@@ -70,7 +70,7 @@ impl Door {
         let planner = Planner { contract, decide };
         let written = target.write(self, &options, planner, cached).await?;
         if let Written::Changed(object) = &written {
-            self.floors.wrote(object, ChangeKind::Updated);
+            self.write_tracker.wrote(object, ChangeKind::Updated);
         }
         Ok(written)
     }
@@ -307,7 +307,7 @@ impl<K: StatusObject> Target<K> {
             conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
                 .await?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
-            door.floors.wrote(object, ChangeKind::Updated);
+            door.write_tracker.wrote(object, ChangeKind::Updated);
         }
         failed.map_or(Ok(outcome), Err)
     }

@@ -1,12 +1,14 @@
 //! The cost of writing: the requests and their effects per writer and subresource, counted from the audit log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::fmt;
+use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use crate::audit::{Event, ObjectKey};
-use crate::history::{self, Effect};
+use crate::history;
+use crate::history::Effect;
 
 /// The counts of one writer on one subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

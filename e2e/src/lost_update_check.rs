@@ -6,7 +6,8 @@ use std::fmt;
 use anyhow::{Result, bail};
 
 use crate::audit::{Event, ObjectKey};
-use crate::history::{self, Effect, Write};
+use crate::history;
+use crate::history::{Effect, Write};
 
 /// A break in the chain of versions.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::dice::Dice;
 use super::objects::key;
 use super::planner::{SimulatedPlanner, SimulatedResult};
-use super::pods::{self, Made};
+use super::pods;
+use super::pods::Made;
 use super::stage::{SchedulerEnv, Verdict};
 use super::world::World;
 

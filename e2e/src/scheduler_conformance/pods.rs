@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::dice::Dice;
-use super::rules::{self, CLASSES};
+use super::rules;
+use super::rules::CLASSES;
 
 /// A random pod and the classes of its constraints.
 #[derive(Clone, Debug)]

@@ -188,9 +188,10 @@ fn each_term(pod: &mut Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::truth::dice::Dice;
-    use crate::truth::rules::{self, CLASSES};
-    use crate::truth::terrain;
+    use crate::scheduler_conformance::dice::Dice;
+    use crate::scheduler_conformance::rules;
+    use crate::scheduler_conformance::rules::CLASSES;
+    use crate::scheduler_conformance::terrain;
 
     #[test]
     fn each_blind_planner_has_something_to_overlook_in_what_is_generated() {

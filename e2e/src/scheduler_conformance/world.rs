@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::dice::Dice;
 use super::planner::{Key, SimulatedAnswer};
 use super::stage::SchedulerEnv;
-use super::terrain::{self, HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
+use super::terrain;
+use super::terrain::{HOST, LATE_CLAIMS, ZONE, ZONES, machine, only};
 use super::{pods, rules};
 
 /// The namespace of the pools.

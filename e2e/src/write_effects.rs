@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR, POOL_FINALIZER};
-use shared_crds::ownership::{self, Owner};
+use shared_crds::ownership;
+use shared_crds::ownership::Owner;
 
 use crate::audit::{Event, ObjectKey};
-use crate::history::{self, Effect};
+use crate::history;
+use crate::history::Effect;
 
 /// A field that changed in a version whose writer does not own it.
 #[derive(Clone, Debug, PartialEq, Eq)]
