@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::context::{Actor, PATIENCE};
 
-/// OnChange of each object that an event has brought, when the cache holds what the event said.
+/// `OnChange` of each object that an event has brought, when the cache holds what the event said.
 pub type OnChange<K> = Box<dyn Fn(&K) + Send>;
 
 /// An actor's cache of the stage's objects of a kind.

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::request_recorder::{OnRequest, RequestRecorder};
 
-/// OnRequest of every event as it happens.
+/// `OnRequest` of every event as it happens.
 pub type EventSink = Arc<dyn Fn(&TranscriptEvent) + Send + Sync>;
 
 /// How long anything may take that only has to happen some time, on a machine that is busy.

@@ -24,7 +24,7 @@ use crate::event::RecordedRequest;
 /// tell actors of one user apart. A user agent could too, but the API server makes a field manager's name of it.
 pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
-/// OnRequest of each request when its answer is there.
+/// `OnRequest` of each request when its answer is there.
 pub type OnRequest = Arc<dyn Fn(RecordedRequest) + Send + Sync>;
 
 /// Puts an actor's name on every request and tells of it.

@@ -4,7 +4,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use planner;
 use planner::{Observed, Planner, ScalingPlan, SchedulingResult};
 use serde::{Deserialize, Serialize};
 

@@ -31,7 +31,7 @@ pub struct WritersState {
 pub struct Faults {
     /// Answers that are lost, or requests that are abandoned while they are in flight.
     pub lost: u8,
-    /// WritersModel that crash and restart without any memory.
+    /// `WritersModel` that crash and restart without any memory.
     pub crashes: u8,
     /// Runs that are cancelled.
     pub cancels: u8,

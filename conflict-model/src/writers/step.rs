@@ -43,7 +43,7 @@ pub(super) fn possible(model: &WritersModel, state: &WritersState, steps: &mut V
         match writer.phase {
             WriterPhase::Start => steps.extend([WriterStep::ReadCache(w), WriterStep::ReadLive(w)]),
             WriterPhase::Again if model.flaw == Some(WriterFlaw::CachedReread) => {
-                steps.push(WriterStep::ReadCache(w))
+                steps.push(WriterStep::ReadCache(w));
             }
             WriterPhase::Again => steps.push(WriterStep::ReadLive(w)),
             WriterPhase::Sent(_) => {

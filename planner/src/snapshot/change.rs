@@ -131,7 +131,7 @@ impl ClusterSnapshot {
             place,
             bucket,
             slot,
-            node_class,
+            class: node_class,
             free,
             here: Vec::new(),
             pods: Vec::new(),
@@ -194,7 +194,7 @@ impl ClusterSnapshot {
 
     /// Changes a topology count in the domain of a node, if the node counts for it.
     pub(super) fn count(&mut self, node: NodeIndex, topology_count: TopologyCountId, by: u32, up: bool) {
-        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        let node_class = &self.node_classes.list[self.nodes[node].class];
         if !node_class.counts(topology_count) {
             return;
         }
@@ -223,7 +223,7 @@ impl ClusterSnapshot {
 
     /// Adds the node to the nodes of its domains.
     fn join(&mut self, node: NodeIndex) {
-        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        let node_class = &self.node_classes.list[self.nodes[node].class];
         for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
         {
             let counts = &mut self.counts[topology_count];
@@ -232,7 +232,7 @@ impl ClusterSnapshot {
     }
 
     fn leave(&mut self, node: NodeIndex) {
-        let node_class = &self.node_classes.list[self.nodes[node].node_class];
+        let node_class = &self.node_classes.list[self.nodes[node].class];
         for &topology_count in self.spread.iter().filter(|&&topology_count| node_class.counts(topology_count))
         {
             let counts = &mut self.counts[topology_count];

@@ -123,7 +123,7 @@ struct Node {
     place: Place,
     bucket: usize,
     slot: usize,
-    node_class: usize,
+    class: usize,
     free: Amounts,
     /// Topology counts over the host name and of ports, sorted, without zeros.
     here: Vec<(TopologyCountId, u32)>,

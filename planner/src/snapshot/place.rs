@@ -60,7 +60,7 @@ impl ClusterSnapshot {
 
     fn takes(&mut self, node: NodeIndex, rule: &PlacementRule) -> bool {
         let of = &self.nodes[node];
-        let (node_class, closed) = (of.node_class, of.closed & CLOSED != 0);
+        let (node_class, closed) = (of.class, of.closed & CLOSED != 0);
         let fits = of.free.fits(&rule.request, 1) == 1;
         !closed
             && fits

@@ -39,7 +39,7 @@ impl ClusterSnapshot {
                 if node.closed & CLOSED != 0 {
                     return Some(PlacementError::Closed);
                 }
-                (node.node_class, &node.free)
+                (node.class, &node.free)
             }
             NodeOrTemplate::Template(pool) => match self.templates.get(pool) {
                 Some(Some(template)) => (template.node_class, &template.free),

@@ -164,7 +164,7 @@ async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<Confi
     Ok((between, outcome))
 }
 
-/// RequestCounts until told to stop, or to the end, and answers the last count that was stored.
+/// `RequestCounts` until told to stop, or to the end, and answers the last count that was stored.
 async fn keep_ticking(owner: Api<ConfigMap>, stop: CancellationToken) -> Result<usize> {
     let mut count = 100;
     for _ in 0..MOST {
