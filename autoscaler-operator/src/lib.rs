@@ -1,9 +1,9 @@
 //! **The Autoscaler operator**: decides how many nodes each `NodePool` should have, from pending pods and unneeded
-//! nodes, and reports why. It never makes or removes a node: it writes `spec.replicas` through the scale subresource,
-//! and its own part of the status.
+//! nodes, and reports why. It never makes or removes a node: it writes `spec.replicas`, at the generation it decided
+//! from unless `--write-strategy` says otherwise, and its own part of the status.
 //!
-//! One pass over the cluster is [`reconcile`]: `observe → plan → apply → report`, one file each. All decisions are made
-//! in [`planner`], which does no I/O and is what [`simulate`] runs on files. This file is the command line and the
+//! One pass over the cluster is `reconcile`: `observe → plan → apply → report`, one file each. All decisions are made
+//! in [`planner`], which does no I/O and is what `simulate` runs on files. This file is the command line and the
 //! wiring.
 
 mod apply;

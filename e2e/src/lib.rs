@@ -2,8 +2,9 @@
 //! lab and the demo.
 //!
 //! [`cluster`] provides a cluster, [`operators`] runs the operators against it, [`audit`] reads the API server's audit
-//! log, [`request_costs`] and [`lost_update_check`] evaluate it, [`scheduler_conformance`] compares the planner with kube-scheduler, and [`mod@wait`]
-//! polls instead of sleeping. Everything that is started ends with the test, however the test ends: see [`lifeline`].
+//! log, [`request_costs`] and [`lost_update_check`] evaluate it, [`scheduler_conformance`] compares the planner with
+//! kube-scheduler, and [`mod@wait`] polls instead of sleeping. Everything that is started ends with the test, however
+//! the test ends: see [`lifeline`].
 
 pub mod audit;
 pub mod cluster;

@@ -1,6 +1,6 @@
 //! The conflict lab: every claim about write conflicts in Kubernetes, shown on a real API server.
 //!
-//! A [`scenario`] is one thing to see. It is played on a [`stage`], where actors send requests that are recorded as they
+//! A [`scenario`] is one thing to see. It is played in a [`context`], where actors send requests that are recorded as they
 //! go and claims are checked; what happened is a list of [`event`]s. From that one list come the narration in the terminal,
 //! the generated page in `docs/conflicts/` and the JSON, and `cargo test` asserts it.
 
