@@ -1,11 +1,13 @@
 //! The writers in Go: a small program built from `bench/client-go`, kept running, told of one session at a time.
 
+use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use e2e::control_plane::go::tell;
 use e2e::control_plane::toolbox::target_directory;
+use fnv::FnvHasher;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -103,13 +105,11 @@ fn built() -> Result<PathBuf> {
 
 /// Names the program by what it is made from.
 fn key(module: &Path) -> Result<String> {
-    // FNV-1a, 64 bits: stable between Rust versions, which the standard hasher does not promise.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    // Stable between Rust versions, which the standard hasher is not guaranteed to be.
+    let mut hasher = FnvHasher::default();
     for name in SOURCES {
         let path = module.join(name);
-        for byte in std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))? {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        hasher.write(&std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
     }
-    Ok(format!("{hash:016x}"))
+    Ok(format!("{:016x}", hasher.finish()))
 }

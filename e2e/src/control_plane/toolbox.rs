@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use fnv::FnvHasher;
 
 use super::go::{Go, KUBERNETES_VERSION, tell};
 
@@ -204,16 +206,14 @@ impl Toolbox {
 
     /// Names the directory of the binaries after their sources, so that a changed module is built again.
     fn key(&self) -> Result<String> {
-        // FNV-1a, 64 bits: stable between Rust versions, which the standard hasher does not guarantee.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        // Stable between Rust versions, which the standard hasher is not guaranteed to be.
+        let mut hasher = FnvHasher::default();
         for name in ["go.mod", "go.sum", "main.go"] {
             let path = self.module.join(name);
             let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            for byte in bytes {
-                hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-            }
+            hasher.write(&bytes);
         }
-        Ok(format!("{hash:0KEY_DIGITS$x}"))
+        Ok(format!("{:0KEY_DIGITS$x}", hasher.finish()))
     }
 }
 

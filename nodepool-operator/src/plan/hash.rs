@@ -1,10 +1,14 @@
 //! A hash that is stable across builds, machines and versions of Rust. It is for names, not for security.
 
-/// 64-bit FNV-1a with the offset basis and the prime of its definition.
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
+
+/// 64-bit FNV-1a.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    let mut hasher = FnvHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// Five characters of `0-9a-z` for `text`.
