@@ -178,8 +178,9 @@ async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
 /// A gap in the server's book.
 async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
     let ctx = tandem.ctx;
-    ctx.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it:");
+    ctx.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it (this one is paused, or the NodePool operator would fill the number in):");
     let mut pool = objects::pool("unset", 0, 3);
+    pool.spec.paused = true;
     pool.metadata.labels = None;
     ctx.set(&pool).await?;
     tandem.kubectl(&["scale", "npool/unset", "--replicas=1"]).await?;
