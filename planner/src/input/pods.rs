@@ -120,26 +120,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::merged;
 
     /// A pending pod with `change` merged over it.
     fn pod(change: Value) -> PodInfo {
-        let mut pod = json!({
+        let pod = json!({
             "metadata": { "name": "p" }, "spec": { "containers": [] },
             "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] }
         });
-        merge(&mut pod, change);
-        serde_json::from_value(pod).unwrap()
-    }
-
-    fn merge(into: &mut Value, change: Value) {
-        match (into, change) {
-            (Value::Object(into), Value::Object(change)) => {
-                for (key, value) in change {
-                    merge(into.entry(key).or_insert(Value::Null), value);
-                }
-            }
-            (into, change) => *into = change,
-        }
+        serde_json::from_value(merged(pod, change)).unwrap()
     }
 
     #[test]
@@ -227,7 +216,7 @@ mod tests {
         ] {
             let mut change = owned(kind, controller);
             if going {
-                merge(&mut change, deleted.clone());
+                change = merged(change, deleted.clone());
             }
             assert_eq!(needs_place(&pod(change)), needs, "{kind} {controller} {going}");
         }

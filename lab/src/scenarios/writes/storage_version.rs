@@ -97,7 +97,8 @@ fn told(before: &DynamicObject, after: &DynamicObject) -> &'static str {
 /// What tells a cluster that is not ours whose definition this is, so that it is taken away also when this is cut off.
 async fn run_label(ctx: &ScenarioContext) -> Result<BTreeMap<String, String>> {
     let namespaces = Api::<Namespace>::all(ctx.backstage().await?);
-    let labels = namespaces.get(ctx.namespace()).await.context("the ctx is gone")?.metadata.labels;
+    let labels =
+        namespaces.get(ctx.namespace()).await.context("the scenario's namespace is gone")?.metadata.labels;
     let of_run = labels.into_iter().flatten().filter(|(key, _)| key == crate::cluster_pool::RUN_LABEL);
     Ok(of_run.collect())
 }
