@@ -10,6 +10,14 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// The directories of the workspace's crates, as the root manifest lists them.
+pub(crate) fn members() -> anyhow::Result<Vec<String>> {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).context("cannot read Cargo.toml")?;
+    let manifest: toml_edit::DocumentMut = manifest.parse().context("cannot parse Cargo.toml")?;
+    let members = manifest["workspace"]["members"].as_array().context("Cargo.toml lists no members")?;
+    Ok(members.iter().filter_map(|member| member.as_str()).map(ToOwned::to_owned).collect())
+}
+
 /// Writes `text` to `path` (below the root) when it differs; with `check`, says so instead and fails.
 pub(crate) fn generate(path: &str, text: &str, check: bool) -> anyhow::Result<()> {
     let file = root().join(path);

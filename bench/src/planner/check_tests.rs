@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use planner as plan;
 
 use super::*;

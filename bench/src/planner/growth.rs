@@ -23,15 +23,19 @@ pub(crate) struct Growth {
 
 /// The growth of every mix that was measured in more than one size.
 pub(crate) fn of(rows: &[(Case, Measured)]) -> Vec<Growth> {
-    let of_mix = |mix: Mix| {
-        let points: Vec<_> = rows
-            .iter()
-            .filter(|(case, _)| case.mix == mix)
-            .map(|(case, measured)| (case.size(), measured.cost_ms()))
-            .collect();
-        growth(mix, &points)
-    };
+    let of_mix = |mix: Mix| growth(mix, &alike(rows, mix));
     Mix::ALL.into_iter().filter_map(of_mix).collect()
+}
+
+/// Sizes and costs of the mix's rows that have as many pods on a node as its last one. A node costs more than a pod, so
+/// between rows of different shapes the cost changes without the number of objects, and no exponent describes it.
+fn alike(rows: &[(Case, Measured)], mix: Mix) -> Vec<(usize, f64)> {
+    let of_mix = || rows.iter().filter(move |(case, _)| case.mix == mix);
+    let last = of_mix().next_back().map(|(case, _)| *case);
+    of_mix()
+        .filter(|(case, _)| last.is_some_and(|last| case.has_shape_of(last)))
+        .map(|(case, measured)| (case.size(), measured.cost_ms()))
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
@@ -76,7 +80,7 @@ impl Growth {
 /// For people.
 pub(crate) fn text(growth: &[Growth]) -> String {
     let mut text = format!(
-        "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects; fails above n log n + {MARGIN}"
+        "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects, rows with as many pods on a node; fails above n log n + {MARGIN}"
     );
     for Growth { mix, steps, exponent, bound } in growth {
         // Writing into a string does not fail.

@@ -4,11 +4,12 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use planner::{Observed, Planner, ScalingPlan, SchedulingResult};
+use planner::{Observed, Planner, ScalingPlan};
 use serde::{Deserialize, Serialize};
 
 use super::case::{self, Case, Mix, Work};
 use super::check;
+use super::counts::Counts;
 use crate::memory::{self, Field};
 use crate::numbers::percentile;
 
@@ -152,32 +153,11 @@ fn pass(case: Case, observed: &Observed, planner: &mut Planner) -> ScalingPlan {
     if case.mix == Mix::RunOnceDown { planner.plan(observed) } else { planner.plan_for_cluster(observed) }
 }
 
-/// What a plan comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) added: usize,
-    pub(crate) removed: usize,
-    /// Pending pods that have a place.
-    pub(crate) placed: usize,
-}
-
 impl Measured {
     /// Milliseconds on a core that a pass took, by its median: what growth is measured by, so that a busy machine does not
     /// look like a steep cost.
     pub(crate) fn cost_ms(&self) -> f64 {
         self.median_ms * self.core
-    }
-}
-
-impl Counts {
-    pub(crate) fn of(plan: &ScalingPlan) -> Self {
-        let growth = |p: &planner::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
-        let has_place = |p: &&planner::PodDecision| !matches!(p.fate, SchedulingResult::Unschedulable { .. });
-        Self {
-            added: plan.pools.iter().map(growth).sum(),
-            removed: plan.pools.iter().map(|p| p.victims.len()).sum(),
-            placed: plan.pods.iter().filter(has_place).count(),
-        }
     }
 }
 

@@ -7,8 +7,10 @@
 mod case;
 mod chart;
 mod check;
+mod counts;
 mod growth;
 mod measure;
+mod offers;
 mod published;
 mod row;
 mod witness;

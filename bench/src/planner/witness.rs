@@ -11,7 +11,7 @@ use planner::input::pod_info::PodInfo;
 use planner::{Observed, ScalingPlan, SchedulingResult};
 use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, SPREAD_LABEL, ZONE_KEY};
 
-use super::check::{self, Offer};
+use super::offers::{self, Offer};
 
 /// What a pod wants.
 struct Wish<'a> {
@@ -40,7 +40,7 @@ struct Node<'a> {
 
 /// How many of the pods find a place in the best of the orders.
 pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
-    let pools = check::pools(plan);
+    let pools = offers::pools(plan);
     let fates: BTreeMap<&str, &str> = plan
         .pods
         .iter()
@@ -53,7 +53,7 @@ pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
         .pods
         .iter()
         .filter_map(|pod| {
-            let pool = *fates.get(check::name(pod))?;
+            let pool = *fates.get(offers::name(pod))?;
             Some(wish(pod, pool, pools.get(pool)?.zone))
         })
         .collect();
@@ -77,20 +77,20 @@ pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
 }
 
 fn wish<'a>(pod: &'a PodInfo, pool: &'a str, zone: &'a str) -> Wish<'a> {
-    let requests = check::requests(pod);
+    let requests = offers::requests(pod);
     let spreads = pod.spec().and_then(|s| s.topology_spread_constraints.as_deref());
     let spread = spreads.and_then(|s| s.first()).and_then(|constraint| {
         let labels = constraint.label_selector.as_ref()?.match_labels.as_ref()?;
         Some((labels.get(SPREAD_LABEL)?.as_str(), constraint.topology_key == ZONE_KEY))
     });
     Wish {
-        cpu: check::amount(requests, "cpu").milli(),
-        memory: check::amount(requests, "memory").units(),
-        label: check::label(pod, SPREAD_LABEL),
+        cpu: offers::amount(requests, "cpu").milli(),
+        memory: offers::amount(requests, "memory").units(),
+        label: offers::label(pod, SPREAD_LABEL),
         spread,
-        alone: check::label(pod, ANTI_AFFINITY_LABEL).is_some(),
+        alone: offers::label(pod, ANTI_AFFINITY_LABEL).is_some(),
         pool,
-        near: check::label(pod, AFFINITY_LABEL).map(|_| zone),
+        near: offers::label(pod, AFFINITY_LABEL).map(|_| zone),
     }
 }
 

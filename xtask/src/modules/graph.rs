@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tree::{Module, ModulePath};
+use super::module::{Module, ModulePath};
 
 /// Re-exports that are followed at most; more are a circle of re-exports, which does not compile.
 const MOST_RE_EXPORTS: usize = 16;

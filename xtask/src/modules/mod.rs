@@ -5,6 +5,7 @@
 //! among themselves; that a directory's `mod.rs` uses its children, and they what it defines, is not a circle.
 
 mod graph;
+mod module;
 mod references;
 mod tree;
 
@@ -14,25 +15,15 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// The crates that are looked at: all that users run or build upon.
-const CRATES: &[&str] = &[
-    "shared-crds",
-    "conflict-retry",
-    "conflict-model",
-    "planner",
-    "shared-runtime",
-    "nodepool-operator",
-    "autoscaler-operator",
-    "e2e",
-    "lab",
-];
-
-/// The circles of every crate, a line for each.
+/// The circles of every crate of the workspace, a line for each.
 pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for name in CRATES {
-        let root = workspace::root().join(name).join("src/lib.rs");
-        complaints.extend(of_crate(name, &root)?);
+    for name in workspace::members()? {
+        let src = workspace::root().join(&name).join("src");
+        let roots = ["lib.rs", "main.rs"].map(|root| src.join(root));
+        let root = roots.iter().find(|root| root.exists());
+        complaints
+            .extend(of_crate(&name, root.with_context(|| format!("{name} has no lib.rs and no main.rs"))?)?);
     }
     Ok(complaints)
 }

@@ -6,10 +6,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Item, ItemUse, UseTree};
 
-use super::tree::{self, Module};
-
-/// An imported name: the path it stands for.
-pub(super) type Import = Vec<String>;
+use super::module::{Module, is_test};
 
 /// Adds what `items` name, without tests and without the modules in them, which are modules of their own.
 pub(super) fn read(items: &[Item], module: &mut Module) {
@@ -27,7 +24,7 @@ struct Reader<'a> {
 
 impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        if !tree::is_test(attributes(item)) {
+        if !is_test(attributes(item)) {
             visit::visit_item(self, item);
         }
     }

@@ -1,26 +1,13 @@
 //! The modules of a crate, as its files declare them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use syn::{Attribute, Item, ItemMod, Meta};
 
-use super::references::{self, Import};
-
-/// Where a module is: the names from the root of the crate, which is empty.
-pub(super) type ModulePath = Vec<String>;
-
-/// One module.
-#[derive(Debug, Default)]
-pub(super) struct Module {
-    /// The modules in it.
-    pub(super) children: BTreeSet<String>,
-    /// What it imports or re-exports, by the name it has here.
-    pub(super) imports: BTreeMap<String, Import>,
-    /// Every path that it names, as written.
-    pub(super) paths: BTreeSet<Vec<String>>,
-}
+use super::module::{Module, ModulePath, is_test};
+use super::references;
 
 /// Reads the crate whose root is `lib`.
 pub(super) fn load(lib: &Path) -> anyhow::Result<BTreeMap<ModulePath, Module>> {
@@ -90,15 +77,4 @@ fn given_path(attribute: &Attribute) -> Option<String> {
     let Meta::NameValue(pair) = &attribute.meta else { return None };
     let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) = &pair.value else { return None };
     pair.path.is_ident("path").then(|| path.value())
-}
-
-/// Whether what has these attributes is there for tests only.
-pub(super) fn is_test(attributes: &[Attribute]) -> bool {
-    attributes.iter().any(|attribute| match &attribute.meta {
-        Meta::List(list) if list.path.is_ident("cfg") => {
-            let text = list.tokens.to_string();
-            text.split(|c: char| !c.is_alphanumeric()).any(|word| word == "test") && !text.contains("not")
-        }
-        _ => false,
-    })
 }
