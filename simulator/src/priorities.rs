@@ -8,7 +8,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
 
-use super::named;
+use crate::text::named;
 
 /// The classes of every cluster, with their values
 /// (<https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/>).

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use planner::decision::unplanned;
 use planner::input::pod_info::PodInfo;
 
-use super::named;
-use super::standing::{Standing, standing};
+use crate::pod_state::{Standing, standing};
+use crate::text::named;
 
 /// One line for each constraint of pending pods that this version does not support, and one about pods without a node
 /// that are not planned.

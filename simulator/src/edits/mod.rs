@@ -17,7 +17,7 @@ pub(crate) use pools::find_pool;
 
 use planner::Observed;
 
-use super::input::InputError;
+use crate::input::InputError;
 
 /// Maximum number of pods that one flag adds: more than the clusters that Kubernetes is tested with have room for in a
 /// pass.
@@ -120,7 +120,7 @@ pub enum EditError {
 }
 
 /// Makes all changes, nodes first and pods last, and returns what they did.
-pub(super) fn apply(edits: &EditArgs, observed: &mut Observed) -> Result<Vec<String>, EditError> {
+pub(crate) fn apply(edits: &EditArgs, observed: &mut Observed) -> Result<Vec<String>, EditError> {
     let mut notes = Vec::new();
     for name in &edits.remove_node {
         notes.extend(remove_node(observed, name)?.notes());

@@ -9,7 +9,8 @@ use planner::input::pod_info::PodInfo;
 use planner::input::{nodes, pods};
 
 use super::{EditError, find_pool};
-use crate::simulate::{named, nearest};
+use crate::nearest;
+use crate::text::named;
 
 /// The annotation of a mirror pod, which the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::EditError;
 use super::nodes::make_pending;
-use crate::simulate::input::{At, DEFAULT_NAMESPACE, documents, title};
+use crate::input::{At, DEFAULT_NAMESPACE, InputError, documents, title};
 
 /// The label by which a Deployment distinguishes its versions; topology spread constraints name it in `matchLabelKeys`.
 const TEMPLATE_HASH: &str = "pod-template-hash";
@@ -86,7 +86,7 @@ struct Source {
 
 impl Source {
     /// Finds the pod, or the pod template, of an object; `None` for kinds that make no pods.
-    fn of(kind: &str, value: &Value, at: At<'_>) -> Result<Option<Self>, crate::simulate::input::InputError> {
+    fn of(kind: &str, value: &Value, at: At<'_>) -> Result<Option<Self>, InputError> {
         let Some((path, template)) = template(value) else { return Ok(None) };
         let is_pod = path.is_empty();
         let text =

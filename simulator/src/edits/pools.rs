@@ -6,7 +6,7 @@ use planner::Observed;
 use planner::input::observed::key;
 
 use super::{EditError, PoolEdit};
-use crate::simulate::nearest;
+use crate::nearest;
 
 /// The index of a pool in `observed.pools`, by `name` or `namespace/name`.
 pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, EditError> {

@@ -20,14 +20,14 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use self::picture::Picture;
-use crate::simulate::edits::EditArgs;
-use crate::simulate::input::Input;
-use crate::simulate::source::SourceArgs;
-use crate::simulate::{self, EditError, Said, SourceError};
+use crate::edits::{EditArgs, EditError};
+use crate::input::Input;
+use crate::input::source::{SourceArgs, SourceError};
+use crate::prepared::{Messages, prepared, print};
 
 /// The arguments of `explain`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct ExplainArgs {
+pub struct ExplainArgs {
     /// What kind of object
     #[arg(value_enum, value_name = "KIND")]
     kind: Kind,
@@ -101,19 +101,24 @@ pub enum ExplainError {
 }
 
 /// Explains and prints. `now` is the time to use where the flags name none.
-pub(crate) async fn run(args: &ExplainArgs, now: Timestamp) -> Result<(), ExplainError> {
+pub async fn run(args: &ExplainArgs, now: Timestamp) -> Result<(), ExplainError> {
     let mut source = args.source.clone();
     source.live |= source.files.is_empty();
     let input = source.read(now).await?;
-    let (text, said) = explained(input, args.kind, &args.name, args.output)?;
-    said.print();
-    simulate::print(&text).map_err(ExplainError::Output)
+    let (text, messages) = explained(input, args.kind, &args.name, args.output)?;
+    messages.print();
+    print(&text).map_err(ExplainError::Output)
 }
 
-fn explained(input: Input, kind: Kind, name: &str, format: Format) -> Result<(String, Said), ExplainError> {
-    let (observed, mut said) = simulate::prepared(input, &EditArgs::default())?;
+fn explained(
+    input: Input,
+    kind: Kind,
+    name: &str,
+    format: Format,
+) -> Result<(String, Messages), ExplainError> {
+    let (observed, mut messages) = prepared(input, &EditArgs::default())?;
     let picture = Picture::of(&observed);
-    said.warnings.extend(picture.plan.warnings.iter().cloned());
+    messages.warnings.extend(picture.plan.warnings.iter().cloned());
     let text = match kind {
         Kind::Pod => {
             let facts = pod::explain(&picture, name)?;
@@ -128,7 +133,7 @@ fn explained(input: Input, kind: Kind, name: &str, format: Format) -> Result<(St
             written(&facts, format, pool::text)?
         }
     };
-    Ok((text, said))
+    Ok((text, messages))
 }
 
 fn written<F: Serialize>(

@@ -8,8 +8,8 @@ use shared_crds::v1alpha1::UnneededNode;
 
 use super::picture::{Picture, fate, find, id, joined};
 use super::{ExplainError, advice};
-use crate::simulate::edits::keep_without;
-use crate::simulate::output::{aligned, yes_or_no};
+use crate::edits::keep_without;
+use crate::text::{aligned, yes_or_no};
 
 /// The JSON of `explain node -o json`.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@ use shared_crds::NodePoolAutoscaler;
 use shared_crds::v1alpha1::AutoscalerMode;
 
 use super::ExplainError;
-use crate::simulate::nearest;
+use crate::nearest;
 
 /// The cluster and the decisions about it.
 pub(super) struct Picture<'a> {

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::ExplainError;
 use super::picture::{Picture, fate, find, id, joined};
-use crate::simulate::output::aligned;
-use crate::simulate::standing::{Standing, standing};
+use crate::pod_state::{Standing, standing};
+use crate::text::aligned;
 
 /// Number of pools that are tried one after another for the same pod.
 const MOST_ALTERNATIVES: usize = 16;

@@ -10,8 +10,7 @@ use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus, Decision, Recomme
 
 use super::picture::{Picture, find, id, joined};
 use super::{ExplainError, node};
-use crate::simulate::named;
-use crate::simulate::output::{aligned, yes_or_no};
+use crate::text::{aligned, named, yes_or_no};
 
 /// Number of nodes, and of history entries, in the text.
 const MOST_SHOWN: usize = 20;

@@ -5,7 +5,7 @@ use planner::fixtures::TestCluster;
 use serde_json::{Value, json};
 
 use super::{Format, Kind, explained};
-use crate::simulate::input::Input;
+use crate::input::Input;
 
 fn input(observed: &Observed) -> Input {
     Input { observed: observed.clone(), priority_classes: Vec::new(), warnings: Vec::new() }

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt as _};
+use planner::input::pods::UNFINISHED_SELECTOR;
 use planner::input::transform;
 use serde::de::DeserializeOwned;
 use shared_crds::names;
@@ -15,8 +16,7 @@ use shared_runtime::clock::Clock;
 use shared_runtime::error::{chain, client_category};
 use shared_runtime::metrics::{Metrics, MetricsError};
 
-use super::input::{Objects, Set, put};
-use crate::UNFINISHED;
+use super::{Objects, Set, put};
 
 /// Objects per page, client-go's default.
 const PAGE: u32 = 500;
@@ -80,7 +80,7 @@ async fn list(client: Client, namespace: &str) -> Result<Objects, LiveError> {
         listed(of_tandem(whole(), namespace), all(), |_| {}, true),
         listed(of_tandem(whole(), namespace), all(), |_| {}, true),
         listed(Api::all(whole()), all(), small(transform::node), true),
-        listed(Api::all(whole()), all().fields(UNFINISHED), small(transform::pod), true),
+        listed(Api::all(whole()), all().fields(UNFINISHED_SELECTOR), small(transform::pod), true),
     );
     let (daemon_sets, budgets, volumes, claims, storage_classes, namespaces, priority_classes) = futures::join!(
         listed(Api::all(whole()), all(), small(transform::daemon_set), false),

@@ -2,6 +2,8 @@
 //! server. Every problem names the file, the document and the field.
 
 mod documents;
+pub(crate) mod live;
+pub(crate) mod source;
 mod unknown;
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
-pub(crate) use documents::InputError;
+pub use documents::InputError;
 pub(crate) use documents::{At, read as documents, title};
 use planner::Observed;
 use planner::input::claim_info::ClaimInfo;

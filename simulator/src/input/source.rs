@@ -6,8 +6,8 @@ use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 use shared_runtime::cli::ClientArgs;
 
-use super::input::{Input, InputError, Objects};
 use super::live::{self, LiveError};
+use super::{Input, InputError, Objects};
 
 /// The flags.
 #[derive(Args, Clone, Debug)]

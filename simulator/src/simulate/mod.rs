@@ -3,41 +3,27 @@
 //!
 //! Reads and prints; the decision is [`planner`]'s, the same that runs in the cluster.
 
-pub(crate) mod edits;
-pub(crate) mod input;
-mod live;
-pub(crate) mod nearest;
-pub(crate) mod output;
-mod priorities;
-pub(crate) mod source;
-pub(crate) mod standing;
-mod warnings;
+mod output;
 
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _};
 
 use clap::{ArgGroup, Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
+use planner::plan;
 use serde_json::Error as JsonError;
 
-pub(crate) use edits::EditError;
-pub(crate) use source::SourceError;
-
-use planner::{Observed, plan};
-
-use self::edits::EditArgs;
-use self::input::Input;
-use self::source::SourceArgs;
-
-/// Number of objects that a message names; the rest is counted.
-const MOST_NAMED: usize = 10;
+use crate::edits::{EditArgs, EditError};
+use crate::input::Input;
+use crate::input::source::{SourceArgs, SourceError};
+use crate::prepared::{Messages, prepared, print};
 
 /// The arguments of `simulate`.
 #[derive(Args, Clone, Debug)]
 #[command(group(ArgGroup::new("source").args(["files", "live"]).required(true).multiple(true)))]
-pub(crate) struct SimulateArgs {
+pub struct SimulateArgs {
     #[command(flatten)]
     source: SourceArgs,
 
@@ -76,65 +62,22 @@ pub enum SimulateError {
 }
 
 /// Plans and prints. `now` is the time to use where the flags name none.
-pub(crate) async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
+pub async fn run(args: &SimulateArgs, now: Timestamp) -> Result<(), SimulateError> {
     let input = args.source.read(now).await?;
     let format = args.output.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
-    let (printed, said) = simulated(input, &args.edits, format)?;
+    let (printed, messages) = simulated(input, &args.edits, format)?;
     // Before the plan, so that a pager or a `head` on the plan does not hide them.
-    said.print();
+    messages.print();
     print(&printed).map_err(SimulateError::Output)
 }
 
-/// Messages in addition to the answer, on standard error.
-#[derive(Debug, Default)]
-pub(crate) struct Said {
-    /// The changes that were made.
-    pub(crate) notes: Vec<String>,
-    /// What was left out of the plan.
-    pub(crate) warnings: Vec<String>,
-}
-
-impl Said {
-    pub(crate) fn print(&self) {
-        self.notes.iter().for_each(|note| eprintln!("note: {note}"));
-        self.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-    }
-}
-
-/// Writes `text` to standard output.
-pub(crate) fn print(text: &str) -> io::Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // The reader has closed the pipe.
-        Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
-    }
-}
-
-/// The input of the plan, after the changes.
-pub(crate) fn prepared(input: Input, edits: &EditArgs) -> Result<(Observed, Said), EditError> {
-    let Input { mut observed, priority_classes, mut warnings } = input;
-    let notes = edits::apply(edits, &mut observed)?;
-    warnings.extend(priorities::resolve(&mut observed.pods, &priority_classes));
-    warnings.extend(warnings::about_pods(&observed.pods));
-    Ok((observed, Said { notes, warnings }))
-}
-
-fn simulated(input: Input, edits: &EditArgs, format: Format) -> Result<(String, Said), SimulateError> {
-    let (observed, mut said) = prepared(input, edits)?;
+fn simulated(input: Input, edits: &EditArgs, format: Format) -> Result<(String, Messages), SimulateError> {
+    let (observed, mut messages) = prepared(input, edits)?;
     let plan = plan(&observed);
-    said.warnings.extend(plan.warnings.iter().cloned());
+    messages.warnings.extend(plan.warnings.iter().cloned());
     let printed = match format {
         Format::Json => serde_json::to_string_pretty(&output::Report::of(&plan))? + "\n",
         Format::Table => output::table(&plan),
     };
-    Ok((printed, said))
-}
-
-/// The first names, and how many more there are.
-pub(crate) fn named(names: &[String]) -> String {
-    let first = names.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST_NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    Ok((printed, messages))
 }

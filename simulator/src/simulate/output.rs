@@ -1,9 +1,9 @@
 //! A plan as `simulate` prints it: the JSON object that is specified in the documentation, or tables.
 
-use std::fmt::Write as _;
-
 use planner::{NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
 use serde::Serialize;
+
+use crate::text::{aligned, yes_or_no};
 
 /// The JSON object.
 #[derive(Debug, Serialize)]
@@ -145,32 +145,4 @@ pub(super) fn table(plan: &ScalingPlan) -> String {
             .map(|n| [n.name.to_owned(), yes_or_no(n.removable), n.reason.to_owned(), n.message.to_owned()]),
     );
     [aligned(&pools), aligned(&pods), aligned(&nodes)].join("\n")
-}
-
-pub(crate) fn yes_or_no(value: bool) -> String {
-    if value { "yes" } else { "no" }.to_owned()
-}
-
-/// Rows with columns padded to the widest cell. A table without rows is printed as a note that it is empty.
-pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            // Writing to a string cannot fail.
-            let _ = write!(line, "{cell:<width$}   ");
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    if rows.len() == 1 {
-        text.push_str("(none)\n");
-    }
-    text
 }

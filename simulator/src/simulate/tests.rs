@@ -4,8 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Format;
-use super::edits::EditArgs;
-use super::input::Objects;
+use crate::edits::EditArgs;
+use crate::input::Objects;
 
 const CLUSTER: &str = r"
 apiVersion: tandem.dev/v1alpha1
@@ -55,9 +55,9 @@ fn pod(name: &str, cpu: &str) -> String {
 fn simulated(text: &str, format: Format) -> (String, Vec<String>) {
     let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
     let input = Objects::text(text).unwrap().finish(now);
-    let (printed, said) = super::simulated(input, &EditArgs::default(), format).unwrap();
-    assert_eq!(said.notes, Vec::<String>::new());
-    (printed, said.warnings)
+    let (printed, messages) = super::simulated(input, &EditArgs::default(), format).unwrap();
+    assert_eq!(messages.notes, Vec::<String>::new());
+    (printed, messages.warnings)
 }
 
 fn refused(text: &str) -> String {

@@ -21,6 +21,7 @@ const CRATES: &[&str] = &[
     "conflict-model",
     "planner",
     "shared-runtime",
+    "simulator",
     "nodepool-operator",
     "autoscaler-operator",
     "e2e",
