@@ -7,8 +7,10 @@
 //! command line and the wiring.
 
 mod apply;
+mod cache;
 mod context;
 mod error;
+mod memory;
 mod metrics;
 mod observe;
 mod outcome;
@@ -16,8 +18,6 @@ mod reconcile;
 mod report;
 mod status;
 mod triggers;
-mod watched;
-mod write_backoff;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ use shared_runtime::controller;
 use simulator::explain::{self, ExplainArgs, ExplainError};
 use simulator::simulate::{self, SimulateArgs, SimulateError};
 
+use crate::cache::Cached;
 use crate::context::{Caches, Cluster, Context};
 use crate::error::Error;
-use crate::watched::Cached;
 
 /// Merges a burst of pod events into one pass.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -153,7 +153,7 @@ async fn start(operator: Operator) -> Result<(), Error> {
         Api::all(operator.client.clone()),
         &unfinished,
         Cached::as_made_by(transform::pods()),
-        watched::stand_in,
+        cache::stand_in,
     );
 
     let client = || operator.client.clone();

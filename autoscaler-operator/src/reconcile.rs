@@ -11,10 +11,10 @@ use tracing::instrument;
 use crate::apply::apply;
 use crate::context::Context;
 use crate::error::Error;
+use crate::memory::write_backoff::Waiting;
 use crate::observe::observe;
 use crate::outcome::Outcome;
 use crate::report::report;
-use crate::write_backoff::Waiting;
 
 /// Sets every pool to the number of nodes it should have, and reports why.
 #[instrument(skip_all)]

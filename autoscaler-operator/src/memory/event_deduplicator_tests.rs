@@ -17,14 +17,14 @@ fn crowded(count: usize, cpu: &str) -> TestCluster {
     world
 }
 
-fn said(told: &Told, world: &TestCluster, outcome: &Outcome) -> (usize, Vec<Saying>) {
+fn new(published: &EventDeduplicator, world: &TestCluster, outcome: &Outcome) -> (usize, Vec<NewEvent>) {
     let outcomes = [match outcome {
         Outcome::Scaled => Outcome::Scaled,
         _ => Outcome::Settled,
     }];
-    let sayings = told.sayings(&world.observed, &world.plan(), &outcomes);
+    let events = published.new_events(&world.observed, &world.plan(), &outcomes);
     let (pods, others): (Vec<_>, Vec<_>) =
-        sayings.into_iter().partition(|saying| saying.about.kind.as_deref() == Some("Pod"));
+        events.into_iter().partition(|event| event.regarding.kind.as_deref() == Some("Pod"));
     (pods.len(), others)
 }
 
@@ -34,56 +34,47 @@ fn later(world: &mut TestCluster, seconds: i64) {
 
 #[test]
 fn a_pod_is_told_once_why_it_gets_no_node_and_again_when_the_reason_changes() {
-    let told = Told::default();
+    let published = EventDeduplicator::default();
     let mut world = crowded(1, "64");
-    assert_eq!(said(&told, &world, &Outcome::Settled).0, 1);
+    assert_eq!(new(&published, &world, &Outcome::Settled).0, 1);
     later(&mut world, 300);
-    assert_eq!(said(&told, &world, &Outcome::Settled).0, 0);
+    assert_eq!(new(&published, &world, &Outcome::Settled).0, 0);
     let mut changed = crowded(1, "lots");
     changed.observed.now = world.observed.now;
-    assert_eq!(said(&told, &changed, &Outcome::Settled).0, 1);
-    assert_eq!(said(&told, &changed, &Outcome::Settled).0, 0);
+    assert_eq!(new(&published, &changed, &Outcome::Settled).0, 1);
+    assert_eq!(new(&published, &changed, &Outcome::Settled).0, 0);
 }
 
 #[test]
 fn thousands_of_pods_are_told_a_hundred_a_minute_and_the_autoscaler_is_told_how_many_there_are() {
-    let told = Told::default();
+    let published = EventDeduplicator::default();
     let mut world = crowded(250, "64");
-    let (pods, others) = said(&told, &world, &Outcome::Settled);
+    let (pods, others) = new(&published, &world, &Outcome::Settled);
     assert_eq!(pods, 100);
     assert_eq!(
-        others.iter().map(|saying| saying.note.as_str()).collect::<Vec<_>>(),
+        others.iter().map(|event| event.note.as_str()).collect::<Vec<_>>(),
         [
             "250 pods didn't trigger scale-up, more than are told at once: 250 InsufficientCpu; autoscaler-operator explain \
           pod NAME says why of each"
         ]
     );
-    assert_eq!(others[0].about.kind.as_deref(), Some("NodePoolAutoscaler"));
+    assert_eq!(others[0].regarding.kind.as_deref(), Some("NodePoolAutoscaler"));
     // Passes of the same minute add nothing.
-    assert_eq!(said(&told, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
     later(&mut world, 59);
-    assert_eq!(said(&told, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
     // The next hundred follow later; an unchanged number of pods is not reported again.
     later(&mut world, 1);
-    assert_eq!(said(&told, &world, &Outcome::Settled), (100, vec![]));
+    assert_eq!(new(&published, &world, &Outcome::Settled), (100, vec![]));
     later(&mut world, 60);
-    assert_eq!(said(&told, &world, &Outcome::Settled), (50, vec![]));
+    assert_eq!(new(&published, &world, &Outcome::Settled), (50, vec![]));
     later(&mut world, 60);
-    assert_eq!(said(&told, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
 }
 
 #[test]
 fn pods_that_a_pool_grew_for_are_told_only_when_the_replicas_were_written() {
     let world = crowded(3, "1");
-    assert_eq!(said(&Told::default(), &world, &Outcome::Settled).0, 0);
-    assert_eq!(said(&Told::default(), &world, &Outcome::Scaled).0, 3);
-}
-
-#[test]
-fn reasons_are_counted_and_the_most_frequent_comes_first() {
-    let reasons = [("ns/a", "InsufficientCpu"), ("ns/b", "UntoleratedTaint"), ("ns/c", "UntoleratedTaint")];
-    assert_eq!(
-        not_triggered(reasons.into_iter()),
-        "pod didn't trigger scale-up: 2 UntoleratedTaint (ns/b, ns/c), 1 InsufficientCpu (ns/a)"
-    );
+    assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Settled).0, 0);
+    assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Scaled).0, 3);
 }

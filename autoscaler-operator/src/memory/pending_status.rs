@@ -8,14 +8,14 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_runtime::write::{DoorError, Written};
 
-use super::pool_status::{Scaled, Standing};
+use crate::status::pool_status::{Scaled, Standing};
 
 /// Decisions that were written and are in no status yet, by the pool's UID: the write of the status met a conflict or
 /// failed. The next pass decides nothing new, and without this it would have nothing to report.
 #[derive(Debug, Default)]
-pub(crate) struct Unreported(Mutex<HashMap<String, Scaled>>);
+pub(crate) struct PendingStatus(Mutex<HashMap<String, Scaled>>);
 
-impl Unreported {
+impl PendingStatus {
     pub(crate) fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> Standing {
         self.with(|known| known.insert(uid(decision), scaled.clone()));
         Standing::Scaled(scaled)
@@ -90,7 +90,7 @@ mod tests {
             if plan.desired("a") == 1 { (plan.pool("a"), "b") } else { (plan.pool("b"), "a") };
         let now = Time(NOW.parse().unwrap());
 
-        let unreported = Unreported::default();
+        let unreported = PendingStatus::default();
         assert!(unreported.missing_in(&world.observed.pools).is_empty());
         unreported.remember(grown, Scaled::of(grown, &now));
         let missing = unreported.missing_in(&world.observed.pools);
@@ -122,12 +122,12 @@ mod tests {
             ("something else was said", &other, Written::Changed(()), true),
             ("the pool is gone", &other, Written::Gone, false),
         ] {
-            let unreported = Unreported::default();
+            let unreported = PendingStatus::default();
             unreported.remember(grown, scaled.clone());
             unreported.told(grown, standing, &Ok(ended));
             assert_eq!(unreported.recall(grown).is_some(), kept, "{what}");
         }
-        let unreported = Unreported::default();
+        let unreported = PendingStatus::default();
         unreported.remember(grown, scaled);
         assert_eq!(unreported.missing_in(pools).len(), 1);
         unreported.missing_in(&[]);
