@@ -5,7 +5,7 @@ use planner::input::pods;
 
 /// The scheduling state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing<'a> {
+pub(crate) enum PodState<'a> {
     /// The scheduler found no node for it: it is planned.
     Pending,
     /// It runs on this node, or is bound to it.
@@ -24,7 +24,35 @@ pub(crate) enum Standing<'a> {
     Unmarked,
 }
 
-impl Standing<'_> {
+impl<'a> PodState<'a> {
+    /// The scheduling state of `pod`.
+    pub(crate) fn of(pod: &'a PodInfo) -> Self {
+        if pods::is_pending(pod) {
+            return Self::Pending;
+        }
+        let status = pod.status();
+        if status.and_then(|s| s.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")) {
+            return Self::Finished;
+        }
+        if let Some(node) = pod.node() {
+            return Self::Bound(node);
+        }
+        if pod.deleted().is_some() {
+            return Self::Ending;
+        }
+        if let Some(node) = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
+        {
+            return Self::Nominated(node);
+        }
+        if pod.spec().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
+            return Self::Gated;
+        }
+        if pod.owners().iter().any(|owner| owner.kind == "DaemonSet") {
+            return Self::OfDaemonSet;
+        }
+        Self::Unmarked
+    }
+
     /// The machine-readable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -40,34 +68,6 @@ impl Standing<'_> {
     }
 }
 
-/// The scheduling state of `pod`.
-pub(crate) fn standing(pod: &PodInfo) -> Standing<'_> {
-    if pods::is_pending(pod) {
-        return Standing::Pending;
-    }
-    let status = pod.status();
-    if status.and_then(|s| s.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")) {
-        return Standing::Finished;
-    }
-    if let Some(node) = pod.node() {
-        return Standing::Bound(node);
-    }
-    if pod.deleted().is_some() {
-        return Standing::Ending;
-    }
-    if let Some(node) = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
-    {
-        return Standing::Nominated(node);
-    }
-    if pod.spec().and_then(|s| s.scheduling_gates.as_ref()).is_some_and(|gates| !gates.is_empty()) {
-        return Standing::Gated;
-    }
-    if pod.owners().iter().any(|owner| owner.kind == "DaemonSet") {
-        return Standing::OfDaemonSet;
-    }
-    Standing::Unmarked
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -80,34 +80,34 @@ mod tests {
         let daemon = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u" }]);
         let time = "2026-01-01T00:00:00Z";
         for (meta, spec, status, expected) in [
-            (json!({}), json!({}), json!({ "conditions": unschedulable }), Standing::Pending),
-            (json!({}), json!({}), json!({}), Standing::Unmarked),
-            (json!({}), json!({ "nodeName": "n" }), json!({}), Standing::Bound("n")),
-            (json!({}), json!({ "nodeName": "n" }), json!({ "phase": "Failed" }), Standing::Finished),
+            (json!({}), json!({}), json!({ "conditions": unschedulable }), PodState::Pending),
+            (json!({}), json!({}), json!({}), PodState::Unmarked),
+            (json!({}), json!({ "nodeName": "n" }), json!({}), PodState::Bound("n")),
+            (json!({}), json!({ "nodeName": "n" }), json!({ "phase": "Failed" }), PodState::Finished),
             (
                 json!({}),
                 json!({}),
                 json!({ "nominatedNodeName": "n", "conditions": unschedulable }),
-                Standing::Nominated("n"),
+                PodState::Nominated("n"),
             ),
-            (json!({}), json!({ "schedulingGates": [{ "name": "g" }] }), json!({}), Standing::Gated),
+            (json!({}), json!({ "schedulingGates": [{ "name": "g" }] }), json!({}), PodState::Gated),
             (
                 json!({ "deletionTimestamp": time }),
                 json!({}),
                 json!({ "conditions": unschedulable }),
-                Standing::Ending,
+                PodState::Ending,
             ),
             (
                 json!({ "ownerReferences": daemon }),
                 json!({}),
                 json!({ "conditions": unschedulable }),
-                Standing::OfDaemonSet,
+                PodState::OfDaemonSet,
             ),
         ] {
             let mut pod: Value = json!({ "metadata": meta, "spec": spec, "status": status });
             pod["spec"]["containers"] = json!([]);
             let pod: PodInfo = serde_json::from_value(pod).unwrap();
-            assert_eq!(standing(&pod), expected);
+            assert_eq!(PodState::of(&pod), expected);
         }
     }
 }

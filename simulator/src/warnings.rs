@@ -6,7 +6,7 @@ use std::sync::Arc;
 use planner::decision::unplanned;
 use planner::input::pod_info::PodInfo;
 
-use crate::pod_state::{Standing, standing};
+use crate::pod_state::PodState;
 use crate::text::named;
 
 /// One line for each constraint of pending pods that this version does not support, and one about pods without a node
@@ -19,13 +19,13 @@ pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
             let (namespace, name) = pod.key();
             format!("{namespace}/{name}")
         };
-        match standing(pod) {
-            Standing::Pending => {
+        match PodState::of(pod) {
+            PodState::Pending => {
                 for constraint in unplanned::constraints(pod.shape().pod()) {
                     by_constraint.entry(constraint).or_default().push(id());
                 }
             }
-            Standing::Unmarked => unmarked.push(id()),
+            PodState::Unmarked => unmarked.push(id()),
             _ => {}
         }
     }

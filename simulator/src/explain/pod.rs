@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::ExplainError;
 use super::picture::{Picture, fate, find, id, joined};
-use crate::pod_state::{Standing, standing};
+use crate::pod_state::PodState;
 use crate::text::aligned;
 
 /// Number of pools that are tried one after another for the same pod.
@@ -47,22 +47,22 @@ pub(super) struct Reply {
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, ExplainError> {
     let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| pod.key()))?;
     let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
-    let standing = pod.map_or(Standing::Unmarked, |pod| standing(pod));
+    let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod));
     let fate = picture.fate((namespace, name));
     let facts = PodFacts {
         kind: "Pod",
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        state: standing.as_str(),
+        state: state.as_str(),
         outcome: "",
         node_pool: String::new(),
         node: String::new(),
-        message: not_planned(standing),
+        message: not_planned(state),
         pools: Vec::new(),
     };
-    let (Standing::Pending, Some(fate)) = (standing, fate) else {
-        let node = match standing {
-            Standing::Bound(node) | Standing::Nominated(node) => node.to_owned(),
+    let (PodState::Pending, Some(fate)) = (state, result) else {
+        let node = match state {
+            PodState::Bound(node) | PodState::Nominated(node) => node.to_owned(),
             _ => String::new(),
         };
         return Ok(PodFacts { node, ..facts });
@@ -71,20 +71,20 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, E
 }
 
 /// Why a pod is not planned.
-fn not_planned(standing: Standing<'_>) -> String {
-    match standing {
-        Standing::Pending => "the planner says nothing about it".to_owned(),
-        Standing::Bound(node) => format!("it has a place on node {node}"),
-        Standing::Nominated(node) => format!("node {node} is being cleared for it; no pool grows for it meanwhile"),
-        Standing::Finished => "it has run to its end and needs no node".to_owned(),
-        Standing::Ending => "it is being deleted".to_owned(),
-        Standing::Gated => {
+fn not_planned(state: PodState<'_>) -> String {
+    match state {
+        PodState::Pending => "the planner says nothing about it".to_owned(),
+        PodState::Bound(node) => format!("it has a place on node {node}"),
+        PodState::Nominated(node) => format!("node {node} is being cleared for it; no pool grows for it meanwhile"),
+        PodState::Finished => "it has run to its end and needs no node".to_owned(),
+        PodState::Ending => "it is being deleted".to_owned(),
+        PodState::Gated => {
             "it has spec.schedulingGates: it waits for whoever set them to take them away, not for a node".to_owned()
         }
-        Standing::OfDaemonSet => {
+        PodState::OfDaemonSet => {
             "it is a DaemonSet's, made for one certain node; another node would not help it".to_owned()
         }
-        Standing::Unmarked => {
+        PodState::Unmarked => {
             "the scheduler has not said that it finds no node for it (condition PodScheduled=False, Unschedulable); \
              is the scheduler named in spec.schedulerName running?"
                 .to_owned()
