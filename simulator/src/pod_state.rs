@@ -31,7 +31,10 @@ impl<'a> PodState<'a> {
             return Self::Pending;
         }
         let status = pod.status();
-        if status.and_then(|s| s.phase.as_deref()).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed")) {
+        if status
+            .and_then(|s| s.phase.as_deref())
+            .is_some_and(|phase| matches!(phase, "Succeeded" | "Failed"))
+        {
             return Self::Finished;
         }
         if let Some(node) = pod.node() {
@@ -40,7 +43,8 @@ impl<'a> PodState<'a> {
         if pod.deleted().is_some() {
             return Self::Ending;
         }
-        if let Some(node) = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
+        if let Some(node) =
+            status.and_then(|s| s.nominated_node_name.as_deref()).filter(|node| !node.is_empty())
         {
             return Self::Nominated(node);
         }

@@ -59,7 +59,7 @@ pub(crate) fn status(
 fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
     let planned = selected.iter().filter(|(decision, _)| decision.is_planned());
     let ids: Vec<_> = planned.map(|(decision, _)| id(decision)).collect();
-    let waits = |fate: &SchedulingResult| match fate {
+    let waits = |result: &SchedulingResult| match result {
         SchedulingResult::Fits { pool, .. } | SchedulingResult::TriggersScaleUp { pool } => {
             ids.contains(pool)
         }

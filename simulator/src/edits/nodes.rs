@@ -79,14 +79,14 @@ pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal
         }
         let (namespace, pod_name) = pod.key();
         let id = format!("{namespace}/{pod_name}");
-        match fate(&pod) {
-            Fate::Displaced => {
+        match PodRemoval::of(&pod) {
+            PodRemoval::Displaced => {
                 removal.displaced.push(id);
                 make_pending(Arc::make_mut(&mut pod));
                 kept.push(pod);
             }
-            Fate::Lost => removal.lost.push(id),
-            Fate::Gone => removal.gone.push(id),
+            PodRemoval::Lost => removal.lost.push(id),
+            PodRemoval::Gone => removal.gone.push(id),
         }
     }
     observed.pods = kept;
@@ -106,26 +106,28 @@ pub(crate) fn keep_without(observed: &mut Observed, name: &str) -> Result<Remova
 }
 
 /// What happens to a pod whose node is gone.
-enum Fate {
+enum PodRemoval {
     Displaced,
     Lost,
     Gone,
 }
 
-fn fate(pod: &PodInfo) -> Fate {
-    let owners = pod.owners();
-    let is_mirror = pod.annotation(MIRROR_ANNOTATION).is_some();
-    if is_mirror || owners.iter().any(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node")) {
-        return Fate::Gone;
+impl PodRemoval {
+    fn of(pod: &PodInfo) -> Self {
+        let owners = pod.owners();
+        let is_mirror = pod.annotation(MIRROR_ANNOTATION).is_some();
+        if is_mirror || owners.iter().any(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node")) {
+            return Self::Gone;
+        }
+        let Some(controller) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+            return Self::Lost;
+        };
+        // The successor of a terminating pod exists already, except for a StatefulSet's, which waits for the end.
+        if pod.deleted().is_some() && controller.kind != "StatefulSet" {
+            return Self::Gone;
+        }
+        Self::Displaced
     }
-    let Some(controller) = owners.iter().find(|owner| owner.controller == Some(true)) else {
-        return Fate::Lost;
-    };
-    // The successor of a terminating pod exists already, except for a StatefulSet's, which waits for the end.
-    if pod.deleted().is_some() && controller.kind != "StatefulSet" {
-        return Fate::Gone;
-    }
-    Fate::Displaced
 }
 
 /// Turns a pod into a pending one, as the scheduler leaves it.

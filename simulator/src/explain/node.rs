@@ -6,7 +6,7 @@ use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
 use shared_crds::v1alpha1::UnneededNode;
 
-use super::picture::{Picture, fate, find, id, joined};
+use super::picture::{Picture, find, id, joined, result_of};
 use super::{ExplainError, advice};
 use crate::edits::keep_without;
 use crate::text::{aligned, yes_or_no};
@@ -30,17 +30,18 @@ pub(super) struct NodeFacts {
     /// Whether the current decision removes it.
     goes_now: bool,
     /// Its pods, and what would happen to them if it were gone and not replaced.
-    pods: Vec<PodFate>,
+    pods: Vec<PodResult>,
 }
 
 /// What would happen to a pod.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct PodFate {
+struct PodResult {
     namespace: String,
     name: String,
     /// `Moves`, `NeedsNewNode`, `NoPlace`, `Lost` or `GoesWithNode`.
-    fate: &'static str,
+    #[serde(rename = "fate")]
+    result: &'static str,
     /// The pool it would go to.
     node_pool: String,
     node: String,
@@ -79,25 +80,25 @@ fn takes(picture: &Picture<'_>, decision: &PoolDecision, node: &str) -> bool {
 }
 
 /// Plans the cluster without the node, and returns where its pods go.
-fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodFate>, ExplainError> {
+fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodResult>, ExplainError> {
     let mut without = picture.observed.clone();
     let removal = keep_without(&mut without, node)?;
     let planned = plan_for_cluster(&without);
-    let entry = |pod: &String, fate, node_pool: &str, node: &str, message: String| {
+    let entry = |pod: &String, result, node_pool: &str, node: &str, message: String| {
         let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
-        PodFate {
+        PodResult {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            fate,
+            result,
             node_pool: node_pool.to_owned(),
             node: node.to_owned(),
             message,
         }
     };
-    let mut fates: Vec<PodFate> = removal
+    let mut results: Vec<PodResult> = removal
         .displaced
         .iter()
-        .map(|pod| match fate(&planned, pod.split_once('/').unwrap_or(("", pod))) {
+        .map(|pod| match result_of(&planned, pod.split_once('/').unwrap_or(("", pod))) {
             Some(SchedulingResult::Fits { pool, node }) if node.is_empty() => {
                 entry(pod, "Moves", pool, node, format!("to a node that NodePool {pool} is making already"))
             }
@@ -119,11 +120,11 @@ fn pods(picture: &Picture<'_>, node: &str) -> Result<Vec<PodFate>, ExplainError>
         })
         .collect();
     let no_controller = "no controller would make it again";
-    fates.extend(removal.lost.iter().map(|pod| entry(pod, "Lost", "", "", no_controller.to_owned())));
+    results.extend(removal.lost.iter().map(|pod| entry(pod, "Lost", "", "", no_controller.to_owned())));
     let ends = "of a DaemonSet or of the node itself, or ending already";
-    fates.extend(removal.gone.iter().map(|pod| entry(pod, "GoesWithNode", "", "", ends.to_owned())));
-    fates.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    Ok(fates)
+    results.extend(removal.gone.iter().map(|pod| entry(pod, "GoesWithNode", "", "", ends.to_owned())));
+    results.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    Ok(results)
 }
 
 /// The facts as text.
@@ -161,15 +162,15 @@ pub(super) fn text(facts: &NodeFacts) -> String {
     text.push_str("\nIf it were gone, and nothing in its place:\n\n");
     let mut rows = vec![["POD", "HAS A PLACE", "WHAT HAPPENS"].map(str::to_owned)];
     rows.extend(pods.iter().map(|pod| {
-        let what = match pod.fate {
+        let what = match pod.result {
             "Moves" => format!("moves {}", pod.message),
             "Lost" => format!("is lost: {}", pod.message),
             "GoesWithNode" => format!("goes with the node: {}", pod.message),
             "NeedsNewNode" => format!("needs a new node: {}", pod.message),
             _ => format!("waits: {}", pod.message),
         };
-        let needs_none = pod.fate == "GoesWithNode";
-        let place = if needs_none { "needs none".to_owned() } else { yes_or_no(pod.fate == "Moves") };
+        let needs_none = pod.result == "GoesWithNode";
+        let place = if needs_none { "needs none".to_owned() } else { yes_or_no(pod.result == "Moves") };
         [format!("{}/{}", pod.namespace, pod.name), place, what]
     }));
     text.push_str(&aligned(&rows));

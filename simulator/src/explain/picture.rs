@@ -46,13 +46,13 @@ impl<'a> Picture<'a> {
     }
 
     /// The result for a pending pod.
-    pub(super) fn fate(&self, pod: (&str, &str)) -> Option<&SchedulingResult> {
-        fate(&self.plan, pod)
+    pub(super) fn result_of(&self, pod: (&str, &str)) -> Option<&SchedulingResult> {
+        result_of(&self.plan, pod)
     }
 }
 
 /// The result for a pending pod in `plan`.
-pub(super) fn fate<'p>(
+pub(super) fn result_of<'p>(
     plan: &'p ScalingPlan,
     (namespace, name): (&str, &str),
 ) -> Option<&'p SchedulingResult> {

@@ -7,7 +7,7 @@ use planner::{Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
 
 use super::ExplainError;
-use super::picture::{Picture, fate, find, id, joined};
+use super::picture::{Picture, find, id, joined, result_of};
 use crate::pod_state::PodState;
 use crate::text::aligned;
 
@@ -48,7 +48,7 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, E
     let (namespace, name) = find("pod", wanted, picture.observed.pods.iter().map(|pod| pod.key()))?;
     let pod = picture.observed.pods.iter().find(|pod| pod.key() == (namespace, name));
     let state = pod.map_or(PodState::Unmarked, |pod| PodState::of(pod));
-    let fate = picture.fate((namespace, name));
+    let result = picture.result_of((namespace, name));
     let facts = PodFacts {
         kind: "Pod",
         namespace: namespace.to_owned(),
@@ -60,14 +60,14 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PodFacts, E
         message: not_planned(state),
         pools: Vec::new(),
     };
-    let (PodState::Pending, Some(fate)) = (state, result) else {
+    let (PodState::Pending, Some(result)) = (state, result) else {
         let node = match state {
             PodState::Bound(node) | PodState::Nominated(node) => node.to_owned(),
             _ => String::new(),
         };
         return Ok(PodFacts { node, ..facts });
     };
-    Ok(planned(picture, facts, fate))
+    Ok(planned(picture, facts, result))
 }
 
 /// Why a pod is not planned.
@@ -115,7 +115,7 @@ fn planned(picture: &Picture<'_>, facts: PodFacts, decided: &SchedulingResult) -
         }
         SchedulingResult::Unschedulable { .. } => {
             let pools = answers(picture, pod, decided);
-            let advised = picture.advice.as_ref().and_then(|advice| fate(advice, pod));
+            let advised = picture.advice.as_ref().and_then(|advice| result_of(advice, pod));
             let message = match advised {
                 Some(SchedulingResult::TriggersScaleUp { pool } | SchedulingResult::Fits { pool, .. }) => {
                     format!(
@@ -188,7 +188,7 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
             break;
         }
         let planned = plan(&trial);
-        match fate(&planned, pod) {
+        match result_of(&planned, pod) {
             Some(SchedulingResult::TriggersScaleUp { pool })
                 if answers.iter().all(|answer| answer.node_pool != *pool) =>
             {

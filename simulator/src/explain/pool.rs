@@ -138,7 +138,7 @@ impl History {
 }
 
 fn triggering(plan: &ScalingPlan, pool: &str) -> Vec<String> {
-    let grows = |fate: &SchedulingResult| matches!(fate, SchedulingResult::TriggersScaleUp { pool: of } if of == pool);
+    let grows = |result: &SchedulingResult| matches!(result, SchedulingResult::TriggersScaleUp { pool: of } if of == pool);
     plan.pods.iter().filter(|pod| grows(&pod.fate)).map(|pod| joined((&pod.namespace, &pod.name))).collect()
 }
 

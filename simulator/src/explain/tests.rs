@@ -125,7 +125,7 @@ fn a_node_says_where_each_of_its_pods_would_go() {
             { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "o", "uid": "u", "controller": true }] } }))
         .running("other", "d1", "1500m", owned());
     let facts = json_of(&world, Kind::Node, "a1");
-    let fates: Vec<_> = facts["pods"]
+    let results: Vec<_> = facts["pods"]
         .as_array()
         .unwrap()
         .iter()
@@ -139,7 +139,10 @@ fn a_node_says_where_each_of_its_pods_would_go() {
             )
         })
         .collect();
-    assert_eq!(fates, ["bare Lost ", "daemon GoesWithNode ", "small Moves ns/dd1", "web NeedsNewNode ns/a"]);
+    assert_eq!(
+        results,
+        ["bare Lost ", "daemon GoesWithNode ", "small Moves ns/dd1", "web NeedsNewNode ns/a"]
+    );
     assert_eq!((facts["nodePool"].as_str(), facts["removable"].as_bool()), (Some("ns/a"), Some(false)));
     let text = text(&world, Kind::Node, "a1");
     assert!(text.starts_with("Node a1 of NodePool ns/a stays. "), "{text}");

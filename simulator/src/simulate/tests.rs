@@ -239,12 +239,12 @@ fn the_class_of_a_pod_gives_it_its_priority() {
     let class =
         "---\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: { name: high }\nvalue: 9\n";
     let high = pod("z", "3").replace("spec: {", "spec: { priorityClassName: high,");
-    let fates = |text: &str| {
+    let outcomes = |text: &str| {
         let report: Value = serde_json::from_str(&simulated(text, Format::Json).0).unwrap();
         (report["pods"][0]["outcome"].clone(), report["pods"][1]["outcome"].clone())
     };
     // One node exists: the pod with the class takes it, although the other comes first by name.
     let text = format!("{CLUSTER}{}{high}", pod("a", "3"));
-    assert_eq!(fates(&format!("{text}{class}")), (json!("TriggersScaleUp"), json!("Fits")));
-    assert_eq!(fates(&text), (json!("Fits"), json!("TriggersScaleUp")));
+    assert_eq!(outcomes(&format!("{text}{class}")), (json!("TriggersScaleUp"), json!("Fits")));
+    assert_eq!(outcomes(&text), (json!("Fits"), json!("TriggersScaleUp")));
 }
