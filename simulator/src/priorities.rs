@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
+use shared_crds::QualifiedName;
 
 use crate::text::named;
 
@@ -36,8 +37,8 @@ pub(super) fn resolve(pods: &mut [Arc<PodInfo>], classes: &[Arc<PriorityClass>])
             Some(name) => {
                 let found = by_name.get(name).copied();
                 if found.is_none() {
-                    let (namespace, pod) = pod.key();
-                    missing.entry(name.to_owned()).or_default().push(format!("{namespace}/{pod}"));
+                    let pod = QualifiedName::from(pod.key()).to_string();
+                    missing.entry(name.to_owned()).or_default().push(pod);
                 }
                 found
             }

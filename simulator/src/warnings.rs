@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use planner::decision::unplanned;
 use planner::input::pod_info::PodInfo;
+use shared_crds::QualifiedName;
 
 use crate::pod_state::PodState;
 use crate::text::named;
@@ -15,10 +16,7 @@ pub(super) fn about_pods(all_pods: &[Arc<PodInfo>]) -> Vec<String> {
     let mut by_constraint = BTreeMap::<&str, Vec<String>>::new();
     let mut unmarked = Vec::new();
     for pod in all_pods {
-        let id = || {
-            let (namespace, name) = pod.key();
-            format!("{namespace}/{name}")
-        };
+        let id = || QualifiedName::from(pod.key()).to_string();
         match PodState::of(pod) {
             PodState::Pending => {
                 for constraint in unplanned::constraints(pod.shape().pod()) {

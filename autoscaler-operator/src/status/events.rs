@@ -3,9 +3,9 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use planner::input::observed::key;
 use planner::limits::contested::ContestResponse;
 use planner::{Observed, PoolDecision, ScalingPlan};
+use shared_crds::QualifiedName;
 use shared_runtime::events::EventKind;
 
 use crate::outcome::Outcome;
@@ -98,11 +98,11 @@ fn scaled(events: &mut Vec<NewEvent>, observed: &Observed, decision: &PoolDecisi
         .iter()
         .filter(|n| n.metadata.name.as_ref().is_some_and(|n| decision.victims.contains(n)));
     for node in going.take(MOST_IN_A_PASS) {
-        let (namespace, name) = key(&decision.object.metadata);
+        let pool = QualifiedName::of(&decision.object.metadata);
         // The kubelet's events about a node carry the node's name as its UID, and `kubectl describe node` looks for
         // that.
         let regarding = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
-        let note = format!("NodePool {namespace}/{name} goes to {desired} nodes: {message}");
+        let note = format!("NodePool {pool} goes to {desired} nodes: {message}");
         events.push(NewEvent { regarding, kind: SCALE_DOWN, note });
     }
 }

@@ -9,7 +9,7 @@ use kube::Resource as _;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
 use planner::{Observed, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
-use shared_crds::NodePoolAutoscaler;
+use shared_crds::{NodePoolAutoscaler, QualifiedName};
 use shared_runtime::events::EventKind;
 
 use super::events::NewEvent;
@@ -52,7 +52,7 @@ pub(crate) fn causes<'a>(
         .iter()
         .zip(outcomes)
         .filter(|(_, outcome)| matches!(outcome, Outcome::Scaled))
-        .map(|(decision, _)| (id(decision), decision))
+        .map(|(decision, _)| (QualifiedName::of(&decision.object.metadata).to_string(), decision))
         .collect();
     plan.pods.iter().filter_map(move |planned| {
         let pod = *by_key.get(&(planned.namespace.as_str(), planned.name.as_str()))?;
@@ -106,7 +106,12 @@ pub(crate) fn about_autoscalers(observed: &Observed, plan: &ScalingPlan) -> Vec<
     let planner: HashMap<String, (&str, &str)> = plan
         .pools
         .iter()
-        .filter_map(|d| Some((id(d), (key(&d.object.metadata).0, d.autoscaler.as_deref()?))))
+        .filter_map(|d| {
+            Some((
+                QualifiedName::of(&d.object.metadata).to_string(),
+                (key(&d.object.metadata).0, d.autoscaler.as_deref()?),
+            ))
+        })
         .collect();
     let mut pods = BTreeMap::<(&str, &str), usize>::new();
     for planned in &plan.pods {
@@ -132,11 +137,6 @@ pub(crate) fn about_autoscalers(observed: &Observed, plan: &ScalingPlan) -> Vec<
         Some((uid, NewEvent { regarding: object.object_ref(&()), kind: NOT_TRIGGER_SCALE_UP, note }))
     };
     observed.autoscalers.iter().filter_map(event).collect()
-}
-
-fn id(decision: &PoolDecision) -> String {
-    let (namespace, name) = key(&decision.object.metadata);
-    format!("{namespace}/{name}")
 }
 
 /// How many pods have no place, with the reasons that apply to most of them first.

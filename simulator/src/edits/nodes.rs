@@ -7,6 +7,7 @@ use planner::Observed;
 use planner::input::observed::key;
 use planner::input::pod_info::PodInfo;
 use planner::input::{nodes, pods};
+use shared_crds::QualifiedName;
 
 use super::{EditError, find_pool};
 use crate::nearest;
@@ -69,7 +70,7 @@ pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal
     let node = observed.nodes.remove(at);
     let pool = nodes::pool_of(&node)
         .filter(|id| observed.pools.iter().any(|pool| key(&pool.metadata) == *id))
-        .map(|(namespace, pool)| format!("{namespace}/{pool}"));
+        .map(|id| QualifiedName::from(id).to_string());
     let mut removal = Removal { node: name.to_owned(), pool, ..Removal::default() };
     let mut kept = Vec::with_capacity(observed.pods.len());
     for mut pod in std::mem::take(&mut observed.pods) {
@@ -77,8 +78,7 @@ pub(crate) fn remove_node(observed: &mut Observed, name: &str) -> Result<Removal
             kept.push(pod);
             continue;
         }
-        let (namespace, pod_name) = pod.key();
-        let id = format!("{namespace}/{pod_name}");
+        let id = QualifiedName::from(pod.key()).to_string();
         match PodRemoval::of(&pod) {
             PodRemoval::Displaced => {
                 removal.displaced.push(id);

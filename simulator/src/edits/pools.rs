@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use planner::Observed;
 use planner::input::observed::key;
+use shared_crds::QualifiedName;
 
 use super::{EditError, PoolEdit};
 use crate::nearest;
@@ -19,7 +20,7 @@ pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, Edit
     match found.as_slice() {
         [at] => Ok(*at),
         [] => {
-            let full: Vec<_> = ids.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+            let full: Vec<_> = ids.iter().map(|id| QualifiedName::from(*id).to_string()).collect();
             let known: Box<dyn Iterator<Item = &str>> = if wanted.contains('/') {
                 Box::new(full.iter().map(String::as_str))
             } else {
@@ -29,7 +30,7 @@ pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, Edit
         }
         several => {
             let mut known: Vec<_> =
-                several.iter().map(|at| format!("{}/{}", ids[*at].0, ids[*at].1)).collect();
+                several.iter().map(|at| QualifiedName::from(ids[*at]).to_string()).collect();
             known.sort();
             Err(EditError::ManyPools { name: wanted.to_owned(), known: known.join(", ") })
         }
@@ -40,8 +41,7 @@ pub(crate) fn find_pool(observed: &Observed, wanted: &str) -> Result<usize, Edit
 pub(super) fn set_replicas(observed: &mut Observed, edit: &PoolEdit) -> Result<String, EditError> {
     let at = find_pool(observed, &edit.pool)?;
     let pool = Arc::make_mut(&mut observed.pools[at]);
-    let (namespace, name) = key(&pool.metadata);
-    let (id, replicas) = (format!("{namespace}/{name}"), edit.replicas);
+    let (id, replicas) = (QualifiedName::of(&pool.metadata).to_string(), edit.replicas);
     let (min, max) = (pool.spec.min_replicas, pool.spec.max_replicas);
     let bound = if replicas < min {
         Some(format!("spec.minReplicas is {min}"))

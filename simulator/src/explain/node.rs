@@ -4,9 +4,10 @@ use planner::input::nodes;
 use planner::input::observed::key;
 use planner::{NodeDecision, PoolDecision, SchedulingResult, plan_for_cluster};
 use serde::Serialize;
+use shared_crds::QualifiedName;
 use shared_crds::v1alpha1::UnneededNode;
 
-use super::picture::{Picture, find, id, joined, result_of};
+use super::picture::{Picture, find, id, result_of};
 use super::{ExplainError, advice};
 use crate::edits::keep_without;
 use crate::text::{aligned, yes_or_no};
@@ -52,7 +53,7 @@ struct PodResult {
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<NodeFacts, ExplainError> {
     let (_, name) = find("node", wanted, picture.observed.nodes.iter().map(|node| key(&node.metadata)))?;
     let node = picture.observed.nodes.iter().find(|node| key(&node.metadata).1 == name);
-    let node_pool = node.and_then(|node| nodes::pool_of(node)).map(joined).unwrap_or_default();
+    let node_pool = node.and_then(|node| nodes::pool_of(node)).map(qualified).unwrap_or_default();
     let decision = picture.decision(&node_pool);
     let verdict = picture.plan.nodes.iter().find(|verdict| verdict.name == name);
     let (removable, reason) = verdict.map_or((false, "NotAutoscaled"), |NodeDecision { reason, .. }| {
@@ -77,6 +78,10 @@ pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<NodeFacts, 
 
 fn takes(picture: &Picture<'_>, decision: &PoolDecision, node: &str) -> bool {
     !picture.only_recommends(decision) && decision.victims.iter().any(|victim| victim == node)
+}
+
+fn qualified(id: (&str, &str)) -> String {
+    QualifiedName::from(id).to_string()
 }
 
 /// Plans the cluster without the node, and returns where its pods go.
@@ -171,7 +176,7 @@ pub(super) fn text(facts: &NodeFacts) -> String {
         };
         let needs_none = pod.result == "GoesWithNode";
         let place = if needs_none { "needs none".to_owned() } else { yes_or_no(pod.result == "Moves") };
-        [format!("{}/{}", pod.namespace, pod.name), place, what]
+        [qualified((&pod.namespace, &pod.name)), place, what]
     }));
     text.push_str(&aligned(&rows));
     text
@@ -187,7 +192,7 @@ pub(super) fn of_pool<'p>(
         .observed
         .nodes
         .iter()
-        .filter(|node| nodes::pool_of(node).map(joined).is_some_and(|of| of == pool))
+        .filter(|node| nodes::pool_of(node).map(qualified).is_some_and(|of| of == pool))
         .filter_map(|node| node.metadata.name.clone())
         .collect();
     picture.plan.nodes.iter().filter(move |verdict| names.contains(&verdict.name))

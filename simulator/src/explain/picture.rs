@@ -3,8 +3,8 @@
 
 use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan, SchedulingResult, plan, plan_for_cluster};
-use shared_crds::NodePoolAutoscaler;
 use shared_crds::v1alpha1::AutoscalerMode;
+use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
 use super::ExplainError;
 use crate::nearest;
@@ -61,12 +61,7 @@ pub(super) fn result_of<'p>(
 
 /// A decision's pool as `namespace/name`.
 pub(super) fn id(decision: &PoolDecision) -> String {
-    joined(key(&decision.object.metadata))
-}
-
-/// `namespace/name`.
-pub(super) fn joined((namespace, name): (&str, &str)) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    QualifiedName::of(&decision.object.metadata).to_string()
 }
 
 /// The entry of `known` that `NAME` or `NAMESPACE/NAME` means: the name alone is enough where only one namespace has
@@ -77,19 +72,22 @@ pub(super) fn find<'a>(
     known: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<(&'a str, &'a str), ExplainError> {
     let known: Vec<_> = known.collect();
+    let qualified = |id: &(&str, &str)| QualifiedName::from(*id).to_string();
     let exact = wanted.split_once('/');
     let found: Vec<_> =
         known.iter().filter(|id| exact.map_or(id.1 == wanted, |exact| **id == exact)).collect();
     match found.as_slice() {
         [id] => Ok(**id),
         [] => {
-            let full: Vec<_> =
-                known.iter().map(|id| if exact.is_some() { joined(*id) } else { id.1.to_owned() }).collect();
+            let full: Vec<_> = known
+                .iter()
+                .map(|id| if exact.is_some() { qualified(id) } else { id.1.to_owned() })
+                .collect();
             let hint = nearest::hint(wanted, full.iter().map(String::as_str));
             Err(ExplainError::NoSuch { kind, name: wanted.to_owned(), hint })
         }
         several => {
-            let mut known: Vec<_> = several.iter().map(|id| joined(**id)).collect();
+            let mut known: Vec<_> = several.iter().map(|id| qualified(id)).collect();
             known.sort();
             Err(ExplainError::Several { known: known.join(", ") })
         }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use planner::input::observed::key;
 use planner::{Observed, PoolRejection, SchedulingResult, plan};
 use serde::Serialize;
+use shared_crds::QualifiedName;
 
 use super::ExplainError;
-use super::picture::{Picture, find, id, joined, result_of};
+use super::picture::{Picture, find, id, result_of};
 use crate::pod_state::PodState;
 use crate::text::aligned;
 
@@ -236,7 +236,8 @@ fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
 
 /// Pauses a pool, so that it does not grow.
 fn pause(observed: &mut Observed, pool: &str) -> bool {
-    let found = observed.pools.iter_mut().find(|object| joined(key(&object.metadata)) == pool);
+    let found =
+        observed.pools.iter_mut().find(|object| QualifiedName::of(&object.metadata).to_string() == pool);
     found.map(|object| Arc::make_mut(object).spec.paused = true).is_some()
 }
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use planner::input::observed::key;
-use planner::{ScalingPlan, SchedulingResult};
+use planner::{PodDecision, ScalingPlan, SchedulingResult};
 use serde::Serialize;
+use shared_crds::QualifiedName;
 use shared_crds::v1alpha1::{AutoscalerMode, AutoscalingStatus, Decision, Recommendation, ScaleEvent};
 
-use super::picture::{Picture, find, id, joined};
+use super::picture::{Picture, find, id};
 use super::{ExplainError, node};
 use crate::text::{aligned, named, yes_or_no};
 
@@ -76,7 +77,7 @@ struct History {
 pub(super) fn explain(picture: &Picture<'_>, wanted: &str) -> Result<PoolFacts, ExplainError> {
     let known = picture.plan.pools.iter().map(|decision| key(&decision.object.metadata));
     let (namespace, name) = find("NodePool", wanted, known)?;
-    let full = joined((namespace, name));
+    let full = QualifiedName { namespace, name }.to_string();
     let Some(decision) = picture.decision(&full) else {
         return Err(ExplainError::NoSuch { kind: "NodePool", name: wanted.to_owned(), hint: String::new() });
     };
@@ -139,7 +140,7 @@ impl History {
 
 fn triggering(plan: &ScalingPlan, pool: &str) -> Vec<String> {
     let grows = |result: &SchedulingResult| matches!(result, SchedulingResult::TriggersScaleUp { pool: of } if of == pool);
-    plan.pods.iter().filter(|pod| grows(&pod.fate)).map(|pod| joined((&pod.namespace, &pod.name))).collect()
+    plan.pods.iter().filter(|pod| grows(&pod.fate)).map(pod_name).collect()
 }
 
 fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
@@ -147,14 +148,17 @@ fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
     for pod in &plan.pods {
         let SchedulingResult::Unschedulable { reasons } = &pod.fate else { continue };
         for rejection in reasons.iter().filter(|rejection| rejection.pool == pool) {
-            let id = joined((&pod.namespace, &pod.name));
-            by_reason.entry((rejection.reason, &rejection.message)).or_default().push(id);
+            by_reason.entry((rejection.reason, &rejection.message)).or_default().push(pod_name(pod));
         }
     }
     by_reason
         .into_iter()
         .map(|((reason, message), pods)| Refusal { reason, message: message.to_owned(), pods })
         .collect()
+}
+
+fn pod_name(pod: &PodDecision) -> String {
+    QualifiedName { namespace: &pod.namespace, name: &pod.name }.to_string()
 }
 
 /// The facts as text.

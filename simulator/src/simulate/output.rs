@@ -2,6 +2,7 @@
 
 use planner::{NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult};
 use serde::Serialize;
+use shared_crds::QualifiedName;
 
 use crate::text::{aligned, yes_or_no};
 
@@ -112,7 +113,7 @@ pub(super) fn table(plan: &ScalingPlan) -> String {
     let report = Report::of(plan);
     let mut pools = vec![["POOL", "CURRENT", "DESIRED", "LIMITED", "REASON", "MESSAGE"].map(str::to_owned)];
     for pool in &report.pools {
-        let id = format!("{}/{}", pool.namespace, pool.name);
+        let id = QualifiedName { namespace: pool.namespace, name: pool.name }.to_string();
         let mut message = pool.message.to_owned();
         if !pool.scale_down_nodes.is_empty() {
             message.push_str(&format!("; going: {}", pool.scale_down_nodes.join(", ")));
@@ -129,7 +130,7 @@ pub(super) fn table(plan: &ScalingPlan) -> String {
     }
     let mut pods = vec![["PENDING POD", "OUTCOME", "POOL", "NODE", "REASON"].map(str::to_owned)];
     for pod in &report.pods {
-        let id = format!("{}/{}", pod.namespace, pod.name);
+        let id = QualifiedName { namespace: pod.namespace, name: pod.name }.to_string();
         let row = [id, pod.outcome.to_owned(), pod.node_pool.to_owned(), pod.node.to_owned(), String::new()];
         pods.push(row);
         pods.extend(pod.reasons.iter().map(|r| {
