@@ -33,7 +33,7 @@ fn later(world: &mut TestCluster, seconds: i64) {
 }
 
 #[test]
-fn a_pod_is_told_once_why_it_gets_no_node_and_again_when_the_reason_changes() {
+fn a_pod_gets_one_event_about_its_reason_and_another_when_the_reason_changes() {
     let published = EventDeduplicator::default();
     let mut world = crowded(1, "64");
     assert_eq!(new(&published, &world, &Outcome::Settled).0, 1);
@@ -46,7 +46,7 @@ fn a_pod_is_told_once_why_it_gets_no_node_and_again_when_the_reason_changes() {
 }
 
 #[test]
-fn thousands_of_pods_are_told_a_hundred_a_minute_and_the_autoscaler_is_told_how_many_there_are() {
+fn a_hundred_pods_a_minute_get_an_event_and_the_autoscaler_gets_the_number_of_all() {
     let published = EventDeduplicator::default();
     let mut world = crowded(250, "64");
     let (pods, others) = new(&published, &world, &Outcome::Settled);
@@ -73,7 +73,7 @@ fn thousands_of_pods_are_told_a_hundred_a_minute_and_the_autoscaler_is_told_how_
 }
 
 #[test]
-fn pods_that_a_pool_grew_for_are_told_only_when_the_replicas_were_written() {
+fn pods_that_a_pool_was_scaled_up_for_get_an_event_only_when_the_replicas_were_written() {
     let world = crowded(3, "1");
     assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Settled).0, 0);
     assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Scaled).0, 3);

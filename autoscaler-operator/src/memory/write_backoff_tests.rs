@@ -115,7 +115,7 @@ fn pods_go_to_another_pool_while_one_cannot_be_written_and_its_status_keeps_what
 }
 
 #[test]
-fn a_pod_without_another_pool_is_told_that_its_pool_cannot_be_written() {
+fn a_pod_without_another_pool_is_unschedulable_because_its_pool_cannot_be_written() {
     let (mut world, backoff, refused) = refused_world();
     world.observed.pools.retain(|pool| pool.metadata.name.as_ref() == Some(&refused));
     world.observed.closed_pools = waiting(&world, &backoff, MS(50)).closed_pools();

@@ -82,7 +82,7 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
         selected.iter().filter(|(_, o)| o.is_refused()).map(|(d, _)| key(&d.object.metadata).1).collect();
     if !ambiguous.is_empty() {
         let message = format!(
-            "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, nobody plans them until then",
+            "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, they are not scaled until then",
             ambiguous.join(", ")
         );
         return vec![

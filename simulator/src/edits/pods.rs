@@ -161,7 +161,7 @@ impl Source {
         let gates = pod.spec().and_then(|spec| spec.scheduling_gates.as_ref()).is_some_and(|g| !g.is_empty());
         if gates {
             notes.push(format!(
-                "{kind} {namespace}/{name} has spec.schedulingGates: its pods wait for whoever takes them away, and are not planned"
+                "{kind} {namespace}/{name} has spec.schedulingGates: its pods are not planned until the gates are removed"
             ));
         }
         notes

@@ -60,7 +60,7 @@ fn file(name: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn the_pods_of_a_node_that_is_gone_become_pending_where_somebody_makes_them_again() {
+fn the_pods_of_a_node_that_is_gone_become_pending_where_a_controller_recreates_them() {
     let (world, notes) = edited(&["--remove-node", "a1"]).unwrap();
     assert_eq!(
         notes,
@@ -216,7 +216,7 @@ fn changes_that_cannot_be_made_say_why() {
 }
 
 #[test]
-fn wrong_usage_is_told_from_changes_that_cannot_be_made() {
+fn wrong_usage_is_an_error_of_the_flags() {
     for args in [
         &["--pool", "a"][..],
         &["--pool", "=3"],

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reasons_are_sorted_and_those_that_somebody_can_change_are_among_them() {
+    fn the_reasons_are_sorted_and_those_that_the_user_can_change_are_among_them() {
         assert!(ADVICE.is_sorted_by_key(|entry| entry.0));
         for reason in [
             NodeReason::AboveMaxReplicas,

@@ -79,7 +79,7 @@ fn not_planned(state: PodState<'_>) -> String {
         PodState::Finished => "it has run to its end and needs no node".to_owned(),
         PodState::Ending => "it is being deleted".to_owned(),
         PodState::Gated => {
-            "it has spec.schedulingGates: it waits for whoever set them to take them away, not for a node".to_owned()
+            "it has spec.schedulingGates: it waits until they are removed, not for a node".to_owned()
         }
         PodState::OfDaemonSet => {
             "it is a DaemonSet's, made for one certain node; another node would not help it".to_owned()

@@ -36,7 +36,7 @@ fn world() -> TestCluster {
 }
 
 #[test]
-fn a_pod_hears_from_every_pool() {
+fn a_pod_is_explained_with_the_answer_of_every_pool() {
     let world = world().pending("new", 1, "4", &json!({}));
     assert_eq!(
         text(&world, Kind::Pod, "apps/new-000"),
@@ -58,7 +58,7 @@ ns/c             could take it   could grow for it as well
 }
 
 #[test]
-fn a_pod_that_nothing_takes_hears_why() {
+fn a_pod_that_no_pool_takes_is_explained_with_the_reasons() {
     let world = world().pending("big", 1, "64", &json!({}));
     let text = text(&world, Kind::Pod, "big-000");
     assert!(text.starts_with("Pod apps/big-000 waits for a node: no NodePool can take it.\n"), "{text}");
@@ -69,7 +69,7 @@ fn a_pod_that_nothing_takes_hears_why() {
 }
 
 #[test]
-fn a_pod_that_is_not_planned_hears_why() {
+fn a_pod_that_is_not_planned_is_explained_with_its_state() {
     let gated = json!({ "spec": { "schedulingGates": [{ "name": "g" }] } });
     let world = world().pending("gated", 1, "1", &gated).pending("small", 1, "1", &json!({}));
     for (pod, state, part) in [
@@ -168,7 +168,7 @@ No pods are on it.
 }
 
 #[test]
-fn a_pool_tells_its_history() {
+fn a_pool_is_explained_with_its_history() {
     let status = json!({ "autoscaling": {
         "autoscaler": "all", "lastScaleUpTime": "2026-01-01T10:00:00Z",
         "lastDecision": { "id": "x", "fromReplicas": 1, "toReplicas": 3, "reason": "ScaleUp", "message": "2 nodes for 9 pending pods", "time": "2026-01-01T10:00:00Z" },

@@ -185,7 +185,7 @@ fn typing_errors_in_kinds_of_kubernetes_are_named_once_with_how_many_have_them()
 }
 
 #[test]
-fn the_status_of_a_newer_kubernetes_is_nobodys_typing_error() {
+fn unknown_fields_in_the_status_of_a_newer_kubernetes_are_no_warning() {
     let text = format!("{CLUSTER}{}", pod("a", "1").replace("status: {", "status: { fieldOfTheFuture: 1,"));
     assert_eq!(simulated(&text, Format::Json).1, Vec::<String>::new());
 }
