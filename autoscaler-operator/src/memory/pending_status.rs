@@ -37,9 +37,9 @@ impl PendingStatus {
         standing: &Standing,
         ended: &Result<Written<T>, DoorError>,
     ) {
-        let said = matches!(standing, Standing::Scaled(_));
+        let reports_it = matches!(standing, Standing::Scaled(_));
         match ended {
-            Ok(Written::Changed(_) | Written::Unchanged) if said => self.forget(decision),
+            Ok(Written::Changed(_) | Written::Unchanged) if reports_it => self.forget(decision),
             Ok(Written::Gone) => self.forget(decision),
             Ok(Written::Changed(_) | Written::Unchanged | Written::Conflict | Written::Aborted) | Err(_) => {}
         }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_that_no_status_says_yet_counts_in_the_next_pass() {
+    fn a_decision_that_no_status_reports_yet_counts_in_the_next_pass() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
         let world = TestCluster::new()
             .autoscaler("x", json!({}))
@@ -90,10 +90,10 @@ mod tests {
             if plan.desired("a") == 1 { (plan.pool("a"), "b") } else { (plan.pool("b"), "a") };
         let now = Time(NOW.parse().unwrap());
 
-        let unreported = PendingStatus::default();
-        assert!(unreported.missing_in(&world.observed.pools).is_empty());
-        unreported.remember(grown, Scaled::of(grown, &now));
-        let missing = unreported.missing_in(&world.observed.pools);
+        let pending = PendingStatus::default();
+        assert!(pending.missing_in(&world.observed.pools).is_empty());
+        pending.remember(grown, Scaled::of(grown, &now));
+        let missing = pending.missing_in(&world.observed.pools);
         assert_eq!(missing.keys().collect::<Vec<_>>(), [&uid(grown)], "not {other}");
         assert_eq!(missing[&uid(grown)].last_scale_up_time, Some(now.clone()));
 
@@ -102,35 +102,35 @@ mod tests {
         let remembered = world.observed.remembered(pool.unwrap()).unwrap();
         assert_eq!(remembered.last_scale_up_time, Some(now));
 
-        unreported.forget(grown);
-        assert!(unreported.missing_in(&world.observed.pools).is_empty());
+        pending.forget(grown);
+        assert!(pending.missing_in(&world.observed.pools).is_empty());
     }
 
     #[test]
-    fn a_written_decision_is_remembered_until_a_status_has_said_it_or_its_pool_is_gone() {
+    fn a_written_decision_is_remembered_until_a_status_reports_it_or_its_pool_is_gone() {
         let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
         let world = TestCluster::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
         let plan = plan_for_cluster(&world.observed);
         let grown = plan.pool("a");
         let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));
         let pools = &world.observed.pools;
-        let (saying, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
+        let (reporting, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
         for (what, standing, ended, kept) in [
-            ("it was said", &saying, Written::Changed(()), false),
-            ("it was said already", &saying, Written::Unchanged, false),
-            ("the status was not written", &saying, Written::Conflict, true),
-            ("something else was said", &other, Written::Changed(()), true),
+            ("it was reported", &reporting, Written::Changed(()), false),
+            ("it was reported already", &reporting, Written::Unchanged, false),
+            ("the status was not written", &reporting, Written::Conflict, true),
+            ("something else was reported", &other, Written::Changed(()), true),
             ("the pool is gone", &other, Written::Gone, false),
         ] {
-            let unreported = PendingStatus::default();
-            unreported.remember(grown, scaled.clone());
-            unreported.told(grown, standing, &Ok(ended));
-            assert_eq!(unreported.recall(grown).is_some(), kept, "{what}");
+            let pending = PendingStatus::default();
+            pending.remember(grown, scaled.clone());
+            pending.told(grown, standing, &Ok(ended));
+            assert_eq!(pending.recall(grown).is_some(), kept, "{what}");
         }
-        let unreported = PendingStatus::default();
-        unreported.remember(grown, scaled);
-        assert_eq!(unreported.missing_in(pools).len(), 1);
-        unreported.missing_in(&[]);
-        assert!(unreported.recall(grown).is_none(), "its pool was deleted");
+        let pending = PendingStatus::default();
+        pending.remember(grown, scaled);
+        assert_eq!(pending.missing_in(pools).len(), 1);
+        pending.missing_in(&[]);
+        assert!(pending.recall(grown).is_none(), "its pool was deleted");
     }
 }
