@@ -14,9 +14,9 @@ use tracing::info;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::memory::write_backoff::{Refusal, Waiting, Write};
 use crate::outcome::Outcome;
 use crate::status::pool_status;
-use crate::write_backoff::{Refusal, Waiting, Write};
 
 /// Number of pools that are written concurrently.
 const PARALLEL_WRITES: usize = 8;

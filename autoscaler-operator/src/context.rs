@@ -22,11 +22,12 @@ use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::Door;
 use tracing::warn;
 
+use crate::cache::Cached;
 use crate::error::Error;
+use crate::memory::event_deduplicator::EventDeduplicator;
+use crate::memory::pending_status::PendingStatus;
+use crate::memory::write_backoff::{Refusal, Write, WriteBackoff};
 use crate::metrics::AutoscalerMetrics;
-use crate::status::{Told, Unreported};
-use crate::watched::Cached;
-use crate::write_backoff::{Refusal, Write, WriteBackoff};
 
 /// The key of the controller loop: there is only one, because every pass is about the whole cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,9 +74,9 @@ pub(crate) struct Context {
     /// The planner, which remembers the objects it has read.
     pub planner: Arc<Mutex<Planner>>,
     /// The events that were already published on pods and autoscalers.
-    pub told: Told,
+    pub told: EventDeduplicator,
     /// Decisions that were written and are in no status yet.
-    pub unreported: Unreported,
+    pub unreported: PendingStatus,
     /// Refused writes that wait for their next attempt.
     backoff: Mutex<WriteBackoff>,
 }
@@ -91,8 +92,8 @@ impl Context {
             metrics: AutoscalerMetrics::new(&operator.metrics)?,
             caches,
             planner: Arc::default(),
-            told: Told::default(),
-            unreported: Unreported::default(),
+            told: EventDeduplicator::default(),
+            unreported: PendingStatus::default(),
             backoff: Mutex::default(),
         })
     }

@@ -3,23 +3,21 @@
 //! from unless `--write-strategy` says otherwise, and its own part of the status.
 //!
 //! One pass over the cluster is `reconcile`: `observe → plan → apply → report`, one file each. All decisions are made
-//! in [`planner`], which does no I/O and is what `simulate` runs on files. This file is the command line and the
-//! wiring.
+//! in [`planner`], which does no I/O. The subcommands `simulate` and `explain` are [`simulator`]'s. This file is the
+//! command line and the wiring.
 
 mod apply;
+mod cache;
 mod context;
 mod error;
-mod explain;
+mod memory;
 mod metrics;
 mod observe;
 mod outcome;
 mod reconcile;
 mod report;
-mod simulate;
 mod status;
 mod triggers;
-mod watched;
-mod write_backoff;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -32,6 +30,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::runtime::watcher;
 use planner::input::claim_info::ClaimInfo;
+use planner::input::pods::UNFINISHED_SELECTOR;
 use planner::input::transform;
 use planner::input::volume_info::VolumeInfo;
 use shared_crds::ownership::Owner;
@@ -40,17 +39,15 @@ use shared_runtime::bootstrap::{self, Operator, OperatorSpec};
 use shared_runtime::cli::CommonArgs;
 use shared_runtime::clock::Clock;
 use shared_runtime::controller;
+use simulator::explain::{self, ExplainArgs, ExplainError};
+use simulator::simulate::{self, SimulateArgs, SimulateError};
 
+use crate::cache::Cached;
 use crate::context::{Caches, Cluster, Context};
 use crate::error::Error;
-use crate::explain::{ExplainArgs, ExplainError};
-use crate::simulate::{SimulateArgs, SimulateError};
-use crate::watched::Cached;
 
 /// Merges a burst of pod events into one pass.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// Finished pods use no resources of a node; leaving them out keeps the cache small.
-const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Decides how many nodes each NodePool should have.
 ///
@@ -151,12 +148,12 @@ async fn start(operator: Operator) -> Result<(), Error> {
     let (autoscalers, autoscaler_changes) =
         operator.reflect(operator.api_watched::<NodePoolAutoscaler>(), &all(), |_| {});
     let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &all(), transform::node);
-    let unfinished = all().fields(UNFINISHED);
+    let unfinished = all().fields(UNFINISHED_SELECTOR);
     let (pods, pod_changes) = operator.reflect_as(
         Api::all(operator.client.clone()),
         &unfinished,
         Cached::as_made_by(transform::pods()),
-        watched::stand_in,
+        cache::stand_in,
     );
 
     let client = || operator.client.clone();

@@ -3,8 +3,8 @@
 use planner::Observed;
 use shared_runtime::freshness::Freshness;
 
+use crate::cache;
 use crate::context::Context;
-use crate::watched;
 
 /// The cluster in the caches. `None` while they are behind this operator's own writes: a plan from an older state would
 /// repeat what has just been done.
@@ -18,11 +18,11 @@ pub(crate) fn observe(ctx: &Context) -> Option<Observed> {
         pools,
         autoscalers,
         nodes: ctx.caches.nodes.state(),
-        pods: watched::state(&ctx.caches.pods),
+        pods: cache::state(&ctx.caches.pods),
         daemon_sets: ctx.caches.daemon_sets.state(),
         budgets: ctx.caches.budgets.state(),
-        volumes: watched::state(&ctx.caches.volumes),
-        claims: watched::state(&ctx.caches.claims),
+        volumes: cache::state(&ctx.caches.volumes),
+        claims: cache::state(&ctx.caches.claims),
         storage_classes: ctx.caches.storage_classes.state(),
         namespaces: ctx.caches.namespaces.state(),
         ..Observed::default()

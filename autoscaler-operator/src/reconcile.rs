@@ -4,39 +4,27 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use planner::Observed;
+use planner::{Observed, ScalingPlan};
 use shared_runtime::controller::Step;
 use tracing::instrument;
 
 use crate::apply::apply;
 use crate::context::Context;
 use crate::error::Error;
+use crate::memory::write_backoff::Waiting;
 use crate::observe::observe;
 use crate::outcome::Outcome;
 use crate::report::report;
-use crate::write_backoff::Waiting;
 
 /// Sets every pool to the number of nodes it should have, and reports why.
 #[instrument(skip_all)]
 pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
-    let Some(mut observed) = observe(&ctx) else {
+    let Some(observed) = observe(&ctx) else {
         return Ok(Step::Stale);
     };
     let started = ctx.clock.monotonic();
     let waiting = waiting(&ctx, &observed, started);
-    observed.closed_pools = waiting.closed_pools();
-    // A large cluster takes a while to plan; watches and the lease must not wait for it.
-    let planner = Arc::clone(&ctx.planner);
-    let (observed, mut plan) = tokio::task::spawn_blocking(move || {
-        // A cancelled pass leaves nothing behind but parsed objects, which are valid by themselves.
-        let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = planner.plan_for_cluster(&observed);
-        (observed, plan)
-    })
-    .await?;
-    ctx.metrics.planned(&plan, ctx.clock.monotonic().saturating_sub(started));
-    waiting.stand_in(&mut plan);
-
+    let (observed, plan) = plan(&ctx, observed, &waiting, started).await?;
     let outcomes = apply(&ctx, &observed, &plan, &waiting).await;
     let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
     let retry = retry(&ctx, started, &outcomes);
@@ -50,6 +38,28 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     }
     let next_pass = plan.next.map(|at| until(at, ctx.clock.now()));
     Ok(next_pass.into_iter().chain(retry).min().map_or(Step::Done, Step::RequeueAfter))
+}
+
+/// The plan, made without the writes that wait, and the objects that it was made from.
+async fn plan(
+    ctx: &Context,
+    mut observed: Observed,
+    waiting: &Waiting,
+    started: Duration,
+) -> Result<(Observed, ScalingPlan), Error> {
+    observed.closed_pools = waiting.closed_pools();
+    let planner = Arc::clone(&ctx.planner);
+    // A large cluster takes a while to plan; watches and the lease must not wait for it.
+    let (observed, mut plan) = tokio::task::spawn_blocking(move || {
+        // A cancelled pass leaves nothing behind but parsed objects, which are valid by themselves.
+        let mut planner = planner.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = planner.plan_for_cluster(&observed);
+        (observed, plan)
+    })
+    .await?;
+    ctx.metrics.planned(&plan, ctx.clock.monotonic().saturating_sub(started));
+    waiting.stand_in(&mut plan);
+    Ok((observed, plan))
 }
 
 /// The writes that this pass leaves out, because they were refused a short while ago.

@@ -11,10 +11,11 @@ use shared_runtime::write::{DoorError, OwnedStatus, Written};
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::memory::event_deduplicator as events;
+use crate::memory::write_backoff::{Refusal, Waiting, Write};
 use crate::outcome::Outcome;
+use crate::status::autoscaler_status;
 use crate::status::pool_status::{self, Scaled, Standing};
-use crate::status::{autoscaler_status, events};
-use crate::write_backoff::{Refusal, Waiting, Write};
 
 /// Number of statuses that are written concurrently.
 const PARALLEL_WRITES: usize = 8;

@@ -72,7 +72,7 @@ fn bad_input_ends_with_one_and_wrong_usage_with_two_and_both_say_what_to_do() {
 }
 
 #[test]
-fn a_cluster_that_nobody_answers_for_is_an_error_that_names_the_flags() {
+fn a_cluster_that_cannot_be_reached_is_an_error_that_names_the_flags() {
     let kubeconfig = std::env::temp_dir().join(format!("tandem-cli-{}", std::process::id()));
     std::fs::write(
         &kubeconfig,

@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod names;
 mod owner;
 pub mod ownership;
+mod qualified_name;
 pub mod quantity;
 pub mod schema;
 pub mod v1alpha1;
@@ -15,6 +16,7 @@ pub mod v1alpha1;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+pub use qualified_name::QualifiedName;
 pub use v1alpha1::{NodePool, NodePoolAutoscaler};
 
 /// The definitions could not be written out; a test of this crate rules it out for a released version.

@@ -34,9 +34,12 @@ const FOR_OTHERS: &[&str] = &[
     "tracing-subscriber",
 ];
 
+/// The programs that write to a cluster: what answers questions stands without them.
+const WRITERS: &[&str] = &["autoscaler-operator", "nodepool-operator"];
+
 /// Each crate, and what it must not depend on with its default features.
 const FORBIDDEN: &[(&str, &[&str])] =
-    &[("planner", IMPURE), ("shared-crds", IMPURE), ("conflict-retry", FOR_OTHERS)];
+    &[("planner", IMPURE), ("shared-crds", IMPURE), ("conflict-retry", FOR_OTHERS), ("simulator", WRITERS)];
 
 /// A line for each dependency that must not be.
 pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {

@@ -37,8 +37,9 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("conflict-model", &[]),
     ("planner", &["shared-crds"]),
     ("shared-runtime", &["conflict-retry", "shared-crds"]),
+    ("simulator", &["planner", "shared-crds", "shared-runtime"]),
     ("nodepool-operator", &["conflict-retry", "shared-crds", "shared-runtime"]),
-    ("autoscaler-operator", &["conflict-retry", "planner", "shared-crds", "shared-runtime"]),
+    ("autoscaler-operator", &["conflict-retry", "planner", "shared-crds", "shared-runtime", "simulator"]),
 ];
 
 /// Marks around the generated table in README.md.

@@ -8,9 +8,9 @@ use planner::limits::schedules::Schedules;
 use planner::numbers::replicas;
 use planner::reasons::PoolReason;
 use planner::{PoolDecision, ScalingPlan, SchedulingResult};
-use shared_crds::NodePoolAutoscaler;
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};
+use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
 use crate::outcome::Outcome;
 
@@ -58,19 +58,15 @@ pub(crate) fn status(
 /// The number of pods that wait for a node of the selected pools: those planned onto one, and those that no pool takes.
 fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
     let planned = selected.iter().filter(|(decision, _)| decision.is_planned());
-    let ids: Vec<_> = planned.map(|(decision, _)| id(decision)).collect();
-    let waits = |fate: &SchedulingResult| match fate {
+    let ids: Vec<_> =
+        planned.map(|(decision, _)| QualifiedName::of(&decision.object.metadata).to_string()).collect();
+    let waits = |result: &SchedulingResult| match result {
         SchedulingResult::Fits { pool, .. } | SchedulingResult::TriggersScaleUp { pool } => {
             ids.contains(pool)
         }
         SchedulingResult::Unschedulable { .. } => !ids.is_empty(),
     };
     plan.pods.iter().filter(|pod| waits(&pod.fate)).count()
-}
-
-fn id(decision: &PoolDecision) -> String {
-    let (namespace, name) = key(&decision.object.metadata);
-    format!("{namespace}/{name}")
 }
 
 fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outcome)]) -> Vec<Statement> {
@@ -86,7 +82,7 @@ fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outc
         selected.iter().filter(|(_, o)| o.is_refused()).map(|(d, _)| key(&d.object.metadata).1).collect();
     if !ambiguous.is_empty() {
         let message = format!(
-            "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, nobody plans them until then",
+            "another NodePoolAutoscaler selects {} too; change one spec.nodePoolSelector, they are not scaled until then",
             ambiguous.join(", ")
         );
         return vec![

@@ -1,15 +1,14 @@
-//! Kubernetes events with the reasons that users of Cluster Autoscaler know. Each is published on a change only: of
-//! replicas, or of why a pod gets no node.
+//! Events on pools and on the nodes that they remove, with the reasons that users of Cluster Autoscaler know. There is
+//! one where replicas have changed, or should and cannot.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
-use planner::input::observed::key;
 use planner::limits::contested::ContestResponse;
 use planner::{Observed, PoolDecision, ScalingPlan};
-use shared_runtime::events::{EventKind, Recorder};
+use shared_crds::QualifiedName;
+use shared_runtime::events::EventKind;
 
 use crate::outcome::Outcome;
-use crate::status::pod_events::{Saying, Told};
 
 /// A scale-up of a pool.
 const SCALED_UP_GROUP: EventKind = EventKind::normal("ScaledUpGroup", "ScaleUp");
@@ -28,18 +27,24 @@ const REPLICAS_RECLAIMED: EventKind = EventKind::warning("ReplicasReclaimed", "R
 /// Maximum number of removed nodes that get an event in one pass; the pool's event names them all.
 const MOST_IN_A_PASS: usize = 100;
 
-/// Publishes events about what has changed.
-pub(crate) fn publish(
-    recorder: &Recorder,
-    told: &Told,
-    observed: &Observed,
-    plan: &ScalingPlan,
-    outcomes: &[Outcome],
-) {
+/// An event to publish.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NewEvent {
+    /// The object it is about.
+    pub regarding: ObjectReference,
+    /// Reason, action and type.
+    pub kind: EventKind,
+    /// Human-readable message.
+    pub note: String,
+}
+
+/// The events on pools, and on the nodes that they remove.
+pub(crate) fn about_pools(observed: &Observed, plan: &ScalingPlan, outcomes: &[Outcome]) -> Vec<NewEvent> {
+    let mut events = Vec::new();
     for (decision, outcome) in plan.pools.iter().zip(outcomes) {
-        contested(recorder, decision, outcome);
+        events.extend(contested(decision, outcome));
         match outcome {
-            Outcome::Scaled => scaled(recorder, observed, decision),
+            Outcome::Scaled => scaled(&mut events, observed, decision),
             Outcome::Failed(_) => {
                 let kind =
                     if decision.desired < decision.current { SCALE_DOWN_FAILED } else { FAILED_TO_SCALE_UP };
@@ -47,7 +52,7 @@ pub(crate) fn publish(
                     "cannot set replicas from {} to {}; it is tried again",
                     decision.current, decision.desired
                 );
-                recorder.publish(&decision.object.object_ref(&()), kind, note);
+                events.push(NewEvent { regarding: decision.object.object_ref(&()), kind, note });
             }
             Outcome::Settled
             | Outcome::Outdated
@@ -56,59 +61,48 @@ pub(crate) fn publish(
             | Outcome::Waiting(_) => {}
         }
     }
-    for Saying { about, kind, note } in told.sayings(observed, plan, outcomes) {
-        recorder.publish(&about, kind, note);
-    }
+    events
 }
 
-fn contested(recorder: &Recorder, decision: &PoolDecision, outcome: &Outcome) {
-    let Some(contest) = &decision.limits.claim.contest else { return };
-    let pool = decision.object.object_ref(&());
+fn contested(decision: &PoolDecision, outcome: &Outcome) -> Option<NewEvent> {
+    let contest = decision.limits.claim.contest.as_ref()?;
     let (writer, theirs) = (contest.writer(), contest.record.replicas);
-    match contest.course {
+    let (kind, note) = match contest.course {
         ContestResponse::Yield if contest.is_new => {
             let note = format!("{writer} set replicas to {theirs}, which is kept until {}", contest.until());
-            recorder.publish(&pool, REPLICAS_CONTESTED, note);
+            (REPLICAS_CONTESTED, note)
         }
         ContestResponse::Reclaim if matches!(outcome, Outcome::Scaled) => {
             let note = format!("{writer} set replicas to {theirs}; replicas set to {}", decision.desired);
-            recorder.publish(&pool, REPLICAS_RECLAIMED, note);
+            (REPLICAS_RECLAIMED, note)
         }
-        ContestResponse::Yield | ContestResponse::Reclaim | ContestResponse::Reclaimed => {}
-    }
+        ContestResponse::Yield | ContestResponse::Reclaim | ContestResponse::Reclaimed => return None,
+    };
+    Some(NewEvent { regarding: decision.object.object_ref(&()), kind, note })
 }
 
-fn scaled(recorder: &Recorder, observed: &Observed, decision: &PoolDecision) {
-    let pool = decision.object.object_ref(&());
+fn scaled(events: &mut Vec<NewEvent>, observed: &Observed, decision: &PoolDecision) {
     let PoolDecision { current, desired, message, .. } = decision;
+    let mut on_pool = |kind, note| {
+        events.push(NewEvent { regarding: decision.object.object_ref(&()), kind, note });
+    };
     if desired > current {
         let max = decision.object.spec.max_replicas;
-        recorder.publish(
-            &pool,
-            SCALED_UP_GROUP,
-            format!("replicas set from {current} to {desired} (max {max}): {message}"),
-        );
+        on_pool(SCALED_UP_GROUP, format!("replicas set from {current} to {desired} (max {max}): {message}"));
     } else if desired < current {
         let going = decision.victims.join(", ");
-        recorder.publish(
-            &pool,
-            SCALE_DOWN,
-            format!("replicas set from {current} to {desired}: {message}; going: {going}"),
-        );
+        on_pool(SCALE_DOWN, format!("replicas set from {current} to {desired}: {message}; going: {going}"));
     }
     let going = observed
         .nodes
         .iter()
         .filter(|n| n.metadata.name.as_ref().is_some_and(|n| decision.victims.contains(n)));
     for node in going.take(MOST_IN_A_PASS) {
-        let (namespace, name) = key(&decision.object.metadata);
+        let pool = QualifiedName::of(&decision.object.metadata);
         // The kubelet's events about a node carry the node's name as its UID, and `kubectl describe node` looks for
         // that.
-        let about = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
-        recorder.publish(
-            &about,
-            SCALE_DOWN,
-            format!("NodePool {namespace}/{name} goes to {desired} nodes: {message}"),
-        );
+        let regarding = ObjectReference { uid: node.metadata.name.clone(), ..node.object_ref(&()) };
+        let note = format!("NodePool {pool} goes to {desired} nodes: {message}");
+        events.push(NewEvent { regarding, kind: SCALE_DOWN, note });
     }
 }

@@ -8,6 +8,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::pod_info::PodInfo;
 use crate::time::later;
 
+/// The field selector of the pods that a plan is made from: finished pods use no resources of a node, and leaving them
+/// out keeps caches and lists small.
+pub const UNFINISHED_SELECTOR: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
 /// The annotation of a static pod, which the kubelet runs from a file.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 

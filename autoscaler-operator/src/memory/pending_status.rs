@@ -1,0 +1,136 @@
+//! Decisions that were written to pools and are in no status yet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use planner::PoolDecision;
+use shared_crds::NodePool;
+use shared_crds::v1alpha1::AutoscalingStatus;
+use shared_runtime::write::{DoorError, Written};
+
+use crate::status::pool_status::{Scaled, Standing};
+
+/// Decisions that were written and are in no status yet, by the pool's UID: the write of the status met a conflict or
+/// failed. The next pass decides nothing new, and without this it would have nothing to report.
+#[derive(Debug, Default)]
+pub(crate) struct PendingStatus(Mutex<HashMap<String, Scaled>>);
+
+impl PendingStatus {
+    pub(crate) fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> Standing {
+        self.with(|known| known.insert(uid(decision), scaled.clone()));
+        Standing::Scaled(scaled)
+    }
+
+    pub(crate) fn recall(&self, decision: &PoolDecision) -> Option<Scaled> {
+        self.with(|known| known.get(&uid(decision)).cloned())
+    }
+
+    pub(crate) fn forget(&self, decision: &PoolDecision) {
+        self.with(|known| known.remove(&uid(decision)));
+    }
+
+    /// Records the result of a status write with `standing`. If the status reports something else, the written decision
+    /// stays unreported.
+    pub(crate) fn told<T>(
+        &self,
+        decision: &PoolDecision,
+        standing: &Standing,
+        ended: &Result<Written<T>, DoorError>,
+    ) {
+        let reports_it = matches!(standing, Standing::Scaled(_));
+        match ended {
+            Ok(Written::Changed(_) | Written::Unchanged) if reports_it => self.forget(decision),
+            Ok(Written::Gone) => self.forget(decision),
+            Ok(Written::Changed(_) | Written::Unchanged | Written::Conflict | Written::Aborted) | Err(_) => {}
+        }
+    }
+
+    /// What the status of `pools` does not report yet, by UID. `pools` are all existing pools; entries of others are
+    /// dropped.
+    pub(crate) fn missing_in(&self, pools: &[Arc<NodePool>]) -> BTreeMap<String, AutoscalingStatus> {
+        let exists = |uid: &String| pools.iter().any(|pool| pool.metadata.uid.as_ref() == Some(uid));
+        self.with(|known| known.retain(|uid, _| exists(uid)));
+        let status = |pool: &Arc<NodePool>| {
+            let uid = pool.metadata.uid.clone()?;
+            let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
+            let status = self.with(|known| known.get(&uid).map(|scaled| scaled.recorded_in(&before)))?;
+            Some((uid, status))
+        };
+        pools.iter().filter_map(status).collect()
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<String, Scaled>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn uid(decision: &PoolDecision) -> String {
+    decision.object.metadata.uid.clone().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use planner::fixtures::{NOW, Read as _, TestCluster};
+    use planner::plan_for_cluster;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_that_no_status_reports_yet_counts_in_the_next_pass() {
+        let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
+        let world = TestCluster::new()
+            .autoscaler("x", json!({}))
+            .pool("a", identified("1"))
+            .pool("b", identified("2"));
+        let mut world = world.pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&world.observed);
+        let (grown, other) =
+            if plan.desired("a") == 1 { (plan.pool("a"), "b") } else { (plan.pool("b"), "a") };
+        let now = Time(NOW.parse().unwrap());
+
+        let pending = PendingStatus::default();
+        assert!(pending.missing_in(&world.observed.pools).is_empty());
+        pending.remember(grown, Scaled::of(grown, &now));
+        let missing = pending.missing_in(&world.observed.pools);
+        assert_eq!(missing.keys().collect::<Vec<_>>(), [&uid(grown)], "not {other}");
+        assert_eq!(missing[&uid(grown)].last_scale_up_time, Some(now.clone()));
+
+        world.observed.unreported = missing;
+        let pool = world.observed.pools.iter().find(|pool| pool.metadata.uid.as_deref() == Some(&uid(grown)));
+        let remembered = world.observed.remembered(pool.unwrap()).unwrap();
+        assert_eq!(remembered.last_scale_up_time, Some(now));
+
+        pending.forget(grown);
+        assert!(pending.missing_in(&world.observed.pools).is_empty());
+    }
+
+    #[test]
+    fn a_written_decision_is_remembered_until_a_status_reports_it_or_its_pool_is_gone() {
+        let identified = |uid: &str| json!({ "metadata": { "uid": uid } });
+        let world = TestCluster::eager().pool("a", identified("1")).pending("p", 1, "4", &json!({}));
+        let plan = plan_for_cluster(&world.observed);
+        let grown = plan.pool("a");
+        let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));
+        let pools = &world.observed.pools;
+        let (reporting, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
+        for (what, standing, ended, kept) in [
+            ("it was reported", &reporting, Written::Changed(()), false),
+            ("it was reported already", &reporting, Written::Unchanged, false),
+            ("the status was not written", &reporting, Written::Conflict, true),
+            ("something else was reported", &other, Written::Changed(()), true),
+            ("the pool is gone", &other, Written::Gone, false),
+        ] {
+            let pending = PendingStatus::default();
+            pending.remember(grown, scaled.clone());
+            pending.told(grown, standing, &Ok(ended));
+            assert_eq!(pending.recall(grown).is_some(), kept, "{what}");
+        }
+        let pending = PendingStatus::default();
+        pending.remember(grown, scaled);
+        assert_eq!(pending.missing_in(pools).len(), 1);
+        pending.missing_in(&[]);
+        assert!(pending.recall(grown).is_none(), "its pool was deleted");
+    }
+}
