@@ -7,7 +7,7 @@ use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::error::chain;
-use shared_runtime::write::{DoorError, OwnedStatus, Written};
+use shared_runtime::write::{DoorError, Written};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -119,12 +119,7 @@ async fn autoscaler(
     outcomes: &[Outcome],
     now: &Time,
 ) -> Result<bool, Error> {
-    let decide = |fresh: &NodePoolAutoscaler| {
-        let mut status = autoscaler_status::status(fresh, plan, outcomes, now);
-        let conditions = std::mem::take(&mut status.conditions);
-        // A status of plain fields is always JSON; an empty part would be corrected by the next pass.
-        OwnedStatus::new(&status, conditions).unwrap_or_default()
-    };
+    let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);
     let written = ctx.door.autoscaler_status(object, decide).await;
     let (namespace, name) = key(&object.metadata);
     ended(written, "status", "NodePoolAutoscaler", namespace, name)

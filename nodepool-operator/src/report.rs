@@ -2,12 +2,12 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
-use serde_json::json;
 use shared_crds::NodePool;
+use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
-use shared_runtime::write::{OwnedStatus, Written};
+use shared_runtime::write::Written;
 use tracing::info;
 
 use crate::apply::Outcome;
@@ -80,15 +80,11 @@ async fn write_status(
     applied: &Applied,
     now: Time,
 ) -> Result<Reported, Error> {
-    let counts = OwnedStatus::new(&status::fields(pool, facts), Vec::new())
-        .map_err(|source| Error::Write { what: "the status", source: source.into() })?
-        .fields;
-    let decide = |fresh: &NodePool| {
-        let mut fields = counts.clone();
-        if let Some(generation) = status::observed_generation(fresh, pool, applied) {
-            fields.insert("observedGeneration".to_owned(), json!(generation));
-        }
-        OwnedStatus { fields, conditions: status::conditions(fresh, pool, facts, applied, &now) }
+    let counts = status::fields(pool, facts);
+    let decide = |fresh: &NodePool| NodePoolStatus {
+        observed_generation: status::observed_generation(fresh, pool, applied),
+        conditions: status::conditions(fresh, pool, facts, applied, &now),
+        ..counts.clone()
     };
     match written("the status", ctx.door.node_pool_status(pool, decide).await)? {
         Written::Conflict => Ok(Reported::Conflict),

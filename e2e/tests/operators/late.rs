@@ -20,9 +20,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::ownership::Owner;
-use shared_crds::v1alpha1::AutoscalingStatus;
+use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
 use shared_runtime::clock::Clock;
-use shared_runtime::write::{Deleted, Door, OwnedStatus, ReplicasDecision, WriteStrategy, unobserved};
+use shared_runtime::write::{Deleted, Door, ReplicasDecision, WriteStrategy, unobserved};
 
 const STRATEGIES: [WriteStrategy; 4] =
     [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];
@@ -64,14 +64,10 @@ fn door(client: Client, strategy: WriteStrategy) -> Door {
 }
 
 /// The Autoscaler's list of nodes to remove, together with another of its fields.
-fn naming(decision: &str, nodes: &[&str]) -> OwnedStatus {
+fn naming(decision: &str, nodes: &[&str]) -> NodePoolStatus {
     let list = json!({"decisionID": decision, "targetReplicas": 2, "nodes": nodes});
-    OwnedStatus {
-        fields: [("autoscaling".to_owned(), json!({"autoscaler": "all", "scaleDown": list}))]
-            .into_iter()
-            .collect(),
-        ..OwnedStatus::default()
-    }
+    let status = json!({"autoscaling": {"autoscaler": "all", "scaleDown": list}});
+    serde_json::from_value(status).unwrap()
 }
 
 async fn pool(cluster: &Cluster, namespace: &str) -> (Client, Api<NodePool>, NodePool) {
@@ -137,7 +133,7 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
     let (client, pools, _) = pool(cluster, namespace.name()).await;
     let old = json!({
         "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
-        "status": {"autoscaling": naming("old", &["a", "b"]).fields["autoscaling"]},
+        "status": naming("old", &["a", "b"]),
     });
     let own = PatchParams::apply("autoscaler-operator").force();
     let mut before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
@@ -146,7 +142,7 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
     for (decision, nodes, autoscaler) in [("new", &["b"][..], "all"), ("newer", &["b", "c"], "other")] {
         let says = |_: &NodePool| {
             let mut status = naming(decision, nodes);
-            status.fields.get_mut("autoscaling").unwrap()["autoscaler"] = autoscaler.into();
+            status.autoscaling.as_mut().unwrap().autoscaler = Some(autoscaler.to_owned());
             status
         };
         let written = leader.node_pool_status(&before, says).await.unwrap();
@@ -160,14 +156,12 @@ async fn a_list_that_an_earlier_release_applied_is_replaced_and_removed_like_any
         );
         assert_eq!(autoscaling.autoscaler.as_deref(), Some(autoscaler));
     }
-    let without = |_: &NodePool| OwnedStatus {
-        fields: [("autoscaling".to_owned(), json!({"autoscaler": "other"}))].into_iter().collect(),
-        ..OwnedStatus::default()
-    };
+    let expected = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..AutoscalingStatus::default() };
+    let without =
+        |_: &NodePool| NodePoolStatus { autoscaling: Some(expected.clone()), ..NodePoolStatus::default() };
     let written = leader.node_pool_status(&before, without).await.unwrap();
     assert!(written.is_met(), "{}", written.label());
     let left = pools.get("x").await.unwrap().status.unwrap().autoscaling.unwrap();
-    let expected = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..AutoscalingStatus::default() };
     assert_eq!(left, expected);
 }
 
@@ -179,7 +173,7 @@ async fn a_list_that_an_earlier_release_applied_stays_when_something_else_change
     let (client, pools, _) = pool(cluster, namespace.name()).await;
     let old = json!({
         "apiVersion": "tandem.dev/v1alpha1", "kind": "NodePool", "metadata": {"name": "x"},
-        "status": {"autoscaling": naming("old", &["a", "b"]).fields["autoscaling"]},
+        "status": naming("old", &["a", "b"]),
     });
     let own = PatchParams::apply("autoscaler-operator").force();
     let before = pools.patch_status("x", &own, &Patch::Apply(&old)).await.unwrap();
@@ -187,10 +181,7 @@ async fn a_list_that_an_earlier_release_applied_stays_when_something_else_change
     let says = |fresh: &NodePool| {
         let status = fresh.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
         let autoscaling = AutoscalingStatus { autoscaler: Some("other".to_owned()), ..status };
-        OwnedStatus {
-            fields: [("autoscaling".to_owned(), json!(autoscaling))].into_iter().collect(),
-            ..OwnedStatus::default()
-        }
+        NodePoolStatus { autoscaling: Some(autoscaling), ..NodePoolStatus::default() }
     };
     let written = leader.node_pool_status(&before, says).await.unwrap();
     assert!(written.is_met(), "{}", written.label());
@@ -251,9 +242,9 @@ async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_nu
     let uid = nodes[2].metadata.uid.clone().unwrap();
     let list = |pool: &NodePool| {
         let mut status = naming("cut-off", &[&named]);
-        let autoscaling = status.fields.get_mut("autoscaling").unwrap();
-        autoscaling["scaleDown"]["nodeUIDs"] = json!([uid]);
-        autoscaling["scaleDown"]["generation"] = json!(pool.metadata.generation.unwrap() + 1);
+        let list = status.autoscaling.as_mut().unwrap().scale_down.as_mut().unwrap();
+        list.node_uids = vec![uid.clone()];
+        list.generation = Some(pool.metadata.generation.unwrap() + 1);
         status
     };
     let written = leader.node_pool_status(&before, list).await.unwrap();

@@ -1,9 +1,13 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::client::Body;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
+use shared_crds::conditions::{ConditionType, Reason, Statement};
+use shared_crds::v1alpha1::{AutoscalingStatus, NodePoolStatus};
 
 use super::*;
 use crate::clock::Clock;
@@ -13,6 +17,8 @@ use crate::metrics::Metrics;
 use crate::testing::{Asked, Log, failure, lines, server};
 
 const STATUS: &str = "/apis/tandem.dev/v1alpha1/namespaces/ns/nodepools/p/status";
+const STRATEGIES: [WriteStrategy; 4] =
+    [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded];
 
 fn pool(version: &str, status: &Value) -> Value {
     json!({
@@ -33,11 +39,12 @@ fn cached(status: &Value) -> NodePool {
     serde_json::from_value(pool("5", status)).unwrap()
 }
 
-fn owned(replicas: i32) -> OwnedStatus {
-    OwnedStatus {
-        fields: [("replicas".to_owned(), replicas.into())].into_iter().collect(),
-        conditions: Vec::new(),
-    }
+fn owned(replicas: i32) -> NodePoolStatus {
+    NodePoolStatus { replicas: Some(replicas), ..NodePoolStatus::default() }
+}
+
+fn status(status: &Value) -> NodePoolStatus {
+    serde_json::from_value(status.clone()).unwrap()
 }
 
 fn door(
@@ -64,8 +71,7 @@ fn unasked(asked: &Asked) -> (u16, Value) {
 
 #[tokio::test]
 async fn an_equal_status_sends_nothing_whatever_the_strategy() {
-    for strategy in [WriteStrategy::Lazy, WriteStrategy::Retry, WriteStrategy::Patch, WriteStrategy::Guarded]
-    {
+    for strategy in STRATEGIES {
         let (door, _, metrics) = door(strategy, unasked);
         let written = door.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| owned(2)).await.unwrap();
         assert_eq!(written, Written::Unchanged);
@@ -153,13 +159,40 @@ async fn a_closed_fence_refuses_before_anything_is_sent() {
 
 #[tokio::test]
 async fn what_is_not_owned_is_refused_before_anything_is_sent() {
-    let (door, ..) = door(WriteStrategy::Guarded, unasked);
-    let foreign = || OwnedStatus {
-        fields: [("autoscaling".to_owned(), json!({}))].into_iter().collect(),
-        ..Default::default()
-    };
-    let failed = door.node_pool_status(&cached(&json!({})), |_| foreign()).await.unwrap_err();
-    assert!(matches!(failed, DoorError::NotOwned(_)));
+    let current = json!({ "autoscaling": { "autoscaler": "a" } });
+    for strategy in STRATEGIES {
+        for changed in [json!({}), json!({ "autoscaler": "b" })] {
+            let (door, ..) = door(strategy, unasked);
+            let decided = status(&json!({ "replicas": 3, "autoscaling": changed }));
+            let failed = door.node_pool_status(&cached(&current), |_| decided.clone()).await.unwrap_err();
+            assert!(matches!(failed, DoorError::NotOwned(_)), "{strategy}, {changed}: {failed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_owned_and_only_copied_is_not_sent() {
+    let current = json!({ "replicas": 2, "autoscaling": { "autoscaler": "a" } });
+    let (door, log, _) = door(WriteStrategy::Guarded, |_| (200, pool("6", &json!({ "replicas": 3 }))));
+    let copied = |fresh: &NodePool| NodePoolStatus { replicas: Some(3), ..fresh.status.clone().unwrap() };
+    let written = door.node_pool_status(&cached(&current), copied).await.unwrap();
+    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    assert_eq!(log.lock().unwrap()[0].body["status"], json!({ "replicas": 3 }));
+}
+
+#[tokio::test]
+async fn an_owned_condition_that_cannot_be_decoded_stays_when_another_is_stated() {
+    let odd = json!({ "type": "NodesReady", "status": "True", "since": "a later version" });
+    let (door, log, _) = door(WriteStrategy::Guarded, |_| (200, pool("6", &json!({}))));
+    let raw = pool("5", &json!({ "replicas": 2, "conditions": [odd] }));
+    let raw: DynamicObject = serde_json::from_value(raw).unwrap();
+    let statement = Statement::new(ConditionType::Stalled, true, Reason::Unreadable, "no");
+    let now = Time(Timestamp::UNIX_EPOCH);
+    let _ = door.unreadable_node_pool(&raw, &[statement], &now).await.unwrap();
+    let asked = log.lock().unwrap()[0].clone();
+    assert_eq!(asked.body["status"]["conditions"][0], odd);
+    assert_eq!(asked.body["status"]["conditions"][1]["type"], "Stalled");
+    assert_eq!(asked.body["status"]["replicas"], 2);
 }
 
 #[tokio::test]
@@ -218,10 +251,7 @@ async fn a_list_that_was_written_is_waited_for_although_the_rest_was_refused() {
     let (door, log, pool) = autoscaler(&json!({ "autoscaler": "a" }), answer);
     let _feed = door.write_tracker().feed::<NodePool>().unwrap();
     let wanted = json!({ "autoscaler": "b", "scaleDown": list() });
-    let decide = |_: &NodePool| OwnedStatus {
-        fields: [("autoscaling".to_owned(), wanted.clone())].into_iter().collect(),
-        conditions: Vec::new(),
-    };
+    let decide = |_: &NodePool| status(&json!({ "autoscaling": wanted }));
     assert!(door.node_pool_status(&pool, decide).await.is_err());
     assert_eq!(lines(&log).len(), 2, "the list, and the rest");
     assert_eq!(door.write_tracker().check(&pool), Freshness::Stale);
@@ -280,11 +310,8 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
     });
     let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": [] });
     let wanted = json!({ "autoscaler": "b", "scaleDown": list });
-    let owned = || OwnedStatus {
-        fields: [("autoscaling".to_owned(), wanted.clone())].into_iter().collect(),
-        ..OwnedStatus::default()
-    };
-    let written = door.node_pool_status(&cached, |_| owned()).await.unwrap();
+    let decide = |_: &NodePool| status(&json!({ "autoscaling": wanted }));
+    let written = door.node_pool_status(&cached, decide).await.unwrap();
     assert!(matches!(written, Written::Changed(_)), "{written:?}");
     let asked = log.lock().unwrap();
     assert_eq!(asked[0].body[2], test("/status/autoscaling/scaleDown", Value::Null));
@@ -294,14 +321,10 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
 }
 
 /// The wanted rest of the status; the list is kept as it is in the given object.
-fn keeping(pool: &NodePool, autoscaler: &str) -> OwnedStatus {
-    let status = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
-    let mut autoscaling = serde_json::to_value(status).unwrap();
-    autoscaling["autoscaler"] = autoscaler.into();
-    OwnedStatus {
-        fields: [("autoscaling".to_owned(), autoscaling)].into_iter().collect(),
-        ..OwnedStatus::default()
-    }
+fn keeping(pool: &NodePool, autoscaler: &str) -> NodePoolStatus {
+    let before = pool.status.clone().unwrap_or_default().autoscaling.unwrap_or_default();
+    let autoscaling = AutoscalingStatus { autoscaler: Some(autoscaler.to_owned()), ..before };
+    NodePoolStatus { autoscaling: Some(autoscaling), ..NodePoolStatus::default() }
 }
 
 #[tokio::test]
@@ -338,7 +361,7 @@ async fn a_list_that_an_earlier_release_applied_is_moved_before_anything_else_is
 #[tokio::test]
 async fn what_is_left_when_a_list_was_taken_away_is_not_applied_again_and_again() {
     let (door, _, cached) = autoscaler(&json!({}), unasked);
-    let written = door.node_pool_status(&cached, |_| OwnedStatus::default()).await.unwrap();
+    let written = door.node_pool_status(&cached, |_| NodePoolStatus::default()).await.unwrap();
     assert_eq!(written, Written::Unchanged);
 }
 

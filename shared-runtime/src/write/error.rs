@@ -1,8 +1,8 @@
 //! Why a write failed. A conflict is not an error: it is an outcome ([`super::Written::Conflict`]).
 
 use conflict_retry::Class;
+use shared_crds::ownership::Owner;
 
-use super::owned::NotOwned;
 use crate::error::Categorised;
 use crate::fence::Fenced;
 
@@ -25,6 +25,27 @@ pub enum DoorError {
     /// The API server refused, did not answer, or the retries are used up.
     #[error(transparent)]
     Front(#[from] conflict_retry::WriteError),
+}
+
+/// An attempt to write a part of a status that belongs to another owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOwned {
+    /// A field of another owner.
+    #[error("status.{field} is not a field of the {}", owner.describe())]
+    Field {
+        /// The field under `status`.
+        field: String,
+        /// The operator that tried to write it.
+        owner: Owner,
+    },
+    /// A condition of another owner.
+    #[error("condition {type_} is not one of the {}", owner.describe())]
+    Condition {
+        /// The condition's type.
+        type_: String,
+        /// The operator that tried to write it.
+        owner: Owner,
+    },
 }
 
 impl DoorError {

@@ -26,9 +26,8 @@ use shared_crds::ownership::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::DoorError;
+pub use self::error::{DoorError, NotOwned};
 pub use self::outcome::{Created, Deleted, Evicted, Written};
-pub use self::owned::{NotOwned, OwnedStatus};
 pub use self::replicas::ReplicasDecision;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;

@@ -4,7 +4,7 @@ use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::guarded::{self, Current};
-use super::{Door, DoorError, OwnedStatus, Planner, StatusObject, Target, canonical, patch_of};
+use super::{Door, DoorError, Planner, StatusObject, Target, json_of, patch_of};
 
 /// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
@@ -23,7 +23,7 @@ impl<K: StatusObject> Target<K> {
         base: K,
     ) -> Result<Outcome<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let fields = planner.contract.guarded;
         let mut taken = None;
@@ -58,7 +58,7 @@ impl<K: StatusObject> Target<K> {
     ) -> Result<Outcome<K>, DoorError> {
         let fields = planner.contract.guarded;
         let decide = |object: &K| {
-            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>)?;
+            let status = json_of(object)?;
             let is_vacant = guarded::is_equal(fields, &status, &guarded::without(fields, &status));
             if !is_vacant || object.meta().generation != taken.generation {
                 return Ok(PatchDecision::Keep);

@@ -12,18 +12,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use shared_crds::ownership::GuardedField;
+use shared_crds::v1alpha1::{NodePoolAutoscalerStatus, NodePoolStatus};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use tracing::{debug, instrument};
 
 use super::guarded::{self, Current};
-use super::owned::{Contract, OwnedStatus};
+use super::owned::Contract;
 use super::{Door, DoorError, WriteStrategy, Written};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
 trait StatusObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + HasStatus<Status: Serialize + DeserializeOwned>
+    + HasStatus<Status: Default + Serialize + DeserializeOwned>
     + Clone
     + Debug
     + Serialize
@@ -38,13 +39,14 @@ impl StatusObject for NodePool {}
 impl StatusObject for NodePoolAutoscaler {}
 
 impl Door {
-    /// Sets the operator's part of a pool's status to the result of `decide`. `decide` is called with `cached` first,
-    /// and again with the fresh object after every conflict; it must decide from its argument. Nothing is sent if the
-    /// status is equal.
+    /// Sets the operator's part of a pool's status to that of the status which `decide` returns. `decide` is called with
+    /// `cached` first, and again with the fresh object after every conflict; it must decide from its argument. An owned
+    /// field or condition that it leaves out is removed. What it does not own it leaves out, or copies from its argument;
+    /// anything else is refused ([`NotOwned`](super::NotOwned)). Nothing is sent if the status is equal.
     pub async fn node_pool_status(
         &self,
         cached: &NodePool,
-        decide: impl FnMut(&NodePool) -> OwnedStatus + Send,
+        decide: impl FnMut(&NodePool) -> NodePoolStatus + Send,
     ) -> Result<Written<NodePool>, DoorError> {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
@@ -53,7 +55,7 @@ impl Door {
     pub async fn autoscaler_status(
         &self,
         cached: &NodePoolAutoscaler,
-        decide: impl FnMut(&NodePoolAutoscaler) -> OwnedStatus + Send,
+        decide: impl FnMut(&NodePoolAutoscaler) -> NodePoolAutoscalerStatus + Send,
     ) -> Result<Written<NodePoolAutoscaler>, DoorError> {
         self.status(cached, Contract::autoscaler(self.owner), decide).await
     }
@@ -63,7 +65,7 @@ impl Door {
         &self,
         cached: &K,
         contract: Contract,
-        decide: impl FnMut(&K) -> OwnedStatus + Send,
+        decide: impl FnMut(&K) -> K::Status + Send,
     ) -> Result<Written<K>, DoorError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
@@ -98,12 +100,12 @@ struct Planner<D> {
 impl<D> Planner<D> {
     fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus,
+        D: FnMut(&K) -> K::Status,
     {
-        let owned = (self.decide)(object);
-        self.contract.check(&owned)?;
-        let current = canonical::<K>(object.status().map(serde_json::to_value).transpose()?)?;
-        let wanted = canonical::<K>(Some(self.contract.splice(&current, &owned)?))?;
+        let decided = (self.decide)(object);
+        let current = json_of(object)?;
+        let owned = self.contract.owned(&current, &decided)?;
+        let wanted = self.contract.splice(&current, owned);
         Ok(Plan { current, wanted, guarded: self.contract.guarded })
     }
 
@@ -114,11 +116,10 @@ impl<D> Planner<D> {
     }
 }
 
-/// A status as its type serialises it: omitted and unset fields look alike afterwards, so that two equal statuses are
+/// The status of `object` as its type serialises it: omitted and unset fields look alike, so that two equal statuses are
 /// equal values.
-fn canonical<K: StatusObject>(status: Option<Value>) -> Result<Value, serde_json::Error> {
-    let status: K::Status = serde_json::from_value(status.unwrap_or_else(|| json!({})))?;
-    serde_json::to_value(status)
+fn json_of<K: StatusObject>(object: &K) -> Result<Value, serde_json::Error> {
+    object.status().map_or_else(|| serde_json::to_value(K::Status::default()), serde_json::to_value)
 }
 
 fn with_status<K: StatusObject>(object: &mut K, status: Value) -> Result<(), serde_json::Error> {
@@ -149,7 +150,7 @@ impl<K: StatusObject> Target<K> {
         cached: &K,
     ) -> Result<Written<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let plan = planner.plan(cached)?;
         if plan.is_met() {
@@ -186,7 +187,7 @@ impl<K: StatusObject> Target<K> {
         mut planner: Planner<D>,
     ) -> Result<Written<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
         let mutate = |object: &mut K| match change(&mut planner, object) {
@@ -209,7 +210,7 @@ impl<K: StatusObject> Target<K> {
         base: K,
     ) -> Result<Written<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
         let decide = |object: &K| match planner.plan(object) {
@@ -238,7 +239,7 @@ impl<K: StatusObject> Target<K> {
         cached: &K,
     ) -> Result<Written<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
         let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
@@ -277,7 +278,7 @@ impl<K: StatusObject> Target<K> {
         base: K,
     ) -> Result<Outcome<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let decide = |object: &K| {
             let plan = planner.plan(object)?;
@@ -325,7 +326,7 @@ impl<K: StatusObject> Target<K> {
         cached: &K,
     ) -> Result<Written<K>, DoorError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let body = json!({
             "apiVersion": K::api_version(&()),
@@ -345,7 +346,7 @@ impl<K: StatusObject> Target<K> {
             return Ok(Written::Gone);
         }
         // Compared with the requested status, not with a new decision: later changes are handled by the next reconcile.
-        let kept = canonical::<K>(stored.status().map(serde_json::to_value).transpose()?)?;
+        let kept = json_of(&stored)?;
         if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
             return Ok(Written::Changed(stored));
         }
@@ -368,7 +369,7 @@ fn patch_of(operations: Vec<Value>) -> PatchDecision {
 fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, DoorError>
 where
     K: StatusObject,
-    D: FnMut(&K) -> OwnedStatus,
+    D: FnMut(&K) -> K::Status,
 {
     let plan = planner.plan(object)?;
     if plan.is_met() {
@@ -377,3 +378,6 @@ where
     with_status(object, plan.wanted)?;
     Ok(UpdateDecision::Write)
 }
+
+#[cfg(test)]
+mod tests;
