@@ -7,7 +7,7 @@ use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::error::chain;
-use shared_runtime::write::{DoorError, Written};
+use shared_runtime::write::{self, DoorError};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -127,15 +127,14 @@ async fn autoscaler(
 
 /// Whether the write met a conflict that the next pass has to resolve.
 fn ended<T>(
-    written: Result<Written<T>, DoorError>,
+    written: Result<write::Outcome<T>, DoorError>,
     what: &'static str,
     kind: &'static str,
     namespace: &str,
     name: &str,
 ) -> Result<bool, Error> {
     match written {
-        Ok(Written::Conflict) => Ok(true),
-        Ok(Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted) => Ok(false),
+        Ok(outcome) => Ok(outcome.is_conflict()),
         Err(source) => Err(Error::Write { what, kind, name: format!("{namespace}/{name}"), source }),
     }
 }

@@ -7,7 +7,6 @@ use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
-use shared_runtime::write::Written;
 use tracing::info;
 
 use crate::apply::Outcome;
@@ -67,10 +66,7 @@ pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step,
     };
     let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
     let told = ctx.door.unreadable_node_pool(&raw, &statements, &now).await;
-    Ok(match written("the status", told)? {
-        Written::Conflict => Step::Conflict,
-        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Step::Done,
-    })
+    Ok(if written("the status", told)?.is_conflict() { Step::Conflict } else { Step::Done })
 }
 
 async fn write_status(
@@ -86,10 +82,8 @@ async fn write_status(
         conditions: status::conditions(fresh, pool, facts, applied, &now),
         ..counts.clone()
     };
-    match written("the status", ctx.door.node_pool_status(pool, decide).await)? {
-        Written::Conflict => Ok(Reported::Conflict),
-        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Ok(Reported::Done),
-    }
+    let told = written("the status", ctx.door.node_pool_status(pool, decide).await)?;
+    Ok(if told.is_conflict() { Reported::Conflict } else { Reported::Done })
 }
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use planner::PoolDecision;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
-use shared_runtime::write::{DoorError, Written};
+use shared_runtime::write::{DoorError, Outcome};
 
 use super::pool_status::{Scaled, Standing};
 
@@ -35,13 +35,13 @@ impl Unreported {
         &self,
         decision: &PoolDecision,
         standing: &Standing,
-        ended: &Result<Written<T>, DoorError>,
+        ended: &Result<Outcome<T>, DoorError>,
     ) {
         let said = matches!(standing, Standing::Scaled(_));
         match ended {
-            Ok(Written::Changed(_) | Written::Unchanged) if said => self.forget(decision),
-            Ok(Written::Gone) => self.forget(decision),
-            Ok(Written::Changed(_) | Written::Unchanged | Written::Conflict | Written::Aborted) | Err(_) => {}
+            Ok(Outcome::Gone) => self.forget(decision),
+            Ok(outcome) if said && outcome.is_met() => self.forget(decision),
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -116,11 +116,11 @@ mod tests {
         let pools = &world.observed.pools;
         let (saying, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
         for (what, standing, ended, kept) in [
-            ("it was said", &saying, Written::Changed(()), false),
-            ("it was said already", &saying, Written::Unchanged, false),
-            ("the status was not written", &saying, Written::Conflict, true),
-            ("something else was said", &other, Written::Changed(()), true),
-            ("the pool is gone", &other, Written::Gone, false),
+            ("it was said", &saying, Outcome::Written(()), false),
+            ("it was said already", &saying, Outcome::Unchanged(()), false),
+            ("the status was not written", &saying, Outcome::Conflict(Box::default()), true),
+            ("something else was said", &other, Outcome::Written(()), true),
+            ("the pool is gone", &other, Outcome::Gone, false),
         ] {
             let unreported = Unreported::default();
             unreported.remember(grown, scaled.clone());

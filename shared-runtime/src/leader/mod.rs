@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
-use crate::write::{Created, Door, DoorError, Written};
+use crate::write::{Created, Door, DoorError, Outcome};
 
 /// The lease, and this process's identity.
 #[derive(Clone, Debug)]
@@ -223,8 +223,8 @@ impl Elector {
         let LeaseConfig { identity, timing, .. } = &self.config;
         let lease = lease::renewed(current, identity, *timing, self.clock.now());
         Ok(match self.door.replace(&self.api, &lease).await? {
-            Written::Changed(lease) => Try::Won(Box::new(lease)),
-            Written::Unchanged | Written::Conflict | Written::Gone | Written::Aborted => Try::Not,
+            Outcome::Written(lease) | Outcome::AlreadyDone(lease) => Try::Won(Box::new(lease)),
+            Outcome::Unchanged(_) | Outcome::Conflict(_) | Outcome::Gone | Outcome::Aborted => Try::Not,
         })
     }
 
@@ -234,7 +234,9 @@ impl Elector {
         let released =
             tokio::time::timeout(self.config.timing.retry_period, self.door.replace(&self.api, &lease)).await;
         match released {
-            Ok(Ok(Written::Changed(_))) => info!(lease = %self.config.name, "lease released"),
+            Ok(Ok(Outcome::Written(_) | Outcome::AlreadyDone(_))) => {
+                info!(lease = %self.config.name, "lease released");
+            }
             Ok(Ok(other)) => debug!(outcome = other.label(), "the lease was not ours to release any more"),
             Ok(Err(failed)) => warn!(error = %chain(&failed), "could not release the lease, it will expire"),
             Err(_) => warn!("could not release the lease in time, it will expire"),

@@ -74,10 +74,10 @@ async fn an_equal_status_sends_nothing_whatever_the_strategy() {
     for strategy in STRATEGIES {
         let (door, _, metrics) = door(strategy, unasked);
         let written = door.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| owned(2)).await.unwrap();
-        assert_eq!(written, Written::Unchanged);
+        assert!(matches!(written, Outcome::Unchanged(_)), "{strategy}: {written:?}");
         assert_eq!(
-            door.replicas(&cached(&json!({})), |_| ReplicasDecision::Set(2)).await.unwrap(),
-            Written::Unchanged
+            door.replicas(&cached(&json!({})), |_| ScaleDecision::Set(2)).await.unwrap(),
+            Outcome::Unchanged(Some(2))
         );
         let text = String::from_utf8(metrics.render().unwrap()).unwrap();
         assert!(!text.contains("conflict_retry_requests_total{"), "{text}");
@@ -100,7 +100,7 @@ async fn each_strategy_sends_what_it_says() {
             _ => (200, pool("6", &json!({ "replicas": 3 }))),
         });
         let written = door.node_pool_status(&cached(&json!({ "replicas": 2 })), |_| owned(3)).await.unwrap();
-        assert!(matches!(written, Written::Changed(_)), "{strategy}");
+        assert!(matches!(written, Outcome::Written(_)), "{strategy}");
         assert_eq!(lines(&log), requests, "{strategy}");
     }
 }
@@ -129,7 +129,7 @@ async fn an_owned_field_that_a_second_manager_keeps_alive_is_removed_by_patch() 
         }
     });
     let written = door.node_pool_status(&cached(&json!({ "selector": "old" })), |_| owned(3)).await.unwrap();
-    let Written::Changed(stored) = written else { panic!("{written:?}") };
+    let Outcome::Written(stored) = written else { panic!("{written:?}") };
     assert_eq!(stored.metadata.resource_version.as_deref(), Some("7"));
     let asked = log.lock().unwrap()[1].clone();
     assert_eq!(asked.body["status"], json!({ "selector": null }));
@@ -143,7 +143,7 @@ async fn a_namesake_that_took_the_write_is_no_success() {
         other["metadata"]["uid"] = "other".into();
         (200, other)
     });
-    assert_eq!(door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap(), Written::Gone);
+    assert_eq!(door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap(), Outcome::Gone);
 }
 
 #[tokio::test]
@@ -153,7 +153,7 @@ async fn a_closed_fence_refuses_before_anything_is_sent() {
     let door = door.with_fence(Fence::standby(clock.clone()));
     let failed = door.node_pool_status(&cached(&json!({})), |_| owned(3)).await.unwrap_err();
     assert!(matches!(failed, DoorError::Fenced(Fenced::Standby)));
-    assert!(door.replicas(&cached(&json!({})), |_| ReplicasDecision::Set(4)).await.unwrap_err().is_fenced());
+    assert!(door.replicas(&cached(&json!({})), |_| ScaleDecision::Set(4)).await.unwrap_err().is_fenced());
     assert!(door.unfenced(&clock).fence.pass().is_ok());
 }
 
@@ -176,7 +176,7 @@ async fn what_is_not_owned_and_only_copied_is_not_sent() {
     let (door, log, _) = door(WriteStrategy::Guarded, |_| (200, pool("6", &json!({ "replicas": 3 }))));
     let copied = |fresh: &NodePool| NodePoolStatus { replicas: Some(3), ..fresh.status.clone().unwrap() };
     let written = door.node_pool_status(&cached(&current), copied).await.unwrap();
-    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    assert!(matches!(written, Outcome::Written(_)), "{written:?}");
     assert_eq!(log.lock().unwrap()[0].body["status"], json!({ "replicas": 3 }));
 }
 
@@ -198,10 +198,7 @@ async fn an_owned_condition_that_cannot_be_decoded_stays_when_another_is_stated(
 #[tokio::test]
 async fn an_aborted_decision_sends_nothing() {
     let (door, _, _) = door(WriteStrategy::Lazy, unasked);
-    assert_eq!(
-        door.replicas(&cached(&json!({})), |_| ReplicasDecision::Abort).await.unwrap(),
-        Written::Aborted
-    );
+    assert_eq!(door.replicas(&cached(&json!({})), |_| ScaleDecision::Abort).await.unwrap(), Outcome::Aborted);
 }
 
 /// The Autoscaler's writer, and a pool at generation 7 with `autoscaling` in its status.
@@ -226,8 +223,8 @@ fn test(path: &str, value: impl Into<Value>) -> Value {
 async fn a_guarded_count_is_a_patch_of_the_object_at_its_generation_with_its_list() {
     let list = json!({ "decisionID": "d", "targetReplicas": 1, "nodes": ["n"] });
     let (door, log, pool) = autoscaler(&json!({ "scaleDown": list }), |_| (200, pool("6", &json!({}))));
-    let written = door.replicas(&pool, |_| ReplicasDecision::Set(1)).await.unwrap();
-    assert_eq!(written, Written::Changed(2), "what the server says it is");
+    let written = door.replicas(&pool, |_| ScaleDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Outcome::Written(Some(2)), "what the server says it is");
     let asked = log.lock().unwrap()[0].clone();
     assert_eq!(asked.path, STATUS.trim_end_matches("/status"));
     let expected = json!([
@@ -269,8 +266,8 @@ async fn a_count_is_not_written_where_another_list_has_taken_the_place_of_its_ow
         }
         _ => failure(422, "Invalid", "the server rejected our request due to an error in our request"),
     });
-    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
-    assert_eq!(written, Written::Aborted);
+    let written = door.replicas(&cached, |_| ScaleDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Outcome::Aborted);
     assert_eq!(lines(&log).len(), 2, "one patch, one read");
 }
 
@@ -289,12 +286,12 @@ async fn a_count_is_not_written_to_a_pool_that_was_paused_since_it_was_decided()
         }
     };
     let (door, log, cached) = autoscaler(&json!({}), paused(2));
-    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
-    assert_eq!(written, Written::Aborted);
+    let written = door.replicas(&cached, |_| ScaleDecision::Set(1)).await.unwrap();
+    assert_eq!(written, Outcome::Aborted);
     assert_eq!(lines(&log).len(), 2, "one patch, one read");
     // An existing number was perhaps our own write, whose answer was lost.
     let (door, _, cached) = autoscaler(&json!({}), paused(1));
-    let written = door.replicas(&cached, |_| ReplicasDecision::Set(1)).await.unwrap();
+    let written = door.replicas(&cached, |_| ScaleDecision::Set(1)).await.unwrap();
     assert!(written.is_met(), "{written:?}");
 }
 
@@ -312,7 +309,7 @@ async fn a_list_is_written_by_a_patch_of_its_own_and_the_rest_is_applied_without
     let wanted = json!({ "autoscaler": "b", "scaleDown": list });
     let decide = |_: &NodePool| status(&json!({ "autoscaling": wanted }));
     let written = door.node_pool_status(&cached, decide).await.unwrap();
-    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    assert!(matches!(written, Outcome::Written(_)), "{written:?}");
     let asked = log.lock().unwrap();
     assert_eq!(asked[0].body[2], test("/status/autoscaling/scaleDown", Value::Null));
     assert_eq!(asked[0].body[3]["path"], "/status/autoscaling/scaleDown");
@@ -348,7 +345,7 @@ async fn a_list_that_an_earlier_release_applied_is_moved_before_anything_else_is
         "fieldsV1": { "f:status": { "f:autoscaling": { "f:scaleDown": {} } } } });
     cached.metadata.managed_fields = Some(vec![serde_json::from_value(entry).unwrap()]);
     let written = door.node_pool_status(&cached, |fresh| keeping(fresh, "b")).await.unwrap();
-    assert!(matches!(written, Written::Changed(_)), "{written:?}");
+    assert!(matches!(written, Outcome::Written(_)), "{written:?}");
     let asked = log.lock().unwrap();
     let path = "/status/autoscaling/scaleDown";
     assert_eq!(asked.len(), 3, "{asked:?}");
@@ -362,7 +359,7 @@ async fn a_list_that_an_earlier_release_applied_is_moved_before_anything_else_is
 async fn what_is_left_when_a_list_was_taken_away_is_not_applied_again_and_again() {
     let (door, _, cached) = autoscaler(&json!({}), unasked);
     let written = door.node_pool_status(&cached, |_| NodePoolStatus::default()).await.unwrap();
-    assert_eq!(written, Written::Unchanged);
+    assert!(matches!(written, Outcome::Unchanged(_)), "{written:?}");
 }
 
 #[tokio::test]
@@ -370,8 +367,11 @@ async fn a_deletion_that_can_become_unwanted_names_the_version_that_it_was_decid
     let (door, log, cached) =
         autoscaler(&json!({}), |_| failure(409, "Conflict", "the ResourceVersion in the precondition"));
     let pools: Api<NodePool> = Api::namespaced(door.client.clone(), "ns");
-    assert_eq!(door.delete_unchanged(&pools, &cached).await.unwrap(), Deleted::Spared);
-    assert_eq!(door.delete(&pools, &cached).await.unwrap(), Deleted::Spared);
+    for outcome in
+        [door.delete_unchanged(&pools, &cached).await.unwrap(), door.delete(&pools, &cached).await.unwrap()]
+    {
+        assert!(matches!(outcome, DeleteOutcome::Conflict(_)), "{outcome:?}");
+    }
     let asked = log.lock().unwrap();
     assert_eq!(asked[0].body["preconditions"], json!({ "uid": "u", "resourceVersion": "5" }));
     assert_eq!(asked[1].body["preconditions"], json!({ "uid": "u" }));

@@ -1,4 +1,4 @@
-//! Why a write failed. A conflict is not an error: it is an outcome ([`super::Written::Conflict`]).
+//! Why a write failed. A conflict is not an error: it is an outcome ([`super::Outcome::Conflict`]).
 
 use conflict_retry::Class;
 use shared_crds::ownership::Owner;

@@ -8,7 +8,6 @@
 mod error;
 mod guarded;
 mod objects;
-mod outcome;
 mod owned;
 mod replicas;
 mod status;
@@ -26,9 +25,10 @@ use shared_crds::ownership::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use conflict_retry::{DeleteOutcome, EvictOutcome, Outcome, ScaleDecision};
+
 pub use self::error::{DoorError, NotOwned};
-pub use self::outcome::{Created, Deleted, Evicted, Written};
-pub use self::replicas::ReplicasDecision;
+pub use self::objects::Created;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;
 use crate::fence::Fence;

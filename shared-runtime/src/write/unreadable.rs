@@ -2,6 +2,7 @@
 //!
 //! The object is never decoded: it is read and written as JSON, and of its status only the given conditions change.
 
+use conflict_retry::Outcome;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Resource as _};
@@ -11,7 +12,7 @@ use shared_crds::conditions::{Statement, set};
 use tracing::instrument;
 
 use super::owned::{CONDITIONS, Contract, conditions_of, type_of};
-use super::{Door, DoorError, Written};
+use super::{Door, DoorError};
 
 impl Door {
     /// Sets `statements` on a pool that cannot be read. Whatever the strategy, this is a server-side apply: the others
@@ -22,7 +23,7 @@ impl Door {
         pool: &DynamicObject,
         statements: &[Statement],
         now: &Time,
-    ) -> Result<Written<DynamicObject>, DoorError> {
+    ) -> Result<Outcome<DynamicObject>, DoorError> {
         let options = self.begin()?;
         let name = pool.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
         let namespace = pool.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
@@ -35,7 +36,7 @@ impl Door {
         let owned = contract.owned(&current, &decided)?;
         let wanted = contract.splice(&current, owned);
         if wanted == current {
-            return Ok(Written::Unchanged);
+            return Ok(Outcome::Unchanged(pool.clone()));
         }
         let body = json!({
             "apiVersion": NodePool::api_version(&()),
@@ -44,7 +45,7 @@ impl Door {
             "status": contract.part(&wanted),
         });
         let forced = options.with_force(true);
-        Ok(conflict_retry::apply_status(&api, name, &forced, &body).await?.into())
+        Ok(conflict_retry::apply_status(&api, name, &forced, &body).await?)
     }
 }
 

@@ -18,7 +18,7 @@ use tracing::{debug, instrument};
 
 use super::guarded::{self, Current};
 use super::owned::Contract;
-use super::{Door, DoorError, WriteStrategy, Written};
+use super::{Door, DoorError, WriteStrategy};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
@@ -47,7 +47,7 @@ impl Door {
         &self,
         cached: &NodePool,
         decide: impl FnMut(&NodePool) -> NodePoolStatus + Send,
-    ) -> Result<Written<NodePool>, DoorError> {
+    ) -> Result<Outcome<NodePool>, DoorError> {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
 
@@ -56,7 +56,7 @@ impl Door {
         &self,
         cached: &NodePoolAutoscaler,
         decide: impl FnMut(&NodePoolAutoscaler) -> NodePoolAutoscalerStatus + Send,
-    ) -> Result<Written<NodePoolAutoscaler>, DoorError> {
+    ) -> Result<Outcome<NodePoolAutoscaler>, DoorError> {
         self.status(cached, Contract::autoscaler(self.owner), decide).await
     }
 
@@ -66,15 +66,15 @@ impl Door {
         cached: &K,
         contract: Contract,
         decide: impl FnMut(&K) -> K::Status + Send,
-    ) -> Result<Written<K>, DoorError> {
+    ) -> Result<Outcome<K>, DoorError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
         let planner = Planner { contract, decide };
-        let written = target.write(self, &options, planner, cached).await?;
-        if let Written::Changed(object) = &written {
+        let outcome = target.write(self, &options, planner, cached).await?;
+        if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             self.write_tracker.wrote(object, ChangeKind::Updated);
         }
-        Ok(written)
+        Ok(outcome)
     }
 }
 
@@ -148,13 +148,13 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
         let plan = planner.plan(cached)?;
         if plan.is_met() {
-            return Ok(Written::Unchanged);
+            return Ok(Outcome::Unchanged(cached.clone()));
         }
         match door.strategy {
             WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
@@ -170,14 +170,14 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError> {
+    ) -> Result<Outcome<K>, DoorError> {
         let mut object = cached.clone();
         // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
         // them.
         object.meta_mut().managed_fields = None;
         with_status(&mut object, plan.wanted)?;
         let status = Subresource::Status;
-        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?.into())
+        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?)
     }
 
     /// `retry`: live read, change, PUT, until it succeeds.
@@ -185,7 +185,7 @@ impl<K: StatusObject> Target<K> {
         &self,
         options: &WriteOptions,
         mut planner: Planner<D>,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -199,7 +199,7 @@ impl<K: StatusObject> Target<K> {
         };
         let outcome =
             conflict_retry::update_status(&self.api, &self.name, options, Source::Live, mutate).await?;
-        failed.map_or_else(|| Ok(outcome.into()), Err)
+        failed.map_or(Ok(outcome), Err)
     }
 
     /// `patch`: a merge patch at the version that it was computed from, until it succeeds.
@@ -208,7 +208,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         base: K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -225,7 +225,7 @@ impl<K: StatusObject> Target<K> {
         let outcome =
             conflict_retry::merge_patch(&self.api, &self.name, status, options, Source::Copy(base), decide)
                 .await?;
-        failed.map_or_else(|| Ok(outcome.into()), Err)
+        failed.map_or(Ok(outcome), Err)
     }
 
     /// `guarded`: a patch with tests of the observed state for fields that must not be written late, server-side apply
@@ -237,7 +237,7 @@ impl<K: StatusObject> Target<K> {
         mut planner: Planner<D>,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -255,18 +255,18 @@ impl<K: StatusObject> Target<K> {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }
-                    other => return Ok(other.into()),
+                    other => return Ok(other),
                 }
             }
             Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
             Outcome::Unchanged(object) => (object, false),
-            other => return Ok(other.into()),
+            other => return Ok(other),
         };
         let plan = planner.plan(&base)?;
         if planner.contract.part(&plan.current) != planner.contract.part(&plan.wanted) {
             return self.apply(options, planner, &plan, &base).await;
         }
-        Ok(if patched { Written::Changed(base) } else { Written::Unchanged })
+        Ok(if patched { Outcome::Written(base) } else { Outcome::Unchanged(base) })
     }
 
     /// Writes the guarded fields where they differ, with the observed generation and values as preconditions.
@@ -324,7 +324,7 @@ impl<K: StatusObject> Target<K> {
         planner: Planner<D>,
         plan: &Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, DoorError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -335,26 +335,26 @@ impl<K: StatusObject> Target<K> {
             "status": planner.contract.part(&plan.wanted),
         });
         let forced = options.clone().with_force(true);
-        let written = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?.into();
-        let Written::Changed(stored) = written else {
-            return Ok(written);
+        let outcome = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?;
+        let (Outcome::Written(stored) | Outcome::AlreadyDone(stored)) = outcome else {
+            return Ok(outcome);
         };
         if stored.meta().uid != cached.meta().uid {
             // The server accepts no UID as a precondition here. The successor's own reconcile corrects what was written
             // to it.
             debug!("the object was replaced by another of the same name");
-            return Ok(Written::Gone);
+            return Ok(Outcome::Gone);
         }
         // Compared with the requested status, not with a new decision: later changes are handled by the next reconcile.
         let kept = json_of(&stored)?;
         if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
-            return Ok(Written::Changed(stored));
+            return Ok(Outcome::Written(stored));
         }
         // A dropped field that we own is still present: another manager's entry holds it too, for instance this
         // operator's own from the time it ran with another strategy. Only a write that names the field removes it.
         debug!("an owned field has a second owner, removing it by patch");
-        match self.patch(options, planner, stored.clone()).await? {
-            Written::Unchanged => Ok(Written::Changed(stored)),
+        match self.patch(options, planner, stored).await? {
+            Outcome::Unchanged(stored) => Ok(Outcome::Written(stored)),
             other => Ok(other),
         }
     }
