@@ -13,7 +13,7 @@ mod state;
 mod step;
 
 pub use flaw::WriterFlaw;
-pub use state::{Faults, Put, WRITERS, Writer, WriterOutcome, WriterPhase, WritersState};
+pub use state::{Faults, ModelWriter, Put, WRITERS, WriterOutcome, WriterPhase, WritersState};
 pub use step::WriterStep;
 
 use state::LAG;
