@@ -9,7 +9,7 @@ use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ScaleDownPlan;
 use shared_runtime::error::chain;
-use shared_runtime::write::{self, DoorError, ScaleDecision};
+use shared_runtime::write::{self, ScaleDecision, WriterError};
 use tracing::info;
 
 use crate::context::Context;
@@ -103,7 +103,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
     }
     let mut outdated = false;
-    let written = ctx.door.node_pool_status(pool, |fresh| {
+    let written = ctx.writer.node_pool_status(pool, |fresh| {
         outdated = fresh.spec.replicas != pool.spec.replicas
             || fresh.metadata.generation != pool.metadata.generation
             || fresh.metadata.uid != pool.metadata.uid;
@@ -151,7 +151,7 @@ async fn write(
     ctx: &Context,
     decision: &PoolDecision,
     pool: &NodePool,
-) -> Result<write::Outcome<Option<i32>>, DoorError> {
+) -> Result<write::Outcome<Option<i32>>, WriterError> {
     let from = decision.object.spec.replicas;
     let decide = |current: Option<i32>| {
         if current == Some(decision.desired) {
@@ -162,10 +162,10 @@ async fn write(
             ScaleDecision::Abort
         }
     };
-    ctx.door.replicas(pool, decide).await
+    ctx.writer.replicas(pool, decide).await
 }
 
-fn failed(what: &'static str, decision: &PoolDecision, source: DoorError) -> Error {
+fn failed(what: &'static str, decision: &PoolDecision, source: WriterError) -> Error {
     let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
 }

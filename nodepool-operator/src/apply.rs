@@ -132,7 +132,7 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
         return Ok(Applied::default());
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
-    let result = ctx.door.json_patch(&api, pool, patch).await;
+    let result = ctx.writer.json_patch(&api, pool, patch).await;
     let mut applied = Applied::default();
     match written("the pool's finalizer", result)? {
         write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_) => {
@@ -152,7 +152,7 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
         return Ok(applied);
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
-    let filled = ctx.door.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
+    let filled = ctx.writer.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
     match written("the unset number of replicas", filled)? {
         write::Outcome::Written(_)
         | write::Outcome::AlreadyDone(_)
@@ -167,7 +167,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
+    match ctx.writer.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
         Created::Created(_) => applied.created.push(name),
         Created::AlreadyExists => {
             // Either this is our own creation from before a restart, which a live read will show, or a foreign node has

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::Value;
 use shared_runtime::error::chain;
-use shared_runtime::write::{DeleteOutcome, DoorError, EvictOutcome, Outcome};
+use shared_runtime::write::{DeleteOutcome, EvictOutcome, Outcome, WriterError};
 
 use crate::context::Context;
 use crate::drains::{Answer, Way};
@@ -72,7 +72,7 @@ fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
 /// Adds to an error what the write was about.
 pub(crate) fn written<T>(
     what: &'static str,
-    result: Result<Outcome<T>, DoorError>,
+    result: Result<Outcome<T>, WriterError>,
 ) -> Result<Outcome<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }
@@ -80,7 +80,7 @@ pub(crate) fn written<T>(
 /// Patches the node; `true` when it is now in the wanted state.
 async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node", ctx.door.json_patch(&api, node, patch).await)? {
+    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
         Outcome::Gone => Ok(false),
         Outcome::Conflict(_) | Outcome::Aborted => {
@@ -96,7 +96,7 @@ async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) 
 async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let deleted = ctx
-        .door
+        .writer
         .delete_unchanged(&api, node)
         .await
         .map_err(|source| Error::Write { what: "a node", source })?;
@@ -118,7 +118,7 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.door.json_patch(&api, node, release).await)? {
+    match written("a node's finalizer", ctx.writer.json_patch(&api, node, release).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
@@ -163,7 +163,7 @@ fn refused(node: &str, pod: &Pod, message: String) -> Answer {
 }
 
 async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    let answer = match ctx.door.evict(&pods(ctx, pod), pod).await {
+    let answer = match ctx.writer.evict(&pods(ctx, pod), pod).await {
         Ok(EvictOutcome::Evicted) => {
             applied.evicted += 1;
             Answer::Going
@@ -181,7 +181,7 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
 
 /// Deletes the pod with its own grace period. A refusal is about this one pod, as with evictions.
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    match ctx.door.delete(&pods(ctx, pod), pod).await {
+    match ctx.writer.delete(&pods(ctx, pod), pod).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
             applied.deleted_pods += 1;
             Ok(Answer::Going)

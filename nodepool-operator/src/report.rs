@@ -65,7 +65,7 @@ pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step,
         return Ok(Step::Done);
     };
     let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
-    let told = ctx.door.unreadable_node_pool(&raw, &statements, &now).await;
+    let told = ctx.writer.unreadable_node_pool(&raw, &statements, &now).await;
     Ok(if written("the status", told)?.is_conflict() { Step::Conflict } else { Step::Done })
 }
 
@@ -82,7 +82,7 @@ async fn write_status(
         conditions: status::conditions(fresh, pool, facts, applied, &now),
         ..counts.clone()
     };
-    let told = written("the status", ctx.door.node_pool_status(pool, decide).await)?;
+    let told = written("the status", ctx.writer.node_pool_status(pool, decide).await)?;
     Ok(if told.is_conflict() { Reported::Conflict } else { Reported::Done })
 }
 

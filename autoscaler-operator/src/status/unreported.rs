@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use planner::PoolDecision;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
-use shared_runtime::write::{DoorError, Outcome};
+use shared_runtime::write::{Outcome, WriterError};
 
 use super::pool_status::{Scaled, Standing};
 
@@ -35,7 +35,7 @@ impl Unreported {
         &self,
         decision: &PoolDecision,
         standing: &Standing,
-        ended: &Result<Outcome<T>, DoorError>,
+        ended: &Result<Outcome<T>, WriterError>,
     ) {
         let said = matches!(standing, Standing::Scaled(_));
         match ended {

@@ -9,7 +9,7 @@ use crate::fence::Fenced;
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DoorError {
+pub enum WriterError {
     /// This replica may not write.
     #[error("refused by the fence")]
     Fenced(#[from] Fenced),
@@ -24,7 +24,7 @@ pub enum DoorError {
     Unnamed(&'static str),
     /// The API server refused, did not answer, or the retries are used up.
     #[error(transparent)]
-    Front(#[from] conflict_retry::WriteError),
+    Write(#[from] conflict_retry::WriteError),
 }
 
 /// An attempt to write a part of a status that belongs to another owner.
@@ -48,7 +48,7 @@ pub enum NotOwned {
     },
 }
 
-impl DoorError {
+impl WriterError {
     /// Whether RBAC or admission refused the write.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.class(), Some(Class::Forbidden))
@@ -73,25 +73,25 @@ impl DoorError {
 
     /// Whether the write may have been carried out although it was not acknowledged.
     pub fn maybe_written(&self) -> bool {
-        matches!(self, Self::Front(failed) if failed.maybe_written())
+        matches!(self, Self::Write(failed) if failed.maybe_written())
     }
 
     fn class(&self) -> Option<&Class> {
         match self {
-            Self::Front(failed) => failed.class(),
+            Self::Write(failed) => failed.class(),
             Self::Fenced(_) | Self::NotOwned(_) | Self::Status(_) | Self::Unnamed(_) => None,
         }
     }
 }
 
-impl Categorised for DoorError {
+impl Categorised for WriterError {
     fn category(&self) -> &'static str {
         match self {
             Self::Fenced(_) => "fenced",
             Self::NotOwned(_) => "not_owned",
             Self::Status(_) => "decode",
             Self::Unnamed(_) => "unnamed",
-            Self::Front(failed) => failed.category(),
+            Self::Write(failed) => failed.category(),
         }
     }
 }

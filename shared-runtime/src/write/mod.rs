@@ -1,4 +1,4 @@
-//! The writer ([`Door`]): the only way for an operator to change anything in the cluster.
+//! The writer ([`Writer`]): the only way for an operator to change anything in the cluster.
 //!
 //! It has four strategies ([`WriteStrategy`]) with one meaning: the caller's `decide` returns the wanted object for the
 //! given one; the writer compares before it sends, calls `decide` again with the fresh object after a conflict, checks
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use conflict_retry::{DeleteOutcome, EvictOutcome, Outcome, ScaleDecision};
 
-pub use self::error::{DoorError, NotOwned};
+pub use self::error::{NotOwned, WriterError};
 pub use self::objects::Created;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;
@@ -42,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The writer. Cheap to clone.
 #[derive(Clone)]
-pub struct Door {
+pub struct Writer {
     client: Client,
     owner: Owner,
     manager: &'static str,
@@ -64,7 +64,7 @@ pub fn unobserved() -> Arc<dyn Observer> {
 #[error("{} writes no status of its own", .0.describe())]
 pub struct NotAnOperator(Owner);
 
-impl Door {
+impl Writer {
     /// A writer for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`]
     /// does): kube's own retries would repeat a write without looking at the object again. `observer` is notified of
     /// every request.
@@ -118,12 +118,12 @@ impl Door {
     }
 
     /// Passes the fence and returns the options of one write.
-    fn begin(&self) -> Result<WriteOptions, DoorError> {
+    fn begin(&self) -> Result<WriteOptions, WriterError> {
         self.begin_within(ATTEMPT_TIMEOUT)
     }
 
     /// The same for a write whose one attempt may take `attempt`.
-    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, DoorError> {
+    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriterError> {
         let allowed = self.fence.pass()?;
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that closes half-way ends the retries, and a request in progress.
@@ -145,5 +145,5 @@ impl Door {
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "writer_tests.rs"]
 mod tests;

@@ -11,7 +11,7 @@ use kube::{Api, Resource};
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{DEADLINE, Door, DoorError};
+use super::{DEADLINE, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
 /// The result of a creation.
@@ -24,12 +24,12 @@ pub enum Created<K> {
     AlreadyExists,
 }
 
-impl Door {
+impl Writer {
     /// Creates an object. An existing one of that name is an outcome: it may be our own. The one attempt has the time
     /// of all: the API server cancels a creation whose client has disconnected, so one that admission webhooks delay
     /// for longer than an attempt would never succeed. The webhooks' own default timeout is 10 s.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, DoorError>
+    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -46,7 +46,7 @@ impl Door {
 
     /// Deletes exactly this object: another one of the same name is spared.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, DoorError>
+    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -57,7 +57,7 @@ impl Door {
     /// Deletes this object in its observed version: one that has changed since is spared. For a deletion that a change
     /// by another writer can make unwanted: it may be carried out long after it was sent.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, DoorError>
+    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -70,7 +70,7 @@ impl Door {
         api: &Api<K>,
         object: &K,
         preconditions: Preconditions,
-    ) -> Result<DeleteOutcome<K>, DoorError>
+    ) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -95,7 +95,12 @@ impl Door {
     /// Sends a JSON Patch once. Include a `test` in it; where one fails, or a path does not exist, the result is
     /// [`Outcome::Conflict`].
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn json_patch<K>(&self, api: &Api<K>, object: &K, patch: Value) -> Result<Outcome<K>, DoorError>
+    pub async fn json_patch<K>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        patch: Value,
+    ) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -113,7 +118,7 @@ impl Door {
         api: &Api<K>,
         cached: &K,
         decide: impl FnMut(&K) -> Option<Value> + Send,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -125,7 +130,7 @@ impl Door {
 
     /// Replaces an object at the version it carries, once.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Outcome<K>, DoorError>
+    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -137,7 +142,7 @@ impl Door {
 
     /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.
     #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
-    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<EvictOutcome, DoorError> {
+    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<EvictOutcome, WriterError> {
         let options = self.begin()?;
         let preconditions =
             MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
@@ -145,7 +150,7 @@ impl Door {
         Ok(conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await?)
     }
 
-    fn updated<K>(&self, answer: Result<Outcome<K>, WriteError>) -> Result<Outcome<K>, DoorError>
+    fn updated<K>(&self, answer: Result<Outcome<K>, WriteError>) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -157,6 +162,6 @@ impl Door {
     }
 }
 
-fn name_of<K: Resource>(object: &K) -> Result<&str, DoorError> {
-    object.meta().name.as_deref().ok_or(DoorError::Unnamed("name"))
+fn name_of<K: Resource>(object: &K) -> Result<&str, WriterError> {
+    object.meta().name.as_deref().ok_or(WriterError::Unnamed("name"))
 }

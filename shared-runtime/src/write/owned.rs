@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use shared_crds::conditions::ConditionType;
 use shared_crds::ownership::{self, GUARDED, GuardedField, Owner};
 
-use super::error::{DoorError, NotOwned};
+use super::error::{NotOwned, WriterError};
 use super::guarded;
 
 /// The list under `status` that several owners share; each owns the conditions of its types.
@@ -67,7 +67,11 @@ impl Contract {
 
     /// The owned part of `decided`, a whole status that was decided from `current`. What belongs to other owners may be
     /// absent from it or equal to `current`; anything else is refused.
-    pub(super) fn owned(&self, current: &Value, decided: &impl Serialize) -> Result<OwnedStatus, DoorError> {
+    pub(super) fn owned(
+        &self,
+        current: &Value,
+        decided: &impl Serialize,
+    ) -> Result<OwnedStatus, WriterError> {
         let owner = self.owner;
         let (mut fields, mut conditions) = parts(serde_json::to_value(decided)?)?;
         let is_foreign = |field: &str, value: &Value| {

@@ -22,7 +22,7 @@ fn owned(contract: &Contract, decided: &Value) -> OwnedStatus {
 
 fn refused(contract: &Contract, current: &Value, decided: &Value) -> NotOwned {
     match contract.owned(current, decided) {
-        Err(DoorError::NotOwned(refused)) => refused,
+        Err(WriterError::NotOwned(refused)) => refused,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +96,7 @@ fn what_is_no_status_is_an_error_and_not_an_empty_part() {
     let contract = Contract::node_pool(Owner::NodepoolOperator);
     for decided in [json!(null), json!([]), json!({ "conditions": "none" })] {
         let failed = contract.owned(&status(), &decided).unwrap_err();
-        assert!(matches!(failed, DoorError::Status(_)), "{decided}: {failed:?}");
+        assert!(matches!(failed, WriterError::Status(_)), "{decided}: {failed:?}");
     }
 }
 

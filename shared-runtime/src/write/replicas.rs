@@ -9,10 +9,10 @@ use shared_crds::ownership::GUARDED;
 use tracing::instrument;
 
 use super::guarded::{self, Current};
-use super::{Door, DoorError, WriteStrategy};
+use super::{WriteStrategy, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
-impl Door {
+impl Writer {
     /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value (`None`: unset). `decide`
     /// gets the replicas of the write's precondition, from `cached` first and fresh ones after every conflict.
     #[instrument(skip_all, fields(name = cached.metadata.name, strategy = %self.strategy))]
@@ -20,10 +20,10 @@ impl Door {
         &self,
         cached: &NodePool,
         decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
-    ) -> Result<Outcome<Option<i32>>, DoorError> {
+    ) -> Result<Outcome<Option<i32>>, WriterError> {
         let options = self.begin()?;
-        let namespace = cached.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
-        let name = cached.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
+        let namespace = cached.metadata.namespace.as_deref().ok_or(WriterError::Unnamed("namespace"))?;
+        let name = cached.metadata.name.as_deref().ok_or(WriterError::Unnamed("name"))?;
         let api: Api<NodePool> = Api::namespaced(self.client.clone(), namespace);
         let outcome = self.scale(&options, &api, name, cached, decide).await?;
         if let Outcome::Written(view) | Outcome::AlreadyDone(view) = &outcome {
@@ -39,7 +39,7 @@ impl Door {
         name: &str,
         cached: &NodePool,
         mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
-    ) -> Result<Outcome<ScaleView>, DoorError> {
+    ) -> Result<Outcome<ScaleView>, WriterError> {
         let current = cached.status.as_ref().and_then(|status| status.replicas);
         let view = ScaleView::of(cached, cached.spec.replicas, current);
         let target = match decide(view.replicas) {
@@ -71,7 +71,7 @@ async fn replicas_at_generation(
     name: &str,
     cached: &NodePool,
     mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
-) -> Result<Outcome<ScaleView>, DoorError> {
+) -> Result<Outcome<ScaleView>, WriterError> {
     let standing = standing(cached)?;
     let mut failed = None;
     let decide = |pool: &NodePool| match self::standing(pool) {

@@ -12,9 +12,9 @@ use shared_crds::conditions::{Statement, set};
 use tracing::instrument;
 
 use super::owned::{CONDITIONS, Contract, conditions_of, type_of};
-use super::{Door, DoorError};
+use super::{Writer, WriterError};
 
-impl Door {
+impl Writer {
     /// Sets `statements` on a pool that cannot be read. Whatever the strategy, this is a server-side apply: the others
     /// would have to send parts that this version cannot decode. Nothing is sent if the conditions are equal.
     #[instrument(skip_all, fields(name = pool.metadata.name))]
@@ -23,10 +23,10 @@ impl Door {
         pool: &DynamicObject,
         statements: &[Statement],
         now: &Time,
-    ) -> Result<Outcome<DynamicObject>, DoorError> {
+    ) -> Result<Outcome<DynamicObject>, WriterError> {
         let options = self.begin()?;
-        let name = pool.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
-        let namespace = pool.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
+        let name = pool.metadata.name.as_deref().ok_or(WriterError::Unnamed("name"))?;
+        let namespace = pool.metadata.namespace.as_deref().ok_or(WriterError::Unnamed("namespace"))?;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &ApiResource::erase::<NodePool>(&()));
         let current = pool.data.get("status").cloned().unwrap_or_else(|| json!({}));

@@ -4,7 +4,7 @@ use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::guarded::{self, Current};
-use super::{Door, DoorError, Planner, StatusObject, Target, json_of, patch_of};
+use super::{Planner, StatusObject, Target, Writer, WriterError, json_of, patch_of};
 
 /// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
@@ -17,11 +17,11 @@ impl<K: StatusObject> Target<K> {
     /// such a field leaves the apply as owner of the leaves that stay equal; the next apply would remove those.
     pub(super) async fn patch_anew<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -36,12 +36,12 @@ impl<K: StatusObject> Target<K> {
             }
             Ok(patch_of(operations))
         };
-        let outcome = self.patch_at_generation(door, options, base, decide).await?;
+        let outcome = self.patch_at_generation(writer, options, base, decide).await?;
         match (outcome, taken) {
             (
                 Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object),
                 Some(taken),
-            ) => self.put_back(door, options, planner, object, &taken).await,
+            ) => self.put_back(writer, options, planner, object, &taken).await,
             (other, _) => Ok(other),
         }
     }
@@ -50,12 +50,12 @@ impl<K: StatusObject> Target<K> {
     /// changed. `decide` is not called again: a caller that keeps existing fields would find nothing to keep.
     async fn put_back<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &Planner<D>,
         base: K,
         taken: &Taken,
-    ) -> Result<Outcome<K>, DoorError> {
+    ) -> Result<Outcome<K>, WriterError> {
         let fields = planner.contract.guarded;
         let decide = |object: &K| {
             let status = json_of(object)?;
@@ -66,6 +66,6 @@ impl<K: StatusObject> Target<K> {
             let current = Current { status: &status, is_set: object.status().is_some() };
             Ok(patch_of(guarded::operations(fields, current, &taken.wanted)))
         };
-        self.patch_at_generation(door, options, base, decide).await
+        self.patch_at_generation(writer, options, base, decide).await
     }
 }

@@ -18,7 +18,7 @@ use tracing::{debug, instrument};
 
 use super::guarded::{self, Current};
 use super::owned::Contract;
-use super::{Door, DoorError, WriteStrategy};
+use super::{WriteStrategy, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
@@ -38,7 +38,7 @@ trait StatusObject:
 impl StatusObject for NodePool {}
 impl StatusObject for NodePoolAutoscaler {}
 
-impl Door {
+impl Writer {
     /// Sets the operator's part of a pool's status to that of the status which `decide` returns. `decide` is called with
     /// `cached` first, and again with the fresh object after every conflict; it must decide from its argument. An owned
     /// field or condition that it leaves out is removed. What it does not own it leaves out, or copies from its argument;
@@ -47,7 +47,7 @@ impl Door {
         &self,
         cached: &NodePool,
         decide: impl FnMut(&NodePool) -> NodePoolStatus + Send,
-    ) -> Result<Outcome<NodePool>, DoorError> {
+    ) -> Result<Outcome<NodePool>, WriterError> {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
 
@@ -56,7 +56,7 @@ impl Door {
         &self,
         cached: &NodePoolAutoscaler,
         decide: impl FnMut(&NodePoolAutoscaler) -> NodePoolAutoscalerStatus + Send,
-    ) -> Result<Outcome<NodePoolAutoscaler>, DoorError> {
+    ) -> Result<Outcome<NodePoolAutoscaler>, WriterError> {
         self.status(cached, Contract::autoscaler(self.owner), decide).await
     }
 
@@ -66,7 +66,7 @@ impl Door {
         cached: &K,
         contract: Contract,
         decide: impl FnMut(&K) -> K::Status + Send,
-    ) -> Result<Outcome<K>, DoorError> {
+    ) -> Result<Outcome<K>, WriterError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
         let planner = Planner { contract, decide };
@@ -98,7 +98,7 @@ struct Planner<D> {
 }
 
 impl<D> Planner<D> {
-    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, DoorError>
+    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, WriterError>
     where
         D: FnMut(&K) -> K::Status,
     {
@@ -135,20 +135,20 @@ struct Target<K> {
 }
 
 impl<K: StatusObject> Target<K> {
-    fn of(door: &Door, cached: &K) -> Result<Self, DoorError> {
+    fn of(writer: &Writer, cached: &K) -> Result<Self, WriterError> {
         let meta = cached.meta();
-        let namespace = meta.namespace.clone().ok_or(DoorError::Unnamed("namespace"))?;
-        let name = meta.name.clone().ok_or(DoorError::Unnamed("name"))?;
-        Ok(Self { api: Api::namespaced(door.client.clone(), &namespace), namespace, name })
+        let namespace = meta.namespace.clone().ok_or(WriterError::Unnamed("namespace"))?;
+        let name = meta.name.clone().ok_or(WriterError::Unnamed("name"))?;
+        Ok(Self { api: Api::namespaced(writer.client.clone(), &namespace), namespace, name })
     }
 
     async fn write<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         mut planner: Planner<D>,
         cached: &K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -156,11 +156,11 @@ impl<K: StatusObject> Target<K> {
         if plan.is_met() {
             return Ok(Outcome::Unchanged(cached.clone()));
         }
-        match door.strategy {
+        match writer.strategy {
             WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
             WriteStrategy::Retry => self.put_live(options, planner).await,
             WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.guarded(door, options, planner, plan, cached).await,
+            WriteStrategy::Guarded => self.guarded(writer, options, planner, plan, cached).await,
         }
     }
 
@@ -170,7 +170,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         plan: Plan,
         cached: &K,
-    ) -> Result<Outcome<K>, DoorError> {
+    ) -> Result<Outcome<K>, WriterError> {
         let mut object = cached.clone();
         // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
         // them.
@@ -185,7 +185,7 @@ impl<K: StatusObject> Target<K> {
         &self,
         options: &WriteOptions,
         mut planner: Planner<D>,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -208,7 +208,7 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -232,18 +232,18 @@ impl<K: StatusObject> Target<K> {
     /// for the rest.
     async fn guarded<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         mut planner: Planner<D>,
         plan: Plan,
         cached: &K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
         let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
         let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
-            self.patch_guarded(door, options, &mut planner, cached.clone()).await?
+            self.patch_guarded(writer, options, &mut planner, cached.clone()).await?
         } else if is_applied(cached) {
             Outcome::Written(cached.clone())
         } else {
@@ -251,7 +251,7 @@ impl<K: StatusObject> Target<K> {
         };
         let (base, patched) = match outcome {
             Outcome::Written(object) if is_applied(&object) => {
-                match self.patch_anew(door, options, &mut planner, object).await? {
+                match self.patch_anew(writer, options, &mut planner, object).await? {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }
@@ -272,11 +272,11 @@ impl<K: StatusObject> Target<K> {
     /// Writes the guarded fields where they differ, with the observed generation and values as preconditions.
     async fn patch_guarded<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -284,18 +284,18 @@ impl<K: StatusObject> Target<K> {
             let plan = planner.plan(object)?;
             Ok(patch_of(planner.guarded_operations(&plan, object)))
         };
-        self.patch_at_generation(door, options, base, decide).await
+        self.patch_at_generation(writer, options, base, decide).await
     }
 
     /// A patch of the status at the generation that it is decided from. The writer records it at once: what follows in
     /// the same pass may fail, and the next pass must not decide from a cache that does not show it yet.
     async fn patch_at_generation(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         base: K,
-        mut decide: impl FnMut(&K) -> Result<PatchDecision, DoorError> + Send,
-    ) -> Result<Outcome<K>, DoorError> {
+        mut decide: impl FnMut(&K) -> Result<PatchDecision, WriterError> + Send,
+    ) -> Result<Outcome<K>, WriterError> {
         let mut failed = None;
         let decide = |object: &K| {
             decide(object).unwrap_or_else(|error| {
@@ -308,7 +308,7 @@ impl<K: StatusObject> Target<K> {
             conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
                 .await?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
-            door.write_tracker.wrote(object, ChangeKind::Updated);
+            writer.write_tracker.wrote(object, ChangeKind::Updated);
         }
         failed.map_or(Ok(outcome), Err)
     }
@@ -324,7 +324,7 @@ impl<K: StatusObject> Target<K> {
         planner: Planner<D>,
         plan: &Plan,
         cached: &K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         D: FnMut(&K) -> K::Status + Send,
     {
@@ -366,7 +366,7 @@ fn patch_of(operations: Vec<Value>) -> PatchDecision {
 }
 
 /// Changes `object` as planned.
-fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, DoorError>
+fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, WriterError>
 where
     K: StatusObject,
     D: FnMut(&K) -> K::Status,

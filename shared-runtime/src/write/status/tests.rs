@@ -85,11 +85,11 @@ async fn failing(strategy: WriteStrategy, decisions: &[Fallible]) -> Vec<String>
         _ => panic!("nobody should have asked {asked:?}"),
     });
     let owner = Owner::NodepoolOperator;
-    let door = Door::new(client, owner, strategy, &clock, unobserved()).unwrap();
+    let writer = Writer::new(client, owner, strategy, &clock, unobserved()).unwrap();
     let mut decisions = decisions.iter();
     let decide = |_: &FalliblePool| *decisions.next().unwrap();
-    let failed = door.status(&pool(), Contract::node_pool(owner), decide).await.unwrap_err();
-    assert!(matches!(failed, DoorError::Status(_)), "{strategy}: {failed:?}");
+    let failed = writer.status(&pool(), Contract::node_pool(owner), decide).await.unwrap_err();
+    assert!(matches!(failed, WriterError::Status(_)), "{strategy}: {failed:?}");
     lines(&log)
 }
 
