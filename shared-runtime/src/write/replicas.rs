@@ -13,8 +13,8 @@ use super::{WriteStrategy, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
 impl Writer {
-    /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value (`None`: unset). `decide`
-    /// gets the replicas of the write's precondition, from `cached` first and fresh ones after every conflict.
+    /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value (`None`: unset).
+    /// `decide` gets the replicas of the write's precondition, from `cached` first and fresh ones after every conflict.
     #[instrument(skip_all, fields(name = cached.metadata.name, strategy = %self.strategy))]
     pub async fn replicas(
         &self,

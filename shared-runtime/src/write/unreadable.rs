@@ -49,8 +49,8 @@ impl Writer {
     }
 }
 
-/// `status` with `statements` in the place of the conditions of their types. The other conditions stay as they are, also
-/// those that this version cannot decode.
+/// `status` with `statements` in the place of the conditions of their types. The other conditions stay as they are,
+/// also those that this version cannot decode.
 fn stated(
     status: &Value,
     statements: &[Statement],

@@ -39,10 +39,10 @@ impl StatusObject for NodePool {}
 impl StatusObject for NodePoolAutoscaler {}
 
 impl Writer {
-    /// Sets the operator's part of a pool's status to that of the status which `decide` returns. `decide` is called with
-    /// `cached` first, and again with the fresh object after every conflict; it must decide from its argument. An owned
-    /// field or condition that it leaves out is removed. What it does not own it leaves out, or copies from its argument;
-    /// anything else is refused ([`NotOwned`](super::NotOwned)). Nothing is sent if the status is equal.
+    /// Sets the operator's part of a pool's status to that of the status which `decide` returns. `decide` is called
+    /// with `cached` first, and again with the fresh object after every conflict; it must decide from its argument. An
+    /// owned field or condition that it leaves out is removed. What it does not own it leaves out, or copies from its
+    /// argument; anything else is refused ([`NotOwned`](super::NotOwned)). Nothing is sent if the status is equal.
     pub async fn node_pool_status(
         &self,
         cached: &NodePool,
@@ -116,8 +116,8 @@ impl<D> Planner<D> {
     }
 }
 
-/// The status of `object` as its type serialises it: omitted and unset fields look alike, so that two equal statuses are
-/// equal values.
+/// The status of `object` as its type serialises it: omitted and unset fields look alike, so that two equal statuses
+/// are equal values.
 fn json_of<K: StatusObject>(object: &K) -> Result<Value, serde_json::Error> {
     object.status().map_or_else(|| serde_json::to_value(K::Status::default()), serde_json::to_value)
 }
