@@ -9,7 +9,7 @@ use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::ScaleDownPlan;
 use shared_runtime::error::chain;
-use shared_runtime::write::{DoorError, ReplicasDecision, Written};
+use shared_runtime::write::{self, ScaleDecision, WriterError};
 use tracing::info;
 
 use crate::context::Context;
@@ -73,7 +73,7 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
         Err(error) => return Outcome::Failed(error),
     };
     match written {
-        Ok(Written::Changed(_) | Written::Unchanged) => {
+        Ok(write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_)) => {
             let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
             let from = decision.object.spec.replicas;
             let (reason, id) = (decision.reason.as_str(), &decision.id);
@@ -81,8 +81,8 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
             ctx.metrics.decided(decision);
             Outcome::Scaled
         }
-        Ok(Written::Conflict | Written::Aborted) => Outcome::Outdated,
-        Ok(Written::Gone) => Outcome::Gone,
+        Ok(write::Outcome::Conflict(_) | write::Outcome::Aborted) => Outcome::Outdated,
+        Ok(write::Outcome::Gone) => Outcome::Gone,
         Err(source) => Outcome::Failed(failed("spec.replicas", decision, source)),
     }
 }
@@ -103,7 +103,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
         return Ok(Announced::Ready(Box::new(NodePool::clone(pool))));
     }
     let mut outdated = false;
-    let written = ctx.door.node_pool_status(pool, |fresh| {
+    let written = ctx.writer.node_pool_status(pool, |fresh| {
         outdated = fresh.spec.replicas != pool.spec.replicas
             || fresh.metadata.generation != pool.metadata.generation
             || fresh.metadata.uid != pool.metadata.uid;
@@ -117,18 +117,23 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
     Ok(if outdated && written.is_met() {
         Announced::Not(Outcome::Outdated)
     } else {
-        announced(written, pool, plan.as_ref())
+        announced(written, plan.as_ref())
     })
 }
 
-/// The result of the announcement of `plan`, which was made from `pool`.
-fn announced(written: Written<NodePool>, pool: &NodePool, plan: Option<&ScaleDownPlan>) -> Announced {
+/// The result of the announcement of `plan`.
+fn announced(written: write::Outcome<NodePool>, plan: Option<&ScaleDownPlan>) -> Announced {
     match written {
-        Written::Changed(fresh) if carries(&fresh, plan) => Announced::Ready(Box::new(fresh)),
+        write::Outcome::Unchanged(pool) => Announced::Ready(Box::new(pool)),
+        write::Outcome::Written(pool) | write::Outcome::AlreadyDone(pool) if carries(&pool, plan) => {
+            Announced::Ready(Box::new(pool))
+        }
         // Another list is in the status: that of an earlier release is removed first, or another writer was faster.
-        Written::Changed(_) | Written::Conflict | Written::Aborted => Announced::Not(Outcome::Outdated),
-        Written::Unchanged => Announced::Ready(Box::new(pool.clone())),
-        Written::Gone => Announced::Not(Outcome::Gone),
+        write::Outcome::Written(_)
+        | write::Outcome::AlreadyDone(_)
+        | write::Outcome::Conflict(_)
+        | write::Outcome::Aborted => Announced::Not(Outcome::Outdated),
+        write::Outcome::Gone => Announced::Not(Outcome::Gone),
     }
 }
 
@@ -142,21 +147,25 @@ fn standing(pool: &NodePool) -> Option<&ScaleDownPlan> {
 }
 
 /// Writes the replicas if they are still what the decision was made from.
-async fn write(ctx: &Context, decision: &PoolDecision, pool: &NodePool) -> Result<Written<i32>, DoorError> {
+async fn write(
+    ctx: &Context,
+    decision: &PoolDecision,
+    pool: &NodePool,
+) -> Result<write::Outcome<Option<i32>>, WriterError> {
     let from = decision.object.spec.replicas;
     let decide = |current: Option<i32>| {
         if current == Some(decision.desired) {
-            ReplicasDecision::Keep
+            ScaleDecision::Keep
         } else if current == from {
-            ReplicasDecision::Set(decision.desired)
+            ScaleDecision::Set(decision.desired)
         } else {
-            ReplicasDecision::Abort
+            ScaleDecision::Abort
         }
     };
-    ctx.door.replicas(pool, decide).await
+    ctx.writer.replicas(pool, decide).await
 }
 
-fn failed(what: &'static str, decision: &PoolDecision, source: DoorError) -> Error {
+fn failed(what: &'static str, decision: &PoolDecision, source: WriterError) -> Error {
     let (namespace, name) = planner::input::observed::key(&decision.object.metadata);
     Error::Write { what, kind: "NodePool", name: format!("{namespace}/{name}"), source }
 }
@@ -188,7 +197,7 @@ mod tests {
             (None, None, true),
             (None, Some("another"), false),
         ] {
-            let answer = announced(Written::Changed(pool(standing)), &pool(None), own.map(list).as_ref());
+            let answer = announced(write::Outcome::Written(pool(standing)), own.map(list).as_ref());
             assert_eq!(matches!(answer, Announced::Ready(_)), ready, "{own:?}, {standing:?} stands");
         }
     }

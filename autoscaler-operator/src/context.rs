@@ -19,7 +19,7 @@ use shared_runtime::error::{Categorised as _, chain};
 use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
-use shared_runtime::write::Door;
+use shared_runtime::write::Writer;
 use tracing::warn;
 
 use crate::cache::Cached;
@@ -60,7 +60,7 @@ pub(crate) struct Caches {
 /// The dependencies of a pass.
 pub(crate) struct Context {
     /// The only way to write to the API server.
-    pub door: Door,
+    pub writer: Writer,
     /// Detects a cache that is behind our own writes.
     pub write_tracker: WriteTracker,
     /// Publishes Kubernetes events.
@@ -85,7 +85,7 @@ impl Context {
     /// Creates the context from the operator's shared runtime and the caches.
     pub(crate) fn new(operator: &Operator, caches: Caches) -> Result<Self, MetricsError> {
         Ok(Self {
-            door: operator.door.clone(),
+            writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
             clock: operator.clock.clone(),

@@ -2,7 +2,7 @@
 
 use shared_runtime::error::Categorised;
 use shared_runtime::metrics::MetricsError;
-use shared_runtime::write::DoorError;
+use shared_runtime::write::WriterError;
 
 /// A pass failed. A conflict is not an error; see `shared_runtime::controller::Step`.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub(crate) enum Error {
         /// Name of the object.
         name: String,
         /// The writer's error.
-        source: DoorError,
+        source: WriterError,
     },
     /// The planner's task panicked or was cancelled.
     #[error("the planner failed")]

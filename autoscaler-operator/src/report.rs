@@ -7,7 +7,7 @@ use planner::input::observed::key;
 use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use shared_runtime::error::chain;
-use shared_runtime::write::{DoorError, OwnedStatus, Written};
+use shared_runtime::write::{self, WriterError};
 
 use crate::context::Context;
 use crate::error::Error;
@@ -107,7 +107,7 @@ async fn pool(
     now: &Time,
 ) -> Result<bool, Error> {
     let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, standing, now);
-    let written = ctx.door.node_pool_status(&decision.object, decide).await;
+    let written = ctx.writer.node_pool_status(&decision.object, decide).await;
     ctx.unreported.told(decision, standing, &written);
     let (namespace, name) = key(&decision.object.metadata);
     ended(written, "status", "NodePool", namespace, name)
@@ -120,28 +120,22 @@ async fn autoscaler(
     outcomes: &[Outcome],
     now: &Time,
 ) -> Result<bool, Error> {
-    let decide = |fresh: &NodePoolAutoscaler| {
-        let mut status = autoscaler_status::status(fresh, plan, outcomes, now);
-        let conditions = std::mem::take(&mut status.conditions);
-        // A status of plain fields is always JSON; an empty part would be corrected by the next pass.
-        OwnedStatus::new(&status, conditions).unwrap_or_default()
-    };
-    let written = ctx.door.autoscaler_status(object, decide).await;
+    let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);
+    let written = ctx.writer.autoscaler_status(object, decide).await;
     let (namespace, name) = key(&object.metadata);
     ended(written, "status", "NodePoolAutoscaler", namespace, name)
 }
 
 /// Whether the write met a conflict that the next pass has to resolve.
 fn ended<T>(
-    written: Result<Written<T>, DoorError>,
+    written: Result<write::Outcome<T>, WriterError>,
     what: &'static str,
     kind: &'static str,
     namespace: &str,
     name: &str,
 ) -> Result<bool, Error> {
     match written {
-        Ok(Written::Conflict) => Ok(true),
-        Ok(Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted) => Ok(false),
+        Ok(outcome) => Ok(outcome.is_conflict()),
         Err(source) => Err(Error::Write { what, kind, name: format!("{namespace}/{name}"), source }),
     }
 }

@@ -193,7 +193,7 @@ impl Turn {
     }
 }
 
-/// The front door as a user calls it. A user's closure states a goal and does not count; here every answer is
+/// The write function as a user calls it. A user's closure states a goal and does not count; here every answer is
 /// acknowledged or the run fails at the end, when the numbers differ.
 async fn ours(counters: &Api<Counter>, object: &str, source: Source<'_, Counter>) -> Result<bool> {
     let options = WriteOptions::new("bench");

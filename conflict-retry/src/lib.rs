@@ -73,7 +73,6 @@
 
 pub mod backoff;
 pub mod classify;
-mod door;
 pub mod freshness;
 #[cfg(feature = "prometheus")]
 pub mod metrics;
@@ -84,14 +83,10 @@ mod outcome;
 pub mod policy;
 pub mod protect;
 pub mod retry;
+mod writes;
 
 pub use backoff::Backoff;
 pub use classify::{Class, FieldConflict, is_conflict};
-pub use door::{
-    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, add_finalizer, apply, apply_status,
-    create, delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
-    scale_merge, scale_put, scale_put_once, update, update_status,
-};
 pub use freshness::Source;
 pub use observe::{AttemptEvent, FinishedEvent, Observer};
 pub use operation::{Operation, ReadSource, Subresource, Verb};
@@ -99,6 +94,11 @@ pub use options::WriteOptions;
 pub use outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure, WriteError};
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
+pub use writes::{
+    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, add_finalizer, apply, apply_status,
+    create, delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
+    scale_merge, scale_put, scale_put_once, update, update_status,
+};
 
 /// The README's example is compiled with the doc tests.
 #[cfg(doctest)]

@@ -36,6 +36,16 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
+    /// Whether the goal is met.
+    pub const fn is_met(&self) -> bool {
+        matches!(self, Self::Written(_) | Self::Unchanged(_) | Self::AlreadyDone(_))
+    }
+
+    /// Whether another writer changed the object first.
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
+    }
+
     /// The object, when the goal is met; `None` otherwise.
     pub fn met(self) -> Option<T> {
         match self {

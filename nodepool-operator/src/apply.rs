@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
-use shared_runtime::write::{Created, Written};
+use shared_runtime::write::{self, Created};
 
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
@@ -132,12 +132,14 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
         return Ok(Applied::default());
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
-    let result = ctx.door.json_patch(&api, pool, patch).await;
+    let result = ctx.writer.json_patch(&api, pool, patch).await;
     let mut applied = Applied::default();
     match written("the pool's finalizer", result)? {
-        Written::Changed(_) | Written::Unchanged => applied.released = step == PoolStep::Release,
-        Written::Gone => applied.released = true,
-        Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
+        write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_) => {
+            applied.released = step == PoolStep::Release;
+        }
+        write::Outcome::Gone => applied.released = true,
+        write::Outcome::Conflict(_) | write::Outcome::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(applied)
 }
@@ -150,10 +152,13 @@ async fn fill(ctx: &Context, seen: &Seen, plan: &Plan) -> Result<Applied, Error>
         return Ok(applied);
     };
     let api = Api::namespaced(ctx.client.clone(), pool.metadata.namespace.as_deref().unwrap_or_default());
-    let filled = ctx.door.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
+    let filled = ctx.writer.json_patch(&api, pool, patches::fill_replicas(pool, replicas)).await;
     match written("the unset number of replicas", filled)? {
-        Written::Changed(_) | Written::Unchanged | Written::Gone => {}
-        Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
+        write::Outcome::Written(_)
+        | write::Outcome::AlreadyDone(_)
+        | write::Outcome::Unchanged(_)
+        | write::Outcome::Gone => {}
+        write::Outcome::Conflict(_) | write::Outcome::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(applied)
 }
@@ -162,7 +167,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
     let api: Api<Node> = Api::all(ctx.client.clone());
     let name = node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match ctx.door.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
+    match ctx.writer.create(&api, node).await.map_err(|source| Error::Write { what: NEW_NODE, source })? {
         Created::Created(_) => applied.created.push(name),
         Created::AlreadyExists => {
             // Either this is our own creation from before a restart, which a live read will show, or a foreign node has

@@ -15,7 +15,7 @@ use shared_runtime::events::Recorder;
 use shared_runtime::freshness::WriteTracker;
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
-use shared_runtime::write::Door;
+use shared_runtime::write::Writer;
 
 use crate::drains::Drains;
 use crate::metrics::NodePoolMetrics;
@@ -26,10 +26,10 @@ use crate::tracker::Tracker;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
-    /// Client for reads. Writes go through `door`.
+    /// Client for reads. Writes go through `writer`.
     pub client: Client,
     /// The only way to write to the API server.
-    pub door: Door,
+    pub writer: Writer,
     /// Detects a cache that is behind our own writes.
     pub write_tracker: WriteTracker,
     /// Publishes Kubernetes events.
@@ -62,7 +62,7 @@ impl Context {
     ) -> Result<Self, MetricsError> {
         Ok(Self {
             client: operator.client.clone(),
-            door: operator.door.clone(),
+            writer: operator.writer.clone(),
             write_tracker: operator.write_tracker.clone(),
             recorder: operator.recorder.clone(),
             clock: operator.clock.clone(),
@@ -90,10 +90,11 @@ impl Context {
         let fence = Fence::unguarded(clock.clone());
         let metrics = Metrics::new(NODEPOOL_OPERATOR, "0").unwrap();
         let (owner, strategy) = (Owner::NodepoolOperator, WriteStrategy::Guarded);
-        let door =
-            Door::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved()).unwrap();
+        let writer =
+            Writer::new(client.clone(), owner, strategy, &clock, shared_runtime::write::unobserved())
+                .unwrap();
         Self {
-            write_tracker: door.write_tracker().clone(),
+            write_tracker: writer.write_tracker().clone(),
             recorder: Recorder::new(client.clone(), NODEPOOL_OPERATOR, "test", fence, metrics.clone()).0,
             metrics: NodePoolMetrics::new(&metrics).unwrap(),
             pools: store().0,
@@ -104,7 +105,7 @@ impl Context {
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
             client,
-            door,
+            writer,
             clock,
         }
     }

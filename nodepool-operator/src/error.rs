@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared_crds::conditions::Reason;
 use shared_runtime::error::{Categorised, chain, client_category};
 use shared_runtime::metrics::MetricsError;
-use shared_runtime::write::DoorError;
+use shared_runtime::write::WriterError;
 
 use crate::plan::{Rejected, RejectedWrite};
 
@@ -37,7 +37,7 @@ pub(crate) enum Error {
         /// The object that was written.
         what: &'static str,
         /// The writer's error.
-        source: DoorError,
+        source: WriterError,
     },
     /// A metric could not be registered.
     #[error("cannot register the metrics")]

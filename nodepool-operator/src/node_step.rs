@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use serde_json::Value;
 use shared_runtime::error::chain;
-use shared_runtime::write::{Deleted, DoorError, Evicted, Written};
+use shared_runtime::write::{DeleteOutcome, EvictOutcome, Outcome, WriterError};
 
 use crate::context::Context;
 use crate::drains::{Answer, Way};
@@ -72,18 +72,18 @@ fn is_over(ctx: &Context, deadline: Duration, applied: &mut Applied) -> bool {
 /// Adds to an error what the write was about.
 pub(crate) fn written<T>(
     what: &'static str,
-    result: Result<Written<T>, DoorError>,
-) -> Result<Written<T>, Error> {
+    result: Result<Outcome<T>, WriterError>,
+) -> Result<Outcome<T>, Error> {
     result.map_err(|source| Error::Write { what, source })
 }
 
 /// Patches the node; `true` when it is now in the wanted state.
 async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node", ctx.door.json_patch(&api, node, patch).await)? {
-        Written::Changed(_) | Written::Unchanged => Ok(true),
-        Written::Gone => Ok(false),
-        Written::Conflict | Written::Aborted => {
+    match written("a node", ctx.writer.json_patch(&api, node, patch).await)? {
+        Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) => Ok(true),
+        Outcome::Gone => Ok(false),
+        Outcome::Conflict(_) | Outcome::Aborted => {
             applied.extent = Extent::Conflict;
             Ok(false)
         }
@@ -96,13 +96,13 @@ async fn patch(ctx: &Context, node: &Node, patch: Value, applied: &mut Applied) 
 async fn delete(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<bool, Error> {
     let api: Api<Node> = Api::all(ctx.client.clone());
     let deleted = ctx
-        .door
+        .writer
         .delete_unchanged(&api, node)
         .await
         .map_err(|source| Error::Write { what: "a node", source })?;
     match deleted {
-        Deleted::Accepted | Deleted::Gone => Ok(true),
-        Deleted::Spared => {
+        DeleteOutcome::Deleted | DeleteOutcome::Terminating(_) | DeleteOutcome::Gone => Ok(true),
+        DeleteOutcome::Conflict(_) => {
             applied.extent = Extent::Conflict;
             Ok(false)
         }
@@ -118,11 +118,11 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.door.json_patch(&api, node, release).await)? {
-        Written::Changed(_) | Written::Unchanged | Written::Gone => {
+    match written("a node's finalizer", ctx.writer.json_patch(&api, node, release).await)? {
+        Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
-        Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
+        Outcome::Conflict(_) | Outcome::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(())
 }
@@ -163,13 +163,13 @@ fn refused(node: &str, pod: &Pod, message: String) -> Answer {
 }
 
 async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    let answer = match ctx.door.evict(&pods(ctx, pod), pod).await {
-        Ok(Evicted::Accepted) => {
+    let answer = match ctx.writer.evict(&pods(ctx, pod), pod).await {
+        Ok(EvictOutcome::Evicted) => {
             applied.evicted += 1;
             Answer::Going
         }
-        Ok(Evicted::Gone | Evicted::Replaced) => Answer::Going,
-        Ok(Evicted::Blocked { message, .. }) => refused(node, pod, message),
+        Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => Answer::Going,
+        Ok(EvictOutcome::Blocked { message, .. }) => refused(node, pod, message),
         Err(source) if source.is_refusal() => refused(node, pod, chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
@@ -181,12 +181,12 @@ async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> R
 
 /// Deletes the pod with its own grace period. A refusal is about this one pod, as with evictions.
 async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    match ctx.door.delete(&pods(ctx, pod), pod).await {
-        Ok(Deleted::Accepted) => {
+    match ctx.writer.delete(&pods(ctx, pod), pod).await {
+        Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
             applied.deleted_pods += 1;
             Ok(Answer::Going)
         }
-        Ok(Deleted::Gone | Deleted::Spared) => Ok(Answer::Going),
+        Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(Answer::Going),
         Err(source) if source.is_refusal() => Ok(refused(node, pod, chain(&source))),
         Err(source) => Err(Error::Write { what: "a pod", source }),
     }

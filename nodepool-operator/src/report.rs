@@ -2,12 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource as _;
-use serde_json::json;
 use shared_crds::NodePool;
+use shared_crds::v1alpha1::NodePoolStatus;
 use shared_runtime::controller::Step;
 use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
-use shared_runtime::write::{OwnedStatus, Written};
 use tracing::info;
 
 use crate::apply::Outcome;
@@ -66,11 +65,8 @@ pub(crate) async fn unreadable(ctx: &Context, pool: &Unreadable) -> Result<Step,
         return Ok(Step::Done);
     };
     let (statements, now) = (unreadable::statements(&pool.error), Time(ctx.clock.now()));
-    let told = ctx.door.unreadable_node_pool(&raw, &statements, &now).await;
-    Ok(match written("the status", told)? {
-        Written::Conflict => Step::Conflict,
-        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Step::Done,
-    })
+    let told = ctx.writer.unreadable_node_pool(&raw, &statements, &now).await;
+    Ok(if written("the status", told)?.is_conflict() { Step::Conflict } else { Step::Done })
 }
 
 async fn write_status(
@@ -80,20 +76,14 @@ async fn write_status(
     applied: &Applied,
     now: Time,
 ) -> Result<Reported, Error> {
-    let counts = OwnedStatus::new(&status::fields(pool, facts), Vec::new())
-        .map_err(|source| Error::Write { what: "the status", source: source.into() })?
-        .fields;
-    let decide = |fresh: &NodePool| {
-        let mut fields = counts.clone();
-        if let Some(generation) = status::observed_generation(fresh, pool, applied) {
-            fields.insert("observedGeneration".to_owned(), json!(generation));
-        }
-        OwnedStatus { fields, conditions: status::conditions(fresh, pool, facts, applied, &now) }
+    let counts = status::fields(pool, facts);
+    let decide = |fresh: &NodePool| NodePoolStatus {
+        observed_generation: status::observed_generation(fresh, pool, applied),
+        conditions: status::conditions(fresh, pool, facts, applied, &now),
+        ..counts.clone()
     };
-    match written("the status", ctx.door.node_pool_status(pool, decide).await)? {
-        Written::Conflict => Ok(Reported::Conflict),
-        Written::Changed(_) | Written::Unchanged | Written::Gone | Written::Aborted => Ok(Reported::Done),
-    }
+    let told = written("the status", ctx.writer.node_pool_status(pool, decide).await)?;
+    Ok(if told.is_conflict() { Reported::Conflict } else { Reported::Done })
 }
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.

@@ -33,7 +33,7 @@ use crate::metrics::{Metrics, MetricsError};
 use crate::readiness::Readiness;
 use crate::reflect::{self, Caches, Change, Unreadable, UnreadableObjects, Watching};
 use crate::telemetry::{self, TelemetryError};
-use crate::write::{Door, NotAnOperator};
+use crate::write::{NotAnOperator, Writer};
 use crate::{controller, crds, gate, shutdown};
 
 /// How long the work may take to end after it is told to. The controller loop's own deadline is shorter.
@@ -57,10 +57,10 @@ pub struct OperatorSpec {
 /// Everything an operator's work needs. Cheap to clone.
 #[derive(Clone)]
 pub struct Operator {
-    /// Client for reads and watches. Writes go through `door`.
+    /// Client for reads and watches. Writes go through `writer`.
     pub client: Client,
     /// The only way to write to the API server.
-    pub door: Door,
+    pub writer: Writer,
     /// Whether a cached object is fresh enough for a decision.
     pub write_tracker: WriteTracker,
     /// The metrics registry.
@@ -172,8 +172,8 @@ pub enum BootstrapError {
     #[error("cannot connect to the cluster")]
     Client(#[from] ClientError),
     /// The spec's owner is not an operator.
-    #[error("cannot open the write door")]
-    Door(#[from] NotAnOperator),
+    #[error("cannot make the writer")]
+    Writer(#[from] NotAnOperator),
     /// The operator's own work failed.
     #[error("the operator failed")]
     Work(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -255,7 +255,7 @@ where
         Fence::unguarded(clock.clone())
     };
     let observer = Arc::new(metrics.writes(args.write_strategy.as_str())?);
-    let door = Door::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
+    let writer = Writer::new(client.clone(), spec.owner, args.write_strategy, &clock, observer)?
         .with_fence(fence.clone());
     let (recorder, publisher) =
         Recorder::new(client.clone(), spec.name, &host, fence.clone(), metrics.clone());
@@ -267,9 +267,9 @@ where
             identity,
             timing,
         };
-        let door = door.unfenced(&clock);
+        let writer = writer.unfenced(&clock);
         let elector =
-            Elector::new(client.clone(), door, config, fence.clone(), clock.clone(), metrics.clone());
+            Elector::new(client.clone(), writer, config, fence.clone(), clock.clone(), metrics.clone());
         elector.spawn(release.clone())
     });
     if election.is_none() {
@@ -288,8 +288,8 @@ where
     let work = CancellationToken::new();
     let operator = Operator {
         client,
-        write_tracker: door.write_tracker().clone(),
-        door,
+        write_tracker: writer.write_tracker().clone(),
+        writer,
         metrics,
         recorder,
         readiness,

@@ -14,8 +14,8 @@ async fn a_panic_of_the_elector_ends_the_operator_as_a_lost_lease_does() {
     let (client, _) = server(|_| panic!("injected"));
     let (clock, metrics) = (Clock::system(), Metrics::new("test", "0").unwrap());
     let fence = Fence::standby(clock.clone());
-    let door =
-        Door::new(client.clone(), Owner::NodepoolOperator, WriteStrategy::Guarded, &clock, unobserved())
+    let writer =
+        Writer::new(client.clone(), Owner::NodepoolOperator, WriteStrategy::Guarded, &clock, unobserved())
             .unwrap();
     let config = LeaseConfig {
         namespace: "ns".into(),
@@ -23,7 +23,7 @@ async fn a_panic_of_the_elector_ends_the_operator_as_a_lost_lease_does() {
         identity: "a".into(),
         timing: DEFAULT_TIMING,
     };
-    let elector = Elector::new(client, door.unfenced(&clock), config, fence.clone(), clock, metrics);
+    let elector = Elector::new(client, writer.unfenced(&clock), config, fence.clone(), clock, metrics);
     let election = elector.spawn(CancellationToken::new());
 
     let (stop, signalled) = (CancellationToken::new(), CancellationToken::new());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use planner::PoolDecision;
 use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
-use shared_runtime::write::{DoorError, Written};
+use shared_runtime::write::{Outcome, WriterError};
 
 use crate::status::pool_status::{Scaled, Standing};
 
@@ -35,13 +35,13 @@ impl PendingStatus {
         &self,
         decision: &PoolDecision,
         standing: &Standing,
-        ended: &Result<Written<T>, DoorError>,
+        ended: &Result<Outcome<T>, WriterError>,
     ) {
         let reports_it = matches!(standing, Standing::Scaled(_));
         match ended {
-            Ok(Written::Changed(_) | Written::Unchanged) if reports_it => self.forget(decision),
-            Ok(Written::Gone) => self.forget(decision),
-            Ok(Written::Changed(_) | Written::Unchanged | Written::Conflict | Written::Aborted) | Err(_) => {}
+            Ok(Outcome::Gone) => self.forget(decision),
+            Ok(outcome) if reports_it && outcome.is_met() => self.forget(decision),
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -116,11 +116,11 @@ mod tests {
         let pools = &world.observed.pools;
         let (reporting, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
         for (what, standing, ended, kept) in [
-            ("it was reported", &reporting, Written::Changed(()), false),
-            ("it was reported already", &reporting, Written::Unchanged, false),
-            ("the status was not written", &reporting, Written::Conflict, true),
-            ("something else was reported", &other, Written::Changed(()), true),
-            ("the pool is gone", &other, Written::Gone, false),
+            ("it was reported", &reporting, Outcome::Written(()), false),
+            ("it was reported already", &reporting, Outcome::Unchanged(()), false),
+            ("the status was not written", &reporting, Outcome::Conflict(Box::default()), true),
+            ("something else was reported", &other, Outcome::Written(()), true),
+            ("the pool is gone", &other, Outcome::Gone, false),
         ] {
             let pending = PendingStatus::default();
             pending.remember(grown, scaled.clone());

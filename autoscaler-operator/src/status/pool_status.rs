@@ -10,11 +10,9 @@ use planner::reasons::PoolReason;
 use planner::{MAX_NAMED_NODES, PoolDecision};
 use shared_crds::NodePool;
 use shared_crds::conditions::{self, ConditionType, Reason, Statement};
-use shared_crds::ownership::{self, Owner};
 use shared_crds::v1alpha1::{
     AutoscalingStatus, ContestedReplicas, Decision, NodePoolStatus, ScaleDownPlan, ScaleEvent, UnneededNode,
 };
-use shared_runtime::write::OwnedStatus;
 
 /// `maxLength` of a decision's message.
 const MAX_MESSAGE_CHARS: usize = 1024;
@@ -89,14 +87,14 @@ pub(crate) fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<Sc
     })
 }
 
-/// The Autoscaler's part of the status unchanged, except for the list of victims: it is written before the count, which
-/// creates the generation that follows.
-pub(crate) fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> OwnedStatus {
-    let mut status = pool.status.clone().unwrap_or_default();
+/// The status unchanged, except for the list of victims: it is written before the count, which creates the generation
+/// that follows.
+pub(crate) fn announcing(pool: &NodePool, victims: Option<&ScaleDownPlan>) -> NodePoolStatus {
+    let mut status = untouched(pool);
     let generation = pool.metadata.generation.map(|generation| generation.saturating_add(1));
     status.autoscaling.get_or_insert_default().scale_down =
         victims.map(|plan| ScaleDownPlan { generation, ..plan.clone() });
-    own(status)
+    status
 }
 
 fn record(decision: &PoolDecision, time: &Time) -> Decision {
@@ -110,39 +108,25 @@ fn record(decision: &PoolDecision, time: &Time) -> Decision {
     }
 }
 
-/// The wanted state of the Autoscaler's part of the status of `pool`.
+/// The Autoscaler's part of the status of `pool` as it should be; the other operator's part is left empty.
 pub(crate) fn owned(
     pool: &NodePool,
     decision: &PoolDecision,
     standing: &Standing,
     now: &Time,
-) -> OwnedStatus {
+) -> NodePoolStatus {
     let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
     let statements = statements(existing, decision, standing);
     // The generation of the plan, which may be older than the object's: our own write of replicas increases it.
     let generation = decision.object.metadata.generation;
     let conditions = statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect();
-    part(autoscaling(pool, decision, standing, now), conditions)
+    let autoscaling = autoscaling(pool, decision, standing, now);
+    NodePoolStatus { autoscaling, conditions, ..NodePoolStatus::default() }
 }
 
-/// The Autoscaler's part of the status unchanged.
-pub(crate) fn untouched(pool: &NodePool) -> OwnedStatus {
-    own(pool.status.clone().unwrap_or_default())
-}
-
-fn own(status: NodePoolStatus) -> OwnedStatus {
-    let own: Vec<_> = ownership::conditions(Owner::AutoscalerOperator).map(ConditionType::as_str).collect();
-    let conditions = status.conditions.into_iter().filter(|c| own.contains(&c.type_.as_str())).collect();
-    part(status.autoscaling, conditions)
-}
-
-fn part(autoscaling: Option<AutoscalingStatus>, conditions: Vec<Condition>) -> OwnedStatus {
-    let mut owned = OwnedStatus { conditions, ..OwnedStatus::default() };
-    // A status of plain fields is always JSON; without it there would be nothing to write.
-    if let Some(Ok(value)) = autoscaling.map(serde_json::to_value) {
-        owned.fields.insert("autoscaling".to_owned(), value);
-    }
-    owned
+/// The status unchanged.
+pub(crate) fn untouched(pool: &NodePool) -> NodePoolStatus {
+    pool.status.clone().unwrap_or_default()
 }
 
 fn autoscaling(

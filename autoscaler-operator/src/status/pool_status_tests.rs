@@ -19,9 +19,7 @@ fn reported(
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
     let owned = owned(&decision.object, &decision, standing, &at("2026-01-01T12:00:00Z"));
     let conditions = owned.conditions.into_iter().map(|c| (c.type_, c.status, c.reason)).collect();
-    let autoscaling =
-        owned.fields.get("autoscaling").cloned().map(|value| serde_json::from_value(value).unwrap());
-    (decision, autoscaling, conditions)
+    (decision, owned.autoscaling, conditions)
 }
 
 /// The decision about pool `a` was written at noon.
@@ -80,8 +78,8 @@ fn victims_are_announced_with_their_uids_for_the_generation_that_the_count_makes
     let mut pool = NodePool::clone(&decision.object);
     pool.metadata.generation = Some(7);
     let announced = announcing(&pool, victims.as_ref());
-    let expected = json!({ "autoscaler": "all", "scaleDown": plan });
-    assert_eq!(announced.fields.get("autoscaling"), Some(&expected), "and nothing else changes");
+    let expected = json!({ "autoscaling": { "autoscaler": "all", "scaleDown": plan } });
+    assert_eq!(serde_json::to_value(&announced).unwrap(), expected, "and nothing else changes");
     assert_eq!(announcing(&pool, None), untouched(&pool));
 
     let (_, autoscaling, _) = reported(&world, &scaled(&world));
@@ -247,13 +245,7 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
     let first = owned(&decision.object, &decision, &scaled(&world), &at("2026-01-01T12:00:00Z"));
     let mut pool = (*decision.object).clone();
     pool.spec.replicas = Some(decision.desired);
-    let autoscaling =
-        first.fields.get("autoscaling").cloned().map(|value| serde_json::from_value(value).unwrap());
-    pool.status = Some(NodePoolStatus {
-        autoscaling,
-        conditions: first.conditions.clone(),
-        ..NodePoolStatus::default()
-    });
+    pool.status = Some(first.clone());
     let mut world = world;
     world.observed.pools = vec![Arc::new(pool)];
     let next = plan_for_cluster(&world.observed).pool("a").clone();
@@ -294,9 +286,7 @@ fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
     let report = |world: &TestCluster, standing: &dyn Fn(&PoolDecision) -> Standing| {
         let decision = plan_for_cluster(&world.observed).pool("a").clone();
         let owned = owned(&decision.object, &decision, &standing(&decision), &noon);
-        let autoscaling: AutoscalingStatus =
-            serde_json::from_value(owned.fields["autoscaling"].clone()).unwrap();
-        (autoscaling, owned.conditions)
+        (owned.autoscaling.unwrap(), owned.conditions)
     };
     let settled = |_: &PoolDecision| Standing::Settled;
     let scaled = |decision: &PoolDecision| Standing::Scaled(Scaled::of(decision, &noon));

@@ -4,7 +4,7 @@
 use stateright::{Model as _, Property};
 
 use super::WritersModel;
-use super::state::{Put, Writer, WriterOutcome, WriterPhase, WritersState};
+use super::state::{ModelWriter, Put, WriterOutcome, WriterPhase, WritersState};
 use crate::server::{Conflict, Reason};
 
 /// Every property. `always` must have no counterexample; each `sometimes` has an example where the faults allow it.
@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
             !state.truth.retried_for_good
         }),
         Property::always("I7 attempts are bounded", |model: &WritersModel, state: &WritersState| {
-            let bounded = |writer: &Writer| match writer.phase {
+            let bounded = |writer: &ModelWriter| match writer.phase {
                 WriterPhase::Start
                 | WriterPhase::Again
                 | WriterPhase::Sent(_)
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
         }),
         Property::always("I8 a cancelled run says so", |_, state: &WritersState| !state.truth.denied_cancel),
         Property::always("I9 a run writes to one object", |_, state: &WritersState| {
-            let same = |writer: &Writer| sent(writer).is_none_or(|put| Some(put.uid) == writer.uid);
+            let same = |writer: &ModelWriter| sent(writer).is_none_or(|put| Some(put.uid) == writer.uid);
             state.writers.iter().all(same)
         }),
         Property::always("I11 status never moves the generation", |_, state: &WritersState| {
@@ -95,18 +95,18 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
 
 const STALE: Reason = Reason::Conflict(Conflict::Version);
 
-fn any(state: &WritersState, holds: impl Fn(&Writer) -> bool) -> bool {
+fn any(state: &WritersState, holds: impl Fn(&ModelWriter) -> bool) -> bool {
     state.writers.iter().any(holds)
 }
 
-fn sent(writer: &Writer) -> Option<Put> {
+fn sent(writer: &ModelWriter) -> Option<Put> {
     match writer.phase {
         WriterPhase::Sent(put) => Some(put),
         WriterPhase::Start | WriterPhase::Again | WriterPhase::Answered(..) | WriterPhase::Ended(_) => None,
     }
 }
 
-fn answer(writer: &Writer) -> Option<Reason> {
+fn answer(writer: &ModelWriter) -> Option<Reason> {
     match writer.phase {
         WriterPhase::Answered(_, reason) => Some(reason),
         WriterPhase::Start | WriterPhase::Again | WriterPhase::Sent(_) | WriterPhase::Ended(_) => None,

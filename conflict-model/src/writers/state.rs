@@ -19,7 +19,7 @@ pub struct WritersState {
     /// How many versions each writer's cache lags.
     pub(super) lag: [u8; WRITERS],
     /// The writers; unused places have ended.
-    pub writers: [Writer; WRITERS],
+    pub writers: [ModelWriter; WRITERS],
     /// Faults that may still happen.
     pub left: Faults,
     /// What really happened, which no writer can see.
@@ -43,7 +43,7 @@ pub struct Faults {
 
 /// One writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Writer {
+pub struct ModelWriter {
     /// The phase of its run.
     pub phase: WriterPhase,
     /// Attempts that failed.
@@ -143,7 +143,7 @@ impl WritersState {
     /// One object, known to every cache; no writer has started.
     pub(super) fn new(model: &WritersModel) -> Self {
         let server = Server::new(model.unconditional).answer(&Request::Create { body: body([0; TOKENS]) }).0;
-        let mut writers = [Writer::default(); WRITERS];
+        let mut writers = [ModelWriter::default(); WRITERS];
         for writer in writers.iter_mut().skip(model.count) {
             // An unused place.
             writer.phase = WriterPhase::Ended(WriterOutcome::Unchanged);

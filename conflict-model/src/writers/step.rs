@@ -126,7 +126,7 @@ pub(super) fn take(model: &WritersModel, state: &mut WritersState, step: WriterS
             state.left.crashes -= 1;
             let_go(state, w);
             let adrift = state.writers[w].adrift;
-            state.writers[w] = super::Writer { adrift, ..super::Writer::default() };
+            state.writers[w] = super::ModelWriter { adrift, ..super::ModelWriter::default() };
         }
         WriterStep::Cancel(w) => {
             state.left.cancels -= 1;

@@ -28,7 +28,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(8);
 /// The user agent of the write functions' client, so that the audit log distinguishes its requests from those that set
 /// a case up.
-pub(crate) const AGENT: &str = "front-door";
+pub(crate) const AGENT: &str = "write-functions";
 /// Represents the code of a request that the server gave up: 504, or 500 when its store failed, or none, because a
 /// server that has already begun an answer can only break the connection.
 pub(crate) const GIVEN_UP: u16 = u16::MAX;
@@ -174,7 +174,7 @@ impl Table {
     }
 
     /// Checks how a call of a write function ends and which requests it sends.
-    pub(crate) async fn door<T: Ending>(
+    pub(crate) async fn call<T: Ending>(
         &mut self,
         call: &str,
         ending: impl Future<Output = T>,
@@ -242,7 +242,7 @@ pub(crate) async fn connect(kubeconfig: &Path, agent: &str, change: impl FnOnce(
 pub(crate) struct Bench {
     pub(crate) cluster: Cluster,
     pub(crate) admin: Client,
-    pub(crate) door: Client,
+    pub(crate) observed: Client,
 }
 
 impl Bench {
@@ -258,10 +258,10 @@ impl Bench {
         let cluster = Cluster::start(options).await.unwrap();
         tandem::install_definitions(&cluster).await.unwrap();
         let admin = cluster.client().await.unwrap();
-        let door = connect(cluster.kubeconfig_path(), AGENT, |_| {}).await;
+        let observed = connect(cluster.kubeconfig_path(), AGENT, |_| {}).await;
         // It ends with the cluster.
         make(&Api::<Namespace>::all(admin.clone()), json!({"metadata": {"name": NAMESPACE}})).await;
-        let bench = Self { cluster, admin, door };
+        let bench = Self { cluster, admin, observed };
         make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "default"}})).await;
         make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "nobody"}})).await;
         bench
@@ -272,7 +272,7 @@ impl Bench {
     }
 
     pub(crate) fn watched<K: Namespaced>(&self) -> Api<K> {
-        Api::namespaced(self.door.clone(), NAMESPACE)
+        Api::namespaced(self.observed.clone(), NAMESPACE)
     }
 
     pub(crate) fn server(&self) -> SocketAddr {

@@ -83,11 +83,11 @@ pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
     table.answer("no seat (priority and fairness)", Verb::Get, Err::<(), _>(turned_away), 429, &class);
     let once = &table.once();
     let call = conflict_retry::update(pools, "busy", once, Source::Live, grow);
-    table.door("update, one attempt allowed", call, "error: exhausted(throttled)", "get!throttled").await;
+    table.call("update, one attempt allowed", call, "error: exhausted(throttled)", "get!throttled").await;
     let body = applied("busy", &json!({"status": {"readyReplicas": 1}}));
     let call = conflict_retry::apply_status(pools, "busy", once, &body);
     table
-        .door("apply_status, one attempt allowed", call, "error: exhausted(throttled)", "apply!throttled")
+        .call("apply_status, one attempt allowed", call, "error: exhausted(throttled)", "apply!throttled")
         .await;
     let answer = sitting.await.unwrap();
     table.answer("a version of the future, GET", Verb::Get, answer, 504, &Class::Ambiguous);
@@ -134,7 +134,7 @@ pub(crate) async fn evictions(bench: &Bench, table: &mut Table) {
     let class = Class::Throttled { retry_after: asked };
     table.answer("a budget not yet counted, eviction", Verb::Evict, evict("held").await, 429, &class);
     let call = conflict_retry::evict(watched, "held", options, None);
-    table.door("evict", call, &format!("blocked({asked:?})"), "evict!throttled").await;
+    table.call("evict", call, &format!("blocked({asked:?})"), "evict!throttled").await;
     budget.status = Some(typed(json!({
         "observedGeneration": budget.metadata.generation,
         "currentHealthy": 1, "desiredHealthy": 1, "disruptionsAllowed": 0, "expectedPods": 1,
@@ -143,14 +143,14 @@ pub(crate) async fn evictions(bench: &Bench, table: &mut Table) {
     let class = Class::Throttled { retry_after: None };
     table.answer("a budget without room, eviction", Verb::Evict, evict("held").await, 429, &class);
     let call = conflict_retry::evict(watched, "held", options, None);
-    table.door("evict", call, "blocked(None)", "evict!throttled").await;
+    table.call("evict", call, "blocked(None)", "evict!throttled").await;
     let second = json!({"metadata": {"name": "too"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}}});
     make(budgets, second).await;
     table.answer("two budgets, eviction", Verb::Evict, evict("held").await, 500, &Class::Other);
     let call = conflict_retry::evict(watched, "held", options, None);
-    table.door("evict", call, "error: other", "evict!other").await;
+    table.call("evict", call, "error: other", "evict!other").await;
     let call = conflict_retry::evict(watched, "free", options, None);
-    table.door("evict of a pod that no budget holds", call, "evicted", "evict").await;
+    table.call("evict of a pod that no budget holds", call, "evicted", "evict").await;
 }
 
 /// Versions that the API server no longer has. The write functions never request one.
@@ -214,19 +214,19 @@ pub(crate) async fn unavailable(bench: &Bench, table: &mut Table) {
     .unwrap();
     let class = Class::Transient { retry_after: None };
     table.answer("an API service that is down, GET", Verb::Get, Err::<(), _>(answer), 503, &class);
-    let things = &dynamic(&bench.door, NAMESPACE, "nowhere.example.com", "Thing", "things");
+    let things = &dynamic(&bench.observed, NAMESPACE, "nowhere.example.com", "Thing", "things");
     let body = json!({"apiVersion": "nowhere.example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
     let few = &table.options().with_policy(RetryPolicy::default().with_max_attempts(3.try_into().unwrap()));
     let call = conflict_retry::apply(things, "x", few, &body);
     // A write's 503 in plain text could come from any proxy, so it leaves open whether the write was executed.
     let requests = "apply!ambiguous apply!ambiguous apply!ambiguous";
-    table.door("apply, three attempts allowed", call, "error: exhausted(ambiguous)", requests).await;
+    table.call("apply, three attempts allowed", call, "error: exhausted(ambiguous)", requests).await;
     let call = conflict_retry::update(things, "x", few, Source::Live, |_| UpdateDecision::Write);
     let requests = "get!transient get!transient get!transient";
-    table.door("update, three attempts allowed", call, "error: exhausted(transient)", requests).await;
+    table.call("update, three attempts allowed", call, "error: exhausted(transient)", requests).await;
     let operations = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
     let call = conflict_retry::json_patch(things, "x", Subresource::Main, few, &operations);
-    table.door("json_patch", call, "error: unknown", "json_patch!ambiguous").await;
+    table.call("json_patch", call, "error: unknown", "json_patch!ambiguous").await;
     let _ = services.delete("v1.nowhere.example.com", &DeleteParams::default()).await.unwrap();
 }
 
@@ -260,7 +260,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
     let patient = &table.options().with_attempt_timeout(SERVER_TIMEOUT * 2);
     let watched = &bench.watched::<ConfigMap>();
     let call = async { conflict_retry::create(watched, patient, &of("short")).await };
-    table.door("create", call, "error: other", "create!other").await;
+    table.call("create", call, "error: other", "create!other").await;
     let answer = maps.create(&PostParams::default(), &of("long")).await;
     table.answer(
         "a webhook that outlasts the request, POST",
@@ -270,7 +270,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
         &Class::Ambiguous,
     );
     let call = async { conflict_retry::create(watched, patient, &of("long")).await };
-    table.door("create", call, "error: unknown", "create!ambiguous").await;
+    table.call("create", call, "error: unknown", "create!ambiguous").await;
     let _ = hooks.delete("taxonomy", &DeleteParams::default()).await.unwrap();
     table.check("nothing was created", maps.get_opt("long").await.unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! Every operation of the front door on every kind.
+//! Every write function on every kind.
 
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ async fn finalizers_are_written_whatever_the_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_holds_a_deletion_until_the_front_door_takes_it_away() {
+async fn a_finalizer_holds_a_deletion_until_the_write_function_takes_it_away() {
     let cluster = tandem::definitions_only().await.unwrap();
     let namespace = cluster.namespace("kinds").await.unwrap();
     let pools = &Api::<NodePool>::namespaced(cluster.client().await.unwrap(), namespace.name());

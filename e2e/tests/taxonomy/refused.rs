@@ -27,7 +27,7 @@ use crate::bench::{
 pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
     use Class::Conflict;
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     let old = bench.pool("stale").await;
     bench.touch("stale").await;
     let (post, patch) = (&PostParams::default(), &PatchParams::default());
@@ -35,27 +35,27 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
     let (_, _) = (grow(&mut spec), report(&mut status));
 
     table.answer("stale version, PUT", Verb::Put, pools.replace("stale", post, &spec).await, 409, &Conflict);
-    let call = conflict_retry::update(door, "stale", options, cached(&old), grow);
-    table.door("update", call, "written", "put!conflict get put").await;
+    let call = conflict_retry::update(watched, "stale", options, cached(&old), grow);
+    table.call("update", call, "written", "put!conflict get put").await;
     bench.touch("stale").await;
-    let call = conflict_retry::put_once(door, "stale", Subresource::Main, options, &spec);
-    table.door("put_once", call, "conflict", "put!conflict").await;
+    let call = conflict_retry::put_once(watched, "stale", Subresource::Main, options, &spec);
+    table.call("put_once", call, "conflict", "put!conflict").await;
     let once = &table.once();
-    let call = conflict_retry::update(door, "stale", once, cached(&old), grow);
-    table.door("update, one attempt allowed", call, "error: exhausted(conflict)", "put!conflict").await;
+    let call = conflict_retry::update(watched, "stale", once, cached(&old), grow);
+    table.call("update, one attempt allowed", call, "error: exhausted(conflict)", "put!conflict").await;
 
     let answer = pools.replace_status("stale", post, &status).await;
     table.answer("stale version, PUT /status", Verb::Put, answer, 409, &Conflict);
-    let call = conflict_retry::update_status(door, "stale", options, cached(&old), report);
-    table.door("update_status", call, "written", "put!conflict get put").await;
+    let call = conflict_retry::update_status(watched, "stale", options, cached(&old), report);
+    table.call("update_status", call, "written", "put!conflict get put").await;
 
     let answer = pools.replace_scale("stale", post, &scale_body(&old, 3)).await;
     table.answer("stale version, PUT /scale", Verb::Put, answer, 409, &Conflict);
-    let call = conflict_retry::scale_put(door, "stale", options, Source::Copy(scale_of(&old)), to(3));
-    table.door("scale_put", call, "written", "put!conflict get put").await;
+    let call = conflict_retry::scale_put(watched, "stale", options, Source::Copy(scale_of(&old)), to(3));
+    table.call("scale_put", call, "written", "put!conflict get put").await;
     let seen = &scale_of(&old);
-    let call = conflict_retry::scale_put_once(door, "stale", options, seen, 4);
-    table.door("scale_put_once", call, "conflict", "put!conflict").await;
+    let call = conflict_retry::scale_put_once(watched, "stale", options, seen, 4);
+    table.call("scale_put_once", call, "conflict", "put!conflict").await;
 
     let body = versioned(&old, json!({"spec": {"maxReplicas": 9}}));
     table.answer(
@@ -66,25 +66,26 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
         &Conflict,
     );
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 20}}));
-    let call = conflict_retry::merge_patch(door, "stale", Subresource::Main, options, cached(&old), want);
-    table.door("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
+    let call = conflict_retry::merge_patch(watched, "stale", Subresource::Main, options, cached(&old), want);
+    table.call("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
 
     let body = versioned(&old, json!({"status": {"readyReplicas": 9}}));
     let answer = pools.patch_status("stale", patch, &body).await;
     table.answer("stale version, merge patch /status", Verb::MergePatch, answer, 409, &Conflict);
     let want = |_: &NodePool| Some(json!({"status": {"readyReplicas": 20}}));
-    let call = conflict_retry::merge_patch(door, "stale", Subresource::Status, options, cached(&old), want);
-    table.door("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
+    let call =
+        conflict_retry::merge_patch(watched, "stale", Subresource::Status, options, cached(&old), want);
+    table.call("merge_patch", call, "written", "merge_patch!conflict get merge_patch").await;
 
     let body = versioned(&old, json!({"spec": {"replicas": 4}}));
     let answer = pools.patch_scale("stale", patch, &body).await;
     table.answer("stale version, merge patch /scale", Verb::MergePatch, answer, 409, &Conflict);
-    let call = conflict_retry::scale_merge(door, "stale", options, Source::Copy(scale_of(&old)), to(4));
-    table.door("scale_merge", call, "written", "merge_patch!conflict get merge_patch").await;
+    let call = conflict_retry::scale_merge(watched, "stale", options, Source::Copy(scale_of(&old)), to(4));
+    table.call("scale_merge", call, "written", "merge_patch!conflict get merge_patch").await;
     // The guard on the count ignores the version and checks only the count.
     let seen = ScaleView { replicas: Some(4), ..scale_of(&old) };
-    let call = conflict_retry::scale(door, "stale", options, Source::Copy(seen), to(5));
-    table.door("scale, from the right count and an old version", call, "written", "json_patch").await;
+    let call = conflict_retry::scale(watched, "stale", options, Source::Copy(seen), to(5));
+    table.call("scale, from the right count and an old version", call, "written", "json_patch").await;
 
     let labels = json!({"example.com/own": "yes"});
     let mut body = applied("stale", &json!({}));
@@ -92,21 +93,21 @@ pub(crate) async fn stale_versions(bench: &Bench, table: &mut Table) {
     body["metadata"]["resourceVersion"] = json!(old.resource_version());
     let answer = pools.patch("stale", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("stale version, apply that names one", Verb::Apply, answer, 409, &Conflict);
-    let call = conflict_retry::apply(door, "stale", options, &body);
-    table.door("apply", call, "conflict", "apply!conflict").await;
+    let call = conflict_retry::apply(watched, "stale", options, &body);
+    table.call("apply", call, "conflict", "apply!conflict").await;
 
     let version = Preconditions { resource_version: old.resource_version(), uid: None };
     let params = DeleteParams::default().preconditions(version);
     let answer = pools.delete("stale", &params).await;
     table.answer("stale version, DELETE", Verb::Delete, answer, 409, &Conflict);
-    let call = conflict_retry::delete(door, "stale", options, &params);
-    table.door("delete", call, "conflict", "delete!conflict").await;
+    let call = conflict_retry::delete(watched, "stale", options, &params);
+    table.call("delete", call, "conflict", "delete!conflict").await;
 }
 
 /// Server-side apply of fields that another manager owns.
 pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     bench.pool("owned").await;
     let owner = PatchParams::apply("somebody").force();
     let spec = |count: i32| applied("owned", &json!({"spec": {"maxReplicas": count}}));
@@ -119,11 +120,11 @@ pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
     let answer = pools.patch("owned", &me, &Patch::Apply(spec(9))).await;
     table.answer("a field manager's field, apply", Verb::Apply, answer, 409, &of(".spec.maxReplicas"));
     let body = spec(9);
-    let call = conflict_retry::apply(door, "owned", options, &body);
-    table.door("apply", call, "error: field_manager", "apply!field_manager").await;
+    let call = conflict_retry::apply(watched, "owned", options, &body);
+    table.call("apply", call, "error: field_manager", "apply!field_manager").await;
     let force = options.clone().with_force(true);
-    let call = conflict_retry::apply(door, "owned", &force, &body);
-    table.door("apply, by force", call, "written", "apply").await;
+    let call = conflict_retry::apply(watched, "owned", &force, &body);
+    table.call("apply, by force", call, "written", "apply").await;
 
     let answer = pools.patch_status("owned", &me, &Patch::Apply(status(9))).await;
     table.answer(
@@ -134,18 +135,18 @@ pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
         &of(".status.readyReplicas"),
     );
     let body = status(9);
-    let call = conflict_retry::apply_status(door, "owned", options, &body);
-    table.door("apply_status", call, "error: field_manager", "apply!field_manager").await;
+    let call = conflict_retry::apply_status(watched, "owned", options, &body);
+    table.call("apply_status", call, "error: field_manager", "apply!field_manager").await;
     let body = status(8);
-    let call = conflict_retry::apply_status(door, "owned", options, &body);
-    table.door("apply_status of the same value", call, "written", "apply").await;
+    let call = conflict_retry::apply_status(watched, "owned", options, &body);
+    table.call("apply_status of the same value", call, "written", "apply").await;
 }
 
 /// The name is the same, but the object is another one.
 pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
     use Class::UidMismatch;
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     let former = bench.pool("again").await;
     let _ = pools.delete("again", &DeleteParams::default()).await.unwrap();
     let current = bench.pool("again").await;
@@ -158,59 +159,60 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
 
     let answer = pools.replace("again", post, &spec).await;
     table.answer("another UID, PUT", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::update(door, "again", options, cached(&mistaken), grow);
-    table.door("update", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::update(door, "again", options, cached(&former), grow);
-    table.door("update, from the former object", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::put_once(door, "again", Subresource::Main, options, &spec);
-    table.door("put_once", call, "gone", "put!uid_mismatch").await;
+    let call = conflict_retry::update(watched, "again", options, cached(&mistaken), grow);
+    table.call("update", call, "gone", "put!uid_mismatch").await;
+    let call = conflict_retry::update(watched, "again", options, cached(&former), grow);
+    table.call("update, from the former object", call, "gone", "put!uid_mismatch").await;
+    let call = conflict_retry::put_once(watched, "again", Subresource::Main, options, &spec);
+    table.call("put_once", call, "gone", "put!uid_mismatch").await;
 
     let answer = pools.replace_status("again", post, &status).await;
     table.answer("another UID, PUT /status", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::update_status(door, "again", options, cached(&former), report);
-    table.door("update_status, from the former object", call, "gone", "put!uid_mismatch").await;
+    let call = conflict_retry::update_status(watched, "again", options, cached(&former), report);
+    table.call("update_status, from the former object", call, "gone", "put!uid_mismatch").await;
 
     let answer = pools.replace_scale("again", post, &scale_body(&mistaken, 3)).await;
     table.answer("another UID, PUT /scale", Verb::Put, answer, 409, &UidMismatch);
-    let call = conflict_retry::scale_put(door, "again", options, Source::Copy(scale_of(&mistaken)), to(3));
-    table.door("scale_put", call, "gone", "put!uid_mismatch").await;
-    let call = conflict_retry::scale(door, "again", options, Source::Copy(scale_of(&former)), to(3));
-    table.door("scale, from the former object", call, "gone", "json_patch!test_failed get").await;
+    let call = conflict_retry::scale_put(watched, "again", options, Source::Copy(scale_of(&mistaken)), to(3));
+    table.call("scale_put", call, "gone", "put!uid_mismatch").await;
+    let call = conflict_retry::scale(watched, "again", options, Source::Copy(scale_of(&former)), to(3));
+    table.call("scale, from the former object", call, "gone", "json_patch!test_failed get").await;
 
     let body = Patch::Merge(json!({"metadata": {"uid": former.uid()}, "spec": {"maxReplicas": 9}}));
     let answer = pools.patch("again", patch, &body).await;
     table.answer("another UID, merge patch", Verb::MergePatch, answer, 422, &UidMismatch);
     // The patch carries the version of the former object.
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 9}}));
-    let call = conflict_retry::merge_patch(door, "again", Subresource::Main, options, cached(&former), want);
-    table.door("merge_patch, from the former object", call, "gone", "merge_patch!conflict get").await;
+    let call =
+        conflict_retry::merge_patch(watched, "again", Subresource::Main, options, cached(&former), want);
+    table.call("merge_patch, from the former object", call, "gone", "merge_patch!conflict get").await;
 
     let mut body = applied("again", &json!({}));
     body["metadata"]["uid"] = json!(former.uid());
     body["metadata"]["labels"] = json!({"example.com/own": "yes"});
     let answer = pools.patch("again", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("another UID, apply", Verb::Apply, answer, 422, &UidMismatch);
-    let call = conflict_retry::apply(door, "again", options, &body);
-    table.door("apply", call, "gone", "apply!uid_mismatch").await;
+    let call = conflict_retry::apply(watched, "again", options, &body);
+    table.call("apply", call, "gone", "apply!uid_mismatch").await;
     // Ownership is checked first, so the UID is not checked.
     body["spec"] = json!({"paused": true});
     let answer = pools.patch("again", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     let owner = FieldConflict::new("unknown", ".spec.paused");
     let class = Class::FieldManager { conflicts: vec![owner] };
     table.answer("another UID, apply of another's field", Verb::Apply, answer, 409, &class);
-    let call = conflict_retry::apply(door, "again", options, &body);
-    table.door("apply", call, "error: field_manager", "apply!field_manager").await;
+    let call = conflict_retry::apply(watched, "again", options, &body);
+    table.call("apply", call, "error: field_manager", "apply!field_manager").await;
     let mut body = applied("again", &json!({"status": {"readyReplicas": 1}}));
     body["metadata"]["uid"] = json!(former.uid());
-    let call = conflict_retry::apply_status(door, "again", options, &body);
-    table.door("apply_status: the server ignores the UID", call, "written", "apply").await;
+    let call = conflict_retry::apply_status(watched, "again", options, &body);
+    table.call("apply_status: the server ignores the UID", call, "written", "apply").await;
 
     let params =
         DeleteParams::default().preconditions(Preconditions { uid: former.uid(), resource_version: None });
     let answer = pools.delete("again", &params).await;
     table.answer("another UID, DELETE", Verb::Delete, answer, 409, &UidMismatch);
-    let call = conflict_retry::delete(door, "again", options, &params);
-    table.door("delete", call, "conflict", "delete!uid_mismatch").await;
+    let call = conflict_retry::delete(watched, "again", options, &params);
+    table.call("delete", call, "conflict", "delete!uid_mismatch").await;
     let left = pools.get("again").await.unwrap();
     table.check("the current object was spared", left.uid() == current.uid() && left.spec.max_replicas == 5);
 }
@@ -218,7 +220,7 @@ pub(crate) async fn other_uids(bench: &Bench, table: &mut Table) {
 /// The object does not exist, or it already exists.
 pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     let (post, patch) = (&PostParams::default(), &PatchParams::default());
     let former = bench.pool("gone").await;
     let _ = pools.delete("gone", &DeleteParams::default()).await.unwrap();
@@ -226,56 +228,57 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     let _ = grow(&mut spec);
 
     table.answer("missing, GET", Verb::Get, pools.get("gone").await, 404, &Class::NotFound);
-    let call = conflict_retry::update(door, "gone", options, Source::Live, grow);
-    table.door("update", call, "gone", "get!not_found").await;
-    let call = conflict_retry::scale(door, "gone", options, Source::Live, to(3));
-    table.door("scale", call, "gone", "get!not_found get!not_found").await;
+    let call = conflict_retry::update(watched, "gone", options, Source::Live, grow);
+    table.call("update", call, "gone", "get!not_found").await;
+    let call = conflict_retry::scale(watched, "gone", options, Source::Live, to(3));
+    table.call("scale", call, "gone", "get!not_found get!not_found").await;
 
     let answer = pools.replace("gone", post, &spec).await;
     table.answer("deleted since it was read, PUT", Verb::Put, answer, 404, &Class::NotFound);
-    let call = conflict_retry::update(door, "gone", options, cached(&former), grow);
-    table.door("update", call, "gone", "put!not_found").await;
-    let call = conflict_retry::update_status(door, "gone", options, cached(&former), report);
-    table.door("update_status", call, "gone", "put!not_found get!not_found").await;
-    let call = conflict_retry::put_once(door, "gone", Subresource::Main, options, &spec);
-    table.door("put_once", call, "gone", "put!not_found").await;
+    let call = conflict_retry::update(watched, "gone", options, cached(&former), grow);
+    table.call("update", call, "gone", "put!not_found").await;
+    let call = conflict_retry::update_status(watched, "gone", options, cached(&former), report);
+    table.call("update_status", call, "gone", "put!not_found get!not_found").await;
+    let call = conflict_retry::put_once(watched, "gone", Subresource::Main, options, &spec);
+    table.call("put_once", call, "gone", "put!not_found").await;
     let answer = pools.replace_scale("gone", post, &scale_body(&former, 3)).await;
     table.answer("deleted since it was read, PUT /scale", Verb::Put, answer, 404, &Class::NotFound);
-    let call = conflict_retry::scale_put(door, "gone", options, Source::Copy(scale_of(&former)), to(3));
-    table.door("scale_put", call, "gone", "put!not_found get!not_found").await;
-    let call = conflict_retry::scale(door, "gone", options, Source::Copy(scale_of(&former)), to(3));
-    table.door("scale", call, "gone", "json_patch!not_found get!not_found").await;
+    let call = conflict_retry::scale_put(watched, "gone", options, Source::Copy(scale_of(&former)), to(3));
+    table.call("scale_put", call, "gone", "put!not_found get!not_found").await;
+    let call = conflict_retry::scale(watched, "gone", options, Source::Copy(scale_of(&former)), to(3));
+    table.call("scale", call, "gone", "json_patch!not_found get!not_found").await;
 
     let body = versioned(&former, json!({"spec": {"maxReplicas": 9}}));
     let answer = pools.patch("gone", patch, &body).await;
     table.answer("deleted since it was read, merge patch", Verb::MergePatch, answer, 404, &Class::NotFound);
     let want = |_: &NodePool| Some(json!({"spec": {"maxReplicas": 9}}));
-    let call = conflict_retry::merge_patch(door, "gone", Subresource::Main, options, cached(&former), want);
-    table.door("merge_patch", call, "gone", "merge_patch!not_found").await;
+    let call =
+        conflict_retry::merge_patch(watched, "gone", Subresource::Main, options, cached(&former), want);
+    table.call("merge_patch", call, "gone", "merge_patch!not_found").await;
     let operations = json!([{"op": "add", "path": "/spec/paused", "value": true}]);
-    let call = conflict_retry::json_patch(door, "gone", Subresource::Main, options, &operations);
-    table.door("json_patch", call, "gone", "json_patch!not_found").await;
+    let call = conflict_retry::json_patch(watched, "gone", Subresource::Main, options, &operations);
+    table.call("json_patch", call, "gone", "json_patch!not_found").await;
 
     let answer = pools.delete("gone", &DeleteParams::default()).await;
     table.answer("missing, DELETE", Verb::Delete, answer, 404, &Class::NotFound);
     let params = DeleteParams::default();
-    let call = conflict_retry::delete(door, "gone", options, &params);
-    table.door("delete", call, "gone", "delete!not_found").await;
+    let call = conflict_retry::delete(watched, "gone", options, &params);
+    table.call("delete", call, "gone", "delete!not_found").await;
     let maps = &bench.watched::<Pod>();
     let call = conflict_retry::evict(maps, "gone", options, None);
-    table.door("evict", call, "gone", "evict!not_found").await;
+    table.call("evict", call, "gone", "evict!not_found").await;
 
     let body = applied("gone", &json!({"status": {"readyReplicas": 1}}));
     let answer = pools.patch_status("gone", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("missing, apply /status", Verb::Apply, answer, 404, &Class::NotFound);
-    let call = conflict_retry::apply_status(door, "gone", options, &body);
-    table.door("apply_status", call, "gone", "apply!not_found get!not_found").await;
+    let call = conflict_retry::apply_status(watched, "gone", options, &body);
+    table.call("apply_status", call, "gone", "apply!not_found get!not_found").await;
     let mut body = applied("gone", &json!({"spec": objects::pool("gone", 1, 5).spec}));
     body["metadata"]["uid"] = json!(former.uid());
     let answer = pools.patch("gone", &PatchParams::apply("taxonomy"), &Patch::Apply(&body)).await;
     table.answer("missing, apply that names a UID", Verb::Apply, answer, 409, &Class::Deleted);
-    let call = conflict_retry::apply(door, "gone", options, &body);
-    table.door("apply", call, "gone", "apply!deleted").await;
+    let call = conflict_retry::apply(watched, "gone", options, &body);
+    table.call("apply", call, "gone", "apply!deleted").await;
     table.check("nothing was created", pools.get_opt("gone").await.unwrap().is_none());
 
     // A kind that a PUT may create: the UID shows that this one must not be created.
@@ -288,7 +291,7 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     table.answer("deleted since it was read, PUT of a Lease", Verb::Put, answer, 409, &Class::Deleted);
     let watched = &bench.watched::<Lease>();
     let call = conflict_retry::update(watched, "gone", options, cached(&former), hold);
-    table.door("update", call, "gone", "put!deleted").await;
+    table.call("update", call, "gone", "put!deleted").await;
     table.check("nothing was created", leases.get_opt("gone").await.unwrap().is_none());
 
     let map = bench.map("there").await;
@@ -298,10 +301,10 @@ pub(crate) async fn missing_and_existing(bench: &Bench, table: &mut Table) {
     table.answer("existing, POST", Verb::Create, answer, 409, &Class::AlreadyExists);
     let maps = &bench.watched::<ConfigMap>();
     let call = conflict_retry::create(maps, options, &fresh);
-    table.door("create", call, "error: already_exists", "create!already_exists").await;
+    table.call("create", call, "error: already_exists", "create!already_exists").await;
     fresh.metadata.name = Some("new".to_owned());
     let call = conflict_retry::create(maps, options, &fresh);
-    table.door("create of another", call, "created", "create").await;
+    table.call("create of another", call, "created", "create").await;
 }
 
 pub(crate) fn hold(lease: &mut Lease) -> UpdateDecision {
@@ -313,7 +316,7 @@ pub(crate) fn hold(lease: &mut Lease) -> UpdateDecision {
 pub(crate) async fn json_patches(bench: &Bench, table: &mut Table) {
     use Class::TestFailed;
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     let pool = bench.pool("patched").await;
     let params = &PatchParams::default();
     let failing = json!([
@@ -325,26 +328,26 @@ pub(crate) async fn json_patches(bench: &Bench, table: &mut Table) {
         let body = json_patch(operations.clone());
         let answer = pools.patch("patched", params, &body).await;
         table.answer(&format!("{case}, JSON Patch"), Verb::JsonPatch, answer, 422, &TestFailed);
-        let call = conflict_retry::json_patch(door, "patched", Subresource::Main, options, operations);
-        table.door("json_patch", call, "conflict", "json_patch!test_failed").await;
+        let call = conflict_retry::json_patch(watched, "patched", Subresource::Main, options, operations);
+        table.call("json_patch", call, "conflict", "json_patch!test_failed").await;
         let answer = pools.patch_status("patched", params, &body).await;
         table.answer(&format!("{case}, JSON Patch /status"), Verb::JsonPatch, answer, 422, &TestFailed);
-        let call = conflict_retry::json_patch(door, "patched", Subresource::Status, options, operations);
-        table.door("json_patch", call, "conflict", "json_patch!test_failed").await;
+        let call = conflict_retry::json_patch(watched, "patched", Subresource::Status, options, operations);
+        table.call("json_patch", call, "conflict", "json_patch!test_failed").await;
     }
     let body = json_patch(json!([{"op": "test", "path": "/spec/replicas", "value": 4}]));
     let answer = pools.patch_scale("patched", params, &body).await;
     table.answer("a test that fails, JSON Patch /scale", Verb::JsonPatch, answer, 422, &TestFailed);
     let seen = ScaleView { replicas: Some(4), ..scale_of(&pool) };
-    let call = conflict_retry::scale(door, "patched", options, Source::Copy(seen), to(3));
-    table.door("scale, from a wrong count", call, "written", "json_patch!test_failed get json_patch").await;
+    let call = conflict_retry::scale(watched, "patched", options, Source::Copy(seen), to(3));
+    table.call("scale, from a wrong count", call, "written", "json_patch!test_failed get json_patch").await;
 }
 
 /// Writes that the schema, its CEL rules or a policy refuse.
 pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
     use Class::Invalid;
     let options = &table.options();
-    let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
+    let (pools, watched) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     let (post, patch) = (&PostParams::default(), &PatchParams::default());
     let pool = bench.pool("bad").await;
     let crossed = |pool: &mut NodePool| {
@@ -355,52 +358,52 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
     let _ = crossed(&mut bad);
 
     table.answer("a CEL rule, PUT", Verb::Put, pools.replace("bad", post, &bad).await, 422, &Invalid);
-    let call = conflict_retry::update(door, "bad", options, Source::Live, crossed);
-    table.door("update", call, "error: invalid", "get put!invalid").await;
+    let call = conflict_retry::update(watched, "bad", options, Source::Live, crossed);
+    table.call("update", call, "error: invalid", "get put!invalid").await;
     let body = Patch::Merge(json!({"spec": {"minReplicas": 99}}));
     let answer = pools.patch("bad", patch, &body).await;
     table.answer("a CEL rule, merge patch", Verb::MergePatch, answer, 422, &Invalid);
     let want = |_: &NodePool| Some(json!({"spec": {"minReplicas": 99}}));
-    let call = conflict_retry::merge_patch(door, "bad", Subresource::Main, options, Source::Live, want);
-    table.door("merge_patch", call, "error: invalid", "get merge_patch!invalid").await;
+    let call = conflict_retry::merge_patch(watched, "bad", Subresource::Main, options, Source::Live, want);
+    table.call("merge_patch", call, "error: invalid", "get merge_patch!invalid").await;
     let operations = json!([{"op": "replace", "path": "/spec/minReplicas", "value": 99}]);
     let answer = pools.patch("bad", patch, &json_patch(operations.clone())).await;
     table.answer("a CEL rule, JSON Patch", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::json_patch(door, "bad", Subresource::Main, options, &operations);
-    table.door("json_patch", call, "error: invalid", "json_patch!invalid").await;
+    let call = conflict_retry::json_patch(watched, "bad", Subresource::Main, options, &operations);
+    table.call("json_patch", call, "error: invalid", "json_patch!invalid").await;
     let body = applied("bad", &json!({"spec": {"minReplicas": 99}}));
     let answer = pools.patch("bad", &PatchParams::apply("taxonomy").force(), &Patch::Apply(&body)).await;
     table.answer("a CEL rule, apply", Verb::Apply, answer, 422, &Invalid);
     let force = options.clone().with_force(true);
-    let call = conflict_retry::apply(door, "bad", &force, &body);
-    table.door("apply", call, "error: invalid", "apply!invalid").await;
+    let call = conflict_retry::apply(watched, "bad", &force, &body);
+    table.call("apply", call, "error: invalid", "apply!invalid").await;
 
     let answer = pools.replace_scale("bad", post, &scale_body(&pool, 99)).await;
     table.answer("a CEL rule, PUT /scale", Verb::Put, answer, 422, &Invalid);
-    let call = conflict_retry::scale_put(door, "bad", options, Source::Live, to(99));
-    table.door("scale_put", call, "error: invalid", "get put!invalid").await;
+    let call = conflict_retry::scale_put(watched, "bad", options, Source::Live, to(99));
+    table.call("scale_put", call, "error: invalid", "get put!invalid").await;
     let operations = json!([{"op": "replace", "path": "/spec/replicas", "value": 99}]);
     let answer = pools.patch_scale("bad", patch, &json_patch(operations)).await;
     table.answer("a CEL rule, JSON Patch /scale", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::scale(door, "bad", options, Source::Copy(scale_of(&pool)), to(99));
-    table.door("scale", call, "error: invalid", "json_patch!invalid").await;
+    let call = conflict_retry::scale(watched, "bad", options, Source::Copy(scale_of(&pool)), to(99));
+    table.call("scale", call, "error: invalid", "json_patch!invalid").await;
 
     let answer = pools.patch("bad", patch, &Patch::Merge(json!({"spec": {"maxReplicas": "many"}}))).await;
     table.answer("a type of the schema, merge patch", Verb::MergePatch, answer, 422, &Invalid);
     let operations = json!([{"op": "replace", "path": "/spec/maxReplicas", "value": "many"}]);
     let answer = pools.patch("bad", patch, &json_patch(operations.clone())).await;
     table.answer("a type of the schema, JSON Patch", Verb::JsonPatch, answer, 422, &Invalid);
-    let call = conflict_retry::json_patch(door, "bad", Subresource::Main, options, &operations);
-    table.door("json_patch", call, "error: invalid", "json_patch!invalid").await;
+    let call = conflict_retry::json_patch(watched, "bad", Subresource::Main, options, &operations);
+    table.call("json_patch", call, "error: invalid", "json_patch!invalid").await;
 
     bad = pool.clone();
     let _ = grow(&mut bad);
     bad.metadata.resource_version = None;
     table.answer("no version, PUT", Verb::Put, pools.replace("bad", post, &bad).await, 422, &Invalid);
-    let call = conflict_retry::update(door, "bad", options, cached(&bad), crossed);
-    table.door("update, from a copy without version", call, "error: refused", "").await;
-    let call = conflict_retry::put_once(door, "bad", Subresource::Main, options, &bad);
-    table.door("put_once", call, "error: refused", "").await;
+    let call = conflict_retry::update(watched, "bad", options, cached(&bad), crossed);
+    table.call("update, from a copy without version", call, "error: refused", "").await;
+    let call = conflict_retry::put_once(watched, "bad", Subresource::Main, options, &bad);
+    table.call("put_once", call, "error: refused", "").await;
 
     // A policy may refuse the result of a patch; that is not a failed `test`.
     for (name, reason, code, class, ending) in [
@@ -423,7 +426,7 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
         let watched = &bench.watched::<ConfigMap>();
         let call = conflict_retry::json_patch(watched, name, Subresource::Main, options, &operations);
         let (ending, request) = (format!("error: {ending}"), format!("json_patch!{ending}"));
-        table.door("json_patch", call, &ending, &request).await;
+        table.call("json_patch", call, &ending, &request).await;
     }
 }
 
@@ -464,15 +467,15 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
     let (post, patch) = (&PostParams::default(), &PatchParams::default());
     let ghosts = dynamic(&bench.admin, NAMESPACE, "example.org", "Ghost", "ghosts");
     table.answer("an unknown resource, GET", Verb::Get, ghosts.get("x").await, 404, &NotServed);
-    let ghosts = &dynamic(&bench.door, NAMESPACE, "example.org", "Ghost", "ghosts");
+    let ghosts = &dynamic(&bench.observed, NAMESPACE, "example.org", "Ghost", "ghosts");
     let call = conflict_retry::update(ghosts, "x", options, Source::Live, |_| UpdateDecision::Write);
-    table.door("update", call, "error: not_served", "get!not_served").await;
+    table.call("update", call, "error: not_served", "get!not_served").await;
     let body = json!({"apiVersion": "example.org/v1", "kind": "Ghost", "metadata": {"name": "x"}});
     let call = conflict_retry::apply(ghosts, "x", options, &body);
-    table.door("apply", call, "error: not_served", "apply!not_served").await;
+    table.call("apply", call, "error: not_served", "apply!not_served").await;
     let params = DeleteParams::default();
     let call = conflict_retry::delete(ghosts, "x", options, &params);
-    table.door("delete", call, "error: not_served", "delete!not_served").await;
+    table.call("delete", call, "error: not_served", "delete!not_served").await;
 
     let map = bench.map("plain").await;
     let maps = &bench.set_up::<ConfigMap>();
@@ -482,7 +485,7 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
     let want = |_: &ConfigMap| Some(json!({"status": {"a": 1}}));
     let call =
         conflict_retry::merge_patch(watched, "plain", Subresource::Status, options, Source::Live, want);
-    table.door("merge_patch", call, "error: not_served", "get merge_patch!not_served").await;
+    table.call("merge_patch", call, "error: not_served", "get merge_patch!not_served").await;
     table.answer(
         "an unknown subresource, GET /scale",
         Verb::Get,
@@ -491,21 +494,21 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         &NotServed,
     );
     let call = conflict_retry::scale(watched, "plain", options, Source::Live, to(3));
-    table.door("scale", call, "error: not_served", "get!not_served").await;
+    table.call("scale", call, "error: not_served", "get!not_served").await;
 
     let widgets = &widgets(bench).await;
     let answer = widgets.get_scale("big").await;
     // The server answers as if the object were missing: the answer does not distinguish the two.
     table.answer("a CRD without scale, GET /scale", Verb::Get, answer, 404, &NotFound);
-    let doors = &dynamic(&bench.door, NAMESPACE, "example.com", "Widget", "widgets");
+    let watched_widgets = &dynamic(&bench.observed, NAMESPACE, "example.com", "Widget", "widgets");
     // Only a read of the object itself does.
-    let call = conflict_retry::scale(doors, "big", options, Source::Live, to(3));
-    table.door("scale", call, "error: not_served", "get!not_found get").await;
-    let call = conflict_retry::update_status(doors, "big", options, Source::Live, |widget| {
+    let call = conflict_retry::scale(watched_widgets, "big", options, Source::Live, to(3));
+    table.call("scale", call, "error: not_served", "get!not_found get").await;
+    let call = conflict_retry::update_status(watched_widgets, "big", options, Source::Live, |widget| {
         widget.data["status"] = json!({"a": 1});
         UpdateDecision::Write
     });
-    table.door("update_status", call, "error: not_served", "get put!not_found get").await;
+    table.call("update_status", call, "error: not_served", "get put!not_found get").await;
 
     let elsewhere = Api::<ConfigMap>::namespaced(bench.admin.clone(), "no-such-namespace");
     let fresh: ConfigMap = typed(json!({"metadata": {"name": "x"}}));
@@ -516,9 +519,9 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         404,
         &NotFound,
     );
-    let elsewhere = Api::<ConfigMap>::namespaced(bench.door.clone(), "no-such-namespace");
+    let elsewhere = Api::<ConfigMap>::namespaced(bench.observed.clone(), "no-such-namespace");
     let call = conflict_retry::create(&elsewhere, options, &fresh);
-    table.door("create", call, "error: not_found", "create!not_found").await;
+    table.call("create", call, "error: not_found", "create!not_found").await;
 
     let strategic = Patch::Strategic(json!({"spec": {}}));
     let answer = bench.set_up::<NodePool>().patch("bad", patch, &strategic).await;
@@ -541,11 +544,11 @@ pub(crate) async fn not_served(bench: &Bench, table: &mut Table) {
         widget.data = json!({"spec": {"text": "x".repeat(size)}});
         let answer = widgets.replace("big", post, &widget).await;
         table.answer(&format!("{case}, PUT"), Verb::Put, answer, code, &Other);
-        let call = conflict_retry::update(doors, "big", options, Source::Live, |widget| {
+        let call = conflict_retry::update(watched_widgets, "big", options, Source::Live, |widget| {
             widget.data = json!({"spec": {"text": "x".repeat(size)}});
             UpdateDecision::Write
         });
-        table.door("update", call, "error: other", "get put!other").await;
+        table.call("update", call, "error: other", "get put!other").await;
     }
 }
 
@@ -590,14 +593,14 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     table.answer("no right to, PUT", Verb::Put, answer, 403, &Forbidden);
     let pools = &Api::<NodePool>::namespaced(connect(&account, AGENT, |_| {}).await, NAMESPACE);
     let call = conflict_retry::update(pools, "locked", options, Source::Live, grow);
-    table.door("update", call, "error: forbidden", "get!forbidden").await;
+    table.call("update", call, "error: forbidden", "get!forbidden").await;
     let call = conflict_retry::update(pools, "locked", options, cached(&pool), grow);
-    table.door("update, from a copy", call, "error: forbidden", "put!forbidden").await;
+    table.call("update, from a copy", call, "error: forbidden", "put!forbidden").await;
     let call = conflict_retry::scale(pools, "locked", options, Source::Copy(scale_of(&pool)), to(3));
-    table.door("scale", call, "error: forbidden", "json_patch!forbidden").await;
+    table.call("scale", call, "error: forbidden", "json_patch!forbidden").await;
     let body = applied("locked", &json!({"status": {"readyReplicas": 1}}));
     let call = conflict_retry::apply_status(pools, "locked", options, &body);
-    table.door("apply_status", call, "error: forbidden", "apply!forbidden").await;
+    table.call("apply_status", call, "error: forbidden", "apply!forbidden").await;
 
     let bad = |config: &mut Config| config.auth_info.token = Some("not-a-token".to_owned().into());
     let stranger = connect(bench.cluster.kubeconfig_path(), "stranger", bad).await;
@@ -606,7 +609,7 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     let stranger = connect(bench.cluster.kubeconfig_path(), AGENT, bad).await;
     let pools = &Api::<NodePool>::namespaced(stranger, NAMESPACE);
     let call = conflict_retry::update(pools, "locked", options, cached(&pool), grow);
-    table.door("update, from a copy", call, "error: unauthorized", "put!unauthorized").await;
+    table.call("update, from a copy", call, "error: unauthorized", "put!unauthorized").await;
 
     // No controller completes the deletion here, because no controller manager runs.
     let namespaces = Api::<Namespace>::all(bench.admin.clone());
@@ -621,7 +624,7 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     .await
     .unwrap();
     table.answer("a namespace that ends, POST", Verb::Create, Err::<(), _>(answer), 403, &Forbidden);
-    let ending = &Api::<ConfigMap>::namespaced(bench.door.clone(), "ending");
+    let ending = &Api::<ConfigMap>::namespaced(bench.observed.clone(), "ending");
     let call = conflict_retry::create(ending, options, &fresh);
-    table.door("create", call, "error: forbidden", "create!forbidden").await;
+    table.call("create", call, "error: forbidden", "create!forbidden").await;
 }

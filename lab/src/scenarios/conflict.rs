@@ -22,7 +22,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// What the API server says, with the name of the resource and of the object.
 const TEXT: &str = "Operation cannot be fulfilled on pools.lab.tandem.dev \"workers\": the object has been modified; please apply your changes to the latest version and try again";
 
-#[expect(clippy::disallowed_methods, reason = "shows the bare requests that the front door is built on")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "shows the bare requests that the write functions are built on"
+)]
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     let alice = ctx.actor("alice").await?;
     let bob = ctx.actor("bob").await?;

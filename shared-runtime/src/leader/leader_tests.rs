@@ -83,7 +83,7 @@ fn candidate(leases: &Leases, identity: &str) -> Candidate {
     let fence = Fence::standby(clock.clone());
     let client = leases.client();
     let owner = Owner::NodepoolOperator;
-    let door = Door::new(
+    let writer = Writer::new(
         client.clone(),
         owner,
         WriteStrategy::Guarded,
@@ -98,7 +98,7 @@ fn candidate(leases: &Leases, identity: &str) -> Candidate {
         timing: DEFAULT_TIMING,
     };
     let release = CancellationToken::new();
-    let elector = Elector::new(client, door, config, fence.clone(), clock, metrics);
+    let elector = Elector::new(client, writer, config, fence.clone(), clock, metrics);
     Candidate { fence, release: release.clone(), task: tokio::spawn(elector.run(release)) }
 }
 

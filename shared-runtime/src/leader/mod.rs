@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::error::{Categorised, chain};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
-use crate::write::{Created, Door, DoorError, Written};
+use crate::write::{Created, Outcome, Writer, WriterError};
 
 /// The lease, and this process's identity.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub enum Ended {
 /// A candidate for the lease.
 pub struct Elector {
     api: Api<Lease>,
-    door: Door,
+    writer: Writer,
     config: LeaseConfig,
     fence: Fence,
     clock: Clock,
@@ -76,17 +76,17 @@ enum Try {
 }
 
 impl Elector {
-    /// A candidate. `door` must be the one without a fence ([`Door::unfenced`]): the lease is what opens the fence.
+    /// A candidate. `writer` must be the one without a fence ([`Writer::unfenced`]): the lease is what opens the fence.
     pub fn new(
         client: kube::Client,
-        door: Door,
+        writer: Writer,
         config: LeaseConfig,
         fence: Fence,
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
         let api = Api::namespaced(client, &config.namespace);
-        Self { api, door, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
+        Self { api, writer, config, fence, clock, metrics, watcher: Watcher::default(), said: String::new() }
     }
 
     /// [`Elector::run`] in a task of its own. However it ends, also by a panic, the fence is closed then: the lease is
@@ -182,7 +182,7 @@ impl Elector {
                 return Ok(Try::Not);
             }
             let lease = lease::new(namespace, name, identity, *timing, self.clock.now());
-            return Ok(match self.door.create(&self.api, &lease).await? {
+            return Ok(match self.writer.create(&self.api, &lease).await? {
                 Created::Created(lease) => Try::Won(Box::new(lease)),
                 Created::AlreadyExists => Try::Not,
             });
@@ -222,9 +222,9 @@ impl Elector {
     async fn put(&self, current: &Lease) -> Result<Try, TryError> {
         let LeaseConfig { identity, timing, .. } = &self.config;
         let lease = lease::renewed(current, identity, *timing, self.clock.now());
-        Ok(match self.door.replace(&self.api, &lease).await? {
-            Written::Changed(lease) => Try::Won(Box::new(lease)),
-            Written::Unchanged | Written::Conflict | Written::Gone | Written::Aborted => Try::Not,
+        Ok(match self.writer.replace(&self.api, &lease).await? {
+            Outcome::Written(lease) | Outcome::AlreadyDone(lease) => Try::Won(Box::new(lease)),
+            Outcome::Unchanged(_) | Outcome::Conflict(_) | Outcome::Gone | Outcome::Aborted => Try::Not,
         })
     }
 
@@ -232,9 +232,12 @@ impl Elector {
     async fn release(&self, held: &Lease) {
         let lease = lease::released(held, self.clock.now());
         let released =
-            tokio::time::timeout(self.config.timing.retry_period, self.door.replace(&self.api, &lease)).await;
+            tokio::time::timeout(self.config.timing.retry_period, self.writer.replace(&self.api, &lease))
+                .await;
         match released {
-            Ok(Ok(Written::Changed(_))) => info!(lease = %self.config.name, "lease released"),
+            Ok(Ok(Outcome::Written(_) | Outcome::AlreadyDone(_))) => {
+                info!(lease = %self.config.name, "lease released");
+            }
             Ok(Ok(other)) => debug!(outcome = other.label(), "the lease was not ours to release any more"),
             Ok(Err(failed)) => warn!(error = %chain(&failed), "could not release the lease, it will expire"),
             Err(_) => warn!("could not release the lease in time, it will expire"),
@@ -271,7 +274,7 @@ enum TryError {
     #[error("cannot read the lease")]
     Read(#[from] kube::Error),
     #[error("cannot write the lease")]
-    Write(#[from] DoorError),
+    Write(#[from] WriterError),
     #[error("the lease changed twice while it was being renewed")]
     Contended,
     #[error("the API server did not answer in time")]

@@ -1,15 +1,15 @@
-//! Why a write failed. A conflict is not an error: it is an outcome ([`super::Written::Conflict`]).
+//! Why a write failed. A conflict is not an error: it is an outcome ([`super::Outcome::Conflict`]).
 
 use conflict_retry::Class;
+use shared_crds::ownership::Owner;
 
-use super::owned::NotOwned;
 use crate::error::Categorised;
 use crate::fence::Fenced;
 
 /// A write that failed, or was refused before it was sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DoorError {
+pub enum WriterError {
     /// This replica may not write.
     #[error("refused by the fence")]
     Fenced(#[from] Fenced),
@@ -24,10 +24,31 @@ pub enum DoorError {
     Unnamed(&'static str),
     /// The API server refused, did not answer, or the retries are used up.
     #[error(transparent)]
-    Front(#[from] conflict_retry::WriteError),
+    Write(#[from] conflict_retry::WriteError),
 }
 
-impl DoorError {
+/// An attempt to write a part of a status that belongs to another owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotOwned {
+    /// A field of another owner.
+    #[error("status.{field} is not a field of the {}", owner.describe())]
+    Field {
+        /// The field under `status`.
+        field: String,
+        /// The operator that tried to write it.
+        owner: Owner,
+    },
+    /// A condition of another owner.
+    #[error("condition {type_} is not one of the {}", owner.describe())]
+    Condition {
+        /// The condition's type.
+        type_: String,
+        /// The operator that tried to write it.
+        owner: Owner,
+    },
+}
+
+impl WriterError {
     /// Whether RBAC or admission refused the write.
     pub fn is_forbidden(&self) -> bool {
         matches!(self.class(), Some(Class::Forbidden))
@@ -52,25 +73,25 @@ impl DoorError {
 
     /// Whether the write may have been carried out although it was not acknowledged.
     pub fn maybe_written(&self) -> bool {
-        matches!(self, Self::Front(failed) if failed.maybe_written())
+        matches!(self, Self::Write(failed) if failed.maybe_written())
     }
 
     fn class(&self) -> Option<&Class> {
         match self {
-            Self::Front(failed) => failed.class(),
+            Self::Write(failed) => failed.class(),
             Self::Fenced(_) | Self::NotOwned(_) | Self::Status(_) | Self::Unnamed(_) => None,
         }
     }
 }
 
-impl Categorised for DoorError {
+impl Categorised for WriterError {
     fn category(&self) -> &'static str {
         match self {
             Self::Fenced(_) => "fenced",
             Self::NotOwned(_) => "not_owned",
             Self::Status(_) => "decode",
             Self::Unnamed(_) => "unnamed",
-            Self::Front(failed) => failed.category(),
+            Self::Write(failed) => failed.category(),
         }
     }
 }

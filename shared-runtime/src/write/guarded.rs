@@ -27,8 +27,9 @@ pub(super) fn without(fields: &[GuardedField], status: &Value) -> Value {
 
 /// Whether two statuses are equal: an object that would contain nothing but guarded fields may be present or not.
 pub(super) fn is_equal(fields: &[GuardedField], one: &Value, other: &Value) -> bool {
-    fields.iter().all(|field| at(one, field.path) == at(other, field.path))
-        && without(fields, one) == without(fields, other)
+    one == other
+        || (fields.iter().all(|field| at(one, field.path) == at(other, field.path))
+            && without(fields, one) == without(fields, other))
 }
 
 fn remove(value: &mut Value, path: &[&str]) {

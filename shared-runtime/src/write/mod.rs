@@ -1,4 +1,4 @@
-//! The writer ([`Door`]): the only way for an operator to change anything in the cluster.
+//! The writer ([`Writer`]): the only way for an operator to change anything in the cluster.
 //!
 //! It has four strategies ([`WriteStrategy`]) with one meaning: the caller's `decide` returns the wanted object for the
 //! given one; the writer compares before it sends, calls `decide` again with the fresh object after a conflict, checks
@@ -8,7 +8,6 @@
 mod error;
 mod guarded;
 mod objects;
-mod outcome;
 mod owned;
 mod replicas;
 mod status;
@@ -26,10 +25,10 @@ use shared_crds::ownership::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::DoorError;
-pub use self::outcome::{Created, Deleted, Evicted, Written};
-pub use self::owned::{NotOwned, OwnedStatus};
-pub use self::replicas::ReplicasDecision;
+pub use conflict_retry::{DeleteOutcome, EvictOutcome, Outcome, ScaleDecision};
+
+pub use self::error::{NotOwned, WriterError};
+pub use self::objects::Created;
 pub use self::strategy::WriteStrategy;
 use crate::clock::Clock;
 use crate::fence::Fence;
@@ -43,7 +42,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The writer. Cheap to clone.
 #[derive(Clone)]
-pub struct Door {
+pub struct Writer {
     client: Client,
     owner: Owner,
     manager: &'static str,
@@ -65,7 +64,7 @@ pub fn unobserved() -> Arc<dyn Observer> {
 #[error("{} writes no status of its own", .0.describe())]
 pub struct NotAnOperator(Owner);
 
-impl Door {
+impl Writer {
     /// A writer for the operator `owner`. `client` must be made with `default_retry = false` (as [`crate::client`]
     /// does): kube's own retries would repeat a write without looking at the object again. `observer` is notified of
     /// every request.
@@ -119,12 +118,12 @@ impl Door {
     }
 
     /// Passes the fence and returns the options of one write.
-    fn begin(&self) -> Result<WriteOptions, DoorError> {
+    fn begin(&self) -> Result<WriteOptions, WriterError> {
         self.begin_within(ATTEMPT_TIMEOUT)
     }
 
     /// The same for a write whose one attempt may take `attempt`.
-    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, DoorError> {
+    fn begin_within(&self, attempt: Duration) -> Result<WriteOptions, WriterError> {
         let allowed = self.fence.pass()?;
         let within = |most: Duration| allowed.map_or(most, |left| left.min(most));
         // A fence that closes half-way ends the retries, and a request in progress.
@@ -146,5 +145,5 @@ impl Door {
 }
 
 #[cfg(test)]
-#[path = "door_tests.rs"]
+#[path = "writer_tests.rs"]
 mod tests;

@@ -1,9 +1,7 @@
 //! Writes of whole objects that have one writer: nodes, leases, finalizers, evictions. One attempt each, except the
 //! merge patch; the reconcile is the retry.
 
-use std::fmt::Debug;
-
-use conflict_retry::{DeleteOutcome, EvictOutcome, Source, Subresource, Writable};
+use conflict_retry::{DeleteOutcome, EvictOutcome, Outcome, Source, Subresource, Writable, WriteError};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     DeleteOptions, ObjectMeta, Preconditions as MetaPreconditions,
@@ -13,15 +11,25 @@ use kube::{Api, Resource};
 use serde_json::Value;
 use tracing::instrument;
 
-use super::{Created, DEADLINE, Deleted, Door, DoorError, Evicted, Written};
+use super::{DEADLINE, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
-impl Door {
+/// The result of a creation.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "an object of that name may have been there already"]
+pub enum Created<K> {
+    /// This is what the server stored.
+    Created(K),
+    /// An object of that name exists; perhaps our own, if an answer was lost.
+    AlreadyExists,
+}
+
+impl Writer {
     /// Creates an object. An existing one of that name is an outcome: it may be our own. The one attempt has the time
     /// of all: the API server cancels a creation whose client has disconnected, so one that admission webhooks delay
     /// for longer than an attempt would never succeed. The webhooks' own default timeout is 10 s.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, DoorError>
+    pub async fn create<K>(&self, api: &Api<K>, object: &K) -> Result<Created<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -38,7 +46,7 @@ impl Door {
 
     /// Deletes exactly this object: another one of the same name is spared.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, DoorError>
+    pub async fn delete<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -49,7 +57,7 @@ impl Door {
     /// Deletes this object in its observed version: one that has changed since is spared. For a deletion that a change
     /// by another writer can make unwanted: it may be carried out long after it was sent.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<Deleted, DoorError>
+    pub async fn delete_unchanged<K>(&self, api: &Api<K>, object: &K) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -62,7 +70,7 @@ impl Door {
         api: &Api<K>,
         object: &K,
         preconditions: Preconditions,
-    ) -> Result<Deleted, DoorError>
+    ) -> Result<DeleteOutcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -70,28 +78,29 @@ impl Door {
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         // Dropped on every return path except the one that acknowledges it.
         let deleting = self.write_tracker.deleting(object);
-        let answer = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
-        Ok(match answer {
+        let outcome = conflict_retry::delete(api, name_of(object)?, &options, &params).await?;
+        match &outcome {
             DeleteOutcome::Deleted => {
                 if let Some(deleting) = deleting {
                     deleting.acknowledged();
                 }
-                Deleted::Accepted
             }
-            DeleteOutcome::Terminating(marked) => {
-                self.write_tracker.wrote(&*marked, ChangeKind::Updated);
-                Deleted::Accepted
-            }
-            // Another writer deleted it, and the event may already have been delivered.
-            DeleteOutcome::Gone => Deleted::Gone,
-            DeleteOutcome::Conflict(_) => Deleted::Spared,
-        })
+            DeleteOutcome::Terminating(marked) => self.write_tracker.wrote(&**marked, ChangeKind::Updated),
+            // When it is gone, another writer deleted it, and the event may already have been delivered.
+            DeleteOutcome::Gone | DeleteOutcome::Conflict(_) => {}
+        }
+        Ok(outcome)
     }
 
     /// Sends a JSON Patch once. Include a `test` in it; where one fails, or a path does not exist, the result is
-    /// [`Written::Conflict`].
+    /// [`Outcome::Conflict`].
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn json_patch<K>(&self, api: &Api<K>, object: &K, patch: Value) -> Result<Written<K>, DoorError>
+    pub async fn json_patch<K>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        patch: Value,
+    ) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -109,7 +118,7 @@ impl Door {
         api: &Api<K>,
         cached: &K,
         decide: impl FnMut(&K) -> Option<Value> + Send,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -121,7 +130,7 @@ impl Door {
 
     /// Replaces an object at the version it carries, once.
     #[instrument(skip_all, fields(kind = %K::kind(&()), name = object.meta().name))]
-    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Written<K>, DoorError>
+    pub async fn replace<K>(&self, api: &Api<K>, object: &K) -> Result<Outcome<K>, WriterError>
     where
         K: Writable + Resource<DynamicType = ()>,
     {
@@ -133,38 +142,26 @@ impl Door {
 
     /// Evicts exactly this pod through the Eviction API, which honours `PodDisruptionBudget`s.
     #[instrument(skip_all, fields(namespace = pod.metadata.namespace, name = pod.metadata.name))]
-    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<Evicted, DoorError> {
+    pub async fn evict(&self, api: &Api<Pod>, pod: &Pod) -> Result<EvictOutcome, WriterError> {
         let options = self.begin()?;
         let preconditions =
             MetaPreconditions { uid: pod.metadata.uid.clone(), ..MetaPreconditions::default() };
         let exactly = DeleteOptions { preconditions: Some(preconditions), ..DeleteOptions::default() };
-        let answer = conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await;
-        match answer {
-            Ok(EvictOutcome::Evicted) => Ok(Evicted::Accepted),
-            Ok(EvictOutcome::Blocked { message, retry_after, .. }) => {
-                Ok(Evicted::Blocked { message, retry_after })
-            }
-            Ok(EvictOutcome::Gone) => Ok(Evicted::Gone),
-            Ok(EvictOutcome::Conflict(_)) => Ok(Evicted::Replaced),
-            Err(failed) => Err(failed.into()),
-        }
+        Ok(conflict_retry::evict(api, name_of(pod)?, &options, Some(exactly)).await?)
     }
 
-    fn updated<K>(
-        &self,
-        answer: Result<conflict_retry::Outcome<K>, conflict_retry::WriteError>,
-    ) -> Result<Written<K>, DoorError>
+    fn updated<K>(&self, answer: Result<Outcome<K>, WriteError>) -> Result<Outcome<K>, WriterError>
     where
-        K: Resource<DynamicType = ()> + Debug + 'static,
+        K: Writable + Resource<DynamicType = ()>,
     {
-        let result = Written::from(answer?);
-        if let Written::Changed(object) = &result {
+        let outcome = answer?;
+        if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             self.write_tracker.wrote(object, ChangeKind::Updated);
         }
-        Ok(result)
+        Ok(outcome)
     }
 }
 
-fn name_of<K: Resource>(object: &K) -> Result<&str, DoorError> {
-    object.meta().name.as_deref().ok_or(DoorError::Unnamed("name"))
+fn name_of<K: Resource>(object: &K) -> Result<&str, WriterError> {
+    object.meta().name.as_deref().ok_or(WriterError::Unnamed("name"))
 }

@@ -3,57 +3,26 @@
 //! Works on JSON, so that one implementation serves both kinds and every strategy, and so that "equal" means what the
 //! API server will store.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
+use serde::de::Error as _;
 use serde_json::{Map, Value, json};
 use shared_crds::conditions::ConditionType;
 use shared_crds::ownership::{self, GUARDED, GuardedField, Owner};
 
+use super::error::{NotOwned, WriterError};
 use super::guarded;
 
-/// The complete wanted state of an operator's part of a status. An owned field or condition that is missing here is
-/// removed from the object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OwnedStatus {
-    /// The owner's fields directly under `status`, by their JSON names.
-    pub fields: Map<String, Value>,
+/// The list under `status` that several owners share; each owns the conditions of its types.
+pub(super) const CONDITIONS: &str = "conditions";
+
+/// The complete wanted state of an operator's part of a status, made by [`Contract::owned`] only. An owned field or
+/// condition that is missing here is removed from the object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct OwnedStatus {
+    /// The owner's fields directly under `status`, by their JSON names, without `conditions`.
+    fields: Map<String, Value>,
     /// The owner's conditions.
-    pub conditions: Vec<Condition>,
-}
-
-/// An attempt to write a part of a status that belongs to another owner.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotOwned {
-    /// A field of another owner.
-    #[error("status.{field} is not a field of the {}", owner.describe())]
-    Field {
-        /// The field under `status`.
-        field: String,
-        /// The operator that tried to write it.
-        owner: Owner,
-    },
-    /// A condition of another owner.
-    #[error("condition {type_} is not one of the {}", owner.describe())]
-    Condition {
-        /// The condition's type.
-        type_: String,
-        /// The operator that tried to write it.
-        owner: Owner,
-    },
-}
-
-impl OwnedStatus {
-    /// Takes the fields from the status type itself: fill in the owned ones, leave the rest at their defaults. Absent
-    /// fields and `conditions` of `status` are skipped.
-    pub fn new(status: &impl Serialize, conditions: Vec<Condition>) -> Result<Self, serde_json::Error> {
-        let mut fields = match serde_json::to_value(status)? {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
-        };
-        fields.remove("conditions");
-        fields.retain(|_, value| !value.is_null());
-        Ok(Self { fields, conditions })
-    }
+    conditions: Vec<Value>,
 }
 
 /// The parts of a status that one operator owns, for one kind.
@@ -89,65 +58,71 @@ impl Contract {
     }
 
     fn owns_field(&self, field: &str) -> bool {
-        field != "conditions" && self.fields.as_ref().is_none_or(|fields| fields.contains(&field))
+        field != CONDITIONS && self.fields.as_ref().is_none_or(|fields| fields.contains(&field))
     }
 
     fn owns_condition(&self, type_: &str) -> bool {
         self.conditions.as_ref().is_none_or(|types| types.iter().any(|owned| owned.as_str() == type_))
     }
 
-    pub(super) fn check(&self, status: &OwnedStatus) -> Result<(), NotOwned> {
+    /// The owned part of `decided`, a whole status that was decided from `current`. What belongs to other owners may be
+    /// absent from it or equal to `current`; anything else is refused.
+    pub(super) fn owned(
+        &self,
+        current: &Value,
+        decided: &impl Serialize,
+    ) -> Result<OwnedStatus, WriterError> {
         let owner = self.owner;
-        if let Some(field) = status.fields.keys().find(|field| !self.owns_field(field)) {
-            return Err(NotOwned::Field { field: field.clone(), owner });
+        let (mut fields, mut conditions) = parts(serde_json::to_value(decided)?)?;
+        let is_foreign = |field: &str, value: &Value| {
+            !self.owns_field(field) && !value.is_null() && current.get(field) != Some(value)
+        };
+        if let Some((field, _)) = fields.iter().find(|(field, value)| is_foreign(field, value)) {
+            return Err(NotOwned::Field { field: field.clone(), owner }.into());
         }
-        if let Some(condition) =
-            status.conditions.iter().find(|condition| !self.owns_condition(&condition.type_))
-        {
-            return Err(NotOwned::Condition { type_: condition.type_.clone(), owner });
+        let existing = conditions_of(current);
+        let is_foreign =
+            |condition: &&Value| !self.owns_condition(type_of(condition)) && !existing.contains(condition);
+        if let Some(condition) = conditions.iter().find(is_foreign) {
+            return Err(NotOwned::Condition { type_: type_of(condition).to_owned(), owner }.into());
         }
-        Ok(())
+        fields.retain(|field, _| self.owns_field(field));
+        conditions.retain(|condition| self.owns_condition(type_of(condition)));
+        Ok(OwnedStatus { fields, conditions })
     }
 
     /// `status` with the owned part replaced by `owned`; everything else is unchanged.
-    pub(super) fn splice(&self, status: &Value, owned: &OwnedStatus) -> Result<Value, serde_json::Error> {
-        let mut fields = status.as_object().cloned().unwrap_or_default();
-        let before = match fields.remove("conditions") {
-            Some(Value::Array(conditions)) => conditions,
-            _ => Vec::new(),
-        };
-        fields.retain(|field, _| !self.owns_field(field));
-        fields.extend(owned.fields.clone());
-        let mut wanted = owned
-            .conditions
-            .iter()
-            .map(|condition| Ok((condition.type_.clone(), serde_json::to_value(condition)?)))
-            .collect::<Result<Vec<_>, serde_json::Error>>()?;
+    pub(super) fn splice(&self, status: &Value, owned: OwnedStatus) -> Value {
+        let OwnedStatus { mut fields, conditions: mut wanted } = owned;
+        let foreign = status.as_object().into_iter().flatten();
+        let foreign = foreign.filter(|(field, _)| *field != CONDITIONS && !self.owns_field(field));
+        fields.extend(foreign.map(|(field, value)| (field.clone(), value.clone())));
+        let before = conditions_of(status);
         let mut conditions = Vec::with_capacity(before.len() + wanted.len());
         for condition in before {
-            let type_ = type_of(&condition);
-            match wanted.iter().position(|(wanted, _)| wanted == type_) {
-                Some(index) => conditions.push(wanted.remove(index).1),
+            let type_ = type_of(condition);
+            match wanted.iter().position(|wanted| type_of(wanted) == type_) {
+                Some(index) => conditions.push(wanted.remove(index)),
                 None if self.owns_condition(type_) => {}
-                None => conditions.push(condition),
+                None => conditions.push(condition.clone()),
             }
         }
-        conditions.extend(wanted.into_iter().map(|(_, condition)| condition));
+        conditions.extend(wanted);
         if !conditions.is_empty() {
-            fields.insert("conditions".to_owned(), Value::Array(conditions));
+            fields.insert(CONDITIONS.to_owned(), Value::Array(conditions));
         }
-        Ok(Value::Object(fields))
+        Value::Object(fields)
     }
 
     /// The owned part of a whole status that is applied: all but the guarded fields.
     pub(super) fn part(&self, status: &Value) -> Value {
         let mut part = guarded::without(self.guarded, status).as_object().cloned().unwrap_or_default();
-        let conditions = part.remove("conditions");
+        let conditions = part.remove(CONDITIONS);
         part.retain(|field, _| self.owns_field(field));
         if let Some(Value::Array(mut conditions)) = conditions {
             conditions.retain(|condition| self.owns_condition(type_of(condition)));
             if !conditions.is_empty() {
-                part.insert("conditions".to_owned(), Value::Array(conditions));
+                part.insert(CONDITIONS.to_owned(), Value::Array(conditions));
             }
         }
         Value::Object(part)
@@ -160,7 +135,25 @@ impl Contract {
     }
 }
 
-fn type_of(condition: &Value) -> &str {
+/// The fields of a status, and its conditions apart from them. What is neither is an error: read as an empty part, it
+/// would remove everything that the operator owns.
+fn parts(status: Value) -> Result<(Map<String, Value>, Vec<Value>), serde_json::Error> {
+    let Value::Object(mut fields) = status else {
+        return Err(serde_json::Error::custom("a status is not an object"));
+    };
+    match fields.remove(CONDITIONS) {
+        None | Some(Value::Null) => Ok((fields, Vec::new())),
+        Some(Value::Array(conditions)) => Ok((fields, conditions)),
+        Some(_) => Err(serde_json::Error::custom("the conditions of a status are not a list")),
+    }
+}
+
+/// The conditions in a status.
+pub(super) fn conditions_of(status: &Value) -> &[Value] {
+    status.get(CONDITIONS).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+pub(super) fn type_of(condition: &Value) -> &str {
     condition.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 

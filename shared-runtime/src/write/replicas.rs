@@ -1,7 +1,7 @@
 //! Writes of `spec.replicas`: one meaning, four strategies. Three write `/scale`, with the object's resourceVersion as
 //! precondition; `guarded` writes the object, with its generation as precondition.
 
-use conflict_retry::{PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
+use conflict_retry::{Outcome, PatchDecision, ScaleDecision, ScaleView, Source, Subresource, WriteOptions};
 use kube::Api;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
@@ -9,48 +9,27 @@ use shared_crds::ownership::GUARDED;
 use tracing::instrument;
 
 use super::guarded::{self, Current};
-use super::{Door, DoorError, WriteStrategy, Written};
+use super::{WriteStrategy, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
-/// The decision about a pool's replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplicasDecision {
-    /// Set them to this value; if they have it already, nothing is sent.
-    Set(i32),
-    /// Leave them unchanged.
-    Keep,
-    /// Do not write: the decision is not valid for these replicas.
-    Abort,
-}
-
-impl From<ReplicasDecision> for ScaleDecision {
-    fn from(decision: ReplicasDecision) -> Self {
-        match decision {
-            ReplicasDecision::Set(replicas) => Self::Set(replicas),
-            ReplicasDecision::Keep => Self::Keep,
-            ReplicasDecision::Abort => Self::Abort,
-        }
-    }
-}
-
-impl Door {
-    /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value. `decide` gets the
-    /// replicas of the write's precondition (`None`: unset), from `cached` first and fresh ones after every conflict.
+impl Writer {
+    /// Sets `spec.replicas` of a pool to the result of `decide`, and returns the current value (`None`: unset).
+    /// `decide` gets the replicas of the write's precondition, from `cached` first and fresh ones after every conflict.
     #[instrument(skip_all, fields(name = cached.metadata.name, strategy = %self.strategy))]
     pub async fn replicas(
         &self,
         cached: &NodePool,
-        decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-    ) -> Result<Written<i32>, DoorError> {
+        decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
+    ) -> Result<Outcome<Option<i32>>, WriterError> {
         let options = self.begin()?;
-        let namespace = cached.metadata.namespace.as_deref().ok_or(DoorError::Unnamed("namespace"))?;
-        let name = cached.metadata.name.as_deref().ok_or(DoorError::Unnamed("name"))?;
+        let namespace = cached.metadata.namespace.as_deref().ok_or(WriterError::Unnamed("namespace"))?;
+        let name = cached.metadata.name.as_deref().ok_or(WriterError::Unnamed("name"))?;
         let api: Api<NodePool> = Api::namespaced(self.client.clone(), namespace);
-        let written = self.scale(&options, &api, name, cached, decide).await?;
-        if let Written::Changed(view) = &written {
+        let outcome = self.scale(&options, &api, name, cached, decide).await?;
+        if let Outcome::Written(view) | Outcome::AlreadyDone(view) = &outcome {
             self.write_tracker.wrote_version(cached, view.resource_version.as_deref(), ChangeKind::Updated);
         }
-        Ok(written.map(|view| view.replicas.unwrap_or_default()))
+        Ok(outcome.map(|view| view.replicas))
     }
 
     async fn scale(
@@ -59,16 +38,16 @@ impl Door {
         api: &Api<NodePool>,
         name: &str,
         cached: &NodePool,
-        mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-    ) -> Result<Written<ScaleView>, DoorError> {
+        mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
+    ) -> Result<Outcome<ScaleView>, WriterError> {
         let current = cached.status.as_ref().and_then(|status| status.replicas);
         let view = ScaleView::of(cached, cached.spec.replicas, current);
         let target = match decide(view.replicas) {
-            ReplicasDecision::Abort => return Ok(Written::Aborted),
-            ReplicasDecision::Set(target) if view.replicas != Some(target) => target,
-            ReplicasDecision::Set(_) | ReplicasDecision::Keep => return Ok(Written::Unchanged),
+            ScaleDecision::Abort => return Ok(Outcome::Aborted),
+            ScaleDecision::Set(target) if view.replicas != Some(target) => target,
+            ScaleDecision::Set(_) | ScaleDecision::Keep => return Ok(Outcome::Unchanged(view)),
         };
-        let again = |view: &ScaleView| decide(view.replicas).into();
+        let again = |view: &ScaleView| decide(view.replicas);
         let outcome = match self.strategy {
             WriteStrategy::Lazy => conflict_retry::scale_put_once(api, name, options, &view, target).await,
             WriteStrategy::Retry => conflict_retry::scale_put(api, name, options, Source::Live, again).await,
@@ -79,7 +58,7 @@ impl Door {
                 return replicas_at_generation(options, api, name, cached, decide).await;
             }
         };
-        Ok(outcome?.into())
+        Ok(outcome?)
     }
 }
 
@@ -91,26 +70,26 @@ async fn replicas_at_generation(
     api: &Api<NodePool>,
     name: &str,
     cached: &NodePool,
-    mut decide: impl FnMut(Option<i32>) -> ReplicasDecision + Send,
-) -> Result<Written<ScaleView>, DoorError> {
+    mut decide: impl FnMut(Option<i32>) -> ScaleDecision + Send,
+) -> Result<Outcome<ScaleView>, WriterError> {
     let standing = standing(cached)?;
     let mut failed = None;
     let decide = |pool: &NodePool| match self::standing(pool) {
         Ok(now) if now == standing => match decide(pool.spec.replicas) {
-            ReplicasDecision::Abort => PatchDecision::Abort,
+            ScaleDecision::Abort => PatchDecision::Abort,
             // The decision was made from the whole spec: from its bounds, its template, and whether it is paused.
-            ReplicasDecision::Set(target)
+            ScaleDecision::Set(target)
                 if pool.spec.replicas != Some(target)
                     && pool.metadata.generation != cached.metadata.generation =>
             {
                 PatchDecision::Abort
             }
-            ReplicasDecision::Set(target) if pool.spec.replicas != Some(target) => {
+            ScaleDecision::Set(target) if pool.spec.replicas != Some(target) => {
                 // `add` replaces a member that exists and creates one that does not.
                 let change = json!({ "op": "add", "path": "/spec/replicas", "value": target });
                 PatchDecision::Patch(now.into_iter().chain([change]).collect())
             }
-            ReplicasDecision::Set(_) | ReplicasDecision::Keep => PatchDecision::Keep,
+            ScaleDecision::Set(_) | ScaleDecision::Keep => PatchDecision::Keep,
         },
         Ok(_) => PatchDecision::Abort,
         Err(error) => {
@@ -121,7 +100,7 @@ async fn replicas_at_generation(
     let (main, source) = (Subresource::Main, Source::Copy(cached.clone()));
     let outcome = conflict_retry::patch_at_generation(api, name, main, options, source, decide).await?;
     let view = |pool: NodePool| ScaleView::of(&pool, pool.spec.replicas, None);
-    failed.map_or_else(|| Ok(Written::from(outcome).map(view)), |error| Err(error.into()))
+    failed.map_or_else(|| Ok(outcome.map(view)), |error| Err(error.into()))
 }
 
 /// The tests that the list of victims is that of `pool`.

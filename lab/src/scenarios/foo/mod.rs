@@ -62,7 +62,7 @@ async fn label(actor: &Actor, name: &str, value: Value) -> Result<Foo> {
 }
 
 /// The bare PUT of a whole copy, as many controllers send it.
-#[expect(clippy::disallowed_methods, reason = "shows what the front door is built on")]
+#[expect(clippy::disallowed_methods, reason = "shows what the write functions are built on")]
 async fn put(actor: &Actor, object: &Foo) -> Result<Foo, kube::Error> {
     actor.api::<Foo>().replace(&object.name_any(), &PostParams::default(), object).await
 }

@@ -29,7 +29,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.set(&pool(POOL, 3)).await?;
     put(ctx, &alice, &bob).await?;
     tested(ctx, &alice, &bob).await?;
-    through_the_door(ctx, &alice, &bob).await
+    with_scale(ctx, &alice, &bob).await
 }
 
 async fn put(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
@@ -69,7 +69,7 @@ async fn tested(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()>
     Ok(())
 }
 
-async fn through_the_door(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
+async fn with_scale(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<()> {
     ctx.say("conflict_retry::scale does that by itself. Alice wants at least 9, and decides from what her cache says, 8; a report has come since.");
     let copy = ctx.stored::<Pool>(POOL).await?;
     report(bob, 3).await?;

@@ -35,7 +35,7 @@ const FIRST: i32 = 2;
 /// How many nodes are ready and how many the load needs, race by race.
 const RACES: [(i32, i32); 3] = [(2, 3), (3, 4), (4, 5)];
 
-/// How an operator writes, as in Tandem's own door.
+/// How an operator writes, as with Tandem's own writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
     /// The copy in the cache, once; at a conflict the pass is given back.

@@ -84,7 +84,7 @@ impl Contest {
         pools.replace(self.name, &PostParams::default(), &pool).await
     }
 
-    /// The same through the front door.
+    /// The same with the write function.
     pub(super) async fn update(&self, options: &WriteOptions) -> Result<Outcome<Pool>, WriteError> {
         goal(&self.pools(), self.name, options).await
     }

@@ -40,7 +40,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     custom(ctx, &alice, &bob, &mut table).await?;
     scale(ctx, &alice, &bob, &mut table).await?;
     ctx.table(table);
-    front_door(ctx, &alice).await
+    with_put_once(ctx, &alice).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare PUT")]
@@ -117,7 +117,7 @@ async fn scale(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, table: &mut Ta
     Ok(())
 }
 
-async fn front_door(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
+async fn with_put_once(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say(
         "conflict_retry takes none of them: a copy without a version is refused before anything is sent.",
     );

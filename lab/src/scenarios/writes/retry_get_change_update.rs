@@ -1,4 +1,4 @@
-//! Reading, changing and writing the status in a loop: by hand, with the helper, and through the front door.
+//! Reading, changing and writing the status in a loop: by hand, with the helper, and with the write function.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -169,7 +169,7 @@ async fn exhausted(ctx: &ScenarioContext, rival: &Rival, copy: Pool) -> Result<(
     let three = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(2));
     let helper = with_helper(&alice, rival, &three).await;
     let once = WriteOptions::new("alice").with_policy(RetryPolicy::once());
-    let door = with_update_status(&alice, &once, copy).await;
+    let function = with_update_status(&alice, &once, copy).await;
     let cause = hand.err().and_then(|error| error.downcast::<kube::Error>().ok());
     ctx.check(
         "by hand: an error, with the last conflict in it",
@@ -181,7 +181,7 @@ async fn exhausted(ctx: &ScenarioContext, rival: &Rival, copy: Pool) -> Result<(
     );
     ctx.check(
         "update_status: Exhausted after 1 attempt, of a conflict",
-        matches!(door, Err(WriteError::Exhausted { attempts: 1, class: Class::Conflict, .. })),
+        matches!(function, Err(WriteError::Exhausted { attempts: 1, class: Class::Conflict, .. })),
     );
     ctx.check_eq("seven requests were refused", &alice.counts().conflicts, &7);
     let after = ctx.stored::<Pool>(NAME).await?.status;

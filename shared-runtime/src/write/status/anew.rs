@@ -4,7 +4,7 @@ use conflict_retry::{Outcome, PatchDecision, WriteOptions};
 use serde_json::Value;
 
 use super::guarded::{self, Current};
-use super::{Door, DoorError, OwnedStatus, Planner, StatusObject, Target, canonical, patch_of};
+use super::{Planner, StatusObject, Target, Writer, WriterError, json_of, patch_of};
 
 /// The wanted values of the guarded fields, as decided while they were present.
 struct Taken {
@@ -17,13 +17,13 @@ impl<K: StatusObject> Target<K> {
     /// such a field leaves the apply as owner of the leaves that stay equal; the next apply would remove those.
     pub(super) async fn patch_anew<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let fields = planner.contract.guarded;
         let mut taken = None;
@@ -36,12 +36,12 @@ impl<K: StatusObject> Target<K> {
             }
             Ok(patch_of(operations))
         };
-        let outcome = self.patch_at_generation(door, options, base, decide).await?;
+        let outcome = self.patch_at_generation(writer, options, base, decide).await?;
         match (outcome, taken) {
             (
                 Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object),
                 Some(taken),
-            ) => self.put_back(door, options, planner, object, &taken).await,
+            ) => self.put_back(writer, options, planner, object, &taken).await,
             (other, _) => Ok(other),
         }
     }
@@ -50,15 +50,15 @@ impl<K: StatusObject> Target<K> {
     /// changed. `decide` is not called again: a caller that keeps existing fields would find nothing to keep.
     async fn put_back<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &Planner<D>,
         base: K,
         taken: &Taken,
-    ) -> Result<Outcome<K>, DoorError> {
+    ) -> Result<Outcome<K>, WriterError> {
         let fields = planner.contract.guarded;
         let decide = |object: &K| {
-            let status = object.status().map(serde_json::to_value).transpose().and_then(canonical::<K>)?;
+            let status = json_of(object)?;
             let is_vacant = guarded::is_equal(fields, &status, &guarded::without(fields, &status));
             if !is_vacant || object.meta().generation != taken.generation {
                 return Ok(PatchDecision::Keep);
@@ -66,6 +66,6 @@ impl<K: StatusObject> Target<K> {
             let current = Current { status: &status, is_set: object.status().is_some() };
             Ok(patch_of(guarded::operations(fields, current, &taken.wanted)))
         };
-        self.patch_at_generation(door, options, base, decide).await
+        self.patch_at_generation(writer, options, base, decide).await
     }
 }

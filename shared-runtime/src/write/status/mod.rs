@@ -12,18 +12,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use shared_crds::ownership::GuardedField;
+use shared_crds::v1alpha1::{NodePoolAutoscalerStatus, NodePoolStatus};
 use shared_crds::{NodePool, NodePoolAutoscaler};
 use tracing::{debug, instrument};
 
 use super::guarded::{self, Current};
-use super::owned::{Contract, OwnedStatus};
-use super::{Door, DoorError, WriteStrategy, Written};
+use super::owned::Contract;
+use super::{WriteStrategy, Writer, WriterError};
 use crate::freshness::ChangeKind;
 
 /// What a kind needs so that the writer can write its status.
 trait StatusObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + HasStatus<Status: Serialize + DeserializeOwned>
+    + HasStatus<Status: Default + Serialize + DeserializeOwned>
     + Clone
     + Debug
     + Serialize
@@ -37,15 +38,16 @@ trait StatusObject:
 impl StatusObject for NodePool {}
 impl StatusObject for NodePoolAutoscaler {}
 
-impl Door {
-    /// Sets the operator's part of a pool's status to the result of `decide`. `decide` is called with `cached` first,
-    /// and again with the fresh object after every conflict; it must decide from its argument. Nothing is sent if the
-    /// status is equal.
+impl Writer {
+    /// Sets the operator's part of a pool's status to that of the status which `decide` returns. `decide` is called
+    /// with `cached` first, and again with the fresh object after every conflict; it must decide from its argument. An
+    /// owned field or condition that it leaves out is removed. What it does not own it leaves out, or copies from its
+    /// argument; anything else is refused ([`NotOwned`](super::NotOwned)). Nothing is sent if the status is equal.
     pub async fn node_pool_status(
         &self,
         cached: &NodePool,
-        decide: impl FnMut(&NodePool) -> OwnedStatus + Send,
-    ) -> Result<Written<NodePool>, DoorError> {
+        decide: impl FnMut(&NodePool) -> NodePoolStatus + Send,
+    ) -> Result<Outcome<NodePool>, WriterError> {
         self.status(cached, Contract::node_pool(self.owner), decide).await
     }
 
@@ -53,8 +55,8 @@ impl Door {
     pub async fn autoscaler_status(
         &self,
         cached: &NodePoolAutoscaler,
-        decide: impl FnMut(&NodePoolAutoscaler) -> OwnedStatus + Send,
-    ) -> Result<Written<NodePoolAutoscaler>, DoorError> {
+        decide: impl FnMut(&NodePoolAutoscaler) -> NodePoolAutoscalerStatus + Send,
+    ) -> Result<Outcome<NodePoolAutoscaler>, WriterError> {
         self.status(cached, Contract::autoscaler(self.owner), decide).await
     }
 
@@ -63,16 +65,16 @@ impl Door {
         &self,
         cached: &K,
         contract: Contract,
-        decide: impl FnMut(&K) -> OwnedStatus + Send,
-    ) -> Result<Written<K>, DoorError> {
+        decide: impl FnMut(&K) -> K::Status + Send,
+    ) -> Result<Outcome<K>, WriterError> {
         let options = self.begin()?;
         let target = Target::of(self, cached)?;
         let planner = Planner { contract, decide };
-        let written = target.write(self, &options, planner, cached).await?;
-        if let Written::Changed(object) = &written {
+        let outcome = target.write(self, &options, planner, cached).await?;
+        if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
             self.write_tracker.wrote(object, ChangeKind::Updated);
         }
-        Ok(written)
+        Ok(outcome)
     }
 }
 
@@ -96,14 +98,14 @@ struct Planner<D> {
 }
 
 impl<D> Planner<D> {
-    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, DoorError>
+    fn plan<K: StatusObject>(&mut self, object: &K) -> Result<Plan, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus,
+        D: FnMut(&K) -> K::Status,
     {
-        let owned = (self.decide)(object);
-        self.contract.check(&owned)?;
-        let current = canonical::<K>(object.status().map(serde_json::to_value).transpose()?)?;
-        let wanted = canonical::<K>(Some(self.contract.splice(&current, &owned)?))?;
+        let decided = (self.decide)(object);
+        let current = json_of(object)?;
+        let owned = self.contract.owned(&current, &decided)?;
+        let wanted = self.contract.splice(&current, owned);
         Ok(Plan { current, wanted, guarded: self.contract.guarded })
     }
 
@@ -114,11 +116,10 @@ impl<D> Planner<D> {
     }
 }
 
-/// A status as its type serialises it: omitted and unset fields look alike afterwards, so that two equal statuses are
-/// equal values.
-fn canonical<K: StatusObject>(status: Option<Value>) -> Result<Value, serde_json::Error> {
-    let status: K::Status = serde_json::from_value(status.unwrap_or_else(|| json!({})))?;
-    serde_json::to_value(status)
+/// The status of `object` as its type serialises it: omitted and unset fields look alike, so that two equal statuses
+/// are equal values.
+fn json_of<K: StatusObject>(object: &K) -> Result<Value, serde_json::Error> {
+    object.status().map_or_else(|| serde_json::to_value(K::Status::default()), serde_json::to_value)
 }
 
 fn with_status<K: StatusObject>(object: &mut K, status: Value) -> Result<(), serde_json::Error> {
@@ -134,32 +135,32 @@ struct Target<K> {
 }
 
 impl<K: StatusObject> Target<K> {
-    fn of(door: &Door, cached: &K) -> Result<Self, DoorError> {
+    fn of(writer: &Writer, cached: &K) -> Result<Self, WriterError> {
         let meta = cached.meta();
-        let namespace = meta.namespace.clone().ok_or(DoorError::Unnamed("namespace"))?;
-        let name = meta.name.clone().ok_or(DoorError::Unnamed("name"))?;
-        Ok(Self { api: Api::namespaced(door.client.clone(), &namespace), namespace, name })
+        let namespace = meta.namespace.clone().ok_or(WriterError::Unnamed("namespace"))?;
+        let name = meta.name.clone().ok_or(WriterError::Unnamed("name"))?;
+        Ok(Self { api: Api::namespaced(writer.client.clone(), &namespace), namespace, name })
     }
 
     async fn write<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         mut planner: Planner<D>,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let plan = planner.plan(cached)?;
         if plan.is_met() {
-            return Ok(Written::Unchanged);
+            return Ok(Outcome::Unchanged(cached.clone()));
         }
-        match door.strategy {
+        match writer.strategy {
             WriteStrategy::Lazy => self.put_cached(options, plan, cached).await,
             WriteStrategy::Retry => self.put_live(options, planner).await,
             WriteStrategy::Patch => self.patch(options, planner, cached.clone()).await,
-            WriteStrategy::Guarded => self.guarded(door, options, planner, plan, cached).await,
+            WriteStrategy::Guarded => self.guarded(writer, options, planner, plan, cached).await,
         }
     }
 
@@ -169,14 +170,14 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError> {
+    ) -> Result<Outcome<K>, WriterError> {
         let mut object = cached.clone();
         // The cache keeps at most some of the entries, and the API server would treat those that are sent as all of
         // them.
         object.meta_mut().managed_fields = None;
         with_status(&mut object, plan.wanted)?;
         let status = Subresource::Status;
-        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?.into())
+        Ok(conflict_retry::put_once(&self.api, &self.name, status, options, &object).await?)
     }
 
     /// `retry`: live read, change, PUT, until it succeeds.
@@ -184,9 +185,9 @@ impl<K: StatusObject> Target<K> {
         &self,
         options: &WriteOptions,
         mut planner: Planner<D>,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
         let mutate = |object: &mut K| match change(&mut planner, object) {
@@ -198,7 +199,7 @@ impl<K: StatusObject> Target<K> {
         };
         let outcome =
             conflict_retry::update_status(&self.api, &self.name, options, Source::Live, mutate).await?;
-        failed.map_or_else(|| Ok(outcome.into()), Err)
+        failed.map_or(Ok(outcome), Err)
     }
 
     /// `patch`: a merge patch at the version that it was computed from, until it succeeds.
@@ -207,9 +208,9 @@ impl<K: StatusObject> Target<K> {
         options: &WriteOptions,
         mut planner: Planner<D>,
         base: K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let mut failed = None;
         let decide = |object: &K| match planner.plan(object) {
@@ -224,25 +225,25 @@ impl<K: StatusObject> Target<K> {
         let outcome =
             conflict_retry::merge_patch(&self.api, &self.name, status, options, Source::Copy(base), decide)
                 .await?;
-        failed.map_or_else(|| Ok(outcome.into()), Err)
+        failed.map_or(Ok(outcome), Err)
     }
 
     /// `guarded`: a patch with tests of the observed state for fields that must not be written late, server-side apply
     /// for the rest.
     async fn guarded<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         mut planner: Planner<D>,
         plan: Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let is_applied = |object: &K| guarded::is_applied(plan.guarded, object.meta());
         let outcome = if !planner.guarded_operations(&plan, cached).is_empty() {
-            self.patch_guarded(door, options, &mut planner, cached.clone()).await?
+            self.patch_guarded(writer, options, &mut planner, cached.clone()).await?
         } else if is_applied(cached) {
             Outcome::Written(cached.clone())
         } else {
@@ -250,51 +251,51 @@ impl<K: StatusObject> Target<K> {
         };
         let (base, patched) = match outcome {
             Outcome::Written(object) if is_applied(&object) => {
-                match self.patch_anew(door, options, &mut planner, object).await? {
+                match self.patch_anew(writer, options, &mut planner, object).await? {
                     Outcome::Written(object) | Outcome::AlreadyDone(object) | Outcome::Unchanged(object) => {
                         (object, true)
                     }
-                    other => return Ok(other.into()),
+                    other => return Ok(other),
                 }
             }
             Outcome::Written(object) | Outcome::AlreadyDone(object) => (object, true),
             Outcome::Unchanged(object) => (object, false),
-            other => return Ok(other.into()),
+            other => return Ok(other),
         };
         let plan = planner.plan(&base)?;
         if planner.contract.part(&plan.current) != planner.contract.part(&plan.wanted) {
             return self.apply(options, planner, &plan, &base).await;
         }
-        Ok(if patched { Written::Changed(base) } else { Written::Unchanged })
+        Ok(if patched { Outcome::Written(base) } else { Outcome::Unchanged(base) })
     }
 
     /// Writes the guarded fields where they differ, with the observed generation and values as preconditions.
     async fn patch_guarded<D>(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         planner: &mut Planner<D>,
         base: K,
-    ) -> Result<Outcome<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let decide = |object: &K| {
             let plan = planner.plan(object)?;
             Ok(patch_of(planner.guarded_operations(&plan, object)))
         };
-        self.patch_at_generation(door, options, base, decide).await
+        self.patch_at_generation(writer, options, base, decide).await
     }
 
     /// A patch of the status at the generation that it is decided from. The writer records it at once: what follows in
     /// the same pass may fail, and the next pass must not decide from a cache that does not show it yet.
     async fn patch_at_generation(
         &self,
-        door: &Door,
+        writer: &Writer,
         options: &WriteOptions,
         base: K,
-        mut decide: impl FnMut(&K) -> Result<PatchDecision, DoorError> + Send,
-    ) -> Result<Outcome<K>, DoorError> {
+        mut decide: impl FnMut(&K) -> Result<PatchDecision, WriterError> + Send,
+    ) -> Result<Outcome<K>, WriterError> {
         let mut failed = None;
         let decide = |object: &K| {
             decide(object).unwrap_or_else(|error| {
@@ -307,7 +308,7 @@ impl<K: StatusObject> Target<K> {
             conflict_retry::patch_at_generation(&self.api, &self.name, status, options, source, decide)
                 .await?;
         if let Outcome::Written(object) | Outcome::AlreadyDone(object) = &outcome {
-            door.write_tracker.wrote(object, ChangeKind::Updated);
+            writer.write_tracker.wrote(object, ChangeKind::Updated);
         }
         failed.map_or(Ok(outcome), Err)
     }
@@ -323,9 +324,9 @@ impl<K: StatusObject> Target<K> {
         planner: Planner<D>,
         plan: &Plan,
         cached: &K,
-    ) -> Result<Written<K>, DoorError>
+    ) -> Result<Outcome<K>, WriterError>
     where
-        D: FnMut(&K) -> OwnedStatus + Send,
+        D: FnMut(&K) -> K::Status + Send,
     {
         let body = json!({
             "apiVersion": K::api_version(&()),
@@ -334,26 +335,26 @@ impl<K: StatusObject> Target<K> {
             "status": planner.contract.part(&plan.wanted),
         });
         let forced = options.clone().with_force(true);
-        let written = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?.into();
-        let Written::Changed(stored) = written else {
-            return Ok(written);
+        let outcome = conflict_retry::apply_status(&self.api, &self.name, &forced, &body).await?;
+        let (Outcome::Written(stored) | Outcome::AlreadyDone(stored)) = outcome else {
+            return Ok(outcome);
         };
         if stored.meta().uid != cached.meta().uid {
             // The server accepts no UID as a precondition here. The successor's own reconcile corrects what was written
             // to it.
             debug!("the object was replaced by another of the same name");
-            return Ok(Written::Gone);
+            return Ok(Outcome::Gone);
         }
         // Compared with the requested status, not with a new decision: later changes are handled by the next reconcile.
-        let kept = canonical::<K>(stored.status().map(serde_json::to_value).transpose()?)?;
+        let kept = json_of(&stored)?;
         if planner.contract.part(&kept) == planner.contract.part(&plan.wanted) {
-            return Ok(Written::Changed(stored));
+            return Ok(Outcome::Written(stored));
         }
         // A dropped field that we own is still present: another manager's entry holds it too, for instance this
         // operator's own from the time it ran with another strategy. Only a write that names the field removes it.
         debug!("an owned field has a second owner, removing it by patch");
-        match self.patch(options, planner, stored.clone()).await? {
-            Written::Unchanged => Ok(Written::Changed(stored)),
+        match self.patch(options, planner, stored).await? {
+            Outcome::Unchanged(stored) => Ok(Outcome::Written(stored)),
             other => Ok(other),
         }
     }
@@ -365,10 +366,10 @@ fn patch_of(operations: Vec<Value>) -> PatchDecision {
 }
 
 /// Changes `object` as planned.
-fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, DoorError>
+fn change<K, D>(planner: &mut Planner<D>, object: &mut K) -> Result<UpdateDecision, WriterError>
 where
     K: StatusObject,
-    D: FnMut(&K) -> OwnedStatus,
+    D: FnMut(&K) -> K::Status,
 {
     let plan = planner.plan(object)?;
     if plan.is_met() {
@@ -377,3 +378,6 @@ where
     with_status(object, plan.wanted)?;
     Ok(UpdateDecision::Write)
 }
+
+#[cfg(test)]
+mod tests;

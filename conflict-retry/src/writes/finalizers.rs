@@ -65,7 +65,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::door::tests::{Reply, body, conflict, map, maps, ok, options, verbs};
+    use crate::writes::tests::{Reply, body, conflict, map, maps, ok, options, verbs};
 
     fn held(version: &str, finalizers: &[&str]) -> Value {
         let mut map = map(version, "x");

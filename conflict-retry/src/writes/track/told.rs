@@ -10,13 +10,13 @@ use crate::protect::Transition;
 
 impl Track<'_> {
     /// Reports where the object of the next attempt comes from.
-    pub(in crate::door) fn read(&self, source: ReadSource) {
+    pub(in crate::writes) fn read(&self, source: ReadSource) {
         self.options.observer().read(&self.operation, source);
     }
 
     /// Reports that a retry sets `path` to what the previous attempt wanted, although another writer has changed it
     /// since.
-    pub(in crate::door) fn overwrote(&self, path: &str) {
+    pub(in crate::writes) fn overwrote(&self, path: &str) {
         tracing::warn!(
             resource = self.operation.resource,
             path,
@@ -26,7 +26,7 @@ impl Track<'_> {
     }
 
     /// Reports a failure that ends the operation with an outcome.
-    pub(in crate::door) fn settled(&self, verb: Verb, class: &Class) {
+    pub(in crate::writes) fn settled(&self, verb: Verb, class: &Class) {
         self.tell(self.running(), verb, Some(class), None);
     }
 

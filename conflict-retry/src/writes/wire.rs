@@ -1,7 +1,7 @@
 //! Single requests: the only module of this crate that calls kube's write verbs. No retry, no timeout, no decision.
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the door that the rest of the workspace is told to use"
+    reason = "these are the write functions that the rest of the workspace is told to use"
 )]
 
 use either::Either;
