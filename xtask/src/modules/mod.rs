@@ -25,6 +25,7 @@ const CRATES: &[&str] = &[
     "autoscaler-operator",
     "e2e",
     "lab",
+    "timeline",
 ];
 
 /// The circles of every crate, a line for each.
