@@ -1,14 +1,14 @@
-//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every claim in them that is wrong
-//! or only half the truth.
+//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every wrong or incomplete claim
+//! in them.
 
-/// A pattern to be shown running: its number, and what it is.
+/// The patterns to show: number and text.
 pub const ROWS: &[(&str, &str)] = &[
     ("0a", "provoke a conflict and read the exact text of the 409"),
     ("0b", "carry the resourceVersion from a GET into a PUT"),
     ("0c", "a resourceVersion is the etcd mod_revision of the object's last write"),
-    ("0d", "first cause: somebody changes the spec between read and write"),
+    ("0d", "first cause: another writer changes the spec between read and write"),
     ("0e", "second cause: another controller writes the status or another field"),
-    ("0f", "third cause: writing a resource that somebody else owns"),
+    ("0f", "third cause: writing a resource that another controller owns"),
     ("0g", "way A: return the error and let the work queue try again"),
     ("0h", "way B: retry around GET, change and status update"),
     ("0i", "wrap the final error and still know that it was a conflict"),

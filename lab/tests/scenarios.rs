@@ -1,4 +1,4 @@
-//! Plays every scenario of the lab: each claim must hold, and the run must give the page in `docs/conflicts/`.
+//! Runs every scenario of the lab: each claim must hold, and the run must produce the page in `docs/conflicts/`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::Runtime;
 
 fn main() -> Result<ExitCode> {
-    if e2e::lifeline::serve_if_asked()? {
+    if e2e::process_supervisor::serve_if_asked()? {
         return Ok(ExitCode::SUCCESS);
     }
     let mut arguments = Arguments::from_args();
@@ -39,6 +39,6 @@ fn main() -> Result<ExitCode> {
 
 async fn check(clusters: &ClusterPool, scenario: Scenario) -> Result<()> {
     let played = play(clusters, &scenario, Arc::new(|_| {})).await?;
-    played.verdict()?;
+    played.check_passed()?;
     page::compare(&scenario, &page::render(&scenario, &played.events, &played.namespace))
 }

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use crate::audit::AuditLog;
 use crate::control_plane::locate::{BinarySource, locate};
 use crate::control_plane::toolbox::{Tool, Toolbox};
-use crate::lifeline::Lifeline;
+use crate::process_supervisor::ProcessSupervisor;
 
 pub use detached::Detached;
 pub use namespace::TestNamespace;
@@ -93,7 +93,7 @@ enum Backing {
     /// Left running by an earlier process; the open connection shows that it is alive.
     Attached {
         root: PathBuf,
-        _connection: Lifeline,
+        _connection: ProcessSupervisor,
     },
 }
 
@@ -279,7 +279,9 @@ impl Cluster {
     fn private(&self) -> Result<&Private> {
         match &self.backing {
             Backing::Private(private) => Ok(private),
-            Backing::Foreign(_) => bail!("somebody else's API server is not ours to stop"),
+            Backing::Foreign(_) => {
+                bail!("the API server of a cluster that this harness did not start is not stopped")
+            }
             Backing::Attached { .. } => bail!("the control plane was started by another process"),
         }
     }

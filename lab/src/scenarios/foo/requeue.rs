@@ -1,4 +1,4 @@
-//! Way A on one object: the reconcile returns the conflict and the work queue calls it again. Beside it, way B.
+//! Way A on one object: the reconcile returns the conflict and the work queue repeats it. For comparison, way B.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Source, UpdateDecision, WriteOptions, update};
@@ -59,31 +59,31 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Alice makes a Foo, the controller's watch is held back, Bob changes the name in the label.
-    async fn begin(&mut self, name: &str) -> Result<crate::cache::Shut> {
+    /// Alice creates a Foo, the controller's watch is delayed, and Bob changes the name in the label.
+    async fn begin(&mut self, name: &str) -> Result<crate::cache::ClosedGate> {
         self.controller.care_for(name);
         create(&self.alice, name).await?;
         label(&self.alice, name, json!("Alice")).await?;
         self.controller.catch_up().await?;
-        let shut = self.controller.cache.shut();
+        let gate = self.controller.cache.close_gate();
         label(&self.bob, name, json!("Bob")).await?;
-        Ok(shut)
+        Ok(gate)
     }
 
-    /// How often the pool was read since `before` requests.
+    /// Number of reads of the pool after the first `before` requests.
     fn reads(&self, before: usize) -> usize {
         let requests = self.controller.actor.requests();
         requests.iter().skip(before).filter(|request| request.target == "pools/workers").count()
     }
 
-    /// Everything that a reconcile does before it writes.
+    /// The part of a reconcile before its write.
     async fn decide(&self, copy: &Foo) -> Result<Option<Foo>> {
         self.controller.actor.api::<Pool>().get("workers").await?;
         let goal = greeting(copy).context("there is no name to greet")?;
         Ok((greeting_of(copy) != goal).then(|| saying(copy, &goal)))
     }
 
-    /// A reconcile that puts, and answers what came of it.
+    /// A reconcile that sends a PUT; returns its result.
     async fn reconcile(&self, copy: &Foo) -> Result<Result<(), kube::Error>> {
         Ok(match self.decide(copy).await? {
             Some(changed) => put(&self.controller.actor, &changed).await.map(drop),
@@ -105,7 +105,7 @@ impl Play<'_> {
     async fn returned(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("returned").await?;
+        let gate = self.begin("returned").await?;
         while self.controller.tally().reconciles < 3 && !self.controller.is_idle() {
             let copy = self.controller.next().await?;
             let result = self.reconcile(&copy).await?;
@@ -119,7 +119,7 @@ impl Play<'_> {
         );
         self.ctx.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
         self.ctx.say("Now the watch brings what Bob did.");
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
@@ -127,29 +127,29 @@ impl Play<'_> {
     async fn dropped(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("dropped").await?;
+        let gate = self.begin("dropped").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
         self.ctx.check("the queue is empty", self.controller.is_idle());
-        drop(shut);
+        drop(gate);
         self.controller.catch_up().await?;
         self.ctx.check("with Bob's event the queue has it again", !self.controller.is_idle());
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 
-    /// What becomes of a conflict that is dropped where the event of the write that won is dropped too.
+    /// A dropped conflict, where the event of the winning write is dropped too.
     async fn forgotten(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The conflict is neither returned nor retried, as before.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("forgotten").await?;
+        let gate = self.begin("forgotten").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
-        drop(shut);
+        drop(gate);
         self.controller.catch_up().await?;
         let cached = self.controller.cache.copy("forgotten")?;
         self.ctx.check_eq(
@@ -159,19 +159,19 @@ impl Play<'_> {
         );
         self.ctx.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
         let stored = self.controller.stored().await?;
-        self.ctx.check_eq("the write is forgotten: nobody is greeted", &greeting_of(&stored), &"");
+        self.ctx.check_eq("the write is forgotten: the greeting is not written", &greeting_of(&stored), &"");
         Ok((self.controller.tally(), self.reads(before)))
     }
 
     async fn returned_under_a_filter(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The same filter, and the conflict is returned: the queue needs no event.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("filtered").await?;
+        let gate = self.begin("filtered").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(result)?;
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
@@ -179,7 +179,7 @@ impl Play<'_> {
     async fn retried(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("retried").await?;
+        let gate = self.begin("retried").await?;
         let copy = self.controller.next().await?;
         self.controller.actor.api::<Pool>().get("workers").await?;
         let foos = self.controller.actor.api::<Foo>();
@@ -198,13 +198,13 @@ impl Play<'_> {
         self.controller.ended(Ok(()))?;
         self.ctx.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
         self.ctx.say("The events come later, and find nothing to do.");
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
 }
 
-/// What a Foo is to say.
+/// The greeting that a Foo should have.
 fn greeting(object: &Foo) -> Option<String> {
     object.labels().get("name").map(|name| format!("Hello, {name}"))
 }

@@ -1,0 +1,8 @@
+//! The supervisor as a separate binary, which Cargo builds with the end-to-end tests. Its code is in the library.
+
+fn main() -> anyhow::Result<()> {
+    if !e2e::process_supervisor::serve_if_asked()? {
+        anyhow::bail!("this program is started by the end-to-end harness, not by hand");
+    }
+    Ok(())
+}
