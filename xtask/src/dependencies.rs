@@ -38,14 +38,13 @@ const FOR_OTHERS: &[&str] = &[
 const WRITERS: &[&str] = &["autoscaler-operator", "nodepool-operator"];
 
 /// Each crate, and what it must not depend on with its default features.
-const FORBIDDEN: &[(&str, &[&str])] =
-    &[
-        ("planner", IMPURE),
-        ("shared-crds", IMPURE),
-        ("timeline", IMPURE),
-        ("conflict-retry", FOR_OTHERS),
-        ("simulator", WRITERS),
-    ];
+const FORBIDDEN: &[(&str, &[&str])] = &[
+    ("planner", IMPURE),
+    ("shared-crds", IMPURE),
+    ("timeline", IMPURE),
+    ("conflict-retry", FOR_OTHERS),
+    ("simulator", WRITERS),
+];
 
 /// A line for each dependency that must not be.
 pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {
