@@ -15,7 +15,7 @@ use tracing::info;
 use crate::context::Context;
 use crate::error::Error;
 use crate::memory::write_backoff::{Refusal, Waiting, Write};
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 use crate::status::pool_status;
 
 /// Number of pools that are written concurrently.
@@ -27,7 +27,7 @@ pub(crate) async fn apply(
     observed: &Observed,
     plan: &ScalingPlan,
     waiting: &Waiting,
-) -> Vec<Outcome> {
+) -> Vec<PoolOutcome> {
     let scaled = async |decision| {
         let outcome = scale(ctx, decision, &observed.nodes, waiting).await;
         remember(ctx, decision, &outcome);
@@ -38,39 +38,44 @@ pub(crate) async fn apply(
 }
 
 /// Records the result of a pool's write, so that a failed write, and only it, waits for its backoff.
-fn remember(ctx: &Context, decision: &PoolDecision, outcome: &Outcome) {
+fn remember(ctx: &Context, decision: &PoolDecision, outcome: &PoolOutcome) {
     let (pool, write) = (&decision.object.metadata, Write::of(decision));
     match outcome {
-        Outcome::Failed(error) if !error.is_fenced() => {
+        PoolOutcome::Failed(error) if !error.is_fenced() => {
             let decision = Some(Box::new(decision.clone()));
             let refusal = Refusal { problem: chain(error), is_final: error.is_refusal(), decision };
             ctx.refused(pool, write, refusal, error);
         }
-        Outcome::Scaled | Outcome::Gone => ctx.backoff().over(pool, write),
-        Outcome::Failed(_)
-        | Outcome::Settled
-        | Outcome::Outdated
-        | Outcome::Unobserved
-        | Outcome::Waiting(_) => {}
+        PoolOutcome::Scaled | PoolOutcome::Gone => ctx.backoff().over(pool, write),
+        PoolOutcome::Failed(_)
+        | PoolOutcome::Settled
+        | PoolOutcome::Outdated
+        | PoolOutcome::Unobserved
+        | PoolOutcome::Waiting(_) => {}
     }
 }
 
-async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], waiting: &Waiting) -> Outcome {
+async fn scale(
+    ctx: &Context,
+    decision: &PoolDecision,
+    nodes: &[Arc<Node>],
+    waiting: &Waiting,
+) -> PoolOutcome {
     if !decision.acts || !decision.changes_replicas() {
-        return Outcome::Settled;
+        return PoolOutcome::Settled;
     }
     // A precondition that there is no status would fail with the first one, which the NodePool operator writes about
     // now.
     if decision.object.status.is_none() {
-        return Outcome::Unobserved;
+        return PoolOutcome::Unobserved;
     }
     if let Some(refusal) = waiting.refusal(&decision.object.metadata, Write::of(decision)) {
-        return Outcome::Waiting(refusal.problem.clone());
+        return PoolOutcome::Waiting(refusal.problem.clone());
     }
     let written = match announce(ctx, decision, nodes).await {
         Ok(Announced::Ready(pool)) => write(ctx, decision, &pool).await,
         Ok(Announced::Not(outcome)) => return outcome,
-        Err(error) => return Outcome::Failed(error),
+        Err(error) => return PoolOutcome::Failed(error),
     };
     match written {
         Ok(write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_)) => {
@@ -79,18 +84,18 @@ async fn scale(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>], wait
             let (reason, id) = (decision.reason.as_str(), &decision.id);
             info!(namespace, name, from, to = decision.desired, reason, decision = %id, "{}", decision.message);
             ctx.metrics.decided(decision);
-            Outcome::Scaled
+            PoolOutcome::Scaled
         }
-        Ok(write::Outcome::Conflict(_) | write::Outcome::Aborted) => Outcome::Outdated,
-        Ok(write::Outcome::Gone) => Outcome::Gone,
-        Err(source) => Outcome::Failed(failed("spec.replicas", decision, source)),
+        Ok(write::Outcome::Conflict(_) | write::Outcome::Aborted) => PoolOutcome::Outdated,
+        Ok(write::Outcome::Gone) => PoolOutcome::Gone,
+        Err(source) => PoolOutcome::Failed(failed("spec.replicas", decision, source)),
     }
 }
 
 /// Whether the replicas may be written now, and to which object.
 enum Announced {
     Ready(Box<NodePool>),
-    Not(Outcome),
+    Not(PoolOutcome),
 }
 
 /// Names the victims in the status, bound to the number of nodes that remain, before the replicas are written: the
@@ -115,7 +120,7 @@ async fn announce(ctx: &Context, decision: &PoolDecision, nodes: &[Arc<Node>]) -
     });
     let written = written.await.map_err(|source| failed("the scale-down plan", decision, source))?;
     Ok(if outdated && written.is_met() {
-        Announced::Not(Outcome::Outdated)
+        Announced::Not(PoolOutcome::Outdated)
     } else {
         announced(written, plan.as_ref())
     })
@@ -132,8 +137,8 @@ fn announced(written: write::Outcome<NodePool>, plan: Option<&ScaleDownPlan>) ->
         write::Outcome::Written(_)
         | write::Outcome::AlreadyDone(_)
         | write::Outcome::Conflict(_)
-        | write::Outcome::Aborted => Announced::Not(Outcome::Outdated),
-        write::Outcome::Gone => Announced::Not(Outcome::Gone),
+        | write::Outcome::Aborted => Announced::Not(PoolOutcome::Outdated),
+        write::Outcome::Gone => Announced::Not(PoolOutcome::Gone),
     }
 }
 

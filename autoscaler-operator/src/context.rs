@@ -74,9 +74,9 @@ pub(crate) struct Context {
     /// The planner, which remembers the objects it has read.
     pub planner: Arc<Mutex<Planner>>,
     /// The events that were already published on pods and autoscalers.
-    pub told: EventDeduplicator,
+    pub published_events: EventDeduplicator,
     /// Decisions that were written and are in no status yet.
-    pub unreported: PendingStatus,
+    pub pending_status: PendingStatus,
     /// Refused writes that wait for their next attempt.
     backoff: Mutex<WriteBackoff>,
 }
@@ -92,8 +92,8 @@ impl Context {
             metrics: AutoscalerMetrics::new(&operator.metrics)?,
             caches,
             planner: Arc::default(),
-            told: EventDeduplicator::default(),
-            unreported: PendingStatus::default(),
+            published_events: EventDeduplicator::default(),
+            pending_status: PendingStatus::default(),
             backoff: Mutex::default(),
         })
     }

@@ -14,7 +14,7 @@ pub(crate) fn observe(ctx: &Context) -> Option<Observed> {
         || autoscalers.iter().any(|autoscaler| ctx.write_tracker.check(&**autoscaler) == Freshness::Stale);
     (!behind).then(|| Observed {
         now: ctx.clock.now(),
-        unreported: ctx.unreported.missing_in(&pools),
+        unreported: ctx.pending_status.missing_in(&pools),
         pools,
         autoscalers,
         nodes: ctx.caches.nodes.state(),

@@ -4,7 +4,7 @@ use crate::error::Error;
 
 /// The result of one pool's decision.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum PoolOutcome {
     /// There was nothing to write.
     Settled,
     /// `spec.replicas` has the decided value.
@@ -22,7 +22,7 @@ pub(crate) enum Outcome {
     Waiting(String),
 }
 
-impl Outcome {
+impl PoolOutcome {
     /// Whether the pass has to be made again from fresh objects.
     pub(crate) const fn is_conflict(&self) -> bool {
         matches!(self, Self::Outdated)

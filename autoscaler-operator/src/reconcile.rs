@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::memory::write_backoff::Waiting;
 use crate::observe::observe;
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 use crate::report::report;
 
 /// Sets every pool to the number of nodes it should have, and reports why.
@@ -29,8 +29,8 @@ pub(crate) async fn reconcile(ctx: Arc<Context>) -> Result<Step, Error> {
     let reported = report(&ctx, &observed, &plan, &waiting, &outcomes).await;
     let retry = retry(&ctx, started, &outcomes);
 
-    let conflict = outcomes.iter().any(Outcome::is_conflict) | reported.conflict;
-    if let Some(error) = outcomes.into_iter().find_map(Outcome::into_error).or(reported.error) {
+    let conflict = outcomes.iter().any(PoolOutcome::is_conflict) | reported.conflict;
+    if let Some(error) = outcomes.into_iter().find_map(PoolOutcome::into_error).or(reported.error) {
         return Err(error);
     }
     if conflict {
@@ -70,11 +70,11 @@ fn waiting(ctx: &Context, observed: &Observed, started: Duration) -> Waiting {
 }
 
 /// When to retry refused writes. A new refusal changes the plan at once: the pods of that pool may fit in another one.
-fn retry(ctx: &Context, started: Duration, outcomes: &[Outcome]) -> Option<Duration> {
+fn retry(ctx: &Context, started: Duration, outcomes: &[PoolOutcome]) -> Option<Duration> {
     let mut backoff = ctx.backoff();
     backoff.passed(started);
     ctx.metrics.refused(backoff.len());
-    if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_))) {
+    if outcomes.iter().any(|outcome| matches!(outcome, PoolOutcome::Failed(_))) {
         return Some(Duration::ZERO);
     }
     backoff.next().map(|due| due.saturating_sub(ctx.clock.monotonic()))

@@ -13,9 +13,9 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::memory::event_deduplicator as events;
 use crate::memory::write_backoff::{Refusal, Waiting, Write};
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 use crate::status::autoscaler_status;
-use crate::status::pool_status::{self, Scaled, Standing};
+use crate::status::pool_status::{self, DecisionState, Scaled};
 
 /// Number of statuses that are written concurrently.
 const PARALLEL_WRITES: usize = 8;
@@ -35,20 +35,18 @@ pub(crate) async fn report(
     observed: &Observed,
     plan: &ScalingPlan,
     waiting: &Waiting,
-    outcomes: &[Outcome],
+    outcomes: &[PoolOutcome],
 ) -> Reported {
     let now = Time(observed.now);
-    events::publish(&ctx.recorder, &ctx.told, observed, plan, outcomes);
+    events::publish(&ctx.recorder, &ctx.published_events, observed, plan, outcomes);
     let mut reported = Reported::default();
     let waits = |object: &ObjectMeta| waiting.refusal(object, Write::Status).is_some();
     let standings = plan.pools.iter().zip(outcomes).filter_map(|(decision, outcome)| {
-        let standing = standing(ctx, decision, outcome, &now)?;
-        (!waits(&decision.object.metadata)).then_some((decision, standing))
+        let state = state(ctx, decision, outcome, &now)?;
+        (!waits(&decision.object.metadata)).then_some((decision, state))
     });
     let writes: Vec<_> = standings
-        .map(async |(decision, standing)| {
-            (&decision.object.metadata, pool(ctx, decision, &standing, &now).await)
-        })
+        .map(async |(decision, state)| (&decision.object.metadata, pool(ctx, decision, &state, &now).await))
         .collect();
     let mut writes = stream::iter(writes).buffer_unordered(PARALLEL_WRITES);
     while let Some((object, result)) = writes.next().await {
@@ -83,18 +81,18 @@ impl Reported {
 
 /// How far the decision has come, if there is something to report about it; a written decision is kept until a status
 /// reports it.
-fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Time) -> Option<Standing> {
+fn state(ctx: &Context, decision: &PoolDecision, outcome: &PoolOutcome, now: &Time) -> Option<DecisionState> {
     Some(match outcome {
-        Outcome::Scaled => ctx.unreported.remember(decision, Scaled::of(decision, now)),
-        Outcome::Settled | Outcome::Unobserved => {
-            ctx.unreported.recall(decision).map_or(Standing::Settled, Standing::Scaled)
+        PoolOutcome::Scaled => ctx.pending_status.remember(decision, Scaled::of(decision, now)),
+        PoolOutcome::Settled | PoolOutcome::Unobserved => {
+            ctx.pending_status.recall(decision).map_or(DecisionState::Settled, DecisionState::Scaled)
         }
-        Outcome::Failed(error) => Standing::Failed(chain(error)),
-        Outcome::Waiting(problem) => Standing::Failed(problem.clone()),
+        PoolOutcome::Failed(error) => DecisionState::Failed(chain(error)),
+        PoolOutcome::Waiting(problem) => DecisionState::Failed(problem.clone()),
         // There will be another decision in a moment, or the pool is gone.
-        Outcome::Outdated => return None,
-        Outcome::Gone => {
-            ctx.unreported.forget(decision);
+        PoolOutcome::Outdated => return None,
+        PoolOutcome::Gone => {
+            ctx.pending_status.forget(decision);
             return None;
         }
     })
@@ -103,12 +101,12 @@ fn standing(ctx: &Context, decision: &PoolDecision, outcome: &Outcome, now: &Tim
 async fn pool(
     ctx: &Context,
     decision: &PoolDecision,
-    standing: &Standing,
+    state: &DecisionState,
     now: &Time,
 ) -> Result<bool, Error> {
-    let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, standing, now);
+    let decide = |fresh: &NodePool| pool_status::owned(fresh, decision, state, now);
     let written = ctx.writer.node_pool_status(&decision.object, decide).await;
-    ctx.unreported.told(decision, standing, &written);
+    ctx.pending_status.reported(decision, state, &written);
     let (namespace, name) = key(&decision.object.metadata);
     ended(written, "status", "NodePool", namespace, name)
 }
@@ -117,7 +115,7 @@ async fn autoscaler(
     ctx: &Context,
     object: &NodePoolAutoscaler,
     plan: &ScalingPlan,
-    outcomes: &[Outcome],
+    outcomes: &[PoolOutcome],
     now: &Time,
 ) -> Result<bool, Error> {
     let decide = |fresh: &NodePoolAutoscaler| autoscaler_status::status(fresh, plan, outcomes, now);

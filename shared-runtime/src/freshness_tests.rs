@@ -23,7 +23,7 @@ fn node(name: &str, uid: &str, version: &str) -> Node {
 }
 
 #[test]
-fn a_kind_that_nobody_watches_is_not_remembered() {
+fn writes_of_a_kind_without_a_watch_are_not_remembered() {
     let (write_tracker, _, _) = write_tracker();
     write_tracker.wrote(&node("a", "u", "10"), ChangeKind::Created);
     assert!(write_tracker.pending::<Node>().is_empty());

@@ -79,7 +79,7 @@ fn an_event_ends_a_long_backoff_and_no_number_of_events_makes_a_hot_loop() {
     q.finished(&"a", Outcome::Failed, now, 1.0);
     assert_eq!(q.next(now), Next::WaitUntil(now + MS(1000)));
     q.trigger("a", now + MS(700));
-    assert_eq!(q.next(now + MS(700)), Next::Start("a"), "somebody has mended the cause");
+    assert_eq!(q.next(now + MS(700)), Next::Start("a"), "the cause is gone");
     now += MS(700);
     // An object that changes every 10 ms, and one that changed while the key was running.
     q.trigger("a", now);

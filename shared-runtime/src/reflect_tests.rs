@@ -162,7 +162,7 @@ fn what_stands_in_for_an_object_that_cannot_be_read_is_kept_until_it_goes() {
 }
 
 #[test]
-fn what_nobody_reads_is_not_kept() {
+fn fields_that_are_not_read_are_not_kept() {
     let mut keep = pruned(|node: &mut Node| node.spec = None);
     let kept = keep(node("a", "1"));
     assert_eq!(kept.metadata.uid.as_deref(), Some("1"));

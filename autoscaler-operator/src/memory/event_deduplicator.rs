@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use planner::{Observed, ScalingPlan};
 use shared_runtime::events::Recorder;
 
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 use crate::status::events::{self, NewEvent};
 use crate::status::pod_events::{self, PodEventCause};
 
@@ -24,7 +24,7 @@ pub(crate) fn publish(
     published: &EventDeduplicator,
     observed: &Observed,
     plan: &ScalingPlan,
-    outcomes: &[Outcome],
+    outcomes: &[PoolOutcome],
 ) {
     let pools = events::about_pools(observed, plan, outcomes);
     let pods = published.new_events(observed, plan, outcomes);
@@ -53,7 +53,7 @@ struct Published {
 
 impl EventDeduplicator {
     /// The events about pods and autoscalers to publish now. They count as published.
-    fn new_events(&self, observed: &Observed, plan: &ScalingPlan, outcomes: &[Outcome]) -> Vec<NewEvent> {
+    fn new_events(&self, observed: &Observed, plan: &ScalingPlan, outcomes: &[PoolOutcome]) -> Vec<NewEvent> {
         let mut published = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         published.begin(observed.now);
         let mut events = Vec::new();
@@ -80,7 +80,7 @@ impl Published {
         &mut self,
         observed: &Observed,
         plan: &ScalingPlan,
-        outcomes: &[Outcome],
+        outcomes: &[PoolOutcome],
         events: &mut Vec<NewEvent>,
     ) -> bool {
         let mut still = HashMap::new();

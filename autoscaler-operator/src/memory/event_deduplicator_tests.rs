@@ -17,10 +17,10 @@ fn crowded(count: usize, cpu: &str) -> TestCluster {
     world
 }
 
-fn new(published: &EventDeduplicator, world: &TestCluster, outcome: &Outcome) -> (usize, Vec<NewEvent>) {
+fn new(published: &EventDeduplicator, world: &TestCluster, outcome: &PoolOutcome) -> (usize, Vec<NewEvent>) {
     let outcomes = [match outcome {
-        Outcome::Scaled => Outcome::Scaled,
-        _ => Outcome::Settled,
+        PoolOutcome::Scaled => PoolOutcome::Scaled,
+        _ => PoolOutcome::Settled,
     }];
     let events = published.new_events(&world.observed, &world.plan(), &outcomes);
     let (pods, others): (Vec<_>, Vec<_>) =
@@ -36,20 +36,20 @@ fn later(world: &mut TestCluster, seconds: i64) {
 fn a_pod_gets_one_event_about_its_reason_and_another_when_the_reason_changes() {
     let published = EventDeduplicator::default();
     let mut world = crowded(1, "64");
-    assert_eq!(new(&published, &world, &Outcome::Settled).0, 1);
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled).0, 1);
     later(&mut world, 300);
-    assert_eq!(new(&published, &world, &Outcome::Settled).0, 0);
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled).0, 0);
     let mut changed = crowded(1, "lots");
     changed.observed.now = world.observed.now;
-    assert_eq!(new(&published, &changed, &Outcome::Settled).0, 1);
-    assert_eq!(new(&published, &changed, &Outcome::Settled).0, 0);
+    assert_eq!(new(&published, &changed, &PoolOutcome::Settled).0, 1);
+    assert_eq!(new(&published, &changed, &PoolOutcome::Settled).0, 0);
 }
 
 #[test]
 fn a_hundred_pods_a_minute_get_an_event_and_the_autoscaler_gets_the_number_of_all() {
     let published = EventDeduplicator::default();
     let mut world = crowded(250, "64");
-    let (pods, others) = new(&published, &world, &Outcome::Settled);
+    let (pods, others) = new(&published, &world, &PoolOutcome::Settled);
     assert_eq!(pods, 100);
     assert_eq!(
         others.iter().map(|event| event.note.as_str()).collect::<Vec<_>>(),
@@ -60,21 +60,21 @@ fn a_hundred_pods_a_minute_get_an_event_and_the_autoscaler_gets_the_number_of_al
     );
     assert_eq!(others[0].regarding.kind.as_deref(), Some("NodePoolAutoscaler"));
     // Passes of the same minute add nothing.
-    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled), (0, vec![]));
     later(&mut world, 59);
-    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled), (0, vec![]));
     // The next hundred follow later; an unchanged number of pods is not reported again.
     later(&mut world, 1);
-    assert_eq!(new(&published, &world, &Outcome::Settled), (100, vec![]));
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled), (100, vec![]));
     later(&mut world, 60);
-    assert_eq!(new(&published, &world, &Outcome::Settled), (50, vec![]));
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled), (50, vec![]));
     later(&mut world, 60);
-    assert_eq!(new(&published, &world, &Outcome::Settled), (0, vec![]));
+    assert_eq!(new(&published, &world, &PoolOutcome::Settled), (0, vec![]));
 }
 
 #[test]
 fn pods_that_a_pool_was_scaled_up_for_get_an_event_only_when_the_replicas_were_written() {
     let world = crowded(3, "1");
-    assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Settled).0, 0);
-    assert_eq!(new(&EventDeduplicator::default(), &world, &Outcome::Scaled).0, 3);
+    assert_eq!(new(&EventDeduplicator::default(), &world, &PoolOutcome::Settled).0, 0);
+    assert_eq!(new(&EventDeduplicator::default(), &world, &PoolOutcome::Scaled).0, 3);
 }

@@ -8,7 +8,7 @@ use shared_crds::NodePool;
 use shared_crds::v1alpha1::AutoscalingStatus;
 use shared_runtime::write::{Outcome, WriterError};
 
-use crate::status::pool_status::{Scaled, Standing};
+use crate::status::pool_status::{DecisionState, Scaled};
 
 /// Decisions that were written and are in no status yet, by the pool's UID: the write of the status met a conflict or
 /// failed. The next pass decides nothing new, and without this it would have nothing to report.
@@ -16,9 +16,9 @@ use crate::status::pool_status::{Scaled, Standing};
 pub(crate) struct PendingStatus(Mutex<HashMap<String, Scaled>>);
 
 impl PendingStatus {
-    pub(crate) fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> Standing {
+    pub(crate) fn remember(&self, decision: &PoolDecision, scaled: Scaled) -> DecisionState {
         self.with(|known| known.insert(uid(decision), scaled.clone()));
-        Standing::Scaled(scaled)
+        DecisionState::Scaled(scaled)
     }
 
     pub(crate) fn recall(&self, decision: &PoolDecision) -> Option<Scaled> {
@@ -29,15 +29,15 @@ impl PendingStatus {
         self.with(|known| known.remove(&uid(decision)));
     }
 
-    /// Records the result of a status write with `standing`. If the status reports something else, the written decision
+    /// Records the result of a status write with `state`. If the status reports something else, the written decision
     /// stays unreported.
-    pub(crate) fn told<T>(
+    pub(crate) fn reported<T>(
         &self,
         decision: &PoolDecision,
-        standing: &Standing,
+        state: &DecisionState,
         ended: &Result<Outcome<T>, WriterError>,
     ) {
-        let reports_it = matches!(standing, Standing::Scaled(_));
+        let reports_it = matches!(state, DecisionState::Scaled(_));
         match ended {
             Ok(Outcome::Gone) => self.forget(decision),
             Ok(outcome) if reports_it && outcome.is_met() => self.forget(decision),
@@ -114,8 +114,8 @@ mod tests {
         let grown = plan.pool("a");
         let scaled = Scaled::of(grown, &Time(NOW.parse().unwrap()));
         let pools = &world.observed.pools;
-        let (reporting, other) = (Standing::Scaled(scaled.clone()), Standing::Failed("no".into()));
-        for (what, standing, ended, kept) in [
+        let (reporting, other) = (DecisionState::Scaled(scaled.clone()), DecisionState::Failed("no".into()));
+        for (what, state, ended, kept) in [
             ("it was reported", &reporting, Outcome::Written(()), false),
             ("it was reported already", &reporting, Outcome::Unchanged(()), false),
             ("the status was not written", &reporting, Outcome::Conflict(Box::default()), true),
@@ -124,7 +124,7 @@ mod tests {
         ] {
             let pending = PendingStatus::default();
             pending.remember(grown, scaled.clone());
-            pending.told(grown, standing, &Ok(ended));
+            pending.reported(grown, state, &Ok(ended));
             assert_eq!(pending.recall(grown).is_some(), kept, "{what}");
         }
         let pending = PendingStatus::default();

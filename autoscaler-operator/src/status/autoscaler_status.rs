@@ -12,7 +12,7 @@ use shared_crds::conditions::{self, ConditionType, Reason, Statement};
 use shared_crds::v1alpha1::{AutoscalerMode, NodePoolAutoscalerStatus, PoolSummary};
 use shared_crds::{NodePoolAutoscaler, QualifiedName};
 
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 
 /// Maximum number of pools in a status: `maxItems` of `status.pools`.
 const LISTED_POOLS: usize = 100;
@@ -21,7 +21,7 @@ const LISTED_POOLS: usize = 100;
 pub(crate) fn status(
     autoscaler: &NodePoolAutoscaler,
     plan: &ScalingPlan,
-    outcomes: &[Outcome],
+    outcomes: &[PoolOutcome],
     now: &Time,
 ) -> NodePoolAutoscalerStatus {
     let existing = autoscaler.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
@@ -32,7 +32,7 @@ pub(crate) fn status(
         .zip(outcomes)
         .filter(|(decision, _)| selects(autoscaler, &decision.object))
         .collect();
-    let summary = |(decision, _): &(&PoolDecision, &Outcome)| PoolSummary {
+    let summary = |(decision, _): &(&PoolDecision, &PoolOutcome)| PoolSummary {
         name: key(&decision.object.metadata).1.to_owned(),
         current_replicas: decision.current.max(0),
         desired_replicas: decision.desired.max(0),
@@ -56,7 +56,7 @@ pub(crate) fn status(
 }
 
 /// The number of pods that wait for a node of the selected pools: those planned onto one, and those that no pool takes.
-fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize {
+fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &PoolOutcome)]) -> usize {
     let planned = selected.iter().filter(|(decision, _)| decision.is_planned());
     let ids: Vec<_> =
         planned.map(|(decision, _)| QualifiedName::of(&decision.object.metadata).to_string()).collect();
@@ -69,7 +69,7 @@ fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &Outcome)]) -> usize 
     plan.pods.iter().filter(|pod| waits(&pod.fate)).count()
 }
 
-fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &Outcome)]) -> Vec<Statement> {
+fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &PoolOutcome)]) -> Vec<Statement> {
     use ConditionType::{Ready, Reconciling, Stalled};
     let settled = || Statement::new(Reconciling, false, Reason::Settled, "nothing to do");
     let moving = || Statement::new(Stalled, false, Reason::Settled, "nothing waits for a person");
@@ -137,7 +137,7 @@ fn invalid(statements: Vec<Statement>, problems: &[String]) -> Vec<Statement> {
 }
 
 /// Whether all schedules are followed as written.
-fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &Outcome)]) -> Statement {
+fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &PoolOutcome)]) -> Statement {
     let say =
         |status, reason, message| Statement::new(ConditionType::SchedulesValid, status, reason, message);
     let pools = |clash| {
@@ -193,7 +193,7 @@ mod tests {
             let plan = plan_for_cluster(&world.observed);
             let now = Time(world.observed.now);
             let said = |autoscaler: &std::sync::Arc<NodePoolAutoscaler>| {
-                let conditions = status(autoscaler, &plan, &[Outcome::Settled], &now).conditions;
+                let conditions = status(autoscaler, &plan, &[PoolOutcome::Settled], &now).conditions;
                 conditions.into_iter().find(|c| c.type_ == "Ready").unwrap().reason
             };
             assert_eq!(world.observed.autoscalers.iter().map(said).collect::<Vec<_>>(), expected);
@@ -257,7 +257,7 @@ mod tests {
             let plan = plan_for_cluster(&world.observed);
             let now = Time(world.observed.now);
             let conditions =
-                status(&world.observed.autoscalers[0], &plan, &[Outcome::Settled], &now).conditions;
+                status(&world.observed.autoscalers[0], &plan, &[PoolOutcome::Settled], &now).conditions;
             let find = |type_: &str| conditions.iter().find(|c| c.type_ == type_);
             let short = |type_: &str| find(type_).map(|c| format!("{}/{}", c.status, c.reason));
             assert_eq!(short("Ready").as_deref(), Some(ready), "{schedules}");

@@ -8,7 +8,7 @@ use planner::{Observed, PoolDecision, ScalingPlan};
 use shared_crds::QualifiedName;
 use shared_runtime::events::EventKind;
 
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 
 /// A scale-up of a pool.
 const SCALED_UP_GROUP: EventKind = EventKind::normal("ScaledUpGroup", "ScaleUp");
@@ -39,13 +39,17 @@ pub(crate) struct NewEvent {
 }
 
 /// The events on pools, and on the nodes that they remove.
-pub(crate) fn about_pools(observed: &Observed, plan: &ScalingPlan, outcomes: &[Outcome]) -> Vec<NewEvent> {
+pub(crate) fn about_pools(
+    observed: &Observed,
+    plan: &ScalingPlan,
+    outcomes: &[PoolOutcome],
+) -> Vec<NewEvent> {
     let mut events = Vec::new();
     for (decision, outcome) in plan.pools.iter().zip(outcomes) {
         events.extend(contested(decision, outcome));
         match outcome {
-            Outcome::Scaled => scaled(&mut events, observed, decision),
-            Outcome::Failed(_) => {
+            PoolOutcome::Scaled => scaled(&mut events, observed, decision),
+            PoolOutcome::Failed(_) => {
                 let kind =
                     if decision.desired < decision.current { SCALE_DOWN_FAILED } else { FAILED_TO_SCALE_UP };
                 let note = format!(
@@ -54,17 +58,17 @@ pub(crate) fn about_pools(observed: &Observed, plan: &ScalingPlan, outcomes: &[O
                 );
                 events.push(NewEvent { regarding: decision.object.object_ref(&()), kind, note });
             }
-            Outcome::Settled
-            | Outcome::Outdated
-            | Outcome::Unobserved
-            | Outcome::Gone
-            | Outcome::Waiting(_) => {}
+            PoolOutcome::Settled
+            | PoolOutcome::Outdated
+            | PoolOutcome::Unobserved
+            | PoolOutcome::Gone
+            | PoolOutcome::Waiting(_) => {}
         }
     }
     events
 }
 
-fn contested(decision: &PoolDecision, outcome: &Outcome) -> Option<NewEvent> {
+fn contested(decision: &PoolDecision, outcome: &PoolOutcome) -> Option<NewEvent> {
     let contest = decision.limits.claim.contest.as_ref()?;
     let (writer, theirs) = (contest.writer(), contest.record.replicas);
     let (kind, note) = match contest.course {
@@ -72,7 +76,7 @@ fn contested(decision: &PoolDecision, outcome: &Outcome) -> Option<NewEvent> {
             let note = format!("{writer} set replicas to {theirs}, which is kept until {}", contest.until());
             (REPLICAS_CONTESTED, note)
         }
-        ContestResponse::Reclaim if matches!(outcome, Outcome::Scaled) => {
+        ContestResponse::Reclaim if matches!(outcome, PoolOutcome::Scaled) => {
             let note = format!("{writer} set replicas to {theirs}; replicas set to {}", decision.desired);
             (REPLICAS_RECLAIMED, note)
         }

@@ -13,7 +13,7 @@ use shared_crds::{NodePoolAutoscaler, QualifiedName};
 use shared_runtime::events::EventKind;
 
 use super::events::NewEvent;
-use crate::outcome::Outcome;
+use crate::outcome::PoolOutcome;
 
 /// A pod waits for a node that is being made for it.
 const TRIGGERED_SCALE_UP: EventKind = EventKind::normal("TriggeredScaleUp", "ScaleUp");
@@ -43,7 +43,7 @@ pub(crate) enum PodEventCause<'a> {
 pub(crate) fn causes<'a>(
     observed: &'a Observed,
     plan: &'a ScalingPlan,
-    outcomes: &[Outcome],
+    outcomes: &[PoolOutcome],
 ) -> impl Iterator<Item = (&'a PodInfo, PodEventCause<'a>)> {
     let by_key: HashMap<(&str, &str), &PodInfo> =
         observed.pods.iter().map(|pod| (pod.key(), &**pod)).collect();
@@ -51,7 +51,7 @@ pub(crate) fn causes<'a>(
         .pools
         .iter()
         .zip(outcomes)
-        .filter(|(_, outcome)| matches!(outcome, Outcome::Scaled))
+        .filter(|(_, outcome)| matches!(outcome, PoolOutcome::Scaled))
         .map(|(decision, _)| (QualifiedName::of(&decision.object.metadata).to_string(), decision))
         .collect();
     plan.pods.iter().filter_map(move |planned| {

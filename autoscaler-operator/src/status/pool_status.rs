@@ -19,7 +19,7 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// How far a decision has come when the status is written.
 #[derive(Clone, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum DecisionState {
     /// There is nothing to do, or nothing is done about it.
     Settled,
     /// The replicas were written, by this pass or by an earlier one that could not report it.
@@ -112,15 +112,15 @@ fn record(decision: &PoolDecision, time: &Time) -> Decision {
 pub(crate) fn owned(
     pool: &NodePool,
     decision: &PoolDecision,
-    standing: &Standing,
+    state: &DecisionState,
     now: &Time,
 ) -> NodePoolStatus {
     let existing = pool.status.as_ref().map(|s| s.conditions.as_slice()).unwrap_or_default();
-    let statements = statements(existing, decision, standing);
+    let statements = statements(existing, decision, state);
     // The generation of the plan, which may be older than the object's: our own write of replicas increases it.
     let generation = decision.object.metadata.generation;
     let conditions = statements.iter().map(|s| conditions::set(existing, s, generation, now)).collect();
-    let autoscaling = autoscaling(pool, decision, standing, now);
+    let autoscaling = autoscaling(pool, decision, state, now);
     NodePoolStatus { autoscaling, conditions, ..NodePoolStatus::default() }
 }
 
@@ -132,14 +132,14 @@ pub(crate) fn untouched(pool: &NodePool) -> NodePoolStatus {
 fn autoscaling(
     pool: &NodePool,
     decision: &PoolDecision,
-    standing: &Standing,
+    state: &DecisionState,
     now: &Time,
 ) -> Option<AutoscalingStatus> {
     let autoscaler = decision.autoscaler.clone()?;
     let before = pool.status.as_ref().and_then(|s| s.autoscaling.clone()).unwrap_or_default();
-    let written = match standing {
-        Standing::Scaled(scaled) => Some(scaled),
-        Standing::Settled | Standing::Failed(_) => None,
+    let written = match state {
+        DecisionState::Scaled(scaled) => Some(scaled),
+        DecisionState::Settled | DecisionState::Failed(_) => None,
     };
     let scaled = written.map(|written| &written.decision);
     let limits = &decision.limits;
@@ -150,7 +150,7 @@ fn autoscaling(
         desired_replicas: Some(decision.desired),
         last_scale_up_time: grown.map(|last| last.time.clone()).or_else(|| before.last_scale_up_time.clone()),
         last_decision: scaled.cloned().or_else(|| last_decision(&before, decision, now)),
-        scale_down: scale_down(pool, &before, decision, standing),
+        scale_down: scale_down(pool, &before, decision, state),
         unneeded_nodes: remembered(decision.unneeded.clone()),
         written_replicas: scaled.map(|last| last.to_replicas).or(limits.claim.written),
         contested: written.map_or_else(contested, |written| written.contested.clone()),
@@ -176,7 +176,7 @@ fn scale_down(
     pool: &NodePool,
     before: &AutoscalingStatus,
     decision: &PoolDecision,
-    standing: &Standing,
+    state: &DecisionState,
 ) -> Option<ScaleDownPlan> {
     let is_going = |plan: &ScaleDownPlan| {
         decision.acts
@@ -186,12 +186,12 @@ fn scale_down(
     // Where the API server does not record the writer of the count, another writer's count could be treated as the one
     // that did not arrive.
     let may_yet_come = || pool.replicas_writers().next().is_some();
-    match standing {
+    match state {
         // What was announced stays; the object at hand may be older.
-        Standing::Scaled(_) => before.scale_down.clone(),
+        DecisionState::Scaled(_) => before.scale_down.clone(),
         // It replaced the previous list, so without it no list would name the nodes to remove for the current count.
-        Standing::Failed(_) => before.scale_down.clone().filter(|plan| may_yet_come() || is_going(plan)),
-        Standing::Settled => before.scale_down.clone().filter(is_going),
+        DecisionState::Failed(_) => before.scale_down.clone().filter(|plan| may_yet_come() || is_going(plan)),
+        DecisionState::Settled => before.scale_down.clone().filter(is_going),
     }
 }
 
@@ -204,7 +204,7 @@ fn remembered(mut unneeded: Vec<UnneededNode>) -> Vec<UnneededNode> {
     unneeded
 }
 
-fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Vec<Statement> {
+fn statements(existing: &[Condition], decision: &PoolDecision, state: &DecisionState) -> Vec<Statement> {
     use ConditionType::{AbleToScale, ScalingActive};
     let message = decision.message.as_str();
     let inactive = |reason| {
@@ -236,19 +236,19 @@ fn statements(existing: &[Condition], decision: &PoolDecision, standing: &Standi
         | PoolReason::ReplicasReclaimed
         | PoolReason::InvalidTemplate => {}
     }
-    vec![able(existing, decision, standing), active(decision), limited(decision), contested(decision)]
+    vec![able(existing, decision, state), active(decision), limited(decision), contested(decision)]
 }
 
-fn able(existing: &[Condition], decision: &PoolDecision, standing: &Standing) -> Statement {
+fn able(existing: &[Condition], decision: &PoolDecision, state: &DecisionState) -> Statement {
     let say =
         |status, reason, message: String| Statement::new(ConditionType::AbleToScale, status, reason, message);
-    match standing {
-        Standing::Scaled(Scaled { decision: last, .. }) => {
+    match state {
+        DecisionState::Scaled(Scaled { decision: last, .. }) => {
             let (from, to, message) = (last.from_replicas, last.to_replicas, &last.message);
             say(true, Reason::SucceededRescale, format!("spec.replicas went from {from} to {to}: {message}"))
         }
-        Standing::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
-        Standing::Settled => {
+        DecisionState::Failed(problem) => say(false, Reason::FailedUpdateScale, problem.clone()),
+        DecisionState::Settled => {
             let stabilized = decision.cut.as_ref().and_then(|limit| match limit.reason {
                 PoolReason::ScaleUpStabilized => Some(Reason::ScaleUpStabilized),
                 PoolReason::ScaleDownStabilized => Some(Reason::ScaleDownStabilized),
@@ -321,7 +321,7 @@ fn contested(decision: &PoolDecision) -> Statement {
         |status, reason, message| Statement::new(ConditionType::ReplicasContested, status, reason, message);
     let claim = &decision.limits.claim;
     let Some(contest) = &claim.contest else {
-        let message = "nobody but the Autoscaler has written spec.replicas of late".to_owned();
+        let message = "no writer but the Autoscaler has set spec.replicas recently".to_owned();
         return say(false, Reason::NotContested, message);
     };
     let (theirs, since) = (contest.record.replicas, contest.record.since_time.0);

@@ -14,18 +14,18 @@ fn at(time: &str) -> Time {
 /// The decision about pool `a`, and the status it leads to from the status the pool has.
 fn reported(
     world: &TestCluster,
-    standing: &Standing,
+    state: &DecisionState,
 ) -> (PoolDecision, Option<AutoscalingStatus>, Vec<(String, String, String)>) {
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
-    let owned = owned(&decision.object, &decision, standing, &at("2026-01-01T12:00:00Z"));
+    let owned = owned(&decision.object, &decision, state, &at("2026-01-01T12:00:00Z"));
     let conditions = owned.conditions.into_iter().map(|c| (c.type_, c.status, c.reason)).collect();
     (decision, owned.autoscaling, conditions)
 }
 
 /// The decision about pool `a` was written at noon.
-fn scaled(world: &TestCluster) -> Standing {
+fn scaled(world: &TestCluster) -> DecisionState {
     let decision = plan_for_cluster(&world.observed).pool("a").clone();
-    Standing::Scaled(Scaled::of(&decision, &at("2026-01-01T12:00:00Z")))
+    DecisionState::Scaled(Scaled::of(&decision, &at("2026-01-01T12:00:00Z")))
 }
 
 fn short(conditions: &[(String, String, String)]) -> Vec<String> {
@@ -106,7 +106,7 @@ fn victims_stay_in_status_until_they_are_gone_or_the_replicas_are_others() {
         ("gone", busy(TestCluster::eager().pool("a", with_status(&named(2)))), false),
         ("other replicas", busy(TestCluster::eager().pool("a", with_status(&named(1)))), false),
     ] {
-        let (_, autoscaling, _) = reported(&world, &Standing::Settled);
+        let (_, autoscaling, _) = reported(&world, &DecisionState::Settled);
         assert_eq!(autoscaling.unwrap().scale_down.is_some(), kept, "{what}");
     }
 }
@@ -135,8 +135,8 @@ fn superseded(writer: Option<&str>) -> TestCluster {
 
 #[test]
 fn the_list_of_a_count_that_is_slow_or_refused_stays() {
-    let failed = || Standing::Failed("a webhook minds".into());
-    for (what, writer, standing, kept) in [
+    let failed = || DecisionState::Failed("a webhook minds".into());
+    for (what, writer, state, kept) in [
         (
             "the count did not come, and the one before it is our own",
             Some("autoscaler-operator"),
@@ -144,21 +144,21 @@ fn the_list_of_a_count_that_is_slow_or_refused_stays() {
             true,
         ),
         ("the count did not come, and the one before it is a person's", Some("kubectl"), failed(), true),
-        ("the count did not come, and nobody says whose the other is", None, failed(), false),
+        ("the count did not come, and the other has no known writer", None, failed(), false),
         (
             "no count is to come, and its node goes by our own",
             Some("autoscaler-operator"),
-            Standing::Settled,
+            DecisionState::Settled,
             true,
         ),
         (
             "no count is to come, and the one that is there is a person's",
             Some("kubectl"),
-            Standing::Settled,
+            DecisionState::Settled,
             false,
         ),
     ] {
-        let (_, autoscaling, _) = reported(&superseded(writer), &standing);
+        let (_, autoscaling, _) = reported(&superseded(writer), &state);
         assert_eq!(autoscaling.unwrap().scale_down.is_some(), kept, "{what}");
     }
 }
@@ -181,20 +181,21 @@ fn a_recommendation_is_recorded_once_and_never_names_victims() {
             .node("a", "n1", json!({}))
             .node("a", "n2", json!({}))
     };
-    let (_, autoscaling, conditions) = reported(&world(&json!({})), &Standing::Settled);
+    let (_, autoscaling, conditions) = reported(&world(&json!({})), &DecisionState::Settled);
     let autoscaling = autoscaling.unwrap();
     assert_eq!((autoscaling.desired_replicas, autoscaling.scale_down.is_none()), (Some(0), true));
     assert_eq!(short(&conditions)[1], "ScalingActive=True/RecommendOnly");
     let first = autoscaling.last_decision.clone();
     assert!(first.is_some());
-    let (_, again, _) = reported(&world(&serde_json::to_value(&autoscaling).unwrap()), &Standing::Settled);
+    let (_, again, _) =
+        reported(&world(&serde_json::to_value(&autoscaling).unwrap()), &DecisionState::Settled);
     assert_eq!(again.unwrap().last_decision, first);
 }
 
 #[test]
 fn pools_that_are_not_planned_say_so_or_say_nothing() {
     for (what, world, expected) in [
-        ("nobody", TestCluster::new(), vec![]),
+        ("no autoscaler", TestCluster::new(), vec![]),
         (
             "off",
             TestCluster::new().autoscaler("o", json!({ "mode": "Off" })),
@@ -206,7 +207,7 @@ fn pools_that_are_not_planned_say_so_or_say_nothing() {
             vec!["AbleToScale=False/AmbiguousSelector", "ScalingActive=False/AmbiguousSelector"],
         ),
     ] {
-        let (_, autoscaling, conditions) = reported(&world.pool("a", json!({})), &Standing::Settled);
+        let (_, autoscaling, conditions) = reported(&world.pool("a", json!({})), &DecisionState::Settled);
         assert_eq!(autoscaling, None, "{what}");
         assert_eq!(short(&conditions), expected, "{what}");
     }
@@ -220,7 +221,7 @@ fn a_failed_write_and_a_bound_are_said_in_conditions() {
         "1",
         &json!({}),
     );
-    let (_, autoscaling, conditions) = reported(&world, &Standing::Failed("forbidden".into()));
+    let (_, autoscaling, conditions) = reported(&world, &DecisionState::Failed("forbidden".into()));
     assert_eq!(autoscaling.unwrap().last_decision, None);
     assert_eq!(
         short(&conditions),
@@ -250,7 +251,7 @@ fn what_was_reported_is_reported_again_in_the_next_pass() {
     world.observed.pools = vec![Arc::new(pool)];
     let next = plan_for_cluster(&world.observed).pool("a").clone();
     assert!(!next.changes_replicas());
-    let second = owned(&next.object, &next, &Standing::Settled, &at("2026-01-01T12:00:30Z"));
+    let second = owned(&next.object, &next, &DecisionState::Settled, &at("2026-01-01T12:00:30Z"));
     assert_eq!(second, first, "nothing to write");
     assert_eq!(untouched(&next.object), first);
 }
@@ -274,7 +275,7 @@ fn contested(conditions: &[Condition]) -> (&str, &str, &str) {
 }
 
 #[test]
-fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
+fn the_number_of_another_writer_is_reported_with_the_writer_and_the_response() {
     let fields = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
     let world = |policy: &str, replicas: i32, status: Value| {
         TestCluster::new().autoscaler("x", json!({ "onContested": policy })).pool(
@@ -283,13 +284,13 @@ fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
         )
     };
     let noon = at("2026-01-01T12:00:00Z");
-    let report = |world: &TestCluster, standing: &dyn Fn(&PoolDecision) -> Standing| {
+    let report = |world: &TestCluster, state: &dyn Fn(&PoolDecision) -> DecisionState| {
         let decision = plan_for_cluster(&world.observed).pool("a").clone();
-        let owned = owned(&decision.object, &decision, &standing(&decision), &noon);
+        let owned = owned(&decision.object, &decision, &state(&decision), &noon);
         (owned.autoscaling.unwrap(), owned.conditions)
     };
-    let settled = |_: &PoolDecision| Standing::Settled;
-    let scaled = |decision: &PoolDecision| Standing::Scaled(Scaled::of(decision, &noon));
+    let settled = |_: &PoolDecision| DecisionState::Settled;
+    let scaled = |decision: &PoolDecision| DecisionState::Scaled(Scaled::of(decision, &noon));
 
     let (first, conditions) = report(&world("Yield", 3, json!({})), &settled);
     assert_eq!(
@@ -324,7 +325,7 @@ fn somebody_elses_number_is_said_with_its_writer_and_what_becomes_of_it() {
     assert_eq!((done.written_replicas, done.contested.map(|record| record.replicas)), (Some(3), Some(7)));
     assert_eq!(contested(&conditions).1, "Reclaimed");
     assert_eq!(done.last_decision.unwrap().reason, "ReplicasReclaimed");
-    let (failed, _) = report(&reclaim, &|_| Standing::Failed("forbidden".to_owned()));
+    let (failed, _) = report(&reclaim, &|_| DecisionState::Failed("forbidden".to_owned()));
     assert_eq!((failed.written_replicas, failed.contested.map(|record| record.replicas)), (Some(3), Some(7)));
 }
 
@@ -346,14 +347,14 @@ fn what_keeps_a_pool_from_its_number_is_said_as_a_horizontal_pod_autoscaler_does
             .autoscaler("x", json!({ "behavior": behavior }))
             .pool("a", json!({}))
             .pending("p", 3, "4", &json!({}));
-        let conditions = short(&reported(&world, &Standing::Settled).2);
+        let conditions = short(&reported(&world, &DecisionState::Settled).2);
         assert_eq!(conditions[0], format!("AbleToScale={able}"), "{behavior}");
         assert_eq!(conditions[2], format!("ScalingLimited={limited}"), "{behavior}");
     }
 }
 
 #[test]
-fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
+fn a_node_that_an_earlier_decision_named_and_that_is_not_marked_is_named_again() {
     // Two of four nodes are named for the count of two; the third is unneeded too.
     let owned = || {
         json!({ "metadata": { "labels": { "app": "web" }, "ownerReferences": [

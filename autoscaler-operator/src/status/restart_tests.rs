@@ -79,12 +79,12 @@ fn run(behavior: &Value, steps: &[Step], carried: Carried) -> Vec<Pass> {
         let decision = pass((now, written), behavior, (replicas, step.pods), &status);
         let time = Time(now);
         let scales = decision.changes_replicas();
-        let standing =
-            if scales { Standing::Scaled(Scaled::of(&decision, &time)) } else { Standing::Settled };
+        let state =
+            if scales { DecisionState::Scaled(Scaled::of(&decision, &time)) } else { DecisionState::Settled };
         // Of two in a row only the sum of their changes would be known.
         lost = scales && step.lost && !lost;
         if !lost {
-            status = autoscaling(&decision.object, &decision, &standing, &time).unwrap();
+            status = autoscaling(&decision.object, &decision, &state, &time).unwrap();
         }
         if carried == Carried::Restarted {
             status = serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap();

@@ -135,7 +135,7 @@ async fn a_successor_waits_out_the_lease_of_a_leader_that_died() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deletes_does_not_make_a_second_leader() {
+async fn a_deleted_lease_does_not_make_a_second_leader() {
     let leases = Leases::default();
     let leader = candidate(&leases, "a");
     tokio::time::sleep(SECOND).await;

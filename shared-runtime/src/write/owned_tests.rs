@@ -68,7 +68,7 @@ fn the_part_to_apply_holds_only_what_is_owned() {
 }
 
 #[test]
-fn writing_what_belongs_to_somebody_else_is_refused_by_name() {
+fn writing_a_field_of_another_owner_is_refused_by_name() {
     let contract = Contract::node_pool(Owner::AutoscalerOperator);
     for current in [json!({}), status()] {
         let field = refused(&contract, &current, &json!({ "replicas": 1 }));
@@ -80,7 +80,7 @@ fn writing_what_belongs_to_somebody_else_is_refused_by_name() {
 }
 
 #[test]
-fn what_belongs_to_somebody_else_may_be_copied_and_is_no_part_of_the_write() {
+fn fields_of_another_owner_may_be_copied_and_are_no_part_of_the_write() {
     let contract = Contract::node_pool(Owner::AutoscalerOperator);
     let copy = contract.owned(&status(), &status()).unwrap();
     let own = json!({

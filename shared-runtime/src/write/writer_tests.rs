@@ -66,7 +66,7 @@ fn writer(
 }
 
 fn unasked(asked: &Asked) -> (u16, Value) {
-    panic!("nobody should have asked {asked:?}")
+    panic!("unexpected request {asked:?}")
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn failing(strategy: WriteStrategy, decisions: &[Fallible]) -> Vec<String>
     let (clock, _) = Clock::fake(Timestamp::UNIX_EPOCH);
     let (client, log) = server(|asked: &Asked| match asked.method {
         http::Method::GET => (200, serde_json::to_value(pool()).unwrap()),
-        _ => panic!("nobody should have asked {asked:?}"),
+        _ => panic!("unexpected request {asked:?}"),
     });
     let owner = Owner::NodepoolOperator;
     let writer = Writer::new(client, owner, strategy, &clock, unobserved()).unwrap();
