@@ -19,7 +19,7 @@ use crate::error::{Error, NEW_NODE};
 use crate::node_step::{carry_out, written};
 use crate::observe::Seen;
 use crate::plan::supply::Trouble;
-use crate::plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{Applied, Extent, Fate, Plan, PoolKey, PoolStep, patches};
 use crate::provider::Order;
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
@@ -72,12 +72,13 @@ pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
     for name in plan.withdraw.iter().chain(&plan.fulfilled) {
         ctx.procurement.drop_request(&seen.observed.key, name).await;
     }
+    outcome.applied.withdrawn += plan.withdraw.len();
     if gained {
         all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut outcome).await;
         request(ctx, plan, seen, &mut outcome).await;
     }
     outcome.absorb(fill(ctx, seen, plan).await);
-    learn(ctx, plan, seen, &mut outcome);
+    learn(ctx, seen, &mut outcome);
     outcome
 }
 
@@ -107,7 +108,7 @@ async fn all<F>(
 }
 
 /// Records whether the provider succeeded or failed in this pass.
-fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+fn learn(ctx: &Context, seen: &Seen, outcome: &mut Outcome) {
     let observed = &seen.observed;
     for refusal in &seen.failures {
         ctx.metrics.failed(refusal.reason());
@@ -115,10 +116,6 @@ fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
     }
     if !outcome.applied.created.is_empty() && seen.failures.is_empty() {
         ctx.procurement.made(&observed.key);
-    }
-    let facts = plan.facts.clone().map(|facts| facts.after(&outcome.applied, None));
-    if facts.as_ref().is_some_and(Facts::settled) {
-        ctx.procurement.settled(&observed.key);
     }
 }
 
@@ -206,7 +203,7 @@ async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome)
         outcome.applied.retry_at = Some(trouble.retry_at);
         return;
     }
-    let in_flight = plan.facts.as_ref().map_or(0, |facts| facts.in_flight.saturating_sub(plan.request.len()));
+    let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
     let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (asked, name) in plan.request.iter().enumerate() {
         let order =
@@ -235,26 +232,12 @@ mod tests {
     use shared_crds::names;
 
     use super::*;
-    use crate::plan;
-    use crate::plan::testing::{at, draining, key, node, observed, pool};
+    use crate::plan::RejectedWrite;
+    use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
     use crate::testing::{Bench, failure};
 
-    #[tokio::test]
-    async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
-        let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
-        let procurement = &bench.ctx.procurement;
-        procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
-        let seen =
-            Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![], has_unread: false };
-        let plan = plan::plan(&seen.observed);
-        assert!(plan.facts.as_ref().unwrap().settled(), "that is what was planned");
-        let outcome = apply(&bench.ctx, &seen, &plan).await;
-        assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
-        assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
-    }
-
     fn seen() -> Seen {
-        Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false }
+        Seen { observed: observed(pool(1), []), failures: vec![] }
     }
 
     #[tokio::test]
@@ -295,9 +278,8 @@ mod tests {
                 _ => failure(500, "InternalError", "not asked for"),
             });
             let seen = seen();
-            let mut plan = plan::plan(&seen.observed);
-            plan.nodes =
-                vec![plan::NodeStep { node: std::sync::Arc::new(draining(0, -100)), fate: fate.clone() }];
+            let mut plan = plan(&seen.observed);
+            plan.nodes = vec![step(draining(0, -100), fate.clone())];
             let outcome = apply(&bench.ctx, &seen, &plan).await;
             assert_eq!(outcome.applied.extent, Extent::Conflict, "{fate:?}: it is looked at again soon");
             assert_eq!(outcome.applied.requested, grows, "{fate:?}");
@@ -307,15 +289,12 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_may_not_be_created_is_told_as_rejected() {
         let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
-        let seen = Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false };
-        let mut plan = plan::plan(&seen.observed);
+        let seen = Seen { observed: observed(pool(1), []), failures: vec![] };
+        let mut plan = plan(&seen.observed);
         plan.register = vec![node(0)];
         let outcome = apply(&bench.ctx, &seen, &plan).await;
         let rejected = outcome.applied.rejected.unwrap();
-        assert_eq!(
-            (rejected.write, rejected.reason),
-            (plan::RejectedWrite::Creation, Reason::WriteForbidden)
-        );
+        assert_eq!((rejected.write, rejected.reason), (RejectedWrite::Creation, Reason::WriteForbidden));
         assert!(
             rejected.message.contains("a new node") && rejected.message.contains("no right"),
             "{rejected:?}"

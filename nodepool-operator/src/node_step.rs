@@ -16,7 +16,7 @@ use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
 pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
-    let node = &*step.node;
+    let node = &*step.member.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
     match &step.fate {
@@ -194,18 +194,12 @@ async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied)
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::plan::testing::{annotate, draining, node, pod};
+    use crate::plan::testing::{annotate, draining, node, pod, step};
     use crate::testing::{Bench, failure, success};
 
     /// A deadline that never comes.
     const ENDLESS: Duration = Duration::MAX;
-
-    fn step(node: Node, fate: Fate) -> NodeStep {
-        NodeStep { node: Arc::new(node), fate }
-    }
 
     fn drain(pods: &[&str]) -> NodeStep {
         let evict = pods.iter().map(|name| pod(name)).collect();

@@ -1,4 +1,5 @@
-//! Collects everything a decision about one pool is made from. Nothing is decided and nothing is written here.
+//! Collects everything a decision about one pool is made from: first the pool, its nodes and its machines, then the pods
+//! that the plan asks for. Nothing is decided and nothing is written here.
 //!
 //! Nodes come from the cache, except where a stale cache could do harm. Then they are read live, from a quorum: on the
 //! first visit of this process (another process, killed or no longer the leader, may have written just before), while
@@ -24,7 +25,7 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::{self, Observed, PodsNeeded, PoolKey, slots};
+use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
 use crate::provider::Refusal;
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
@@ -41,8 +42,6 @@ pub(crate) struct Seen {
     pub observed: Observed,
     /// Machines that failed since the last visit.
     pub failures: Vec<Refusal>,
-    /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
-    pub has_unread: bool,
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
@@ -59,30 +58,29 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
     let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
-    let time = ctx.tracker.saw_nodes(key, &nodes);
-    let mut observed =
-        Observed { key: key.clone(), pool, nodes, unreadable, pods: BTreeMap::new(), supply, now, time };
-    let has_unread = look_at_pods(ctx, &mut observed).await;
-    observed.time.terminating_pods = ctx.tracker.saw_pods(key, &observed.pods);
-    Ok(Some(Seen { observed, failures, has_unread }))
+    let times = ctx.tracker.saw_nodes(key, &nodes);
+    let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    let recent = ObservedPods { by_node: ctx.drains.seen(names), ..ObservedPods::default() };
+    let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
+    Ok(Some(Seen { observed, failures }))
 }
 
-/// Fills in the pods that the plan needs; `true` when those of some node are missing. A recent list is sufficient,
-/// except for removing a node.
-async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> bool {
-    let PodsNeeded { draining, undecided, in_doubt } = plan::pods_needed(observed);
-    observed.pods = ctx.drains.seen(&draining);
-    let removed = plan::removed(observed);
-    observed.pods.retain(|node, _| !removed.contains(node));
-    let unseen: Vec<String> = draining.into_iter().filter(|node| !observed.pods.contains_key(node)).collect();
-    let of_drains = pods(ctx, unseen.clone()).await;
+/// Reads the pods that the rest of the plan needs, live unless a recent list is sufficient.
+pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -> ObservedPods {
+    let PodReads { recent, draining, undecided, unverified } = reads;
+    let of_drains = list_pods(ctx, draining).await;
     for (node, pods) in &of_drains {
         ctx.drains.saw(node, pods);
     }
-    let others: Vec<String> = undecided.into_iter().chain(in_doubt).collect();
-    let of_others = pods(ctx, others.clone()).await;
-    observed.pods.extend(of_drains.into_iter().chain(of_others));
-    unseen.iter().chain(&others).any(|node| !observed.pods.contains_key(node))
+    let others = undecided.union(unverified).cloned().collect();
+    let of_others = list_pods(ctx, &others).await;
+    let has_unread = of_drains.len() + of_others.len() < draining.len() + others.len();
+    let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
+    let mut by_node: BTreeMap<String, Vec<Pod>> =
+        known.map(|(node, pods)| (node.clone(), pods.clone())).collect();
+    by_node.extend(of_drains.into_iter().chain(of_others));
+    let times = ctx.tracker.saw_pods(&observed.key, &by_node);
+    ObservedPods { by_node, times, has_unread }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -166,7 +164,7 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
 
 /// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
 /// left out and counted: it blocks this node and no other.
-async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
+async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>) -> BTreeMap<String, Vec<Pod>> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let list = |node: String| {
         let api = api.clone();
@@ -176,7 +174,7 @@ async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
             (node, pods)
         }
     };
-    let mut lists = stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS);
+    let mut lists = stream::iter(nodes.clone()).map(list).buffer_unordered(PARALLEL_READS);
     let mut found = BTreeMap::new();
     while let Some((node, pods)) = lists.next().await {
         match pods {

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::plan::testing::{draining, key, node, pod, pool};
+use crate::plan::testing::{draining, key, node, pod, pool, with_fate};
+use crate::plan::{Classified, Fate, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
 use crate::testing::{Bench, failure, success};
 
@@ -44,14 +45,22 @@ fn names(asked: &[String], verb: &str, part: &str) -> Vec<String> {
     asked.iter().filter(|line| line.starts_with(verb) && line.contains(part)).cloned().collect()
 }
 
+/// The steps of a pass before its plan is made.
+async fn look(bench: &Bench) -> (Observed, Classified, ObservedPods) {
+    let Seen { observed, .. } = observe(&bench.ctx, &key()).await.unwrap().unwrap();
+    let classified = classify(&observed);
+    let pods = pods(&bench.ctx, &observed, &classified.reads).await;
+    (observed, classified, pods)
+}
+
 #[tokio::test]
 async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
     let nodes: Vec<Node> = (0..10).map(|index| draining(index, -100)).collect();
     let bench = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
     let bench = bench.with_pool(pool(0));
-    let seen = observe(&bench.ctx, &key()).await.unwrap().unwrap();
-    assert!(seen.has_unread && !seen.observed.pods.contains_key("n-003"));
-    assert_eq!(seen.observed.pods.len(), 9);
+    let (_, _, pods) = look(&bench).await;
+    assert!(pods.has_unread && !pods.by_node.contains_key("n-003"));
+    assert_eq!(pods.by_node.len(), 9);
 
     // The test's cache of nodes is empty, so they are read live again.
     bench.ctx.doubt(&key());
@@ -72,13 +81,13 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     });
     let bench = bench.with_pool(pool(0));
     // Some time later: the margin since the node was cordoned has passed.
-    observe(&bench.ctx, &key()).await.unwrap();
+    look(&bench).await;
     bench.time.advance(Duration::from_secs(60));
     bench.ctx.drains.saw("n-000", &[]);
     bench.ctx.doubt(&key());
-    let seen = observe(&bench.ctx, &key()).await.unwrap().unwrap();
-    assert!(seen.has_unread);
-    assert_eq!(plan::removed(&seen.observed), Vec::<String>::new());
+    let (observed, classified, pods) = look(&bench).await;
+    assert!(observed.recent.of("n-000").is_some() && pods.has_unread);
+    assert_eq!(with_fate(&plan(&observed, classified, &pods), &Fate::Remove), Vec::<String>::new());
     assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
 }
 
@@ -101,8 +110,8 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
         })
     };
     let planned = async |pool: NodePool| {
-        let seen = observe(&live().with_pool(pool).ctx, &key()).await.unwrap().unwrap();
-        (plan::plan(&seen.observed), seen.observed.now)
+        let (observed, classified, pods) = look(&live().with_pool(pool)).await;
+        (plan(&observed, classified, &pods), observed.now)
     };
     let (enough, _) = planned(pool(1)).await;
     assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
@@ -116,7 +125,7 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
     let mut deleted = pool(0);
     deleted.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
     let (held, now) = planned(deleted).await;
-    assert_eq!(held.pool, plan::PoolStep::Keep, "it is not known that there is no node left");
+    assert_eq!(held.pool, PoolStep::Keep, "it is not known that there is no node left");
     assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
 }
 

@@ -1,4 +1,4 @@
-//! One pass over one pool: observe, plan, apply, report.
+//! One pass over one pool: observe, plan, apply, count, report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use shared_runtime::controller::Step;
 use crate::apply::{Outcome, apply};
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{observe, unreadable};
-use crate::plan::{self, Extent, PoolKey};
+use crate::observe::{self, Seen, observe, unreadable};
+use crate::plan::{self, Applied, Extent, Facts, Plan, PoolKey};
 use crate::report::{self, report};
 
 /// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
@@ -25,9 +25,12 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };
-    let plan = plan::plan(&seen.observed);
+    let classified = plan::classify(&seen.observed);
+    let pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let plan = plan::plan(&seen.observed, classified, &pods);
     let outcome = apply(&ctx, &seen, &plan).await;
-    let reported = report(&ctx, &seen, &plan, &outcome).await;
+    let facts = count(&ctx, &seen, &plan, &outcome.applied);
+    let reported = report(&ctx, &seen, facts.as_ref(), &outcome).await;
 
     let Outcome { applied, error, .. } = outcome;
     if let Some(error) = error {
@@ -38,7 +41,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
-    if applied.released || (plan.facts.is_none() && plan.nodes.is_empty()) {
+    if applied.released || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
         ctx.forget(&key).await;
         return Ok(Step::Done);
     }
@@ -47,8 +50,18 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     }
     let now = ctx.clock.now();
     let due = plan.next_visit(&applied, now).map(|at| until(at, now));
-    let again = seen.has_unread.then_some(UNREAD_RETRY);
+    let again = pods.has_unread.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
+}
+
+/// Counts nodes and requests after the writes, and records that the pool has every node it wants; `None` without a pool.
+fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
+    let observed = &seen.observed;
+    let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
+    if facts.settled() {
+        ctx.procurement.settled(&observed.key);
+    }
+    Some(facts.with_trouble(ctx.procurement.trouble(&observed.key)))
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {
@@ -58,9 +71,10 @@ fn until(at: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use shared_crds::conditions::Reason;
 
     use super::*;
-    use crate::plan::testing::{key, node, pool};
+    use crate::plan::testing::{at, facts, key, node, observed, plan, pool};
     use crate::testing::{Bench, failure};
 
     #[tokio::test]
@@ -76,5 +90,20 @@ mod tests {
         let ended = reconcile(ctx, key()).await;
         assert!(asked().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", asked());
         assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
+        let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
+        let procurement = &bench.ctx.procurement;
+        procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
+        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![] };
+        assert!(facts(&seen.observed).settled(), "that is what is planned");
+        let plan = plan(&seen.observed);
+        let outcome = apply(&bench.ctx, &seen, &plan).await;
+        assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
+        let facts = count(&bench.ctx, &seen, &plan, &outcome.applied).unwrap();
+        assert!(!facts.settled() && facts.trouble.is_some());
+        assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
     }
 }

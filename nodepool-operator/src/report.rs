@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::node_step::written;
 use crate::observe::{Seen, raw_pool};
 use crate::plan::events::{Kind, notes};
-use crate::plan::{Applied, Facts, Plan, status, unreadable};
+use crate::plan::{Applied, Facts, status, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +34,11 @@ impl Reported {
     }
 }
 
-/// Reports on a pass.
+/// Reports on a pass. There are no `facts` about a pool that is gone.
 pub(crate) async fn report(
     ctx: &Context,
     seen: &Seen,
-    plan: &Plan,
+    facts: Option<&Facts>,
     outcome: &Outcome,
 ) -> Result<Reported, Error> {
     let Outcome { applied, trouble, error: _ } = outcome;
@@ -51,10 +51,9 @@ pub(crate) async fn report(
     for note in notes(pool, applied, trouble.as_ref()) {
         ctx.recorder.publish(&reference, kind(note.kind), note.text);
     }
-    match &plan.facts {
+    match facts {
         Some(facts) if !applied.released => {
-            let facts = facts.clone().after(applied, ctx.procurement.trouble(&seen.observed.key));
-            write_status(ctx, pool, &facts, applied, Time(seen.observed.now)).await
+            write_status(ctx, pool, facts, applied, Time(seen.observed.now)).await
         }
         _ => Ok(Reported::Done),
     }

@@ -64,6 +64,8 @@ pub(crate) struct Applied {
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
+    /// Number of requests that were withdrawn from the provider.
+    pub withdrawn: usize,
     /// Number of requests that the provider accepted.
     pub requested: usize,
     /// When the first of the machines requested in this pass is expected; `None` when the provider does not know.
@@ -101,6 +103,7 @@ impl Applied {
             rescued,
             removed,
             replaced,
+            withdrawn,
             requested,
             expected,
             retry_at,
@@ -117,6 +120,7 @@ impl Applied {
         self.rescued.extend(rescued);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
+        self.withdrawn += withdrawn;
         self.requested += requested;
         self.expected = self.expected.into_iter().chain(expected).min();
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();

@@ -3,16 +3,20 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::Facts;
+use super::template::{Blueprint, Invalid};
 use super::{NodeStep, PoolStep};
 
 /// What should happen to a pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     /// What happens to the pool's finalizer.
     pub pool: PoolStep,
     /// Value for an unset `spec.replicas`; `None` when it is set or unknown.
     pub fill: Option<i32>,
+    /// Number of nodes wanted; 0 while the pool is being deleted.
+    pub wanted: usize,
+    /// What new nodes are made from.
+    pub template: Template,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
     /// Machines to request from the provider, by node name.
@@ -23,13 +27,25 @@ pub(crate) struct Plan {
     pub fulfilled: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
-    /// Nodes whose pods would help to choose victims, but are not known.
-    pub undecided: Vec<String>,
-    /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise, and whose pods
-    /// are not known.
-    pub in_doubt: Vec<String>,
-    /// Input of the status; `None` when the pool does not exist.
-    pub facts: Option<Facts>,
     /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
+}
+
+/// The pool's template, as far as it is reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Template {
+    /// Its hash; `None` when the spec cannot be acted on.
+    pub hash: Option<String>,
+    /// Why the spec cannot be acted on; `None` when it is valid.
+    pub invalid: Option<String>,
+}
+
+impl Template {
+    /// The reported part of `blueprint`.
+    pub(super) fn of(blueprint: &Result<Blueprint, Invalid>) -> Self {
+        match blueprint {
+            Ok(blueprint) => Self { hash: Some(blueprint.hash.clone()), invalid: None },
+            Err(invalid) => Self { hash: None, invalid: Some(invalid.to_string()) },
+        }
+    }
 }

@@ -4,10 +4,11 @@
 
 use k8s_openapi::api::core::v1::{Pod, Toleration};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use shared_crds::NodePool;
 
-use super::membership::Leaving;
-use super::observed_time::{ObservedTime, due};
-use super::{Fate, PodName, pods};
+use super::membership::{Leaving, Member};
+use super::observed_time::{PodTimes, due};
+use super::{Fate, ObservedPods, PodName, pods};
 
 /// Minimum time between cordon and removal of a node. The scheduler binds pods in the background, so a pod that it
 /// placed just before it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its
@@ -19,17 +20,40 @@ const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// working kubelet kills at that time and reports within seconds, unless it is very busy.
 const CONFIRMATION_MARGIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// The next step of a leaving node. `pods` are the result of a live list after the node was cordoned; `None` when there
+/// `spec.drain.timeoutSeconds`: how long pods are evicted before they are deleted; `None` for no limit.
+pub(crate) fn timeout(pool: &NodePool) -> Option<SignedDuration> {
+    let timeout = pool.spec.drain.as_ref().and_then(|drain| drain.timeout_seconds);
+    timeout.filter(|timeout| *timeout > 0).map(|timeout| SignedDuration::from_secs(i64::from(timeout)))
+}
+
+/// The next step of a leaving node. A deleted node without the operator's finalizer is only drained: the owners of its
+/// other finalizers decide when it goes.
+pub(crate) fn leave(
+    member: &Member,
+    pods: &ObservedPods,
+    timeout: Option<SignedDuration>,
+    now: Timestamp,
+) -> Fate {
+    let Some(leaving) = member.leaving else {
+        return Fate::Keep;
+    };
+    match next(leaving, pods.of(member.name()), timeout, now, &pods.times) {
+        Fate::Remove if leaving.deleting && !member.held => Fate::Wait,
+        fate => fate,
+    }
+}
+
+/// The next step of a leaving node, whoever holds it. `pods` are the result of a live list after the node was cordoned; `None` when there
 /// was no list. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted instead of
 /// evicted. The node still waits until they have ended.
-pub(crate) fn next(
+fn next(
     leaving: Leaving,
     pods: Option<&[Pod]>,
     timeout: Option<SignedDuration>,
     now: Timestamp,
-    time: &ObservedTime,
+    times: &PodTimes,
 ) -> Fate {
-    let Some(started) = leaving.drain_started.filter(|_| leaving.cordoned) else {
+    let Some(started) = leaving.draining_since() else {
         return Fate::Close;
     };
     let Some(pods) = pods else {
@@ -38,7 +62,7 @@ pub(crate) fn next(
     let may_go = margin_end(leaving, now).is_none_or(|end| end <= now);
     let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
     let holds = |pod: &&Pod| {
-        let given_up = timed_out && is_given_up(pod, now, time);
+        let given_up = timed_out && is_given_up(pod, now, times);
         pods::holds_the_node(pod) && !came_later(pod, started) && !given_up
     };
     let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
@@ -56,7 +80,7 @@ pub(crate) fn next(
 /// A cordoned node is not removed before this time although it looks empty; `None` when it may be removed at once,
 /// because it was never Ready, so that no kubelet can have accepted a pod.
 pub(crate) fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
-    let started = leaving.drain_started.filter(|_| leaving.cordoned && leaving.was_ready)?;
+    let started = leaving.draining_since().filter(|_| leaving.was_ready)?;
     Some(due(started, CLOSING_MARGIN, leaving.observed, now))
 }
 
@@ -87,13 +111,13 @@ fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
 
 /// Whether no kubelet will confirm the end of the pod any more: it was told to end so long ago that a working kubelet
 /// would have killed and reported it. Its deletion timestamp is the end of its grace period.
-fn is_given_up(pod: &Pod, now: Timestamp, time: &ObservedTime) -> bool {
+fn is_given_up(pod: &Pod, now: Timestamp, times: &PodTimes) -> bool {
     let grace =
         SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(0));
     let patience = grace.checked_add(CONFIRMATION_MARGIN).unwrap_or(SignedDuration::MAX);
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| {
         let margin_is_over = end.0.checked_add(CONFIRMATION_MARGIN).is_ok_and(|end| end <= now);
-        margin_is_over && time.of_pod(pod) >= patience
+        margin_is_over && times.of_pod(pod) >= patience
     })
 }
 
@@ -107,7 +131,7 @@ mod tests {
 
     /// The next step for a process that has observed the node from the start, but not its pods.
     fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDuration>, now: Timestamp) -> Fate {
-        super::next(leaving, pods, timeout, now, &ObservedTime::default())
+        super::next(leaving, pods, timeout, now, &PodTimes::default())
     }
 
     const CLOSED: Leaving = Leaving {
@@ -278,11 +302,8 @@ mod tests {
         ending.metadata.deletion_grace_period_seconds = Some(30);
         let fate = |timeout, second, seen_ending| {
             let seen = SignedDuration::from_secs(seen_ending);
-            let time = ObservedTime {
-                terminating_pods: [("uid-db".to_owned(), seen)].into(),
-                ..ObservedTime::default()
-            };
-            super::next(CLOSED, Some(&[ending.clone()]), timeout, at(second), &time)
+            let times = PodTimes([("uid-db".to_owned(), seen)].into());
+            super::next(CLOSED, Some(&[ending.clone()]), timeout, at(second), &times)
         };
         for (second, seen_ending) in [(71, 1), (100, 30), (129, 60), (500, 59)] {
             let waits = fate(MINUTE, second, seen_ending);

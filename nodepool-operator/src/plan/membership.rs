@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::names;
+use shared_crds::{NodePool, names};
 
 use super::observed_time::{NodeTime, due};
 use super::pods;
@@ -39,6 +39,13 @@ pub(crate) struct Leaving {
     pub was_ready: bool,
     /// For how long this process has observed it draining.
     pub observed: SignedDuration,
+}
+
+impl Leaving {
+    /// When the drain started of a node that is cordoned; `None` when it has to be cordoned first.
+    pub(crate) fn draining_since(&self) -> Option<Timestamp> {
+        self.drain_started.filter(|_| self.cordoned)
+    }
 }
 
 /// One node of the pool.
@@ -103,6 +110,17 @@ impl Member {
         }
     }
 
+    /// Takes in what the node's pods show: one that ran shows that the node was Ready, although it lacks the annotation.
+    pub(crate) fn learn_from(&mut self, pods: &[Pod]) {
+        let shows = |pod| shows_a_ready_node(&self.node, pod);
+        if self.readiness == Readiness::Starting && pods.iter().any(shows) {
+            self.readiness = Readiness::NotReady;
+            if let Some(leaving) = &mut self.leaving {
+                leaving.was_ready = true;
+            }
+        }
+    }
+
     /// The Node's name.
     pub(crate) fn name(&self) -> &str {
         self.node.metadata.name.as_deref().unwrap_or_default()
@@ -125,6 +143,18 @@ impl Member {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
     }
+
+    /// Whether it has taken longer than `timeout` to start, unless its pods show that it did.
+    pub(crate) fn has_timed_out(&self, timeout: Option<SignedDuration>, now: Timestamp) -> bool {
+        let gives_up_at = timeout.and_then(|timeout| self.gives_up_at(timeout, now));
+        self.stays() && gives_up_at.is_some_and(|at| at <= now)
+    }
+}
+
+/// How long a node may take until it is Ready; `None` for a pool that is being deleted, which needs none.
+pub(crate) fn start_timeout(pool: &NodePool) -> Option<SignedDuration> {
+    let deleting = pool.metadata.deletion_timestamp.is_some();
+    (!deleting).then(|| SignedDuration::from_secs(i64::from(pool.spec.provisioning_timeout_seconds)))
 }
 
 /// Whether the pod shows that `node` was Ready at some time: the node's kubelet has started the pod, and it is not one

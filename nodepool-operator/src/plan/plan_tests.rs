@@ -1,5 +1,7 @@
 //! Decisions of the planner, case by case.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
@@ -9,7 +11,8 @@ use shared_crds::{NodePool, names};
 
 use super::supply::{Machine, MachineState, Trouble};
 use super::testing::{
-    annotate, at, deleted, draining, fates, node, observed, pod, pool, set_ready, starting, with_fate,
+    annotate, at, deleted, done, draining, facts, facts_after, fates, node, observed, plan, plan_with, pod,
+    pods, pool, set_ready, starting, with_fate,
 };
 use super::*;
 
@@ -74,9 +77,10 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
     for (min, max, fill, leaving, asked) in
         [(0, 10, 2, 1, 0), (3, 10, 3, 0, 0), (5, 10, 5, 0, 2), (0, 1, 1, 2, 0)]
     {
-        let plan = plan(&observed(unset(min, max), there()));
+        let observed = observed(unset(min, max), there());
+        let plan = plan(&observed);
         assert_eq!((plan.fill, plan.request.len()), (Some(fill), asked), "within {min} to {max}");
-        let facts = plan.facts.unwrap();
+        let facts = facts_after(&observed, &plan, &done(&plan));
         assert_eq!(
             (facts.leaving, facts.wanted),
             (leaving, usize::try_from(fill).unwrap()),
@@ -114,7 +118,7 @@ fn requests_in_flight_count_and_a_running_machine_registers() {
     assert!(plan.request.is_empty());
     assert_eq!(plan.register.len(), 1);
     assert_eq!(plan.register[0].metadata.name, Some(format!("{prefix}0")));
-    assert_eq!(plan.facts.unwrap().in_flight, 2);
+    assert_eq!(facts(&observed).in_flight, 2);
 }
 
 #[test]
@@ -173,9 +177,9 @@ fn the_request_that_would_take_longest_is_taken_back_first() {
 
 #[test]
 fn the_nodes_the_autoscaler_named_go_and_no_other() {
-    let plan = plan(&observed(named_victims(2, &["n-001", "n-000"]), nodes(4)));
-    assert_eq!(with_fate(&plan, &Fate::Close), ["n-000", "n-001"]);
-    assert!(plan.undecided.is_empty());
+    let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
+    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001"]);
+    assert_eq!(classify(&observed).reads, PodReads::default());
 }
 
 #[test]
@@ -246,13 +250,13 @@ fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
     set_ready(&mut all[1], "Unknown");
     all[4].metadata.creation_timestamp = Some(Time(at(70)));
     all[3].metadata.creation_timestamp = Some(Time(at(60)));
-    let mut observed = observed(pool(2), all);
+    let names: Vec<String> = all.iter().filter_map(|node| node.metadata.name.clone()).collect();
+    let observed = observed(pool(2), all);
     assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-001", "n-003", "n-004"]);
-    assert_eq!(pods_needed(&observed).undecided.len(), 5);
-    observed.pods =
-        (0..5).map(|i| (format!("n-{i:03}"), if i == 0 { vec![] } else { vec![pod("p")] })).collect();
-    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001", "n-004"]);
-    assert_eq!(pods_needed(&observed), PodsNeeded::default());
+    assert_eq!(classify(&observed).reads.undecided, names.iter().cloned().collect());
+    let of = |name: &String| if name == "n-000" { vec![] } else { vec![pod("p")] };
+    let pods = pods(names.iter().map(|name| (name.as_str(), of(name))));
+    assert_eq!(with_fate(&plan_with(&observed, &pods), &Fate::Close), ["n-000", "n-001", "n-004"]);
 }
 
 #[test]
@@ -268,22 +272,21 @@ fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others()
 #[test]
 fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
     let mut observed = observed(pool(0), [draining(0, 99)]);
-    observed.pods.insert("n-000".into(), vec![]);
-    let waits = plan(&observed);
+    let empty = pods([("n-000", vec![])]);
+    let waits = plan_with(&observed, &empty);
     assert_eq!(
         fates(&waits),
         [("n-000".to_owned(), Fate::Drain { evict: vec![], delete: vec![], overdue: None })]
     );
     assert_eq!(waits.next_visit(&Applied::default(), at(100)), Some(at(101)));
     observed.now = at(101);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
+    assert_eq!(fates(&plan_with(&observed, &empty)), [("n-000".to_owned(), Fate::Remove)]);
 }
 
 #[test]
 fn a_drain_is_called_off_when_the_node_is_wanted_again() {
-    let mut observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
-    observed.pods = (0..3).map(|i| (format!("n-{i:03}"), vec![pod("p")])).collect();
-    let plan = plan(&observed);
+    let observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
+    let plan = plan_with(&observed, &pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")]))));
     assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-000", "n-001"]);
     assert!(plan.request.is_empty());
 }
@@ -303,30 +306,38 @@ fn a_deleted_node_is_drained_and_replaced() {
 
 #[test]
 fn a_node_is_removed_once_its_pods_have_gone() {
-    let mut observed = observed(pool(1), [draining(0, 10), node(1)]);
-    assert_eq!(pods_needed(&observed).draining, ["n-000"]);
-    assert_eq!(removed(&observed), Vec::<String>::new());
-    observed.pods.insert("n-000".into(), vec![]);
-    assert_eq!(removed(&observed), ["n-000"]);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
+    let observed = observed(pool(1), [draining(0, 10), node(1)]);
+    assert_eq!(with_fate(&plan(&observed), &Fate::Remove), Vec::<String>::new());
+    let empty = plan_with(&observed, &pods([("n-000", vec![])]));
+    assert_eq!(fates(&empty), [("n-000".to_owned(), Fate::Remove)]);
+}
+
+#[test]
+fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
+    let mut observed = observed(pool(1), [draining(0, 10), draining(1, 10), draining(2, 10), node(3)]);
+    observed.recent = pods([("n-000", vec![]), ("n-001", vec![pod("p")]), ("n-003", vec![])]);
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let reads =
+        PodReads { recent: names(&["n-001"]), draining: names(&["n-000", "n-002"]), ..PodReads::default() };
+    assert_eq!(classify(&observed).reads, reads);
+    observed.pool = Some(Arc::new(pool(4)));
+    assert_eq!(classify(&observed).reads, PodReads::default(), "all drains are called off");
 }
 
 #[test]
 fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
-    let mut observed = observed(pool(0), [foreign]);
-    observed.pods.insert("n-000".into(), vec![]);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Wait)]);
+    let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
+    assert_eq!(fates(&plan), [("n-000".to_owned(), Fate::Wait)]);
 }
 
 #[test]
 fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
     let mut pool = pool(0);
     pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
-    let mut observed = observed(pool, [draining(0, 10)]);
-    observed.pods.insert("n-000".into(), vec![pod("p")]);
-    assert!(matches!(fates(&plan(&observed))[0].1, Fate::Drain { .. }));
+    let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
+    assert!(matches!(fates(&plan)[0].1, Fate::Drain { .. }));
 }
 
 #[test]
@@ -347,10 +358,11 @@ fn a_paused_pool_stands_still_also_while_it_is_deleted() {
     pool.spec.paused = true;
     pool.metadata.deletion_timestamp = Some(Time(at(90)));
     pool.metadata.finalizers = Some(vec![names::POOL_FINALIZER.into()]);
-    let plan = plan(&observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]));
+    let observed = observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]);
+    let plan = plan(&observed);
     assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Wait)]);
     assert!(plan.request.is_empty() && plan.requeue_at.is_none() && plan.pool == PoolStep::Keep);
-    let said = status::statements(&pool, &plan.facts.unwrap(), &Applied::default());
+    let said = status::statements(&pool, &facts(&observed), &Applied::default());
     let reconciling = said.iter().find(|s| s.reason == Reason::Paused).unwrap();
     assert!(reconciling.message.contains("the deletion of the pool waits"), "{}", reconciling.message);
 }
@@ -363,16 +375,15 @@ fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
     let plan = plan(&observed);
     assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Close)]);
     assert_eq!(plan.withdraw, ["m"]);
-    assert!(plan.facts.is_none());
 }
 
 #[test]
 fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
     let mut pool = pool(2);
     pool.spec.provider.simulated = None;
-    let plan = plan(&observed(pool, []));
-    assert!(plan.request.is_empty());
-    let facts = plan.facts.unwrap();
+    let observed = observed(pool, []);
+    assert!(plan(&observed).request.is_empty());
+    let facts = facts(&observed);
     assert_eq!(facts.in_flight, 0);
     assert!(facts.invalid.unwrap().contains("spec.provider"));
 }

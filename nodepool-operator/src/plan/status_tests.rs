@@ -9,13 +9,21 @@ use shared_crds::v1alpha1::NodePoolStatus;
 
 use super::events::{Kind, notes};
 use super::supply::{Machine, MachineState, Trouble};
-use super::testing::{annotate, at, deleted, draining, node, observed, pool, set_ready, starting};
+use super::testing::{
+    self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
+    set_ready, starting,
+};
 use super::*;
 
+/// The facts after a pass in which everything was done.
 fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {
-    let mut observed = observed(pool.clone(), nodes);
-    observed.supply = supply;
-    plan(&observed).facts.unwrap()
+    testing::facts(&Observed { supply, ..observed(pool.clone(), nodes) })
+}
+
+/// The facts after a pass in which no more than `applied` was done.
+fn counted(pool: &NodePool, nodes: Vec<Node>, supply: Supply, applied: &Applied) -> Facts {
+    let observed = Observed { supply, ..observed(pool.clone(), nodes) };
+    facts_after(&observed, &plan(&observed), applied)
 }
 
 /// `(type, status, reason)` of every condition.
@@ -199,7 +207,7 @@ fn what_was_done_is_in_the_status_of_the_same_pass() {
     let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
     let supply = Supply { machines: vec![machine("a"), machine("b")], ..Supply::default() };
     let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
-    let facts = facts(&pool, vec![], supply).after(&applied, None);
+    let facts = counted(&pool, vec![], supply, &applied);
     assert_eq!((facts.staying, facts.starting, facts.in_flight), (2, 2, 0));
 }
 
@@ -212,33 +220,41 @@ fn only_what_was_acknowledged_counts() {
         [staying, ready, up_to_date, starting, leaving, in_flight]
     };
     let nothing = Applied::default();
+    let counts = |nodes: &[Node], applied: &Applied| {
+        numbers(&counted(&pool(2), nodes.to_vec(), Supply::default(), applied))
+    };
 
-    let planned = facts(&pool(2), vec![node(0), node(1), outdated], Supply::default());
-    assert_eq!(numbers(&planned), [2, 2, 1, 0, 1, 0]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [3, 3, 2, 0, 0, 0]);
+    let surplus = [node(0), node(1), outdated];
+    assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
     let closed = Applied { closed: vec!["n-000".into()], ..Applied::default() };
-    let after = planned.clone().after(&closed, None);
-    assert_eq!((numbers(&after), after.settled()), ([2, 2, 1, 0, 1, 0], true));
+    assert_eq!(counts(&surplus, &closed), [2, 2, 1, 0, 1, 0]);
+    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &closed).settled());
 
-    let planned = facts(&pool(2), vec![node(0), draining(1, 5)], Supply::default());
-    assert_eq!(numbers(&planned), [2, 2, 2, 0, 0, 0]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 1, 1, 0, 1, 0]);
+    let too_few = [node(0), draining(1, 5)];
+    assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
     let rescued = Applied { rescued: vec!["n-001".into()], ..Applied::default() };
-    assert_eq!(numbers(&planned.after(&rescued, None)), [2, 2, 2, 0, 0, 0]);
+    assert_eq!(counts(&too_few, &rescued), [2, 2, 2, 0, 0, 0]);
+    let removed = Applied { removed: vec!["n-001".into()], ..Applied::default() };
+    assert_eq!(counts(&too_few, &removed), [1, 1, 1, 0, 0, 0]);
 
-    let mut late = observed(pool(1), [starting(0)]);
-    late.pods.insert("n-000".into(), vec![]);
-    let planned = plan(&Observed { now: at(2000), ..late }).facts.unwrap();
-    assert_eq!(numbers(&planned), [0, 0, 0, 0, 1, 1]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 0, 1, 1, 0, 0]);
-    let replaced = Applied { replaced: vec!["n-000".into()], requested: 1, ..Applied::default() };
-    assert_eq!(numbers(&planned.after(&replaced, None)), [0, 0, 0, 0, 1, 1]);
+    let late = Observed { now: at(2000), ..observed(pool(1), [starting(0)]) };
+    let planned = plan_with(&late, &pods([("n-000", vec![])]));
+    assert_eq!(numbers(&facts_after(&late, &planned, &done(&planned))), [0, 0, 0, 0, 1, 1]);
+    assert_eq!(numbers(&facts_after(&late, &planned, &nothing)), [1, 0, 1, 1, 0, 0]);
+
+    let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
+    let mut busy = observed(pool(1), []);
+    busy.supply.machines = vec![machine("a"), machine("b")];
+    let planned = plan(&busy);
+    assert_eq!(planned.withdraw, ["b"]);
+    assert_eq!(numbers(&facts_after(&busy, &planned, &nothing)), [0, 0, 0, 0, 0, 2]);
+    assert_eq!(numbers(&facts_after(&busy, &planned, &done(&planned))), [0, 0, 0, 0, 0, 1]);
 }
 
 #[test]
 fn a_surplus_that_could_not_leave_is_still_draining() {
     let pool = pool(1);
-    let facts = facts(&pool, vec![node(0), node(1)], Supply::default()).after(&Applied::default(), None);
+    let facts = counted(&pool, vec![node(0), node(1)], Supply::default(), &Applied::default());
     let say = |type_| one(&pool, &facts, &Applied::default(), type_);
     assert_eq!(say(ConditionType::Ready), (Some(false), Reason::Draining));
     assert_eq!(say(ConditionType::Reconciling), (Some(true), Reason::Draining));
@@ -252,7 +268,7 @@ fn rejected(write: RejectedWrite, message: &str) -> Applied {
 #[test]
 fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
     let pool = pool(2);
-    let facts = facts(&pool, vec![node(0)], Supply::default()).after(&Applied::default(), None);
+    let facts = counted(&pool, vec![node(0)], Supply::default(), &Applied::default());
     let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
     let rejected = Rejected { write, reason, message: "no answer".into() };
     let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
@@ -265,8 +281,8 @@ fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
 #[test]
 fn a_write_that_the_server_will_never_take_stalls_the_pool() {
     let pool = pool(2);
-    let facts = facts(&pool, vec![node(0), draining(1, 5), deleted(node(2))], Supply::default());
-    let facts = facts.after(&Applied::default(), None);
+    let nodes = vec![node(0), draining(1, 5), deleted(node(2))];
+    let facts = counted(&pool, nodes, Supply::default(), &Applied::default());
     for (write, healthy) in [
         (RejectedWrite::Creation, (Some(false), Reason::WriteForbidden)),
         (RejectedWrite::Change, (Some(true), Reason::Provisioned)),

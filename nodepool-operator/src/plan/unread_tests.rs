@@ -1,10 +1,12 @@
 //! How unreadable nodes change a decision: only their existence is known.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
 use super::supply::{Machine, MachineState};
-use super::testing::{fates, key, node, observed, pool};
+use super::testing::{facts, fates, key, node, observed, plan, pool};
 use super::*;
 
 /// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
@@ -46,8 +48,7 @@ fn no_node_goes_because_others_cannot_be_read() {
 #[test]
 fn a_pool_without_a_count_keeps_its_number_while_nodes_cannot_be_read() {
     let plan = plan(&world(None, 1, 2));
-    assert_eq!((plan.fill, plan.request), (None, vec![]));
-    assert_eq!(plan.facts.unwrap().wanted, 3);
+    assert_eq!((plan.fill, plan.request, plan.wanted), (None, vec![], 3));
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn somebody_elses_node_in_a_slot_is_none_of_the_pools_whether_it_can_be_read_or_
 fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
     use ConditionType::{Ready, Reconciling, ReplicasClamped, Stalled};
     let said = |observed: &Observed, type_| {
-        let (pool, facts) = (observed.pool.as_deref().unwrap(), plan(observed).facts.unwrap());
+        let (pool, facts) = (observed.pool.as_deref().unwrap(), facts(observed));
         let all = status::statements(pool, &facts, &Applied::default());
         let one = all.into_iter().find(|statement| statement.type_ == type_).unwrap();
         (one.status, one.reason, one.message)
