@@ -60,7 +60,8 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
     let times = ctx.tracker.saw_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
-    let recent = ObservedPods { by_node: ctx.drains.seen(names), ..ObservedPods::default() };
+    let by_node = ctx.drains.seen(names);
+    let recent = ObservedPods { times: ctx.tracker.saw_pods(key, &by_node), by_node, has_unread: false };
     let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
     Ok(Some(Seen { observed, failures }))
 }

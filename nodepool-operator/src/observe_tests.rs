@@ -1,7 +1,9 @@
 //! What a failed list blocks, and what an unreadable node blocks.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::controller::Step;
 
 use super::*;
@@ -91,6 +93,23 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
 }
 
+#[tokio::test]
+async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either() {
+    let mut ending = pod("db");
+    ending.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let mut timed = pool(0);
+    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    let bench = server(vec![draining(0, -100)], move |_| Some(vec![ending.clone()])).with_pool(timed);
+    // The end of the pod is not confirmed, and half a second after a list it is not expected to be any more.
+    for (wait, lists, is_removed) in [(0, 1, false), (29_500, 2, false), (500, 3, true)] {
+        bench.time.advance(Duration::from_millis(wait));
+        bench.ctx.doubt(&key());
+        let (observed, classified, pods) = look(&bench).await;
+        let removed = with_fate(&plan(&observed, classified, &pods), &Fate::Remove);
+        assert_eq!((names(&bench.asked(), "GET", "/pods?").len(), !removed.is_empty()), (lists, is_removed));
+    }
+}
+
 /// A node in the pool's first slot that cannot be read.
 fn odd() -> Value {
     let mut node = serde_json::to_value(node(0)).unwrap();
@@ -123,7 +142,7 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
     assert_eq!(planned(unset).await.0.fill, None, "how many there are is not known");
 
     let mut deleted = pool(0);
-    deleted.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let (held, now) = planned(deleted).await;
     assert_eq!(held.pool, PoolStep::Keep, "it is not known that there is no node left");
     assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
