@@ -17,12 +17,12 @@ use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Door;
 
-use crate::drains::Drains;
+use crate::memory::drains::Drains;
+use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
 use crate::provider::procurement::Procurement;
 use crate::provider::simulated::Simulated;
-use crate::tracker::Tracker;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {

@@ -4,7 +4,7 @@ use prometheus::{IntCounter, IntCounterVec, Opts};
 use shared_crds::conditions::Reason;
 use shared_runtime::metrics::{Metrics, MetricsError};
 
-use crate::plan::Applied;
+use crate::outcome::Applied;
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]

@@ -10,8 +10,10 @@ use crate::apply::{Outcome, apply};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{self, Seen, observe, unreadable};
-use crate::plan::{self, Applied, Extent, Facts, Plan, PoolKey};
+use crate::outcome::{Applied, Extent};
+use crate::plan::{self, Plan, PoolKey};
 use crate::report::{self, report};
+use crate::status::Facts;
 
 /// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
 /// pace.
@@ -49,7 +51,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         return Ok(Step::RequeueAfter(Duration::ZERO));
     }
     let now = ctx.clock.now();
-    let due = plan.next_visit(&applied, now).map(|at| until(at, now));
+    let due = applied.next_visit(&plan, now).map(|at| until(at, now));
     let again = pods.has_unread.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
 }

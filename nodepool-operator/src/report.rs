@@ -11,12 +11,13 @@ use shared_runtime::write::{OwnedStatus, Written};
 use tracing::info;
 
 use crate::apply::Outcome;
+use crate::apply::node_step::written;
 use crate::context::Context;
 use crate::error::Error;
-use crate::node_step::written;
 use crate::observe::{Seen, raw_pool};
-use crate::plan::events::{Kind, notes};
-use crate::plan::{Applied, Facts, status, unreadable};
+use crate::outcome::Applied;
+use crate::status::events::{Kind, notes};
+use crate::status::{self, Facts, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

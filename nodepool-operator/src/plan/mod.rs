@@ -9,22 +9,18 @@
 //! | `model`, `decision`, `keys` | nothing: they define the input and the output |
 //! | `classify` | whose pods have to be read |
 //! | `membership` | the state of each node |
+//! | `pods` | which pods keep a node |
 //! | `observed_time` | whether this process itself has measured that a time has passed |
 //! | `sizing` | how many nodes are missing or in excess |
 //! | `victims` | which nodes are removed |
 //! | `drain` | the next step of a leaving node |
 //! | `slots`, `template`, `hash` | name and content of a new node |
 //! | `patches` | how a decision is written so that it cannot be applied to the wrong object |
-//! | `facts` | nothing: it counts what was observed and done |
-//! | `status`, `clamped`, `unreadable`, `events` | what is reported to the user |
+//! | `numbers` | nothing: it writes numbers of nodes |
 
-pub(crate) mod applied;
-mod clamped;
 mod classify;
 mod decision;
 pub(crate) mod drain;
-pub(crate) mod events;
-pub(crate) mod facts;
 pub(crate) mod hash;
 mod keys;
 pub(crate) mod membership;
@@ -35,18 +31,14 @@ pub(crate) mod patches;
 pub(crate) mod pods;
 pub(crate) mod sizing;
 pub(crate) mod slots;
-pub(crate) mod status;
 pub(crate) mod supply;
 pub(crate) mod template;
-pub(crate) mod unreadable;
 pub(crate) mod victims;
 
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod start_tests;
-#[cfg(test)]
-mod status_tests;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -59,10 +51,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
-pub(crate) use self::applied::{Applied, Blocked, Extent, Rejected, RejectedWrite};
 pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{Plan, Template};
-pub(crate) use self::facts::Facts;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{Fate, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
@@ -70,22 +60,8 @@ use self::sizing::Sizing;
 pub(crate) use self::supply::Supply;
 use self::template::Blueprint;
 
-/// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
-const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
-/// Retry interval of a refused eviction, the same as in `kubectl drain`.
-const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
-
-impl Plan {
-    /// When to reconcile again after the result of the plan; `None` when only an event can change anything.
-    pub(crate) fn next_visit(&self, applied: &Applied, now: Timestamp) -> Option<Timestamp> {
-        let draining = self.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
-        let poll = if applied.blocked.is_empty() || applied.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
-        let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
-        self.requeue_at.into_iter().chain(drains).chain(applied.expected).chain(applied.retry_at).min()
-    }
-}
 
 /// Decides what happens to a pool. `pods` are those that [`classify`] asked for, as far as they could be read.
 pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {

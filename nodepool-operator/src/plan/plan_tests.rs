@@ -15,6 +15,8 @@ use super::testing::{
     pods, pool, set_ready, starting, with_fate,
 };
 use super::*;
+use crate::outcome::Applied;
+use crate::status;
 
 fn machine(name: &str, state: MachineState) -> Machine {
     Machine { name: name.into(), state }
@@ -278,7 +280,7 @@ fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
         fates(&waits),
         [("n-000".to_owned(), Fate::Drain { evict: vec![], delete: vec![], overdue: None })]
     );
-    assert_eq!(waits.next_visit(&Applied::default(), at(100)), Some(at(101)));
+    assert_eq!(Applied::default().next_visit(&waits, at(100)), Some(at(101)));
     observed.now = at(101);
     assert_eq!(fates(&plan_with(&observed, &empty)), [("n-000".to_owned(), Fate::Remove)]);
 }

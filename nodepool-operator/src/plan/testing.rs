@@ -13,7 +13,9 @@ use shared_crds::{NodePool, names};
 use super::membership::Member;
 use super::observed_time::{NodeTime, NodeTimes};
 use super::template::Blueprint;
-use super::{Applied, Facts, Fate, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use super::{Fate, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use crate::outcome::Applied;
+use crate::status::Facts;
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "default".into(), name: "web".into() }

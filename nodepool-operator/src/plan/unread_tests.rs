@@ -8,6 +8,8 @@ use shared_crds::conditions::{ConditionType, Reason};
 use super::supply::{Machine, MachineState};
 use super::testing::{facts, fates, key, node, observed, plan, pool};
 use super::*;
+use crate::outcome::Applied;
+use crate::status;
 
 /// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
 fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {

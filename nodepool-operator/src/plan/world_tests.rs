@@ -16,6 +16,7 @@ use shared_crds::{NodePool, names};
 use super::supply::{Machine, MachineState};
 use super::testing::{ALWAYS, always, at, facts_after, key, pod, pool, set_ready};
 use super::*;
+use crate::outcome::Applied;
 
 /// How long a machine takes, in seconds.
 const DELAY: i64 = 3;
@@ -285,7 +286,7 @@ fn settle(world: &mut World) -> usize {
             && plan.request.is_empty()
             && plan.withdraw.is_empty()
             && plan.register.is_empty()
-            && plan.next_visit(&Applied::default(), at(world.second)).is_none();
+            && Applied::default().next_visit(&plan, at(world.second)).is_none();
         if idle {
             return pass;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use shared_runtime::clock::Clock;
 
-use crate::plan::Blocked;
+use crate::outcome::Blocked;
 
 /// Minimum interval between two lists of one node's pods: half of the drain's polling interval, so that a pass that
 /// comes a little early is not postponed.

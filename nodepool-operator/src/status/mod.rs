@@ -1,15 +1,29 @@
-//! The `NodePool` operator's part of the status.
+//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is computed
+//! from its arguments and from nothing else. The writer decides which fields may be written, and how.
 //!
-//! Only counts and conditions are computed here; the writer decides which fields may be written, and how.
+//! | file | contains |
+//! |---|---|
+//! | this one | the counts and conditions of the status |
+//! | `facts` | the counts after a pass |
+//! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
+//! | `events` | the events of a pass |
+
+mod clamped;
+pub(crate) mod events;
+mod facts;
+#[cfg(test)]
+mod tests;
+pub(crate) mod unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use shared_crds::conditions::{ConditionType, Reason, Statement, set};
 use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
 
-use super::numbers::{nodes, number};
-use super::supply::Trouble;
-use super::{Applied, Blocked, Facts, Rejected, RejectedWrite, clamped, unreadable};
+pub(crate) use self::facts::Facts;
+use crate::outcome::{Applied, Blocked, Rejected, RejectedWrite};
+use crate::plan::numbers::{nodes, number};
+use crate::plan::supply::Trouble;
 
 /// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
 /// their own.

@@ -3,8 +3,8 @@
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 
-use super::supply::Trouble;
-use super::{Applied, Rejected};
+use crate::outcome::{Applied, Rejected};
+use crate::plan::supply::Trouble;
 
 /// What an event is about. `report` maps it to the spelling of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

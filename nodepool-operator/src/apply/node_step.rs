@@ -9,9 +9,10 @@ use shared_runtime::error::chain;
 use shared_runtime::write::{Deleted, DoorError, Evicted, Written};
 
 use crate::context::Context;
-use crate::drains::{Answer, Way};
 use crate::error::Error;
-use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
+use crate::memory::drains::{Answer, Way};
+use crate::outcome::{Applied, Blocked, Extent};
+use crate::plan::{Fate, NodeStep, PodName, patches};
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.

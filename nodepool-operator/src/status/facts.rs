@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use shared_crds::NodePool;
 
-use super::membership::{Member, Readiness};
-use super::supply::Trouble;
-use super::{Applied, Fate, Observed, Plan, PodName};
+use crate::outcome::Applied;
+use crate::plan::membership::{Member, Readiness};
+use crate::plan::supply::Trouble;
+use crate::plan::{Fate, Observed, Plan, PodName};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,14 @@
-//! The result of a plan, as data: the input of `status` and `events`.
+//! The result of a plan, as data: the input of `status`. No write is made here.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use super::PodName;
+use crate::plan::{Fate, Plan, PodName};
+
+/// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
+const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
+/// Retry interval of a refused eviction, the same as in `kubectl drain`.
+const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
 
 /// An eviction that was refused, usually by a `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +136,14 @@ impl Applied {
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
         self.released |= released;
         self.extent = self.extent.max(extent);
+    }
+
+    /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
+    pub(crate) fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
+        let draining = plan.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
+        let poll = if self.blocked.is_empty() || self.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
+        let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
+        plan.requeue_at.into_iter().chain(drains).chain(self.expected).chain(self.retry_at).min()
     }
 
     /// Whether every part of the plan was carried out.

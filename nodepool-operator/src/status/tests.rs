@@ -1,19 +1,17 @@
 //! Contents of the status and the events, case by case.
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use shared_crds::NodePool;
-use shared_crds::conditions::{ConditionType, Reason};
-use shared_crds::ownership::{Owner, conditions};
-use shared_crds::v1alpha1::NodePoolStatus;
+use shared_crds::ownership::{self, Owner};
 
 use super::events::{Kind, notes};
-use super::supply::{Machine, MachineState, Trouble};
-use super::testing::{
+use super::*;
+use crate::outcome::Extent;
+use crate::plan::supply::{Machine, MachineState};
+use crate::plan::testing::{
     self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
     set_ready, starting,
 };
-use super::*;
+use crate::plan::{Observed, PodName, Supply};
 
 /// The facts after a pass in which everything was done.
 fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {
@@ -28,7 +26,7 @@ fn counted(pool: &NodePool, nodes: Vec<Node>, supply: Supply, applied: &Applied)
 
 /// `(type, status, reason)` of every condition.
 fn said(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
-    status::statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
+    statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
 }
 
 fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) -> (Option<bool>, Reason) {
@@ -54,7 +52,7 @@ fn every_condition_the_operator_owns_is_always_said_once() {
         .iter()
         .map(|s| s.0)
         .collect();
-    assert_eq!(types, conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
+    assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
 }
 
 #[test]
@@ -130,10 +128,8 @@ fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
     let pool = pool(0);
     let facts = facts(&pool, vec![draining(0, 5)], Supply::default());
     let applied = Applied { blocked: vec![blocked("b"), blocked("a")], ..Applied::default() };
-    let statement = status::statements(&pool, &facts, &applied)
-        .into_iter()
-        .find(|s| s.reason == Reason::DrainBlocked)
-        .unwrap();
+    let statement =
+        statements(&pool, &facts, &applied).into_iter().find(|s| s.reason == Reason::DrainBlocked).unwrap();
     assert_eq!(statement.type_, ConditionType::Reconciling);
     assert_eq!(statement.message, "node n-000 waits for pod default/a (and 1 more pod): budget");
 }
@@ -163,7 +159,7 @@ fn counts_are_those_of_nodes_that_stay() {
         vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))],
         Supply::default(),
     );
-    let fields = status::fields(&pool, &facts);
+    let fields = fields(&pool, &facts);
     assert_eq!((fields.replicas, fields.ready_replicas), (Some(3), Some(2)));
     assert_eq!((fields.up_to_date_replicas, fields.unavailable_replicas), (Some(2), Some(1)));
     let nodes = fields.nodes.unwrap();
@@ -181,7 +177,7 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
         fresh.status = Some(NodePoolStatus { observed_generation: before, ..NodePoolStatus::default() });
         let mut pool = pool(0);
         pool.metadata.generation = Some(acted_on);
-        status::observed_generation(&fresh, &pool, applied)
+        observed_generation(&fresh, &pool, applied)
     };
     let failed = Applied { extent: Extent::Failed, ..Applied::default() };
     let conflict = Applied { extent: Extent::Conflict, ..Applied::default() };
@@ -195,9 +191,9 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
 fn a_second_pass_over_the_same_world_says_the_very_same() {
     let mut pool = pool(1);
     let facts = facts(&pool, vec![node(0)], Supply::default());
-    let first = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
-    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..status::fields(&pool, &facts) });
-    let second = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
+    let first = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
+    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..fields(&pool, &facts) });
+    let second = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
     assert_eq!(second, first);
 }
 
@@ -322,7 +318,7 @@ fn a_rejected_write_is_told_once_until_its_message_changes() {
         notes(pool, applied, None).iter().filter(|note| note.kind == Kind::WriteRejected).count()
     };
     assert_eq!(told(&pool, &applied), 1);
-    let conditions = status::conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
+    let conditions = conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
     pool.status = Some(NodePoolStatus { conditions, ..NodePoolStatus::default() });
     assert_eq!(told(&pool, &applied), 0);
     assert_eq!(told(&pool, &rejected(RejectedWrite::Change, "another")), 1);

@@ -4,6 +4,8 @@
 //! Order: add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
 //! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
 
+pub(crate) mod node_step;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -14,12 +16,13 @@ use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_runtime::write::{Created, Written};
 
+use self::node_step::{carry_out, written};
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
-use crate::node_step::{carry_out, written};
 use crate::observe::Seen;
+use crate::outcome::{Applied, Extent};
 use crate::plan::supply::Trouble;
-use crate::plan::{Applied, Extent, Fate, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{Fate, Plan, PoolKey, PoolStep, patches};
 use crate::provider::Order;
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
@@ -232,7 +235,7 @@ mod tests {
     use shared_crds::names;
 
     use super::*;
-    use crate::plan::RejectedWrite;
+    use crate::outcome::RejectedWrite;
     use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
     use crate::testing::{Bench, failure};
 
