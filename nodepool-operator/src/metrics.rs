@@ -70,8 +70,8 @@ impl NodePoolMetrics {
             }
         };
         count(&self.nodes, "created", applied.created.len());
-        count(&self.nodes, "drained", applied.closed.len());
-        count(&self.nodes, "rescued", applied.rescued.len());
+        count(&self.nodes, "drained", applied.cordoned.len());
+        count(&self.nodes, "rescued", applied.uncordoned.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len());
         count(&self.evictions, "accepted", applied.evicted);

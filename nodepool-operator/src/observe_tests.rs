@@ -7,8 +7,8 @@ use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::plan::testing::{draining, key, node, pod, pool, with_fate};
-use crate::plan::{Classified, Fate, PoolStep, classify, plan};
+use crate::plan::testing::{draining, key, node, pod, pool, with_action};
+use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
 use crate::testing::{Bench, failure, success};
 
@@ -89,7 +89,7 @@ async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     bench.ctx.doubt(&key());
     let (observed, classified, pods) = look(&bench).await;
     assert!(observed.recent.of("n-000").is_some() && pods.has_unread);
-    assert_eq!(with_fate(&plan(&observed, classified, &pods), &Fate::Remove), Vec::<String>::new());
+    assert_eq!(with_action(&plan(&observed, classified, &pods), &NodeAction::Remove), Vec::<String>::new());
     assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
 }
 
@@ -105,7 +105,7 @@ async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either(
         bench.time.advance(Duration::from_millis(wait));
         bench.ctx.doubt(&key());
         let (observed, classified, pods) = look(&bench).await;
-        let removed = with_fate(&plan(&observed, classified, &pods), &Fate::Remove);
+        let removed = with_action(&plan(&observed, classified, &pods), &NodeAction::Remove);
         assert_eq!((names(&bench.asked(), "GET", "/pods?").len(), !removed.is_empty()), (lists, is_removed));
     }
 }
@@ -143,9 +143,9 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
 
     let mut deleted = pool(0);
     deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    let (held, now) = planned(deleted).await;
-    assert_eq!(held.pool, PoolStep::Keep, "it is not known that there is no node left");
-    assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
+    let (kept, now) = planned(deleted).await;
+    assert_eq!(kept.pool, PoolStep::Keep, "it is not known that there is no node left");
+    assert!(kept.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use crate::plan::{Fate, Plan, PodName};
+use crate::plan::{NodeAction, Plan, PodName};
 
 /// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
 const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
@@ -62,9 +62,9 @@ pub(crate) struct Applied {
     /// Names of the nodes that were created.
     pub created: Vec<String>,
     /// Names of the nodes that were cordoned and whose drain started.
-    pub closed: Vec<String>,
+    pub cordoned: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
-    pub rescued: Vec<String>,
+    pub uncordoned: Vec<String>,
     /// Names of the nodes that were deleted and whose finalizer was removed.
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
@@ -89,7 +89,7 @@ pub(crate) struct Applied {
     /// reports the same.
     pub rejected: Option<Rejected>,
     /// The pool's finalizer was removed, so the pool is gone.
-    pub released: bool,
+    pub finalizer_removed: bool,
     /// How much of the plan was carried out.
     pub extent: Extent,
 }
@@ -104,8 +104,8 @@ impl Applied {
     pub(crate) fn absorb(&mut self, other: Self) {
         let Self {
             created,
-            closed,
-            rescued,
+            cordoned,
+            uncordoned,
             removed,
             replaced,
             withdrawn,
@@ -117,12 +117,12 @@ impl Applied {
             refused,
             blocked,
             rejected,
-            released,
+            finalizer_removed,
             extent,
         } = other;
         self.created.extend(created);
-        self.closed.extend(closed);
-        self.rescued.extend(rescued);
+        self.cordoned.extend(cordoned);
+        self.uncordoned.extend(uncordoned);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
         self.withdrawn += withdrawn;
@@ -134,13 +134,13 @@ impl Applied {
         self.refused += refused;
         self.blocked.extend(blocked);
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
-        self.released |= released;
+        self.finalizer_removed |= finalizer_removed;
         self.extent = self.extent.max(extent);
     }
 
     /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
     pub(crate) fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
-        let draining = plan.nodes.iter().any(|step| matches!(step.fate, Fate::Drain { .. }));
+        let draining = plan.nodes.iter().any(|step| matches!(step.action, NodeAction::Drain { .. }));
         let poll = if self.blocked.is_empty() || self.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
         let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
         plan.requeue_at.into_iter().chain(drains).chain(self.expected).chain(self.retry_at).min()

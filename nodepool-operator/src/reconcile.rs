@@ -43,7 +43,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
-    if applied.released || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
+    if applied.finalizer_removed || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
         ctx.forget(&key).await;
         return Ok(Step::Done);
     }
@@ -103,7 +103,7 @@ mod tests {
         assert!(facts(&seen.observed).settled(), "that is what is planned");
         let plan = plan(&seen.observed);
         let outcome = apply(&bench.ctx, &seen, &plan).await;
-        assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
+        assert!(outcome.error.is_some() && outcome.applied.cordoned.is_empty());
         let facts = count(&bench.ctx, &seen, &plan, &outcome.applied).unwrap();
         assert!(!facts.settled() && facts.trouble.is_some());
         assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");

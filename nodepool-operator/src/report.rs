@@ -53,7 +53,7 @@ pub(crate) async fn report(
         ctx.recorder.publish(&reference, kind(note.kind), note.text);
     }
     match facts {
-        Some(facts) if !applied.released => {
+        Some(facts) if !applied.finalizer_removed => {
             write_status(ctx, pool, facts, applied, Time(seen.observed.now)).await
         }
         _ => Ok(Reported::Done),
@@ -98,11 +98,11 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied { created, closed, rescued, removed, replaced, .. } = applied;
-    let (created, draining, rescued) = (created.len(), closed.len(), rescued.len());
+    let Applied { created, cordoned, uncordoned, removed, replaced, .. } = applied;
+    let (created, cordoned, uncordoned) = (created.len(), cordoned.len(), uncordoned.len());
     let (removed, replaced) = (removed.len(), replaced.len());
-    if created + draining + rescued + removed + replaced > 0 {
-        info!(created, draining, rescued, removed, replaced, "nodes changed");
+    if created + cordoned + uncordoned + removed + replaced > 0 {
+        info!(created, cordoned, uncordoned, removed, replaced, "nodes changed");
     }
 }
 

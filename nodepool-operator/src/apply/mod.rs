@@ -22,7 +22,7 @@ use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
 use crate::plan::supply::Trouble;
-use crate::plan::{Fate, Plan, PoolKey, PoolStep, patches};
+use crate::plan::{NodeAction, Plan, PoolKey, PoolStep, patches};
 use crate::provider::Order;
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
@@ -60,17 +60,18 @@ impl Outcome {
 pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     if let Some(pool) = seen.observed.pool.as_deref() {
-        outcome.absorb(hold_or_release(ctx, pool, plan.pool).await);
-        if !outcome.applied.complete() || outcome.applied.released {
+        outcome.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
+        if !outcome.applied.complete() || outcome.applied.finalizer_removed {
             return outcome;
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
-    let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
-    all(ctx, deadline, departures.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
+    let (removals, others): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().partition(|step| step.action.removes_replica());
+    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
     let gained = outcome.applied.complete();
-    let others = others.into_iter().filter(|step| gained || step.fate != Fate::Rescue);
-    let others = others.filter(|step| !matches!(step.fate, Fate::Keep | Fate::Wait));
+    let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
+    let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
     all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
     for name in plan.withdraw.iter().chain(&plan.fulfilled) {
         ctx.procurement.drop_request(&seen.observed.key, name).await;
@@ -122,11 +123,11 @@ fn learn(ctx: &Context, seen: &Seen, outcome: &mut Outcome) {
     }
 }
 
-async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Result<Applied, Error> {
+async fn change_pool_finalizer(ctx: &Context, pool: &NodePool, step: PoolStep) -> Result<Applied, Error> {
     let patch = match step {
         PoolStep::Keep => None,
-        PoolStep::Hold => Some(patches::hold_pool(pool)),
-        PoolStep::Release => patches::release_pool(pool),
+        PoolStep::AddFinalizer => Some(patches::add_pool_finalizer(pool)),
+        PoolStep::RemoveFinalizer => patches::remove_pool_finalizer(pool),
     };
     let Some(patch) = patch else {
         return Ok(Applied::default());
@@ -135,8 +136,10 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
     let result = ctx.door.json_patch(&api, pool, patch).await;
     let mut applied = Applied::default();
     match written("the pool's finalizer", result)? {
-        Written::Changed(_) | Written::Unchanged => applied.released = step == PoolStep::Release,
-        Written::Gone => applied.released = true,
+        Written::Changed(_) | Written::Unchanged => {
+            applied.finalizer_removed = step == PoolStep::RemoveFinalizer;
+        }
+        Written::Gone => applied.finalizer_removed = true,
         Written::Conflict | Written::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(applied)
@@ -273,7 +276,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_is_spared_keeps_the_pool_from_growing_only_if_it_was_counted() {
-        for (fate, grows) in [(Fate::Remove, 1), (Fate::Replace, 0)] {
+        for (action, grows) in [(NodeAction::Remove, 1), (NodeAction::Replace, 0)] {
             let bench = Bench::new(|path, _| match path {
                 path if path.contains("/nodes/") => {
                     failure(409, "Conflict", "the ResourceVersion in the precondition")
@@ -282,10 +285,10 @@ mod tests {
             });
             let seen = seen();
             let mut plan = plan(&seen.observed);
-            plan.nodes = vec![step(draining(0, -100), fate.clone())];
+            plan.nodes = vec![step(draining(0, -100), action.clone())];
             let outcome = apply(&bench.ctx, &seen, &plan).await;
-            assert_eq!(outcome.applied.extent, Extent::Conflict, "{fate:?}: it is looked at again soon");
-            assert_eq!(outcome.applied.requested, grows, "{fate:?}");
+            assert_eq!(outcome.applied.extent, Extent::Conflict, "{action:?}: it is looked at again soon");
+            assert_eq!(outcome.applied.requested, grows, "{action:?}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::memory::drains::{Answer, Way};
 use crate::outcome::{Applied, Blocked, Extent};
-use crate::plan::{Fate, NodeStep, PodName, patches};
+use crate::plan::{NodeAction, NodeStep, PodName, patches};
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
@@ -20,29 +20,29 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
     let node = &*step.member.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match &step.fate {
-        Fate::Keep | Fate::Wait => {}
-        Fate::Adopt => {
-            patch(ctx, node, patches::hold_node(node), &mut applied).await?;
+    match &step.action {
+        NodeAction::Keep | NodeAction::Wait => {}
+        NodeAction::Adopt => {
+            patch(ctx, node, patches::add_node_finalizer(node), &mut applied).await?;
         }
-        Fate::MarkReady => {
+        NodeAction::MarkReady => {
             patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
         }
-        Fate::Close => {
+        NodeAction::Cordon => {
             // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned
             // node.
             let now = ctx.clock.now();
-            ctx.drains.closed(&name());
-            if patch(ctx, node, patches::close(node, now), &mut applied).await? {
-                applied.closed.push(name());
+            ctx.drains.drop_list(&name());
+            if patch(ctx, node, patches::cordon(node, now), &mut applied).await? {
+                applied.cordoned.push(name());
             }
         }
-        Fate::Rescue => {
-            if patch(ctx, node, patches::rescue(node), &mut applied).await? {
-                applied.rescued.push(name());
+        NodeAction::Uncordon => {
+            if patch(ctx, node, patches::uncordon(node), &mut applied).await? {
+                applied.uncordoned.push(name());
             }
         }
-        Fate::Drain { evict, delete, overdue: _ } => {
+        NodeAction::Drain { evict, delete, overdue: _ } => {
             let work = [(Way::Evict, evict), (Way::Delete, delete)];
             for (way, pod) in work.into_iter().flat_map(|(way, pods)| in_turn(ctx, way, pods)) {
                 if is_over(ctx, deadline, &mut applied) {
@@ -51,12 +51,12 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
                 make_go(ctx, (way, &name(), pod), &mut applied).await?;
             }
         }
-        Fate::Replace => {
+        NodeAction::Replace => {
             if delete(ctx, node, &mut applied).await? {
                 applied.replaced.push(name());
             }
         }
-        Fate::Remove => remove(ctx, node, &mut applied).await?,
+        NodeAction::Remove => remove(ctx, node, &mut applied).await?,
     }
     Ok(applied)
 }
@@ -115,11 +115,11 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
-    let Some(release) = patches::release_node(node) else {
+    let Some(patch) = patches::remove_node_finalizer(node) else {
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.door.json_patch(&api, node, release).await)? {
+    match written("a node's finalizer", ctx.door.json_patch(&api, node, patch).await)? {
         Written::Changed(_) | Written::Unchanged | Written::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
@@ -204,12 +204,12 @@ mod tests {
 
     fn drain(pods: &[&str]) -> NodeStep {
         let evict = pods.iter().map(|name| pod(name)).collect();
-        step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None })
+        step(draining(0, 5), NodeAction::Drain { evict, delete: vec![], overdue: None })
     }
 
     fn forced(pods: &[&str]) -> NodeStep {
         let delete = pods.iter().map(|name| pod(name)).collect();
-        step(draining(0, 5), Fate::Drain { evict: vec![], delete, overdue: None })
+        step(draining(0, 5), NodeAction::Drain { evict: vec![], delete, overdue: None })
     }
 
     #[tokio::test]
@@ -289,12 +289,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
-        for fate in [Fate::Remove, Fate::Replace] {
+        for action in [NodeAction::Remove, NodeAction::Replace] {
             let bench =
                 Bench::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
             let mut node = draining(0, 5);
             node.metadata.resource_version = Some("7".into());
-            let applied = carry_out(&bench.ctx, &step(node, fate), ENDLESS).await.unwrap();
+            let applied = carry_out(&bench.ctx, &step(node, action), ENDLESS).await.unwrap();
             assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
             let asked = bench.asked();
             assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
@@ -311,7 +311,7 @@ mod tests {
         bench.time.advance(Duration::from_millis(40_100));
         let mut marked = node(0);
         annotate(&mut marked, "x", "y");
-        let _ = carry_out(&bench.ctx, &step(marked, Fate::Close), ENDLESS).await;
+        let _ = carry_out(&bench.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
         let asked = bench.asked();
         assert!(asked[0].contains("1970-01-01T00:00:41Z"), "{asked:?}");
     }

@@ -95,7 +95,7 @@ impl Drains {
 
     /// Drops the listed pods of a node that is cordoned only now: a list from before does not show that the node is
     /// empty.
-    pub(crate) fn closed(&self, node: &str) {
+    pub(crate) fn drop_list(&self, node: &str) {
         lock(&self.listed).remove(node);
     }
 
@@ -158,7 +158,7 @@ mod tests {
         time.advance(Duration::from_millis(1));
         assert!(seen().is_empty());
         drains.saw("a", &[]);
-        drains.closed("a");
+        drains.drop_list("a");
         assert!(seen().is_empty());
     }
 

@@ -133,8 +133,8 @@ fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 
 /// The annotation of a drain that has started: a node that was uncordoned by hand is not being drained.
 fn drain_mark(node: &Node) -> Option<&str> {
-    let closed = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| closed)
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| cordoned)
 }
 
 fn passed(since: Duration, now: Duration) -> SignedDuration {

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::membership::{self, Member};
 use super::sizing::{self, Sizing};
-use super::{Fate, Observed, PodReads, drain};
+use super::{NodeAction, Observed, PodReads, drain};
 
 /// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
 /// to them triggers the next pass, for the others.
@@ -39,7 +39,7 @@ pub(crate) fn classify(observed: &Observed) -> Classified {
         Some(pool) => {
             let sizing = sizing::size(observed, pool, &members, &BTreeSet::new());
             let leaving =
-                members.iter().filter(|member| !member.stays() && !sizing.rescue.contains(member.name()));
+                members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
             let start_timeout = membership::start_timeout(pool);
             let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
             let reads = PodReads {
@@ -65,7 +65,7 @@ fn of_drains<'a>(
         let is_sufficient = observed.recent.of(member.name()).is_some_and(|pods| {
             let mut member = member.clone();
             member.learn_from(pods);
-            drain::leave(&member, &observed.recent, timeout, observed.now) != Fate::Remove
+            drain::leave(&member, &observed.recent, timeout, observed.now) != NodeAction::Remove
         });
         let of_drains = if is_sufficient { &mut reads.recent } else { &mut reads.draining };
         of_drains.insert(member.name().to_owned());

@@ -8,12 +8,12 @@ use shared_crds::NodePool;
 
 use super::membership::{Leaving, Member};
 use super::observed_time::{PodTimes, due};
-use super::{Fate, ObservedPods, PodName, pods};
+use super::{NodeAction, ObservedPods, PodName, pods};
 
 /// Minimum time between cordon and removal of a node. The scheduler binds pods in the background, so a pod that it
 /// placed just before it saw the cordon shows up on the node a little later. Cluster Autoscaler waits 5 s after its
 /// taint for the same reason; bindings take milliseconds.
-const CLOSING_MARGIN: SignedDuration = SignedDuration::from_secs(2);
+const CORDON_MARGIN: SignedDuration = SignedDuration::from_secs(2);
 /// The taint that represents `spec.unschedulable`. Its value is empty and its effect is `NoSchedule`.
 const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// How long after the end of its grace period a pod still counts as running without a confirmation of its end. A
@@ -33,17 +33,17 @@ pub(crate) fn leave(
     pods: &ObservedPods,
     timeout: Option<SignedDuration>,
     now: Timestamp,
-) -> Fate {
+) -> NodeAction {
     let Some(leaving) = member.leaving else {
-        return Fate::Keep;
+        return NodeAction::Keep;
     };
     match next(leaving, pods.of(member.name()), timeout, now, &pods.times) {
-        Fate::Remove if leaving.deleting && !member.held => Fate::Wait,
-        fate => fate,
+        NodeAction::Remove if leaving.deleting && !member.has_finalizer => NodeAction::Wait,
+        action => action,
     }
 }
 
-/// The next step of a leaving node, whoever holds it. `pods` are the result of a live list after the node was cordoned; `None` when there
+/// The next step of a leaving node, whatever its finalizers. `pods` are the result of a live list after the node was cordoned; `None` when there
 /// was no list. `timeout` is `spec.drain.timeoutSeconds`, `None` for no limit: after it, pods are deleted instead of
 /// evicted. The node still waits until they have ended.
 fn next(
@@ -52,36 +52,36 @@ fn next(
     timeout: Option<SignedDuration>,
     now: Timestamp,
     times: &PodTimes,
-) -> Fate {
+) -> NodeAction {
     let Some(started) = leaving.draining_since() else {
-        return Fate::Close;
+        return NodeAction::Cordon;
     };
     let Some(pods) = pods else {
-        return Fate::Drain { evict: Vec::new(), delete: Vec::new(), overdue: None };
+        return NodeAction::Drain { evict: Vec::new(), delete: Vec::new(), overdue: None };
     };
     let may_go = margin_end(leaving, now).is_none_or(|end| end <= now);
     let timed_out = timeout.is_some_and(|timeout| due(started, timeout, leaving.observed, now) <= now);
     let holds = |pod: &&Pod| {
         let given_up = timed_out && is_given_up(pod, now, times);
-        pods::holds_the_node(pod) && !came_later(pod, started) && !given_up
+        pods::blocks_removal(pod) && !came_later(pod, started) && !given_up
     };
     let holding: Vec<&Pod> = pods.iter().filter(holds).collect();
     if holding.is_empty() && may_go {
-        return Fate::Remove;
+        return NodeAction::Remove;
     }
     let (ending, staying): (Vec<&Pod>, Vec<&Pod>) =
         holding.into_iter().partition(|pod| pod.metadata.deletion_timestamp.is_some());
     let staying = staying.into_iter().cloned().collect();
     let (evict, delete) = if timed_out && may_go { (Vec::new(), staying) } else { (staying, Vec::new()) };
     let overdue = ending.into_iter().filter(|pod| is_overdue(pod, now)).map(PodName::of).min();
-    Fate::Drain { evict, delete, overdue }
+    NodeAction::Drain { evict, delete, overdue }
 }
 
 /// A cordoned node is not removed before this time although it looks empty; `None` when it may be removed at once,
 /// because it was never Ready, so that no kubelet can have accepted a pod.
 pub(crate) fn margin_end(leaving: Leaving, now: Timestamp) -> Option<Timestamp> {
     let started = leaving.draining_since().filter(|_| leaving.was_ready)?;
-    Some(due(started, CLOSING_MARGIN, leaving.observed, now))
+    Some(due(started, CORDON_MARGIN, leaving.observed, now))
 }
 
 /// Whether the pod was created after the cordon and tolerates it. Eviction would only bring its successor to the same
@@ -130,11 +130,16 @@ mod tests {
     use crate::plan::testing::{at, pod, pod_of};
 
     /// The next step for a process that has observed the node from the start, but not its pods.
-    fn next(leaving: Leaving, pods: Option<&[Pod]>, timeout: Option<SignedDuration>, now: Timestamp) -> Fate {
+    fn next(
+        leaving: Leaving,
+        pods: Option<&[Pod]>,
+        timeout: Option<SignedDuration>,
+        now: Timestamp,
+    ) -> NodeAction {
         super::next(leaving, pods, timeout, now, &PodTimes::default())
     }
 
-    const CLOSED: Leaving = Leaving {
+    const CORDONED: Leaving = Leaving {
         deleting: false,
         drain_started: Some(Timestamp::UNIX_EPOCH),
         cordoned: true,
@@ -144,9 +149,9 @@ mod tests {
 
     const MINUTE: Option<SignedDuration> = Some(SignedDuration::from_secs(60));
 
-    fn evicted(fate: &Fate) -> Vec<&str> {
-        match fate {
-            Fate::Drain { evict, .. } => {
+    fn evicted(action: &NodeAction) -> Vec<&str> {
+        match action {
+            NodeAction::Drain { evict, .. } => {
                 evict.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect()
             }
             other => panic!("{other:?}"),
@@ -156,19 +161,19 @@ mod tests {
     #[test]
     fn a_node_is_closed_and_marked_before_any_pod_is_asked_to_go() {
         for leaving in [
-            Leaving { cordoned: false, ..CLOSED },
-            Leaving { drain_started: None, ..CLOSED },
-            Leaving { deleting: true, drain_started: None, cordoned: false, ..CLOSED },
+            Leaving { cordoned: false, ..CORDONED },
+            Leaving { drain_started: None, ..CORDONED },
+            Leaving { deleting: true, drain_started: None, cordoned: false, ..CORDONED },
         ] {
-            assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), Fate::Close);
+            assert_eq!(next(leaving, Some(&[pod("web")]), None, at(0)), NodeAction::Cordon);
         }
     }
 
     #[test]
     fn a_node_whose_pods_are_not_known_is_not_removed() {
         assert_eq!(
-            next(CLOSED, None, MINUTE, at(1000)),
-            Fate::Drain { evict: vec![], delete: vec![], overdue: None }
+            next(CORDONED, None, MINUTE, at(1000)),
+            NodeAction::Drain { evict: vec![], delete: vec![], overdue: None }
         );
     }
 
@@ -184,7 +189,7 @@ mod tests {
             pod
         };
         let pods = [daemon, mirror, finished("Succeeded"), finished("Failed")];
-        assert_eq!(next(CLOSED, Some(&pods), None, at(2)), Fate::Remove);
+        assert_eq!(next(CORDONED, Some(&pods), None, at(2)), NodeAction::Remove);
     }
 
     #[test]
@@ -192,10 +197,10 @@ mod tests {
         let mut ending = pod("ending");
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
         let pods = [ending, pod("web"), pod_of("ReplicaSet", "api")];
-        let fate = next(CLOSED, Some(&pods), None, at(10));
-        assert_eq!(evicted(&fate), ["web", "api"]);
-        assert!(matches!(fate, Fate::Drain { overdue: None, .. }));
-        let Fate::Drain { overdue, .. } = next(CLOSED, Some(&pods), None, at(31)) else { panic!() };
+        let action = next(CORDONED, Some(&pods), None, at(10));
+        assert_eq!(evicted(&action), ["web", "api"]);
+        assert!(matches!(action, NodeAction::Drain { overdue: None, .. }));
+        let NodeAction::Drain { overdue, .. } = next(CORDONED, Some(&pods), None, at(31)) else { panic!() };
         assert_eq!(overdue.map(|pod| pod.name).as_deref(), Some("ending"));
     }
 
@@ -227,9 +232,9 @@ mod tests {
             toleration("", "Exists", "", ""),
         ] {
             let tolerant = [tolerant];
-            assert_eq!(evicted(&next(CLOSED, Some(&[born(0, &tolerant)]), None, at(100))), ["late"]);
-            let later = next(CLOSED, Some(&[born(1, &tolerant)]), None, at(100));
-            assert_eq!(later, Fate::Remove, "{tolerant:?}");
+            assert_eq!(evicted(&next(CORDONED, Some(&[born(0, &tolerant)]), None, at(100))), ["late"]);
+            let later = next(CORDONED, Some(&[born(1, &tolerant)]), None, at(100));
+            assert_eq!(later, NodeAction::Remove, "{tolerant:?}");
         }
     }
 
@@ -242,7 +247,7 @@ mod tests {
             vec![toleration(CORDON_TAINT, "Equal", "x", "NoSchedule")],
         ] {
             assert_eq!(
-                evicted(&next(CLOSED, Some(&[born(50, &other)]), None, at(100))),
+                evicted(&next(CORDONED, Some(&[born(50, &other)]), None, at(100))),
                 ["late"],
                 "{other:?}"
             );
@@ -251,19 +256,19 @@ mod tests {
 
     #[test]
     fn a_closed_node_stays_long_enough_to_show_a_pod_that_was_being_bound() {
-        let waits = Fate::Drain { evict: vec![], delete: vec![], overdue: None };
+        let waits = NodeAction::Drain { evict: vec![], delete: vec![], overdue: None };
         let soon = Some(SignedDuration::from_secs(1));
-        assert_eq!(next(CLOSED, Some(&[]), None, at(1)), waits);
-        assert_eq!(evicted(&next(CLOSED, Some(&[pod("bound")]), soon, at(1))), ["bound"]);
-        assert_eq!(next(CLOSED, Some(&[]), None, at(2)), Fate::Remove);
-        let unused = Leaving { was_ready: false, ..CLOSED };
-        assert_eq!(next(unused, Some(&[]), None, at(0)), Fate::Remove);
+        assert_eq!(next(CORDONED, Some(&[]), None, at(1)), waits);
+        assert_eq!(evicted(&next(CORDONED, Some(&[pod("bound")]), soon, at(1))), ["bound"]);
+        assert_eq!(next(CORDONED, Some(&[]), None, at(2)), NodeAction::Remove);
+        let unused = Leaving { was_ready: false, ..CORDONED };
+        assert_eq!(next(unused, Some(&[]), None, at(0)), NodeAction::Remove);
     }
 
     /// The names of the pods that are deleted.
-    fn deleted(fate: &Fate) -> Vec<&str> {
-        match fate {
-            Fate::Drain { delete, .. } => {
+    fn deleted(action: &NodeAction) -> Vec<&str> {
+        match action {
+            NodeAction::Drain { delete, .. } => {
                 delete.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect()
             }
             other => panic!("{other:?}"),
@@ -273,11 +278,11 @@ mod tests {
     #[test]
     fn after_the_timeout_pods_are_deleted_and_the_node_stays_for_them() {
         let pods = [pod("web")];
-        assert_eq!(evicted(&next(CLOSED, Some(&pods), MINUTE, at(59))), ["web"]);
-        let fate = next(CLOSED, Some(&pods), MINUTE, at(60));
-        assert_eq!((evicted(&fate), deleted(&fate)), (vec![], vec!["web"]));
+        assert_eq!(evicted(&next(CORDONED, Some(&pods), MINUTE, at(59))), ["web"]);
+        let action = next(CORDONED, Some(&pods), MINUTE, at(60));
+        assert_eq!((evicted(&action), deleted(&action)), (vec![], vec!["web"]));
         assert_eq!(
-            evicted(&next(CLOSED, Some(&pods), None, at(1_000_000))),
+            evicted(&next(CORDONED, Some(&pods), None, at(1_000_000))),
             ["web"],
             "without a timeout it waits"
         );
@@ -286,12 +291,12 @@ mod tests {
     #[test]
     fn a_clock_that_jumps_ahead_ends_no_drain() {
         let pods = [pod("web")];
-        let seen_for = |seconds| Leaving { observed: SignedDuration::from_secs(seconds), ..CLOSED };
+        let seen_for = |seconds| Leaving { observed: SignedDuration::from_secs(seconds), ..CORDONED };
         assert_eq!(evicted(&next(seen_for(5), Some(&pods), MINUTE, at(600))), ["web"]);
         assert_eq!(deleted(&next(seen_for(60), Some(&pods), MINUTE, at(600))), ["web"]);
         // The margin before an empty node is removed is handled the same way.
         assert_eq!(evicted(&next(seen_for(1), Some(&[]), None, at(600))), Vec::<&str>::new());
-        assert_eq!(next(seen_for(2), Some(&[]), None, at(600)), Fate::Remove);
+        assert_eq!(next(seen_for(2), Some(&[]), None, at(600)), NodeAction::Remove);
     }
 
     #[test]
@@ -300,22 +305,22 @@ mod tests {
         // Told to end at second 70, with 30 s of grace.
         ending.metadata.deletion_timestamp = Some(Time(at(100)));
         ending.metadata.deletion_grace_period_seconds = Some(30);
-        let fate = |timeout, second, seen_ending| {
+        let action = |timeout, second, seen_ending| {
             let seen = SignedDuration::from_secs(seen_ending);
             let times = PodTimes([("uid-db".to_owned(), seen)].into());
-            super::next(CLOSED, Some(&[ending.clone()]), timeout, at(second), &times)
+            super::next(CORDONED, Some(&[ending.clone()]), timeout, at(second), &times)
         };
         for (second, seen_ending) in [(71, 1), (100, 30), (129, 60), (500, 59)] {
-            let waits = fate(MINUTE, second, seen_ending);
+            let waits = action(MINUTE, second, seen_ending);
             assert_eq!(
                 (evicted(&waits), deleted(&waits)),
                 (vec![], vec![]),
                 "at {second} after {seen_ending} s"
             );
         }
-        assert_eq!(fate(MINUTE, 130, 60), Fate::Remove);
+        assert_eq!(action(MINUTE, 130, 60), NodeAction::Remove);
         assert!(
-            matches!(fate(None, 5000, 5000), Fate::Drain { overdue: Some(_), .. }),
+            matches!(action(None, 5000, 5000), NodeAction::Drain { overdue: Some(_), .. }),
             "without a timeout it waits"
         );
     }

@@ -64,7 +64,7 @@ pub(crate) struct Member {
     /// The node is unschedulable.
     pub cordoned: bool,
     /// Whether it carries the operator's finalizer.
-    pub held: bool,
+    pub has_finalizer: bool,
     /// When the Node object was created.
     pub created: Timestamp,
     /// For how long this process has observed it not Ready.
@@ -104,7 +104,7 @@ impl Member {
             leaving,
             template_hash,
             cordoned,
-            held: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
+            has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             not_ready: time.not_ready,
         }
@@ -139,15 +139,15 @@ impl Member {
     /// When a node that the operator made is considered failed to start: not after `now` when it already is. `None` for
     /// a node that another writer created and labelled: the operator must not delete a machine for what happened before
     /// it managed it.
-    pub(crate) fn gives_up_at(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn start_deadline(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
     }
 
     /// Whether it has taken longer than `timeout` to start, unless its pods show that it did.
     pub(crate) fn has_timed_out(&self, timeout: Option<SignedDuration>, now: Timestamp) -> bool {
-        let gives_up_at = timeout.and_then(|timeout| self.gives_up_at(timeout, now));
-        self.stays() && gives_up_at.is_some_and(|at| at <= now)
+        let start_deadline = timeout.and_then(|timeout| self.start_deadline(timeout, now));
+        self.stays() && start_deadline.is_some_and(|at| at <= now)
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) use self::classify::{Classified, classify};
 pub(crate) use self::decision::{Plan, Template};
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
-pub(crate) use self::model::{Fate, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
+pub(crate) use self::model::{NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
 use self::sizing::Sizing;
 pub(crate) use self::supply::Supply;
 use self::template::Blueprint;
@@ -82,12 +82,12 @@ pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedP
 /// alone, with their pods.
 fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) -> Plan {
     let requeue_at = next_visit(observed, &members, None);
-    let fate = |member: &Member| {
+    let action = |member: &Member| {
         let deleting = member.leaving.is_some_and(|leaving| leaving.deleting);
-        if deleting { drain::leave(member, pods, None, observed.now) } else { Fate::Keep }
+        if deleting { drain::leave(member, pods, None, observed.now) } else { NodeAction::Keep }
     };
     Plan {
-        nodes: steps(members, fate),
+        nodes: steps(members, action),
         withdraw: observed.supply.machines.iter().map(|machine| machine.name.clone()).collect(),
         requeue_at,
         ..Plan::default()
@@ -95,17 +95,17 @@ fn without_pool(observed: &Observed, members: Vec<Member>, pods: &ObservedPods) 
 }
 
 /// Nothing changes but the status and the annotation that a node has been Ready, which is lost if it is not written.
-/// Nodes and pools that are being deleted wait too, held by their finalizers.
+/// Nodes and pools that are being deleted wait too, kept by their finalizers.
 fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> Plan {
-    let fate = |member: &Member| match (member.stays(), member.lacks_mark()) {
-        (true, true) => Fate::MarkReady,
-        (true, false) => Fate::Keep,
-        (false, _) => Fate::Wait,
+    let action = |member: &Member| match (member.stays(), member.lacks_mark()) {
+        (true, true) => NodeAction::MarkReady,
+        (true, false) => NodeAction::Keep,
+        (false, _) => NodeAction::Wait,
     };
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
         template: Template::of(&Blueprint::of(&observed.key, pool)),
-        nodes: steps(members, fate),
+        nodes: steps(members, action),
         ..Plan::default()
     }
 }
@@ -122,37 +122,41 @@ fn active(
     let blueprint = Blueprint::of(&observed.key, pool);
     let start_timeout = membership::start_timeout(pool);
     // A node counts as never started only after its pods were listed.
-    let gave_up: BTreeSet<String> = members
+    let never_started: BTreeSet<String> = members
         .iter()
         .filter(|member| member.has_timed_out(start_timeout, now) && pods.of(member.name()).is_some())
         .map(|member| member.name().to_owned())
         .collect();
     // Without such nodes the number of nodes is what it was before the pods were read.
-    let sizing = if gave_up.is_empty() { sizing } else { sizing::size(observed, pool, &members, &gave_up) };
+    let sizing = if never_started.is_empty() {
+        sizing
+    } else {
+        sizing::size(observed, pool, &members, &never_started)
+    };
     let victims = sizing.victims(&members, pods);
     let requeue_at = next_visit(observed, &members, start_timeout);
 
     let drain_timeout = drain::timeout(pool);
     let has_nodes = !members.is_empty();
     let nodes = steps(members, |member| {
-        if gave_up.contains(member.name()) {
-            Fate::Replace
-        } else if sizing.rescue.contains(member.name()) {
-            Fate::Rescue
+        if never_started.contains(member.name()) {
+            NodeAction::Replace
+        } else if sizing.uncordon.contains(member.name()) {
+            NodeAction::Uncordon
         } else if victims.contains(member.name()) {
-            Fate::Close
+            NodeAction::Cordon
         } else if !member.stays() {
             drain::leave(member, pods, drain_timeout, now)
-        } else if !member.held {
-            Fate::Adopt
+        } else if !member.has_finalizer {
+            NodeAction::Adopt
         } else if member.lacks_mark() {
-            Fate::MarkReady
+            NodeAction::MarkReady
         } else {
-            Fate::Keep
+            NodeAction::Keep
         }
     });
 
-    let held = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
+    let has_finalizer = pool.metadata.finalizers.iter().flatten().any(|name| name == names::POOL_FINALIZER);
     // While a node cannot be read, the number of nodes is not known, not even that it is zero.
     let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
@@ -163,9 +167,9 @@ fn active(
         Err(_) => (Vec::new(), Vec::new()),
     };
     Plan {
-        pool: match (deleting, held) {
-            (false, false) => PoolStep::Hold,
-            (true, true) if !has_nodes && all_read => PoolStep::Release,
+        pool: match (deleting, has_finalizer) {
+            (false, false) => PoolStep::AddFinalizer,
+            (true, true) if !has_nodes && all_read => PoolStep::RemoveFinalizer,
             _ => PoolStep::Keep,
         },
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
@@ -181,8 +185,8 @@ fn active(
     }
 }
 
-fn steps(members: Vec<Member>, fate: impl Fn(&Member) -> Fate) -> Vec<NodeStep> {
-    members.into_iter().map(|member| NodeStep { fate: fate(&member), member }).collect()
+fn steps(members: Vec<Member>, action: impl Fn(&Member) -> NodeAction) -> Vec<NodeStep> {
+    members.into_iter().map(|member| NodeStep { action: action(&member), member }).collect()
 }
 
 /// When something is due without an event: a machine is expected, the provider's backoff ends, a node's start times
@@ -201,7 +205,7 @@ fn next_visit(
     let gives_up = members
         .iter()
         .filter(|member| member.stays())
-        .filter_map(|member| member.gives_up_at(start_timeout?, now))
+        .filter_map(|member| member.start_deadline(start_timeout?, now))
         .filter(|at| *at > now);
     let may_go =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);

@@ -92,7 +92,7 @@ impl Observed {
 
 /// The single step for a node in a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum NodeAction {
     /// No change.
     Keep,
     /// Add the finalizer: the node carries the pool's labels and has no finalizer of the operator yet.
@@ -100,9 +100,9 @@ pub(crate) enum Fate {
     /// Annotate the node as Ready: it is Ready for the first time, or shows that it was.
     MarkReady,
     /// Cancel the drain and uncordon.
-    Rescue,
+    Uncordon,
     /// Cordon and start the drain.
-    Close,
+    Cordon,
     /// Evict or delete its pods.
     Drain {
         /// Pods to evict.
@@ -121,12 +121,12 @@ pub(crate) enum Fate {
     Wait,
 }
 
-impl Fate {
+impl NodeAction {
     /// Whether this step takes a counted node out of the count. Such steps are carried out first, and no node is
     /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
     /// wanted.
-    pub(crate) const fn departs(&self) -> bool {
-        matches!(self, Self::Close | Self::Replace)
+    pub(crate) const fn removes_replica(&self) -> bool {
+        matches!(self, Self::Cordon | Self::Replace)
     }
 }
 
@@ -136,7 +136,7 @@ pub(crate) struct NodeStep {
     /// The node, in the state it was decided from.
     pub member: Member,
     /// The step for the node.
-    pub fate: Fate,
+    pub action: NodeAction,
 }
 
 /// What happens to the pool's finalizer.
@@ -146,7 +146,7 @@ pub(crate) enum PoolStep {
     #[default]
     Keep,
     /// Add it, before anything is made that would outlive the pool.
-    Hold,
+    AddFinalizer,
     /// Remove it: the pool is being deleted and its last node is gone.
-    Release,
+    RemoveFinalizer,
 }

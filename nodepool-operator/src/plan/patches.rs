@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 /// Adds the pool's finalizer.
-pub(crate) fn hold_pool(pool: &NodePool) -> Value {
+pub(crate) fn add_pool_finalizer(pool: &NodePool) -> Value {
     add_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
 /// Removes the pool's finalizer; `None` when it is absent.
-pub(crate) fn release_pool(pool: &NodePool) -> Option<Value> {
+pub(crate) fn remove_pool_finalizer(pool: &NodePool) -> Option<Value> {
     remove_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
@@ -32,12 +32,12 @@ pub(crate) fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
 }
 
 /// Adds the node's finalizer.
-pub(crate) fn hold_node(node: &Node) -> Value {
+pub(crate) fn add_node_finalizer(node: &Node) -> Value {
     add_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
 /// Removes the node's finalizer; `None` when it is absent.
-pub(crate) fn release_node(node: &Node) -> Option<Value> {
+pub(crate) fn remove_node_finalizer(node: &Node) -> Option<Value> {
     remove_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
 }
 
 /// Cordons the node and annotates the start of its drain, and whether it was already cordoned by another writer.
-pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
+pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
@@ -73,7 +73,7 @@ pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
 
 /// Cancels the drain: removes the annotations and uncordons the node, unless it was already cordoned by another writer
 /// before. The API server's `test` refuses it if the node was deleted meanwhile.
-pub(crate) fn rescue(node: &Node) -> Value {
+pub(crate) fn uncordon(node: &Node) -> Value {
     let metadata = &node.metadata;
     let mut patch = same(metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
@@ -184,15 +184,15 @@ mod tests {
     #[test]
     fn a_drain_that_is_called_off_leaves_a_persons_cordon_in_place() {
         for annotations in [node(0).metadata.annotations, None] {
-            let mut closed_by_hand = node(0);
-            closed_by_hand.metadata.annotations = annotations;
-            closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-            let draining = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
+            let mut cordoned_by_hand = node(0);
+            cordoned_by_hand.metadata.annotations = annotations;
+            cordoned_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
+            let draining = patched(&cordoned_by_hand, cordon(&cordoned_by_hand, at(5)));
             // The operator may cordon it again, for instance because its annotation was damaged.
-            let again = patched(&draining, close(&draining, at(6)));
-            let rescued = patched(&again, rescue(&again));
-            assert!(cordoned(&rescued));
-            let left = |name| annotation(&rescued.metadata, name);
+            let again = patched(&draining, cordon(&draining, at(6)));
+            let uncordoned = patched(&again, uncordon(&again));
+            assert!(cordoned(&uncordoned));
+            let left = |name| annotation(&uncordoned.metadata, name);
             assert_eq!(left(names::WAS_CORDONED_ANNOTATION), None);
             assert_eq!(left(names::DRAIN_STARTED_ANNOTATION), None);
         }
@@ -200,20 +200,20 @@ mod tests {
 
     #[test]
     fn a_drain_that_is_called_off_opens_a_node_that_the_operator_closed() {
-        let draining = patched(&node(0), close(&node(0), at(5)));
+        let draining = patched(&node(0), cordon(&node(0), at(5)));
         assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
-        let again = patched(&draining, close(&draining, at(6)));
-        assert!(!cordoned(&patched(&again, rescue(&again))));
+        let again = patched(&draining, cordon(&draining, at(6)));
+        assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
     #[test]
     fn a_cordon_that_a_person_lifted_during_the_drain_does_not_come_back() {
-        let mut closed_by_hand = node(0);
-        closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-        let mut lifted = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
+        let mut cordoned_by_hand = node(0);
+        cordoned_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
+        let mut lifted = patched(&cordoned_by_hand, cordon(&cordoned_by_hand, at(5)));
         lifted.spec.as_mut().unwrap().unschedulable = None;
-        let again = patched(&lifted, close(&lifted, at(6)));
-        assert!(!cordoned(&patched(&again, rescue(&again))));
+        let again = patched(&lifted, cordon(&lifted, at(6)));
+        assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
     #[test]

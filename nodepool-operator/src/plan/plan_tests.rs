@@ -11,8 +11,8 @@ use shared_crds::{NodePool, names};
 
 use super::supply::{Machine, MachineState, Trouble};
 use super::testing::{
-    annotate, at, deleted, done, draining, facts, facts_after, fates, node, observed, plan, plan_with, pod,
-    pods, pool, set_ready, starting, with_fate,
+    actions, annotate, at, deleted, done, draining, facts, facts_after, node, observed, plan, plan_with, pod,
+    pods, pool, set_ready, starting, with_action,
 };
 use super::*;
 use crate::outcome::Applied;
@@ -57,13 +57,13 @@ fn missing_nodes_are_asked_for_in_the_lowest_free_slots() {
     let plan = plan(&observed(pool(3), nodes(1)));
     let prefix = slots::prefix(&testing::key());
     assert_eq!(plan.request, [format!("{prefix}0"), format!("{prefix}1")]);
-    assert!(fates(&plan).is_empty());
+    assert!(actions(&plan).is_empty());
 }
 
 #[test]
 fn a_settled_pool_is_left_alone() {
     let plan = plan(&observed(pool(3), nodes(3)));
-    assert!(fates(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
+    assert!(actions(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
     assert_eq!((plan.pool, plan.requeue_at), (PoolStep::Keep, None));
 }
 
@@ -107,7 +107,7 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
 fn the_pool_is_held_before_nodes_are_made() {
     let mut pool = pool(1);
     pool.metadata.finalizers = None;
-    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Hold);
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::AddFinalizer);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn requests_are_taken_back_before_nodes_go() {
     observed.supply.machines = vec![machine("a", MachineState::Running), machine("b", SOON)];
     let plan = plan(&observed);
     assert_eq!(plan.withdraw, ["a", "b"]);
-    assert!(fates(&plan).is_empty() && plan.register.is_empty());
+    assert!(actions(&plan).is_empty() && plan.register.is_empty());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn the_request_that_would_take_longest_is_taken_back_first() {
 #[test]
 fn the_nodes_the_autoscaler_named_go_and_no_other() {
     let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
-    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001"]);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-000", "n-001"]);
     assert_eq!(classify(&observed).reads, PodReads::default());
 }
 
@@ -190,13 +190,13 @@ fn names_are_not_taken_at_another_count() {
     pool.spec.replicas = Some(3);
     let mut nodes = nodes(4);
     nodes[3].metadata.creation_timestamp = Some(Time(at(90)));
-    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-003"]);
+    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-003"]);
 }
 
 #[test]
 fn at_most_the_excess_goes_however_many_are_named() {
     let plan = plan(&observed(named_victims(3, &["n-002", "n-001", "gone"]), nodes(4)));
-    assert_eq!(with_fate(&plan, &Fate::Close), ["n-002"]);
+    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-002"]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_node_that_was_given_the_name_since_is_not_the_one_that_was_meant() {
     let mut nodes = nodes(2);
     nodes[0].metadata.uid = Some("another".into());
     nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-001"]);
+    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-001"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn names_are_not_taken_where_somebody_else_wrote_their_count() {
         written_by(&mut pool, writer);
         let mut nodes = nodes(2);
         nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-        assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), [gone], "{writer}");
+        assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), [gone], "{writer}");
     }
 }
 
@@ -226,8 +226,12 @@ fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_coun
         pool.spec.replicas = Some(2);
         pool.metadata.generation = Some(0);
         written_by(&mut pool, writer);
-        assert_eq!(with_fate(&plan(&observed(pool.clone(), nodes(3))), &Fate::Close), [gone], "{writer}");
-        assert!(fates(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
+        assert_eq!(
+            with_action(&plan(&observed(pool.clone(), nodes(3))), &NodeAction::Cordon),
+            [gone],
+            "{writer}"
+        );
+        assert!(actions(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
     }
 }
 
@@ -241,7 +245,7 @@ fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_c
         let mut observed = observed(pool, nodes(present));
         observed.supply.machines = vec![machine("m", SOON)];
         let plan = plan(&observed);
-        assert_eq!(with_fate(&plan, &Fate::Close), gone, "at {replicas}");
+        assert_eq!(with_action(&plan, &NodeAction::Cordon), gone, "at {replicas}");
         assert_eq!(plan.withdraw.is_empty(), !gone.is_empty(), "at {replicas}");
     }
 }
@@ -254,11 +258,11 @@ fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
     all[3].metadata.creation_timestamp = Some(Time(at(60)));
     let names: Vec<String> = all.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let observed = observed(pool(2), all);
-    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-001", "n-003", "n-004"]);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-001", "n-003", "n-004"]);
     assert_eq!(classify(&observed).reads.undecided, names.iter().cloned().collect());
     let of = |name: &String| if name == "n-000" { vec![] } else { vec![pod("p")] };
     let pods = pods(names.iter().map(|name| (name.as_str(), of(name))));
-    assert_eq!(with_fate(&plan_with(&observed, &pods), &Fate::Close), ["n-000", "n-001", "n-004"]);
+    assert_eq!(with_action(&plan_with(&observed, &pods), &NodeAction::Cordon), ["n-000", "n-001", "n-004"]);
 }
 
 #[test]
@@ -267,8 +271,8 @@ fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others()
     set_ready(&mut all[0], "Unknown");
     all[1].spec.as_mut().unwrap().unschedulable = Some(true);
     all[3].metadata.creation_timestamp = Some(Time(at(70)));
-    assert_eq!(with_fate(&plan(&observed(pool(2), all.clone())), &Fate::Close), ["n-000", "n-001"]);
-    assert_eq!(with_fate(&plan(&observed(pool(3), all)), &Fate::Close), ["n-000"]);
+    assert_eq!(with_action(&plan(&observed(pool(2), all.clone())), &NodeAction::Cordon), ["n-000", "n-001"]);
+    assert_eq!(with_action(&plan(&observed(pool(3), all)), &NodeAction::Cordon), ["n-000"]);
 }
 
 #[test]
@@ -277,41 +281,41 @@ fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
     let empty = pods([("n-000", vec![])]);
     let waits = plan_with(&observed, &empty);
     assert_eq!(
-        fates(&waits),
-        [("n-000".to_owned(), Fate::Drain { evict: vec![], delete: vec![], overdue: None })]
+        actions(&waits),
+        [("n-000".to_owned(), NodeAction::Drain { evict: vec![], delete: vec![], overdue: None })]
     );
     assert_eq!(Applied::default().next_visit(&waits, at(100)), Some(at(101)));
     observed.now = at(101);
-    assert_eq!(fates(&plan_with(&observed, &empty)), [("n-000".to_owned(), Fate::Remove)]);
+    assert_eq!(actions(&plan_with(&observed, &empty)), [("n-000".to_owned(), NodeAction::Remove)]);
 }
 
 #[test]
 fn a_drain_is_called_off_when_the_node_is_wanted_again() {
     let observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
     let plan = plan_with(&observed, &pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")]))));
-    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-000", "n-001"]);
+    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-000", "n-001"]);
     assert!(plan.request.is_empty());
 }
 
 #[test]
 fn the_drain_that_began_last_is_called_off_first() {
     let plan = plan(&observed(pool(1), [draining(0, 10), draining(1, 20)]));
-    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-001"]);
+    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-001"]);
 }
 
 #[test]
 fn a_deleted_node_is_drained_and_replaced() {
     let plan = plan(&observed(pool(2), [deleted(node(0)), node(1)]));
-    assert_eq!(fates(&plan), [("n-000".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Cordon)]);
     assert_eq!(plan.request.len(), 1);
 }
 
 #[test]
 fn a_node_is_removed_once_its_pods_have_gone() {
     let observed = observed(pool(1), [draining(0, 10), node(1)]);
-    assert_eq!(with_fate(&plan(&observed), &Fate::Remove), Vec::<String>::new());
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Remove), Vec::<String>::new());
     let empty = plan_with(&observed, &pods([("n-000", vec![])]));
-    assert_eq!(fates(&empty), [("n-000".to_owned(), Fate::Remove)]);
+    assert_eq!(actions(&empty), [("n-000".to_owned(), NodeAction::Remove)]);
 }
 
 #[test]
@@ -331,7 +335,7 @@ fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
     let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
-    assert_eq!(fates(&plan), [("n-000".to_owned(), Fate::Wait)]);
+    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Wait)]);
 }
 
 #[test]
@@ -339,7 +343,7 @@ fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
     let mut pool = pool(0);
     pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
     let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
-    assert!(matches!(fates(&plan)[0].1, Fate::Drain { .. }));
+    assert!(matches!(actions(&plan)[0].1, NodeAction::Drain { .. }));
 }
 
 #[test]
@@ -349,9 +353,9 @@ fn a_pool_being_deleted_drains_every_node_and_is_released_last() {
     let mut busy = observed(pool.clone(), nodes(2));
     busy.supply.machines = vec![machine("m", SOON)];
     let plan_busy = plan(&busy);
-    assert_eq!(with_fate(&plan_busy, &Fate::Close).len(), 2);
+    assert_eq!(with_action(&plan_busy, &NodeAction::Cordon).len(), 2);
     assert_eq!((plan_busy.pool, plan_busy.withdraw.len()), (PoolStep::Keep, 1));
-    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Release);
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::RemoveFinalizer);
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn a_paused_pool_stands_still_also_while_it_is_deleted() {
     pool.metadata.finalizers = Some(vec![names::POOL_FINALIZER.into()]);
     let observed = observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]);
     let plan = plan(&observed);
-    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Wait)]);
+    assert_eq!(actions(&plan), [("n-001".to_owned(), NodeAction::Wait)]);
     assert!(plan.request.is_empty() && plan.requeue_at.is_none() && plan.pool == PoolStep::Keep);
     let said = status::statements(&pool, &facts(&observed), &Applied::default());
     let reconciling = said.iter().find(|s| s.reason == Reason::Paused).unwrap();
@@ -375,7 +379,7 @@ fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
     observed.pool = None;
     observed.supply.machines = vec![machine("m", SOON)];
     let plan = plan(&observed);
-    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan), [("n-001".to_owned(), NodeAction::Cordon)]);
     assert_eq!(plan.withdraw, ["m"]);
 }
 
@@ -394,5 +398,5 @@ fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
 fn a_drain_mark_that_is_no_time_is_written_anew() {
     let mut odd = node(0);
     annotate(&mut odd, names::DRAIN_STARTED_ANNOTATION, "yesterday");
-    assert_eq!(fates(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), NodeAction::Cordon)]);
 }

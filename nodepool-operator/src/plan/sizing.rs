@@ -22,7 +22,7 @@ pub(crate) struct Sizing {
     /// Number of nodes wanted.
     pub wanted: usize,
     /// Drains to cancel.
-    pub rescue: BTreeSet<String>,
+    pub uncordon: BTreeSet<String>,
     /// Machines to request from the provider.
     pub request: Vec<String>,
     /// Requests to withdraw.
@@ -67,14 +67,14 @@ pub(crate) fn wanted(observed: &Observed, pool: &NodePool, members: &[Member]) -
     usize::try_from(pool.spec.replicas_or(number(present))).unwrap_or_default()
 }
 
-/// Decides on the number of nodes. The nodes in `gave_up` do not count as replicas any more.
+/// Decides on the number of nodes. The nodes in `never_started` do not count as replicas any more.
 pub(crate) fn size(
     observed: &Observed,
     pool: &NodePool,
     members: &[Member],
-    gave_up: &BTreeSet<String>,
+    never_started: &BTreeSet<String>,
 ) -> Sizing {
-    let counts = |member: &&Member| member.stays() && !gave_up.contains(member.name());
+    let counts = |member: &&Member| member.stays() && !never_started.contains(member.name());
     let mut staying: Vec<&Member> = members.iter().filter(counts).collect();
     let mut machines: Vec<&Machine> = observed.in_flight().collect();
     let mut sizing = Sizing { wanted: wanted(observed, pool, members), ..Sizing::default() };
@@ -84,7 +84,7 @@ pub(crate) fn size(
     // Nodes named for the next count may still be needed: machines that are not nodes yet are withdrawn before them.
     let now_due = if pool.scale_down_in_force().is_some() { excess } else { 0 };
     let machines_too_many = excess - named.len().min(now_due);
-    sizing.withdraw = take_back(&mut machines, machines_too_many);
+    sizing.withdraw = withdraw(&mut machines, machines_too_many);
     let excess = excess - sizing.withdraw.len();
     sizing.named = named.into_iter().take(excess).map(|member| member.name().to_owned()).collect();
     sizing.excess = excess - sizing.named.len();
@@ -96,9 +96,9 @@ pub(crate) fn size(
     let unread = observed.unread().count();
     let staying = staying.len().saturating_sub(sizing.excess);
     let missing = sizing.wanted.saturating_sub(staying + machines.len() + unread);
-    let rescued = rescuable(members).into_iter().take(missing);
-    sizing.rescue = rescued.map(|member| member.name().to_owned()).collect();
-    let missing = missing - sizing.rescue.len();
+    let uncordoned = drains_to_cancel(members).into_iter().take(missing);
+    sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
+    let missing = missing - sizing.uncordon.len();
     if observed.supply.may_ask(observed.now) {
         let mut occupied = observed.existing();
         occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
@@ -114,7 +114,7 @@ pub(crate) fn size(
 }
 
 /// Removes up to `count` requests from `machines`: those that would take longest first.
-fn take_back(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
+fn withdraw(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
     machines.sort_by(|a, b| (a.state.ready_at(), &a.name).cmp(&(b.state.ready_at(), &b.name)));
     let keep = machines.len().saturating_sub(count);
     machines.split_off(keep).into_iter().map(|machine| machine.name.clone()).collect()
@@ -122,7 +122,7 @@ fn take_back(machines: &mut Vec<&Machine>, count: usize) -> Vec<String> {
 
 /// Nodes whose drain can be cancelled, best first: Ready ones, then those whose drain started last, because most of
 /// their pods are still there. A deleted Node cannot be brought back.
-fn rescuable(members: &[Member]) -> Vec<&Member> {
+fn drains_to_cancel(members: &[Member]) -> Vec<&Member> {
     let mut nodes: Vec<&Member> =
         members.iter().filter(|member| member.leaving.is_some_and(|leaving| !leaving.deleting)).collect();
     nodes.sort_by_key(|member| {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::testing::{
-    at, done, facts_after, fates, node, observed, plan, plan_with, pod, pods, pool, set_ready, starting,
+    actions, at, done, facts_after, node, observed, plan, plan_with, pod, pods, pool, set_ready, starting,
 };
 use super::*;
 
@@ -17,16 +17,16 @@ fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_repor
     let mut observed = observed(pool(2), [starting(0), broken]);
     observed.now = at(899);
     let waits = plan(&observed);
-    assert_eq!((fates(&waits), waits.requeue_at), (vec![], Some(at(900))));
+    assert_eq!((actions(&waits), waits.requeue_at), (vec![], Some(at(900))));
     observed.now = at(900);
-    assert_eq!(fates(&plan(&observed)), []);
+    assert_eq!(actions(&plan(&observed)), []);
     assert_eq!(
         classify(&observed).reads.unverified,
         BTreeSet::from(["n-000".to_owned()]),
         "nothing is said of it without a look at its pods"
     );
     let acts = plan_with(&observed, &pods([("n-000", vec![])]));
-    assert_eq!(fates(&acts), [("n-000".to_owned(), Fate::Replace)]);
+    assert_eq!(actions(&acts), [("n-000".to_owned(), NodeAction::Replace)]);
     assert_eq!(acts.request.len(), 1);
     assert_eq!(facts_after(&observed, &acts, &done(&acts)).not_ready, 1);
 }
@@ -47,7 +47,7 @@ fn started(mut pod: Pod) -> Pod {
 fn a_node_that_has_run_pods_did_not_fail_to_start_although_nobody_marked_it() {
     let (ran, pods) = unmarked(vec![pod("waits"), started(pod("web"))]);
     let plan_ran = plan_with(&ran, &pods);
-    assert_eq!(fates(&plan_ran), [("n-000".to_owned(), Fate::MarkReady)]);
+    assert_eq!(actions(&plan_ran), [("n-000".to_owned(), NodeAction::MarkReady)]);
     let facts = facts_after(&ran, &plan_ran, &done(&plan_ran));
     assert_eq!((facts.starting, facts.not_ready), (0, 1));
     // Pods that are only bound to it, and pods that belong to the node itself, show nothing.
@@ -55,20 +55,20 @@ fn a_node_that_has_run_pods_did_not_fail_to_start_although_nobody_marked_it() {
     mirror.metadata.annotations = Some([("kubernetes.io/config.mirror".to_owned(), "x".to_owned())].into());
     let (never, pods) =
         unmarked(vec![pod("waits"), started(testing::pod_of("DaemonSet", "network")), mirror]);
-    assert_eq!(fates(&plan_with(&never, &pods)), [("n-000".to_owned(), Fate::Replace)]);
+    assert_eq!(actions(&plan_with(&never, &pods)), [("n-000".to_owned(), NodeAction::Replace)]);
     // A node of the same name existed before, and its pods still show that.
     let (mut namesake, pods) = unmarked(vec![started(pod("of-the-other"))]);
     let mut node = starting(0);
     node.metadata.creation_timestamp = Some(Time(at(500)));
     namesake.nodes = vec![Arc::new(node)];
-    assert_eq!(fates(&plan_with(&namesake, &pods)), [("n-000".to_owned(), Fate::Replace)]);
+    assert_eq!(actions(&plan_with(&namesake, &pods)), [("n-000".to_owned(), NodeAction::Replace)]);
 }
 
 #[test]
 fn a_node_that_this_process_has_seen_ready_did_not_fail_to_start() {
     let (mut seen, pods) = unmarked(vec![]);
     seen.times.0.get_mut("uid-n-000").unwrap().was_ready = true;
-    assert_eq!(fates(&plan_with(&seen, &pods)), [("n-000".to_owned(), Fate::MarkReady)]);
+    assert_eq!(actions(&plan_with(&seen, &pods)), [("n-000".to_owned(), NodeAction::MarkReady)]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_node_that_is_ready_while_its_pool_is_paused_is_marked_all_the_same() {
     paused.spec.paused = true;
     let mut fresh = starting(0);
     set_ready(&mut fresh, "True");
-    assert_eq!(fates(&plan(&observed(paused, [fresh]))), [("n-000".to_owned(), Fate::MarkReady)]);
+    assert_eq!(actions(&plan(&observed(paused, [fresh]))), [("n-000".to_owned(), NodeAction::MarkReady)]);
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn a_clock_that_jumps_ahead_replaces_no_node() {
     };
     seen_for(&mut jumped, 890);
     let waits = plan_with(&jumped, &pods);
-    assert_eq!((fates(&waits), waits.requeue_at), (vec![], Some(at(10_010))));
+    assert_eq!((actions(&waits), waits.requeue_at), (vec![], Some(at(10_010))));
     seen_for(&mut jumped, 900);
-    assert_eq!(fates(&plan_with(&jumped, &pods)), [("n-000".to_owned(), Fate::Replace)]);
+    assert_eq!(actions(&plan_with(&jumped, &pods)), [("n-000".to_owned(), NodeAction::Replace)]);
 }
 
 #[test]
@@ -100,12 +100,12 @@ fn a_node_that_somebody_else_made_is_adopted_and_never_timed_out() {
     stranger.metadata.annotations = None;
     let mut observed = observed(pool(1), [stranger]);
     observed.now = at(10_000);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Adopt)]);
+    assert_eq!(actions(&plan(&observed)), [("n-000".to_owned(), NodeAction::Adopt)]);
 }
 
 #[test]
 fn the_first_time_a_node_is_ready_is_written_on_it_once() {
     let mut fresh = starting(0);
     set_ready(&mut fresh, "True");
-    assert_eq!(fates(&plan(&observed(pool(1), [fresh]))), [("n-000".to_owned(), Fate::MarkReady)]);
+    assert_eq!(actions(&plan(&observed(pool(1), [fresh]))), [("n-000".to_owned(), NodeAction::MarkReady)]);
 }

@@ -13,7 +13,7 @@ use shared_crds::{NodePool, names};
 use super::membership::Member;
 use super::observed_time::{NodeTime, NodeTimes};
 use super::template::Blueprint;
-use super::{Fate, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
 use crate::outcome::Applied;
 use crate::status::Facts;
 
@@ -162,17 +162,17 @@ pub(crate) fn plan_with(observed: &Observed, pods: &ObservedPods) -> Plan {
 }
 
 /// A step for `node`.
-pub(crate) fn step(node: Node, fate: Fate) -> NodeStep {
-    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), fate }
+pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
+    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action }
 }
 
 /// The result of a plan that is carried out completely.
 pub(crate) fn done(plan: &Plan) -> Applied {
     Applied {
-        closed: with_fate(plan, &Fate::Close),
-        rescued: with_fate(plan, &Fate::Rescue),
-        removed: with_fate(plan, &Fate::Remove),
-        replaced: with_fate(plan, &Fate::Replace),
+        cordoned: with_action(plan, &NodeAction::Cordon),
+        uncordoned: with_action(plan, &NodeAction::Uncordon),
+        removed: with_action(plan, &NodeAction::Remove),
+        replaced: with_action(plan, &NodeAction::Replace),
         withdrawn: plan.withdraw.len(),
         requested: plan.request.len(),
         ..Applied::default()
@@ -191,16 +191,16 @@ pub(crate) fn facts(observed: &Observed) -> Facts {
     facts_after(observed, &plan, &done(&plan))
 }
 
-/// The steps as `(name, fate)`, without `Keep`.
-pub(crate) fn fates(plan: &Plan) -> Vec<(String, Fate)> {
+/// The steps as `(name, action)`, without `Keep`.
+pub(crate) fn actions(plan: &Plan) -> Vec<(String, NodeAction)> {
     plan.nodes
         .iter()
-        .filter(|step| step.fate != Fate::Keep)
-        .map(|step| (step.member.name().to_owned(), step.fate.clone()))
+        .filter(|step| step.action != NodeAction::Keep)
+        .map(|step| (step.member.name().to_owned(), step.action.clone()))
         .collect()
 }
 
-/// The names of the nodes with step `fate`.
-pub(crate) fn with_fate(plan: &Plan, fate: &Fate) -> Vec<String> {
-    fates(plan).into_iter().filter(|(_, other)| other == fate).map(|(name, _)| name).collect()
+/// The names of the nodes with step `action`.
+pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
+    actions(plan).into_iter().filter(|(_, other)| other == action).map(|(name, _)| name).collect()
 }

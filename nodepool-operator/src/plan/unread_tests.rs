@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
 use super::supply::{Machine, MachineState};
-use super::testing::{facts, fates, key, node, observed, plan, pool};
+use super::testing::{actions, facts, key, node, observed, plan, pool};
 use super::*;
 use crate::outcome::Applied;
 use crate::status;
@@ -31,7 +31,7 @@ fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
     {
         let plan = plan(&world(Some(wanted), readable, unreadable));
         assert_eq!(plan.request, requested, "{wanted} wanted, {readable} readable, {unreadable} not");
-        assert!(fates(&plan).is_empty());
+        assert!(actions(&plan).is_empty());
     }
 }
 
@@ -42,7 +42,7 @@ fn no_node_goes_because_others_cannot_be_read() {
         // A machine whose node already exists does not count as another machine.
         observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
         let plan = plan(&observed);
-        assert_eq!((fates(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");
+        assert_eq!((actions(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");
         assert_eq!((plan.register, plan.fulfilled), (vec![], vec![slot(0)]), "{replicas:?}");
     }
 }

@@ -108,19 +108,24 @@ impl World {
         for name in &plan.request {
             self.machines.entry(name.clone()).or_insert(at(self.second + DELAY));
         }
-        let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
-        for step in departures.into_iter().chain(others) {
+        let (removals, others): (Vec<_>, Vec<_>) =
+            plan.nodes.iter().partition(|step| step.action.removes_replica());
+        for step in removals.into_iter().chain(others) {
             if budget == 0 {
                 return applied;
             }
-            budget -= usize::from(step.fate != Fate::Keep);
+            budget -= usize::from(step.action != NodeAction::Keep);
             self.carry_out(step);
-            let acknowledged = match step.fate {
-                Fate::Close => &mut applied.closed,
-                Fate::Rescue => &mut applied.rescued,
-                Fate::Replace => &mut applied.replaced,
-                Fate::Remove => &mut applied.removed,
-                Fate::Keep | Fate::Wait | Fate::Adopt | Fate::MarkReady | Fate::Drain { .. } => continue,
+            let acknowledged = match step.action {
+                NodeAction::Cordon => &mut applied.cordoned,
+                NodeAction::Uncordon => &mut applied.uncordoned,
+                NodeAction::Replace => &mut applied.replaced,
+                NodeAction::Remove => &mut applied.removed,
+                NodeAction::Keep
+                | NodeAction::Wait
+                | NodeAction::Adopt
+                | NodeAction::MarkReady
+                | NodeAction::Drain { .. } => continue,
             };
             acknowledged.push(step.member.name().to_owned());
         }
@@ -146,20 +151,20 @@ impl World {
     fn carry_out(&mut self, step: &NodeStep) {
         let now = at(self.second);
         let name = step.member.name().to_owned();
-        match &step.fate {
-            Fate::Keep | Fate::Wait => {}
-            Fate::Adopt => self.patch(&name, &patches::hold_node(&step.member.node)),
-            Fate::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
-            Fate::Rescue => self.patch(&name, &patches::rescue(&step.member.node)),
-            Fate::Close => self.patch(&name, &patches::close(&step.member.node, now)),
-            Fate::Drain { evict, delete, .. } => {
+        match &step.action {
+            NodeAction::Keep | NodeAction::Wait => {}
+            NodeAction::Adopt => self.patch(&name, &patches::add_node_finalizer(&step.member.node)),
+            NodeAction::MarkReady => self.patch(&name, &patches::mark_ready(&step.member.node, now)),
+            NodeAction::Uncordon => self.patch(&name, &patches::uncordon(&step.member.node)),
+            NodeAction::Cordon => self.patch(&name, &patches::cordon(&step.member.node, now)),
+            NodeAction::Drain { evict, delete, .. } => {
                 let goes = |pod: &Pod| delete.contains(pod) || (evict.contains(pod) && !self.budget_blocks);
                 self.pods.entry(name).or_default().retain(|pod| !goes(pod));
             }
-            Fate::Replace => self.delete(&name, &step.member.node),
-            Fate::Remove => {
+            NodeAction::Replace => self.delete(&name, &step.member.node),
+            NodeAction::Remove => {
                 self.delete(&name, &step.member.node);
-                if let Some(patch) = patches::release_node(&step.member.node) {
+                if let Some(patch) = patches::remove_node_finalizer(&step.member.node) {
                     self.patch(&name, &patch);
                 }
             }
@@ -205,8 +210,8 @@ impl World {
     /// The API server's part: a deleted object is removed with its last finalizer.
     fn sweep(&mut self) {
         self.nodes.retain(|_, node| {
-            let held = node.metadata.finalizers.iter().flatten().next().is_some();
-            held || node.metadata.deletion_timestamp.is_none()
+            let has_finalizer = node.metadata.finalizers.iter().flatten().next().is_some();
+            has_finalizer || node.metadata.deletion_timestamp.is_none()
         });
     }
 }
@@ -282,7 +287,7 @@ fn settle(world: &mut World) -> usize {
             set_ready(node, "True");
         }
         let plan = world.plan();
-        let idle = plan.nodes.iter().all(|step| step.fate == Fate::Keep)
+        let idle = plan.nodes.iter().all(|step| step.action == NodeAction::Keep)
             && plan.request.is_empty()
             && plan.withdraw.is_empty()
             && plan.register.is_empty()
@@ -332,7 +337,7 @@ proptest! {
             disturb(&mut world, happening);
             let (observed, plan) = (world.observe(), world.plan());
             // A node without a finalizer is gone at once when it is deleted, which the pass does not know.
-            let lost = plan.nodes.iter().filter(|step| step.fate == Fate::Replace && !step.member.held).count();
+            let lost = plan.nodes.iter().filter(|step| step.action == NodeAction::Replace && !step.member.has_finalizer).count();
             let applied = world.apply(&plan, writes);
             let facts = facts_after(&observed, &plan, &applied);
             prop_assert_eq!(facts.staying, facts.ready + facts.starting + facts.not_ready);
@@ -352,7 +357,7 @@ proptest! {
         }
         world.budget_blocks = false;
         world.pool.spec.paused = false;
-        prop_assert!(settle(&mut world) < 60, "{:?}", fates_now(&world));
+        prop_assert!(settle(&mut world) < 60, "{:?}", actions_now(&world));
         prop_assert_eq!(world.nodes.len(), world.wanted());
         prop_assert_eq!(world.staying(), world.wanted());
         for node in world.nodes.values() {
@@ -384,6 +389,6 @@ proptest! {
     }
 }
 
-fn fates_now(world: &World) -> Vec<(String, Fate)> {
-    testing::fates(&world.plan())
+fn actions_now(world: &World) -> Vec<(String, NodeAction)> {
+    testing::actions(&world.plan())
 }

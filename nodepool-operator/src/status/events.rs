@@ -48,8 +48,8 @@ pub(crate) fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble
         }
     };
     tell(Kind::ScaledUp, "created", &applied.created);
-    tell(Kind::ScalingDown, "draining", &applied.closed);
-    tell(Kind::DrainCancelled, "called off the drain of", &applied.rescued);
+    tell(Kind::ScalingDown, "draining", &applied.cordoned);
+    tell(Kind::DrainCancelled, "called off the drain of", &applied.uncordoned);
     tell(Kind::NodeRemoved, "removed", &applied.removed);
     tell(Kind::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
     if let Some(trouble) = trouble {

@@ -7,7 +7,7 @@ use shared_crds::NodePool;
 use crate::outcome::Applied;
 use crate::plan::membership::{Member, Readiness};
 use crate::plan::supply::Trouble;
-use crate::plan::{Fate, Observed, Plan, PodName};
+use crate::plan::{NodeAction, Observed, Plan, PodName};
 
 /// What a pass found and did, as far as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,10 @@ impl Facts {
     /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
     /// what it found counts, so that the next pass finds what this one reported.
     pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
-        let Applied { created, closed, rescued, removed, replaced, withdrawn, requested, .. } = applied;
+        let Applied { created, cordoned, uncordoned, removed, replaced, withdrawn, requested, .. } = applied;
         let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
-        let (left, returned, removed) = (named(&[closed, replaced]), named(&[rescued]), named(&[removed]));
+        let (left, returned, removed) =
+            (named(&[cordoned, replaced]), named(&[uncordoned]), named(&[removed]));
         let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
             plan.nodes.iter().map(|step| &step.member).partition(|member| {
                 let (stayed, name) = (member.stays(), member.name());
@@ -69,8 +70,10 @@ impl Facts {
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: plan.template.invalid.clone(),
             trouble: None,
-            overdue: plan.nodes.iter().find_map(|step| match &step.fate {
-                Fate::Drain { overdue: Some(pod), .. } => Some((step.member.name().to_owned(), pod.clone())),
+            overdue: plan.nodes.iter().find_map(|step| match &step.action {
+                NodeAction::Drain { overdue: Some(pod), .. } => {
+                    Some((step.member.name().to_owned(), pod.clone()))
+                }
                 _ => None,
             }),
         }

@@ -222,14 +222,14 @@ fn only_what_was_acknowledged_counts() {
 
     let surplus = [node(0), node(1), outdated];
     assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
-    let closed = Applied { closed: vec!["n-000".into()], ..Applied::default() };
-    assert_eq!(counts(&surplus, &closed), [2, 2, 1, 0, 1, 0]);
-    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &closed).settled());
+    let cordoned = Applied { cordoned: vec!["n-000".into()], ..Applied::default() };
+    assert_eq!(counts(&surplus, &cordoned), [2, 2, 1, 0, 1, 0]);
+    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &cordoned).settled());
 
     let too_few = [node(0), draining(1, 5)];
     assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
-    let rescued = Applied { rescued: vec!["n-001".into()], ..Applied::default() };
-    assert_eq!(counts(&too_few, &rescued), [2, 2, 2, 0, 0, 0]);
+    let uncordoned = Applied { uncordoned: vec!["n-001".into()], ..Applied::default() };
+    assert_eq!(counts(&too_few, &uncordoned), [2, 2, 2, 0, 0, 0]);
     let removed = Applied { removed: vec!["n-001".into()], ..Applied::default() };
     assert_eq!(counts(&too_few, &removed), [1, 1, 1, 0, 0, 0]);
 
