@@ -21,7 +21,7 @@ use crate::memory::drains::Drains;
 use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
-use crate::provider::procurement::Procurement;
+use crate::provider::provisioner::Procurement;
 use crate::provider::simulated::Simulated;
 
 /// The dependencies of a reconcile.

@@ -3,7 +3,7 @@
 //! A provider makes machines and reports their state. It does not decide how many, and it writes no Kubernetes object:
 //! the planner and the writer turn a machine into a Node.
 
-pub(crate) mod procurement;
+pub(crate) mod provisioner;
 pub(crate) mod simulated;
 
 use futures::future::BoxFuture;
