@@ -21,7 +21,7 @@ use crate::memory::drains::Drains;
 use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
-use crate::provider::provisioner::Procurement;
+use crate::provider::provisioner::Provisioner;
 use crate::provider::simulated::Simulated;
 
 /// The dependencies of a reconcile.
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// The provider, with a record of its requests and failures.
-    pub procurement: Procurement,
+    pub provisioner: Provisioner,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
     /// For how long this process has observed nodes and pods in their current state.
@@ -70,7 +70,7 @@ impl Context {
             pools,
             nodes,
             unreadable: operator.unreadable.clone(),
-            procurement: Procurement::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(Box::new(Simulated::default())),
             drains: Drains::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -99,7 +99,7 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
-            procurement: Procurement::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(Box::new(Simulated::default())),
             drains: Drains::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
@@ -128,6 +128,6 @@ impl Context {
     pub(crate) async fn forget(&self, key: &PoolKey) {
         self.doubt(key);
         self.tracker.forget(key);
-        self.procurement.drop_pool(key).await;
+        self.provisioner.drop_pool(key).await;
     }
 }

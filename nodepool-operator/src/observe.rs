@@ -26,7 +26,7 @@ use tracing::warn;
 use crate::context::Context;
 use crate::error::Error;
 use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
-use crate::provider::Refusal;
+use crate::provider::ProvisionError;
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
@@ -36,12 +36,12 @@ const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
 /// Number of concurrent live reads of pods.
 const PARALLEL_READS: usize = 8;
 
-/// What was observed, and the failures that the provider reported in this pass.
+/// What was observed, and the machines that failed meanwhile.
 pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
     /// Machines that failed since the last visit.
-    pub failures: Vec<Refusal>,
+    pub failed_machines: Vec<ProvisionError>,
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
@@ -57,13 +57,13 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let now = ctx.clock.now();
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
-    let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
+    let (supply, failed_machines) = ctx.provisioner.supply(key, generation, now).await;
     let times = ctx.tracker.saw_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let by_node = ctx.drains.seen(names);
     let recent = ObservedPods { times: ctx.tracker.saw_pods(key, &by_node), by_node, has_unread: false };
     let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
-    Ok(Some(Seen { observed, failures }))
+    Ok(Some(Seen { observed, failed_machines }))
 }
 
 /// Reads the pods that the rest of the plan needs, live unless a recent list is sufficient.

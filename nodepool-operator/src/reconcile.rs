@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use shared_runtime::controller::Step;
 
-use crate::apply::{Outcome, apply};
+use crate::apply::{PassResult, apply};
 use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{self, Seen, observe, unreadable};
@@ -30,11 +30,11 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let classified = plan::classify(&seen.observed);
     let pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
     let plan = plan::plan(&seen.observed, classified, &pods);
-    let outcome = apply(&ctx, &seen, &plan).await;
-    let facts = count(&ctx, &seen, &plan, &outcome.applied);
-    let reported = report(&ctx, &seen, facts.as_ref(), &outcome).await;
+    let result = apply(&ctx, &seen, &plan).await;
+    let facts = count(&ctx, &seen, &plan, &result.applied);
+    let reported = report(&ctx, &seen, facts.as_ref(), &result).await;
 
-    let Outcome { applied, error, .. } = outcome;
+    let PassResult { applied, error, .. } = result;
     if let Some(error) = error {
         return Err(error);
     }
@@ -60,10 +60,10 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
 fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
     let observed = &seen.observed;
     let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
-    if facts.settled() {
-        ctx.procurement.settled(&observed.key);
+    if facts.all_ready() {
+        ctx.provisioner.pool_complete(&observed.key);
     }
-    Some(facts.with_trouble(ctx.procurement.trouble(&observed.key)))
+    Some(facts.with_failure(ctx.provisioner.last_failure(&observed.key)))
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {
@@ -97,15 +97,15 @@ mod tests {
     #[tokio::test]
     async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
         let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
-        let procurement = &bench.ctx.procurement;
-        procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
-        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![] };
-        assert!(facts(&seen.observed).settled(), "that is what is planned");
+        let provisioner = &bench.ctx.provisioner;
+        provisioner.record_failure(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
+        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failed_machines: vec![] };
+        assert!(facts(&seen.observed).all_ready(), "that is what is planned");
         let plan = plan(&seen.observed);
-        let outcome = apply(&bench.ctx, &seen, &plan).await;
-        assert!(outcome.error.is_some() && outcome.applied.cordoned.is_empty());
-        let facts = count(&bench.ctx, &seen, &plan, &outcome.applied).unwrap();
-        assert!(!facts.settled() && facts.trouble.is_some());
-        assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
+        let result = apply(&bench.ctx, &seen, &plan).await;
+        assert!(result.error.is_some() && result.applied.cordoned.is_empty());
+        let facts = count(&bench.ctx, &seen, &plan, &result.applied).unwrap();
+        assert!(!facts.all_ready() && facts.failure.is_some());
+        assert!(provisioner.last_failure(&key()).is_some(), "the wait may not be forgotten");
     }
 }

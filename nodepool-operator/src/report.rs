@@ -10,7 +10,7 @@ use shared_runtime::reflect::Unreadable;
 use shared_runtime::write::{OwnedStatus, Written};
 use tracing::info;
 
-use crate::apply::Outcome;
+use crate::apply::PassResult;
 use crate::apply::node_step::written;
 use crate::context::Context;
 use crate::error::Error;
@@ -40,16 +40,16 @@ pub(crate) async fn report(
     ctx: &Context,
     seen: &Seen,
     facts: Option<&Facts>,
-    outcome: &Outcome,
+    result: &PassResult,
 ) -> Result<Reported, Error> {
-    let Outcome { applied, trouble, error: _ } = outcome;
+    let PassResult { applied, failure, error: _ } = result;
     ctx.metrics.applied(applied);
     log(applied);
     let Some(pool) = seen.observed.pool.as_deref() else {
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
-    for note in notes(pool, applied, trouble.as_ref()) {
+    for note in notes(pool, applied, failure.as_ref()) {
         ctx.recorder.publish(&reference, kind(note.kind), note.text);
     }
     match facts {

@@ -21,9 +21,9 @@ use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
 use crate::observe::Seen;
 use crate::outcome::{Applied, Extent};
-use crate::plan::supply::Trouble;
+use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{NodeAction, Plan, PoolKey, PoolStep, patches};
-use crate::provider::Order;
+use crate::provider::MachineRequest;
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -33,16 +33,16 @@ const PARALLEL_WRITES: usize = 16;
 
 /// The result of a plan.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct PassResult {
     /// What was done.
     pub applied: Applied,
     /// A provider failure that was detected in this pass.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<ProvisioningFailure>,
     /// The first error. Everything in the plan that did not depend on it was still carried out.
     pub error: Option<Error>,
 }
 
-impl Outcome {
+impl PassResult {
     /// Merges the result of another part of the plan.
     pub(crate) fn absorb(&mut self, part: Result<Applied, Error>) {
         match part {
@@ -57,33 +57,33 @@ impl Outcome {
 }
 
 /// Carries out `plan` against the API server and the provider.
-pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
-    let mut outcome = Outcome::default();
+pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult {
+    let mut result = PassResult::default();
     if let Some(pool) = seen.observed.pool.as_deref() {
-        outcome.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
-        if !outcome.applied.complete() || outcome.applied.finalizer_removed {
-            return outcome;
+        result.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
+        if !result.applied.complete() || result.applied.finalizer_removed {
+            return result;
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
     let (removals, others): (Vec<_>, Vec<_>) =
         plan.nodes.iter().partition(|step| step.action.removes_replica());
-    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
-    let gained = outcome.applied.complete();
+    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut result).await;
+    let gained = result.applied.complete();
     let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
     let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
-    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
+    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
     for name in plan.withdraw.iter().chain(&plan.fulfilled) {
-        ctx.procurement.drop_request(&seen.observed.key, name).await;
+        ctx.provisioner.drop_request(&seen.observed.key, name).await;
     }
-    outcome.applied.withdrawn += plan.withdraw.len();
+    result.applied.withdrawn += plan.withdraw.len();
     if gained {
-        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut outcome).await;
-        request(ctx, plan, seen, &mut outcome).await;
+        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
+        request(ctx, plan, seen, &mut result).await;
     }
-    outcome.absorb(fill(ctx, seen, plan).await);
-    learn(ctx, seen, &mut outcome);
-    outcome
+    result.absorb(fill(ctx, seen, plan).await);
+    record_provisioning(ctx, seen, &mut result);
+    result
 }
 
 /// Runs all of `work` with limited concurrency. What has not started at `deadline` is left for the next pass.
@@ -91,7 +91,7 @@ async fn all<F>(
     ctx: &Context,
     deadline: Duration,
     work: impl Iterator<Item = F> + Send,
-    outcome: &mut Outcome,
+    result: &mut PassResult,
 ) where
     F: Future<Output = Result<Applied, Error>> + Send,
 {
@@ -106,20 +106,20 @@ async fn all<F>(
     // the future to be `Send`.
     let work: Vec<_> = work.map(in_time).collect();
     let mut results = stream::iter(work).buffer_unordered(PARALLEL_WRITES);
-    while let Some(result) = results.next().await {
-        outcome.absorb(result);
+    while let Some(part) = results.next().await {
+        result.absorb(part);
     }
 }
 
 /// Records whether the provider succeeded or failed in this pass.
-fn learn(ctx: &Context, seen: &Seen, outcome: &mut Outcome) {
+fn record_provisioning(ctx: &Context, seen: &Seen, result: &mut PassResult) {
     let observed = &seen.observed;
-    for refusal in &seen.failures {
-        ctx.metrics.failed(refusal.reason());
-        outcome.trouble.clone_from(&observed.supply.trouble);
+    for error in &seen.failed_machines {
+        ctx.metrics.failed(error.reason());
+        result.failure.clone_from(&observed.supply.failure);
     }
-    if !outcome.applied.created.is_empty() && seen.failures.is_empty() {
-        ctx.procurement.made(&observed.key);
+    if !result.applied.created.is_empty() && seen.failed_machines.is_empty() {
+        ctx.provisioner.node_created(&observed.key);
     }
 }
 
@@ -171,8 +171,8 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
             // Either this is our own creation from before a restart, which a live read will show, or a foreign node has
             // the name of one of the pool's slots.
             if is_foreign(&api, seen, &name).await? {
-                ctx.procurement.taken(&seen.observed.key, &name);
-                ctx.procurement.drop_request(&seen.observed.key, &name).await;
+                ctx.provisioner.slot_taken(&seen.observed.key, &name);
+                ctx.provisioner.drop_request(&seen.observed.key, &name).await;
             }
             ctx.doubt(&seen.observed.key);
             applied.extent = Extent::Conflict;
@@ -191,39 +191,43 @@ async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Er
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
-/// Requests machines from the provider until it refuses one. Nodes that did not become Ready in time count as a
-/// refusal.
-async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+/// Requests machines from the provider until a request fails. Nodes that did not become Ready in time count as a
+/// failure.
+async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResult) {
     let observed = &seen.observed;
     let Some(pool) = observed.pool.as_deref() else { return };
     let generation = pool.metadata.generation;
-    let refused = |reason: Reason, message: String| {
+    let fail = |reason: Reason, message: String| {
         ctx.metrics.failed(reason);
-        ctx.procurement.failed(&observed.key, generation, reason, message, observed.now)
+        ctx.provisioner.record_failure(&observed.key, generation, reason, message, observed.now)
     };
-    let replaced = outcome.applied.replaced.len();
+    let replaced = result.applied.replaced.len();
     if replaced > 0 {
         let message =
             format!("{replaced} of the nodes did not become Ready within spec.provisioningTimeoutSeconds");
-        let trouble = refused(Reason::ProvisioningTimedOut, message);
-        outcome.applied.retry_at = Some(trouble.retry_at);
+        let failure = fail(Reason::ProvisioningTimedOut, message);
+        result.applied.retry_at = Some(failure.retry_at);
         return;
     }
     let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
     let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (asked, name) in plan.request.iter().enumerate() {
-        let order =
-            Order { pool: &observed.key, name, spec: &pool.spec.provider, existing: existing + asked };
-        match ctx.procurement.request(order, observed.now).await {
+        let request = MachineRequest {
+            pool: &observed.key,
+            name,
+            spec: &pool.spec.provider,
+            existing: existing + asked,
+        };
+        match ctx.provisioner.request(request, observed.now).await {
             Ok(expected) => {
-                let applied = &mut outcome.applied;
+                let applied = &mut result.applied;
                 applied.requested += 1;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }
-            Err(refusal) => {
-                let trouble = refused(refusal.reason(), refusal.to_string());
-                outcome.applied.retry_at = Some(trouble.retry_at);
-                outcome.trouble = Some(trouble);
+            Err(error) => {
+                let failure = fail(error.reason(), error.to_string());
+                result.applied.retry_at = Some(failure.retry_at);
+                result.failure = Some(failure);
                 return;
             }
         }
@@ -243,7 +247,7 @@ mod tests {
     use crate::testing::{Bench, failure};
 
     fn seen() -> Seen {
-        Seen { observed: observed(pool(1), []), failures: vec![] }
+        Seen { observed: observed(pool(1), []), failed_machines: vec![] }
     }
 
     #[tokio::test]
@@ -286,25 +290,25 @@ mod tests {
             let seen = seen();
             let mut plan = plan(&seen.observed);
             plan.nodes = vec![step(draining(0, -100), action.clone())];
-            let outcome = apply(&bench.ctx, &seen, &plan).await;
-            assert_eq!(outcome.applied.extent, Extent::Conflict, "{action:?}: it is looked at again soon");
-            assert_eq!(outcome.applied.requested, grows, "{action:?}");
+            let result = apply(&bench.ctx, &seen, &plan).await;
+            assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: it is looked at again soon");
+            assert_eq!(result.applied.requested, grows, "{action:?}");
         }
     }
 
     #[tokio::test]
     async fn a_node_that_may_not_be_created_is_told_as_rejected() {
         let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
-        let seen = Seen { observed: observed(pool(1), []), failures: vec![] };
+        let seen = Seen { observed: observed(pool(1), []), failed_machines: vec![] };
         let mut plan = plan(&seen.observed);
         plan.register = vec![node(0)];
-        let outcome = apply(&bench.ctx, &seen, &plan).await;
-        let rejected = outcome.applied.rejected.unwrap();
+        let result = apply(&bench.ctx, &seen, &plan).await;
+        let rejected = result.applied.rejected.unwrap();
         assert_eq!((rejected.write, rejected.reason), (RejectedWrite::Creation, Reason::WriteForbidden));
         assert!(
             rejected.message.contains("a new node") && rejected.message.contains("no right"),
             "{rejected:?}"
         );
-        assert_eq!(outcome.applied.extent, Extent::Failed);
+        assert_eq!(result.applied.extent, Extent::Failed);
     }
 }

@@ -201,7 +201,7 @@ fn next_visit(
         supply::MachineState::Starting { until } => until,
         supply::MachineState::Running => None,
     });
-    let retry = observed.supply.trouble.as_ref().map(|trouble| trouble.retry_at).filter(|at| *at > now);
+    let retry = observed.supply.failure.as_ref().map(|failure| failure.retry_at).filter(|at| *at > now);
     let gives_up = members
         .iter()
         .filter(|member| member.stays())

@@ -9,7 +9,7 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
 use shared_crds::{NodePool, names};
 
-use super::supply::{Machine, MachineState, Trouble};
+use super::supply::{Machine, MachineState, ProvisioningFailure};
 use super::testing::{
     actions, annotate, at, deleted, done, draining, facts, facts_after, node, observed, plan, plan_with, pod,
     pods, pool, set_ready, starting, with_action,
@@ -146,16 +146,16 @@ fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
 #[test]
 fn the_provider_is_left_alone_while_it_backs_off() {
     let mut observed = observed(pool(2), []);
-    let trouble = |second| Trouble {
+    let failure = |second| ProvisioningFailure {
         reason: Reason::ProvisioningFailed,
         message: "no machine".into(),
         retry_at: at(second),
     };
-    observed.supply.trouble = Some(trouble(130));
+    observed.supply.failure = Some(failure(130));
     let waits = plan(&observed);
     assert!(waits.request.is_empty());
     assert_eq!(waits.requeue_at, Some(at(130)));
-    observed.supply.trouble = Some(trouble(100));
+    observed.supply.failure = Some(failure(100));
     assert_eq!(plan(&observed).request.len(), 2);
 }
 

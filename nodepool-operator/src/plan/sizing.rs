@@ -99,7 +99,7 @@ pub(crate) fn size(
     let uncordoned = drains_to_cancel(members).into_iter().take(missing);
     sizing.uncordon = uncordoned.map(|member| member.name().to_owned()).collect();
     let missing = missing - sizing.uncordon.len();
-    if observed.supply.may_ask(observed.now) {
+    if observed.supply.may_request(observed.now) {
         let mut occupied = observed.existing();
         occupied.extend(machines.iter().map(|machine| machine.name.as_str()));
         occupied.extend(observed.supply.taken.iter().map(String::as_str));

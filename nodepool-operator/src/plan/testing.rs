@@ -182,7 +182,7 @@ pub(crate) fn done(plan: &Plan) -> Applied {
 /// The facts after `applied`, while the provider's last failure is the observed one.
 pub(crate) fn facts_after(observed: &Observed, plan: &Plan, applied: &Applied) -> Facts {
     let pool = observed.pool.as_deref().unwrap();
-    Facts::count(observed, pool, plan, applied).with_trouble(observed.supply.trouble.clone())
+    Facts::count(observed, pool, plan, applied).with_failure(observed.supply.failure.clone())
 }
 
 /// The facts after a plan that is carried out completely, but for what it creates and removes.

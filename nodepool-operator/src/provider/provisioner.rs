@@ -8,38 +8,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use super::{Order, Progress, Provider, Refusal};
-use crate::plan::supply::{Machine, MachineState, Trouble};
+use super::{MachineRequest, Progress, Provider, ProvisionError};
+use crate::plan::supply::{Machine, MachineState, ProvisioningFailure};
 use crate::plan::{PoolKey, Supply};
 
 /// Backoff after the first failure; it doubles with every further one.
-const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(5);
+const FIRST_BACKOFF: SignedDuration = SignedDuration::from_secs(5);
 /// Maximum backoff: Cluster Autoscaler's initial backoff for a node group.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(300);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_secs(300);
 
 /// What is remembered about a pool.
 #[derive(Debug, Default)]
-struct Memory {
+struct PoolState {
     failures: u32,
-    trouble: Option<Trouble>,
+    failure: Option<ProvisioningFailure>,
     /// The pool's generation at the last failure.
     generation: Option<i64>,
     taken: BTreeSet<String>,
 }
 
 /// A provider, with its requests and failures.
-pub(crate) struct Procurement {
+pub(crate) struct Provisioner {
     provider: Box<dyn Provider>,
-    pools: Mutex<HashMap<PoolKey, Memory>>,
+    pools: Mutex<HashMap<PoolKey, PoolState>>,
 }
 
-impl Procurement {
+impl Provisioner {
     /// Wraps `provider`.
     pub(crate) fn new(provider: Box<dyn Provider>) -> Self {
         Self { provider, pools: Mutex::default() }
     }
 
-    fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, Memory>> {
+    fn pools(&self) -> MutexGuard<'_, HashMap<PoolKey, PoolState>> {
         // What is remembered is advisory, so a panic elsewhere leaves nothing that could do harm.
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,7 +51,7 @@ impl Procurement {
         key: &PoolKey,
         generation: Option<i64>,
         now: Timestamp,
-    ) -> (Supply, Vec<Refusal>) {
+    ) -> (Supply, Vec<ProvisionError>) {
         let mut machines = Vec::new();
         let mut failures = Vec::new();
         for (name, progress) in self.provider.machines(key, now).await {
@@ -60,33 +60,33 @@ impl Procurement {
                     machines.push(Machine { name, state: MachineState::Starting { until } });
                 }
                 Progress::Running => machines.push(Machine { name, state: MachineState::Running }),
-                Progress::Failed(refusal) => {
+                Progress::Failed(error) => {
                     self.provider.drop_request(key, &name).await;
-                    failures.push(refusal);
+                    failures.push(error);
                 }
             }
         }
-        if let Some(refusal) = failures.first() {
-            self.failed(key, generation, refusal.reason(), refusal.to_string(), now);
+        if let Some(error) = failures.first() {
+            self.record_failure(key, generation, error.reason(), error.to_string(), now);
         }
         let mut pools = self.pools();
-        let memory = pools.entry(key.clone()).or_default();
+        let state = pools.entry(key.clone()).or_default();
         // A new spec may bring a new quota, so it is tried at once.
-        let by_quota = memory.trouble.as_ref().is_some_and(|trouble| trouble.reason == Reason::QuotaExceeded);
-        if by_quota && memory.generation != generation {
-            memory.recover();
+        let by_quota = state.failure.as_ref().is_some_and(|failure| failure.reason == Reason::QuotaExceeded);
+        if by_quota && state.generation != generation {
+            state.reset();
         }
-        let supply = Supply { machines, taken: memory.taken.clone(), trouble: memory.trouble.clone() };
+        let supply = Supply { machines, taken: state.taken.clone(), failure: state.failure.clone() };
         (supply, failures)
     }
 
     /// Requests a machine. Returns when it is expected; `None` when the provider does not know.
     pub(crate) async fn request(
         &self,
-        order: Order<'_>,
+        request: MachineRequest<'_>,
         now: Timestamp,
-    ) -> Result<Option<Timestamp>, Refusal> {
-        self.provider.request(order, now).await
+    ) -> Result<Option<Timestamp>, ProvisionError> {
+        self.provider.request(request, now).await
     }
 
     /// Drops a request that is no longer wanted.
@@ -102,60 +102,60 @@ impl Procurement {
 
     /// Records that a node was not made, or did not become Ready. No request is sent to the provider during the
     /// backoff.
-    pub(crate) fn failed(
+    pub(crate) fn record_failure(
         &self,
         key: &PoolKey,
         generation: Option<i64>,
         reason: Reason,
         message: String,
         now: Timestamp,
-    ) -> Trouble {
+    ) -> ProvisioningFailure {
         let mut pools = self.pools();
-        let memory = pools.entry(key.clone()).or_default();
-        memory.failures = memory.failures.saturating_add(1);
-        memory.generation = generation;
-        let retry_at = now.checked_add(wait(memory.failures)).unwrap_or(Timestamp::MAX);
-        memory.trouble.insert(Trouble { reason, message, retry_at }).clone()
+        let state = pools.entry(key.clone()).or_default();
+        state.failures = state.failures.saturating_add(1);
+        state.generation = generation;
+        let retry_at = now.checked_add(backoff(state.failures)).unwrap_or(Timestamp::MAX);
+        state.failure.insert(ProvisioningFailure { reason, message, retry_at }).clone()
     }
 
     /// Records that the provider made a node. That says nothing about nodes that are made and never become Ready.
-    pub(crate) fn made(&self, key: &PoolKey) {
+    pub(crate) fn node_created(&self, key: &PoolKey) {
         let mut pools = self.pools();
-        let Some(memory) = pools.get_mut(key) else { return };
-        if memory.trouble.as_ref().is_some_and(|trouble| trouble.reason != Reason::ProvisioningTimedOut) {
-            memory.recover();
+        let Some(state) = pools.get_mut(key) else { return };
+        if state.failure.as_ref().is_some_and(|failure| failure.reason != Reason::ProvisioningTimedOut) {
+            state.reset();
         }
     }
 
     /// Records that the pool has every node it wants.
-    pub(crate) fn settled(&self, key: &PoolKey) {
-        if let Some(memory) = self.pools().get_mut(key) {
-            memory.recover();
+    pub(crate) fn pool_complete(&self, key: &PoolKey) {
+        if let Some(state) = self.pools().get_mut(key) {
+            state.reset();
         }
     }
 
     /// The current failure of the pool's requests; `None` without one.
-    pub(crate) fn trouble(&self, key: &PoolKey) -> Option<Trouble> {
-        self.pools().get(key).and_then(|memory| memory.trouble.clone())
+    pub(crate) fn last_failure(&self, key: &PoolKey) -> Option<ProvisioningFailure> {
+        self.pools().get(key).and_then(|state| state.failure.clone())
     }
 
     /// Records that a Node of another owner has the name of one of the pool's slots.
-    pub(crate) fn taken(&self, key: &PoolKey, name: &str) {
+    pub(crate) fn slot_taken(&self, key: &PoolKey, name: &str) {
         self.pools().entry(key.clone()).or_default().taken.insert(name.to_owned());
     }
 }
 
-impl Memory {
-    fn recover(&mut self) {
+impl PoolState {
+    fn reset(&mut self) {
         self.failures = 0;
-        self.trouble = None;
+        self.failure = None;
     }
 }
 
 /// The backoff after this many failures in a row.
-fn wait(failures: u32) -> SignedDuration {
+fn backoff(failures: u32) -> SignedDuration {
     let doublings = failures.saturating_sub(1).min(16);
-    FIRST_WAIT.checked_mul(1 << doublings).map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT))
+    FIRST_BACKOFF.checked_mul(1 << doublings).map_or(MAX_BACKOFF, |backoff| backoff.min(MAX_BACKOFF))
 }
 
 #[cfg(test)]
@@ -167,59 +167,59 @@ mod tests {
     use crate::plan::testing::{at, key};
     use crate::provider::simulated::Simulated;
 
-    fn desk() -> Procurement {
-        Procurement::new(Box::new(Simulated::default()))
+    fn provisioner() -> Provisioner {
+        Provisioner::new(Box::new(Simulated::default()))
     }
 
-    fn supply(desk: &Procurement, generation: i64, second: i64) -> (Supply, Vec<Refusal>) {
-        desk.supply(&key(), Some(generation), at(second)).now_or_never().unwrap()
+    fn supply(provisioner: &Provisioner, generation: i64, second: i64) -> (Supply, Vec<ProvisionError>) {
+        provisioner.supply(&key(), Some(generation), at(second)).now_or_never().unwrap()
     }
 
     #[test]
     fn waits_double_from_five_seconds_to_five_minutes() {
-        let seconds: Vec<i64> = (1..=8).map(|failures| wait(failures).as_secs()).collect();
+        let seconds: Vec<i64> = (1..=8).map(|failures| backoff(failures).as_secs()).collect();
         assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
-        assert_eq!(wait(u32::MAX).as_secs(), 300);
+        assert_eq!(backoff(u32::MAX).as_secs(), 300);
     }
 
     #[test]
     fn a_machine_that_fails_is_told_once_and_the_provider_is_left_alone() {
-        let desk = desk();
+        let provisioner = provisioner();
         let spec = ProviderSpec {
             simulated: Some(SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() }),
         };
-        let order = Order { pool: &key(), name: "a", spec: &spec, existing: 0 };
-        desk.request(order, at(0)).now_or_never().unwrap().unwrap();
-        let (first, failures) = supply(&desk, 1, 0);
+        let request = MachineRequest { pool: &key(), name: "a", spec: &spec, existing: 0 };
+        provisioner.request(request, at(0)).now_or_never().unwrap().unwrap();
+        let (first, failures) = supply(&provisioner, 1, 0);
         assert_eq!(failures.len(), 1);
-        assert!(!first.may_ask(at(4)) && first.may_ask(at(5)) && first.machines.is_empty());
-        let (second, failures) = supply(&desk, 1, 5);
+        assert!(!first.may_request(at(4)) && first.may_request(at(5)) && first.machines.is_empty());
+        let (second, failures) = supply(&provisioner, 1, 5);
         assert!(failures.is_empty());
-        assert_eq!(second.trouble, first.trouble);
+        assert_eq!(second.failure, first.failure);
     }
 
     #[test]
     fn a_node_that_was_made_ends_the_trouble_but_not_that_of_nodes_that_never_become_ready() {
-        let desk = desk();
-        let fail = |reason| desk.failed(&key(), Some(1), reason, String::new(), at(0));
+        let provisioner = provisioner();
+        let fail = |reason| provisioner.record_failure(&key(), Some(1), reason, String::new(), at(0));
         fail(Reason::ProvisioningFailed);
-        desk.made(&key());
-        assert_eq!(desk.trouble(&key()), None);
+        provisioner.node_created(&key());
+        assert_eq!(provisioner.last_failure(&key()), None);
         fail(Reason::ProvisioningTimedOut);
-        desk.made(&key());
-        assert!(desk.trouble(&key()).is_some());
+        provisioner.node_created(&key());
+        assert!(provisioner.last_failure(&key()).is_some());
         assert_eq!(fail(Reason::ProvisioningTimedOut).retry_at, at(10));
-        desk.settled(&key());
-        assert_eq!(desk.trouble(&key()), None);
+        provisioner.pool_complete(&key());
+        assert_eq!(provisioner.last_failure(&key()), None);
     }
 
     #[test]
     fn a_new_generation_lifts_the_wait_for_quota_only() {
-        let desk = desk();
-        desk.failed(&key(), Some(1), Reason::QuotaExceeded, String::new(), at(0));
-        assert!(supply(&desk, 1, 1).0.trouble.is_some());
-        assert!(supply(&desk, 2, 1).0.trouble.is_none());
-        desk.failed(&key(), Some(2), Reason::ProvisioningFailed, String::new(), at(0));
-        assert!(supply(&desk, 3, 1).0.trouble.is_some());
+        let provisioner = provisioner();
+        provisioner.record_failure(&key(), Some(1), Reason::QuotaExceeded, String::new(), at(0));
+        assert!(supply(&provisioner, 1, 1).0.failure.is_some());
+        assert!(supply(&provisioner, 2, 1).0.failure.is_none());
+        provisioner.record_failure(&key(), Some(2), Reason::ProvisioningFailed, String::new(), at(0));
+        assert!(supply(&provisioner, 3, 1).0.failure.is_some());
     }
 }

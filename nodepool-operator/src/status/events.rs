@@ -4,7 +4,7 @@ use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 
 use crate::outcome::{Applied, Rejected};
-use crate::plan::supply::Trouble;
+use crate::plan::supply::ProvisioningFailure;
 
 /// What an event is about. `report` maps it to the spelling of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ pub(crate) struct Note {
 /// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
-/// The events of a pass over `pool`. `trouble` is a provider failure of this pass, not one that was known before.
-pub(crate) fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> Vec<Note> {
+/// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before.
+pub(crate) fn notes(pool: &NodePool, applied: &Applied, failure: Option<&ProvisioningFailure>) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut tell = |kind, what: &str, nodes: &[String]| {
         if !nodes.is_empty() {
@@ -52,8 +52,8 @@ pub(crate) fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble
     tell(Kind::DrainCancelled, "called off the drain of", &applied.uncordoned);
     tell(Kind::NodeRemoved, "removed", &applied.removed);
     tell(Kind::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
-    if let Some(trouble) = trouble {
-        notes.push(Note { kind: Kind::ProvisioningFailed, text: trouble.message.clone() });
+    if let Some(failure) = failure {
+        notes.push(Note { kind: Kind::ProvisioningFailed, text: failure.message.clone() });
     }
     if let Some(blocked) = applied.blocked.iter().min().filter(|_| !knows_of_block(pool)) {
         let text = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);

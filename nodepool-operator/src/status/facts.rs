@@ -6,7 +6,7 @@ use shared_crds::NodePool;
 
 use crate::outcome::Applied;
 use crate::plan::membership::{Member, Readiness};
-use crate::plan::supply::Trouble;
+use crate::plan::supply::ProvisioningFailure;
 use crate::plan::{NodeAction, Observed, Plan, PodName};
 
 /// What a pass found and did, as far as the status reports it.
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     /// Why the spec cannot be acted on; `None` when it is valid.
     pub invalid: Option<String>,
     /// Why nodes are not being made; `None` without a failure.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<ProvisioningFailure>,
     /// A node and a pod on it that has exceeded its grace period.
     pub overdue: Option<(String, PodName)>,
 }
@@ -69,7 +69,7 @@ impl Facts {
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
             invalid: plan.template.invalid.clone(),
-            trouble: None,
+            failure: None,
             overdue: plan.nodes.iter().find_map(|step| match &step.action {
                 NodeAction::Drain { overdue: Some(pod), .. } => {
                     Some((step.member.name().to_owned(), pod.clone()))
@@ -82,12 +82,12 @@ impl Facts {
     /// The same with the reason why the provider makes no nodes. It comes after counting, because a pool that has every
     /// node it wants ends the provider's backoff.
     #[must_use]
-    pub(crate) fn with_trouble(self, trouble: Option<Trouble>) -> Self {
-        Self { trouble, ..self }
+    pub(crate) fn with_failure(self, failure: Option<ProvisioningFailure>) -> Self {
+        Self { failure, ..self }
     }
 
     /// Whether there are exactly as many Ready nodes as wanted.
-    pub(crate) const fn settled(&self) -> bool {
+    pub(crate) const fn all_ready(&self) -> bool {
         self.ready == self.wanted && self.staying == self.wanted
     }
 

@@ -33,8 +33,8 @@ fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) 
     said(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
 }
 
-fn trouble(reason: Reason) -> Trouble {
-    Trouble { reason, message: "no more machines".into(), retry_at: at(500) }
+fn failure(reason: Reason) -> ProvisioningFailure {
+    ProvisioningFailure { reason, message: "no more machines".into(), retry_at: at(500) }
 }
 
 fn blocked(pod: &str) -> Blocked {
@@ -62,7 +62,7 @@ fn the_three_standard_conditions_tell_the_story() {
     let mut broken = node(1);
     set_ready(&mut broken, "False");
     let in_flight = Supply { machines: vec![machine], ..Supply::default() };
-    let no_quota = Supply { trouble: Some(trouble(QuotaExceeded)), ..Supply::default() };
+    let no_quota = Supply { failure: Some(failure(QuotaExceeded)), ..Supply::default() };
     let (yes, no) = (Some(true), Some(false));
     for (case, nodes, supply, ready, reconciling, stalled) in [
         (
@@ -224,7 +224,7 @@ fn only_what_was_acknowledged_counts() {
     assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
     let cordoned = Applied { cordoned: vec!["n-000".into()], ..Applied::default() };
     assert_eq!(counts(&surplus, &cordoned), [2, 2, 1, 0, 1, 0]);
-    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &cordoned).settled());
+    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &cordoned).all_ready());
 
     let too_few = [node(0), draining(1, 5)];
     assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
@@ -333,7 +333,7 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         ..Applied::default()
     };
     let mut pool = pool(1);
-    let told = notes(&pool, &applied, Some(&trouble(Reason::ProvisioningFailed)));
+    let told = notes(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
     let kinds: Vec<_> = told.iter().map(|note| note.kind).collect();
     assert_eq!(kinds, [Kind::ScaledUp, Kind::NodeRemoved, Kind::ProvisioningFailed, Kind::DrainBlocked]);
     assert!(told[0].text.starts_with("created 9 nodes: n-0, ") && told[0].text.ends_with(", …"));
