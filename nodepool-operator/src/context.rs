@@ -120,13 +120,13 @@ impl Context {
     }
 
     /// Records that the cluster differs from the pool's cache, so the next visit does a live read.
-    pub(crate) fn doubt(&self, key: &PoolKey) {
+    pub(crate) fn invalidate(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Drops everything remembered about the pool: the pool and its nodes are gone.
     pub(crate) async fn forget(&self, key: &PoolKey) {
-        self.doubt(key);
+        self.invalidate(key);
         self.tracker.forget(key);
         self.provisioner.drop_pool(key).await;
     }

@@ -58,10 +58,11 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
     let (supply, failed_machines) = ctx.provisioner.supply(key, generation, now).await;
-    let times = ctx.tracker.saw_nodes(key, &nodes);
+    let times = ctx.tracker.record_nodes(key, &nodes);
     let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
-    let by_node = ctx.drains.seen(names);
-    let recent = ObservedPods { times: ctx.tracker.saw_pods(key, &by_node), by_node, has_unread: false };
+    let by_node = ctx.drains.recent_lists(names);
+    let recent =
+        ObservedPods { times: ctx.tracker.record_pods(key, &by_node), by_node, is_incomplete: false };
     let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
     Ok(Some(Seen { observed, failed_machines }))
 }
@@ -71,17 +72,17 @@ pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -
     let PodReads { recent, draining, undecided, unverified } = reads;
     let of_drains = list_pods(ctx, draining).await;
     for (node, pods) in &of_drains {
-        ctx.drains.saw(node, pods);
+        ctx.drains.record_list(node, pods);
     }
     let others = undecided.union(unverified).cloned().collect();
     let of_others = list_pods(ctx, &others).await;
-    let has_unread = of_drains.len() + of_others.len() < draining.len() + others.len();
+    let is_incomplete = of_drains.len() + of_others.len() < draining.len() + others.len();
     let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
     let mut by_node: BTreeMap<String, Vec<Pod>> =
         known.map(|(node, pods)| (node.clone(), pods.clone())).collect();
     by_node.extend(of_drains.into_iter().chain(of_others));
-    let times = ctx.tracker.saw_pods(&observed.key, &by_node);
-    ObservedPods { by_node, times, has_unread }
+    let times = ctx.tracker.record_pods(&observed.key, &by_node);
+    ObservedPods { by_node, times, is_incomplete }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.

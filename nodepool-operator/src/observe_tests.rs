@@ -10,11 +10,11 @@ use super::*;
 use crate::plan::testing::{draining, key, node, pod, pool, with_action};
 use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
-use crate::testing::{Bench, failure, success};
+use crate::testing::{TestContext, failure, success};
 
 /// A server with these nodes. `pods(node)` are a node's pods, or `None` for an error.
-fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> Bench {
-    Bench::new(move |path, _| {
+fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> TestContext {
+    TestContext::new(move |path, _| {
         if let Some((_, node)) = path.split_once("/pods?&fieldSelector=spec.nodeName%3D") {
             return match pods(node) {
                 Some(pods) => {
@@ -48,25 +48,25 @@ fn names(asked: &[String], verb: &str, part: &str) -> Vec<String> {
 }
 
 /// The steps of a pass before its plan is made.
-async fn look(bench: &Bench) -> (Observed, Classified, ObservedPods) {
-    let Seen { observed, .. } = observe(&bench.ctx, &key()).await.unwrap().unwrap();
+async fn look(test: &TestContext) -> (Observed, Classified, ObservedPods) {
+    let Seen { observed, .. } = observe(&test.ctx, &key()).await.unwrap().unwrap();
     let classified = classify(&observed);
-    let pods = pods(&bench.ctx, &observed, &classified.reads).await;
+    let pods = pods(&test.ctx, &observed, &classified.reads).await;
     (observed, classified, pods)
 }
 
 #[tokio::test]
 async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
     let nodes: Vec<Node> = (0..10).map(|index| draining(index, -100)).collect();
-    let bench = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
-    let bench = bench.with_pool(pool(0));
-    let (_, _, pods) = look(&bench).await;
-    assert!(pods.has_unread && !pods.by_node.contains_key("n-003"));
+    let test = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
+    let test = test.with_pool(pool(0));
+    let (_, _, pods) = look(&test).await;
+    assert!(pods.is_incomplete && !pods.by_node.contains_key("n-003"));
     assert_eq!(pods.by_node.len(), 9);
 
     // The test's cache of nodes is empty, so they are read live again.
-    bench.ctx.doubt(&key());
-    let (ctx, asked) = bench.into_parts();
+    test.ctx.invalidate(&key());
+    let (ctx, asked) = test.into_parts();
     let step = reconcile(ctx, key()).await.unwrap();
     assert!(matches!(step, Step::RequeueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
     let evictions = names(&asked(), "POST", "/eviction");
@@ -77,20 +77,20 @@ async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
 #[tokio::test]
 async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     let mut answers = 0;
-    let bench = server(vec![draining(0, -100)], move |_| {
+    let test = server(vec![draining(0, -100)], move |_| {
         answers += 1;
         (answers == 1).then(Vec::new)
     });
-    let bench = bench.with_pool(pool(0));
+    let test = test.with_pool(pool(0));
     // Some time later: the margin since the node was cordoned has passed.
-    look(&bench).await;
-    bench.time.advance(Duration::from_secs(60));
-    bench.ctx.drains.saw("n-000", &[]);
-    bench.ctx.doubt(&key());
-    let (observed, classified, pods) = look(&bench).await;
-    assert!(observed.recent.of("n-000").is_some() && pods.has_unread);
+    look(&test).await;
+    test.time.advance(Duration::from_secs(60));
+    test.ctx.drains.record_list("n-000", &[]);
+    test.ctx.invalidate(&key());
+    let (observed, classified, pods) = look(&test).await;
+    assert!(observed.recent.of("n-000").is_some() && pods.is_incomplete);
     assert_eq!(with_action(&plan(&observed, classified, &pods), &NodeAction::Remove), Vec::<String>::new());
-    assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
+    assert!(names(&test.requests(), "DELETE", "nodes").is_empty());
 }
 
 #[tokio::test]
@@ -99,14 +99,17 @@ async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either(
     ending.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     let mut timed = pool(0);
     timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
-    let bench = server(vec![draining(0, -100)], move |_| Some(vec![ending.clone()])).with_pool(timed);
+    let test = server(vec![draining(0, -100)], move |_| Some(vec![ending.clone()])).with_pool(timed);
     // The end of the pod is not confirmed, and half a second after a list it is not expected to be any more.
     for (wait, lists, is_removed) in [(0, 1, false), (29_500, 2, false), (500, 3, true)] {
-        bench.time.advance(Duration::from_millis(wait));
-        bench.ctx.doubt(&key());
-        let (observed, classified, pods) = look(&bench).await;
+        test.time.advance(Duration::from_millis(wait));
+        test.ctx.invalidate(&key());
+        let (observed, classified, pods) = look(&test).await;
         let removed = with_action(&plan(&observed, classified, &pods), &NodeAction::Remove);
-        assert_eq!((names(&bench.asked(), "GET", "/pods?").len(), !removed.is_empty()), (lists, is_removed));
+        assert_eq!(
+            (names(&test.requests(), "GET", "/pods?").len(), !removed.is_empty()),
+            (lists, is_removed)
+        );
     }
 }
 
@@ -121,7 +124,7 @@ fn odd() -> Value {
 #[tokio::test]
 async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
     let live = || {
-        Bench::new(|path, _| match path {
+        TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [odd()] }))
             }

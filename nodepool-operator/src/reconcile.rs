@@ -52,7 +52,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     }
     let now = ctx.clock.now();
     let due = applied.next_visit(&plan, now).map(|at| until(at, now));
-    let again = pods.has_unread.then_some(UNREAD_RETRY);
+    let again = pods.is_incomplete.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
 }
 
@@ -77,18 +77,18 @@ mod tests {
 
     use super::*;
     use crate::plan::testing::{at, facts, key, node, observed, plan, pool};
-    use crate::testing::{Bench, failure};
+    use crate::testing::{TestContext, failure};
 
     #[tokio::test]
     async fn a_status_that_cannot_be_written_is_an_error_also_beside_a_conflict() {
-        let bench = Bench::new(|path, _| match path {
+        let test = TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node(0)] }))
             }
             path if path.starts_with("/api/v1/nodes/") => failure(409, "Conflict", "it has changed"),
             _ => failure(403, "Forbidden", "no right to write the status"),
         });
-        let (ctx, asked) = bench.with_pool(pool(0)).into_parts();
+        let (ctx, asked) = test.with_pool(pool(0)).into_parts();
         let ended = reconcile(ctx, key()).await;
         assert!(asked().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", asked());
         assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
@@ -96,15 +96,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
-        let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
-        let provisioner = &bench.ctx.provisioner;
+        let test = TestContext::new(|_, _| failure(500, "InternalError", "no"));
+        let provisioner = &test.ctx.provisioner;
         provisioner.record_failure(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
         let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failed_machines: vec![] };
         assert!(facts(&seen.observed).all_ready(), "that is what is planned");
         let plan = plan(&seen.observed);
-        let result = apply(&bench.ctx, &seen, &plan).await;
+        let result = apply(&test.ctx, &seen, &plan).await;
         assert!(result.error.is_some() && result.applied.cordoned.is_empty());
-        let facts = count(&bench.ctx, &seen, &plan, &result.applied).unwrap();
+        let facts = count(&test.ctx, &seen, &plan, &result.applied).unwrap();
         assert!(!facts.all_ready() && facts.failure.is_some());
         assert!(provisioner.last_failure(&key()).is_some(), "the wait may not be forgotten");
     }

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::observe::{Seen, raw_pool};
 use crate::outcome::Applied;
-use crate::status::events::{Kind, notes};
+use crate::status::events::{EventReason, events};
 use crate::status::{self, Facts, unreadable};
 
 /// The result of writing the status.
@@ -49,8 +49,8 @@ pub(crate) async fn report(
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
-    for note in notes(pool, applied, failure.as_ref()) {
-        ctx.recorder.publish(&reference, kind(note.kind), note.text);
+    for event in events(pool, applied, failure.as_ref()) {
+        ctx.recorder.publish(&reference, event_kind(event.reason), event.note);
     }
     match facts {
         Some(facts) if !applied.finalizer_removed => {
@@ -106,16 +106,16 @@ fn log(applied: &Applied) {
     }
 }
 
-/// The API spelling of each kind of event.
-const fn kind(kind: Kind) -> EventKind {
-    match kind {
-        Kind::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
-        Kind::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
-        Kind::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
-        Kind::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
-        Kind::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
-        Kind::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
-        Kind::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
-        Kind::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
+/// The API spelling of each reason.
+const fn event_kind(reason: EventReason) -> EventKind {
+    match reason {
+        EventReason::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
+        EventReason::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
+        EventReason::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
+        EventReason::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
+        EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
+        EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
+        EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
+        EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
     }
 }

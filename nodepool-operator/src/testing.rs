@@ -16,13 +16,13 @@ use shared_runtime::clock::{Clock, FakeClock};
 use crate::context::Context;
 
 /// A context, its fake clock, and the requests its server received.
-pub(crate) struct Bench {
+pub(crate) struct TestContext {
     pub(crate) ctx: Context,
     pub(crate) time: FakeClock,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Bench {
+impl TestContext {
     /// `answer` gets a request's path with its query and the clock, and returns the status code and the body. Needs a
     /// tokio runtime.
     pub(crate) fn new(mut answer: impl FnMut(&str, &FakeClock) -> (u16, Value) + Send + 'static) -> Self {
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     /// The requests so far, as `METHOD path?query body`.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }

@@ -174,7 +174,7 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
                 ctx.provisioner.slot_taken(&seen.observed.key, &name);
                 ctx.provisioner.drop_request(&seen.observed.key, &name).await;
             }
-            ctx.doubt(&seen.observed.key);
+            ctx.invalidate(&seen.observed.key);
             applied.extent = Extent::Conflict;
         }
     }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use crate::outcome::RejectedWrite;
     use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
-    use crate::testing::{Bench, failure};
+    use crate::testing::{TestContext, failure};
 
     fn seen() -> Seen {
         Seen { observed: observed(pool(1), []), failed_machines: vec![] }
@@ -256,13 +256,13 @@ mod tests {
             let labels = owner.map(|key| {
                 json!({ names::NODEPOOL_LABEL: key.name, names::NODEPOOL_NAMESPACE_LABEL: key.namespace })
             });
-            let bench = Bench::new(move |_, _| {
+            let test = TestContext::new(move |_, _| {
                 (
                     200,
                     json!({ "metadata": { "name": "n", "labels": labels }, "status": { "conditions": "what is this?" } }),
                 )
             });
-            let api = Api::all(bench.ctx.client.clone());
+            let api = Api::all(test.ctx.client.clone());
             assert_eq!(is_foreign(&api, &seen(), "n").await.unwrap(), is_foreign_node);
         }
     }
@@ -281,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_is_spared_keeps_the_pool_from_growing_only_if_it_was_counted() {
         for (action, grows) in [(NodeAction::Remove, 1), (NodeAction::Replace, 0)] {
-            let bench = Bench::new(|path, _| match path {
+            let test = TestContext::new(|path, _| match path {
                 path if path.contains("/nodes/") => {
                     failure(409, "Conflict", "the ResourceVersion in the precondition")
                 }
@@ -290,7 +290,7 @@ mod tests {
             let seen = seen();
             let mut plan = plan(&seen.observed);
             plan.nodes = vec![step(draining(0, -100), action.clone())];
-            let result = apply(&bench.ctx, &seen, &plan).await;
+            let result = apply(&test.ctx, &seen, &plan).await;
             assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: it is looked at again soon");
             assert_eq!(result.applied.requested, grows, "{action:?}");
         }
@@ -298,11 +298,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_may_not_be_created_is_told_as_rejected() {
-        let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
+        let test = TestContext::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
         let seen = Seen { observed: observed(pool(1), []), failed_machines: vec![] };
         let mut plan = plan(&seen.observed);
         plan.register = vec![node(0)];
-        let result = apply(&bench.ctx, &seen, &plan).await;
+        let result = apply(&test.ctx, &seen, &plan).await;
         let rejected = result.applied.rejected.unwrap();
         assert_eq!((rejected.write, rejected.reason), (RejectedWrite::Creation, Reason::WriteForbidden));
         assert!(

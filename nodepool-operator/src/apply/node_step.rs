@@ -10,7 +10,7 @@ use shared_runtime::write::{Deleted, DoorError, Evicted, Written};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::memory::drains::{Answer, Way};
+use crate::memory::drains::{PodRemoval, RemovalResult};
 use crate::outcome::{Applied, Blocked, Extent};
 use crate::plan::{NodeAction, NodeStep, PodName, patches};
 
@@ -43,12 +43,14 @@ pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration
             }
         }
         NodeAction::Drain { evict, delete, overdue: _ } => {
-            let work = [(Way::Evict, evict), (Way::Delete, delete)];
-            for (way, pod) in work.into_iter().flat_map(|(way, pods)| in_turn(ctx, way, pods)) {
+            let work = [(PodRemoval::Evict, evict), (PodRemoval::Delete, delete)];
+            for (method, pod) in
+                work.into_iter().flat_map(|(method, pods)| in_order_of_attempts(ctx, method, pods))
+            {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
-                make_go(ctx, (way, &name(), pod), &mut applied).await?;
+                remove_pod(ctx, (method, &name(), pod), &mut applied).await?;
             }
         }
         NodeAction::Replace => {
@@ -132,62 +134,75 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
     Api::namespaced(ctx.client.clone(), pod.metadata.namespace.as_deref().unwrap_or_default())
 }
 
-fn in_turn<'a>(ctx: &Context, way: Way, pods: &'a [Pod]) -> Vec<(Way, &'a Pod)> {
-    ctx.drains.in_turn(way, pods).into_iter().map(|pod| (way, pod)).collect()
+fn in_order_of_attempts<'a>(
+    ctx: &Context,
+    method: PodRemoval,
+    pods: &'a [Pod],
+) -> Vec<(PodRemoval, &'a Pod)> {
+    ctx.drains.in_order_of_attempts(method, pods).into_iter().map(|pod| (method, pod)).collect()
 }
 
 /// Evicts or deletes a pod of `node`, unless that was attempted a moment ago.
-async fn make_go(
+async fn remove_pod(
     ctx: &Context,
-    (way, node, pod): (Way, &str, &Pod),
+    (method, node, pod): (PodRemoval, &str, &Pod),
     applied: &mut Applied,
 ) -> Result<(), Error> {
-    let answer = if let Some(answer) = ctx.drains.answer(way, pod) {
-        answer
+    let result = if let Some(result) = ctx.drains.recent_result(method, pod) {
+        result
     } else {
-        let asked = match way {
-            Way::Evict => evict(ctx, node, pod, applied).await,
-            Way::Delete => delete_pod(ctx, node, pod, applied).await,
+        let attempt = match method {
+            PodRemoval::Evict => evict(ctx, node, pod, applied).await,
+            PodRemoval::Delete => delete_pod(ctx, node, pod, applied).await,
         };
         // A failure counts as an attempt too: otherwise the same pod would come first again and fail the next pass too.
-        ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
-        asked?
+        ctx.drains.record_result(
+            method,
+            pod,
+            attempt.as_ref().map_or(RemovalResult::Unknown, RemovalResult::clone),
+        );
+        attempt?
     };
-    if let Answer::Refused(blocked) = answer {
+    if let RemovalResult::Refused(blocked) = result {
         applied.blocked.push(blocked);
     }
     Ok(())
 }
 
-fn refused(node: &str, pod: &Pod, message: String) -> Answer {
-    Answer::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message })
+fn refused(node: &str, pod: &Pod, message: String) -> RemovalResult {
+    RemovalResult::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message })
 }
 
-async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    let answer = match ctx.door.evict(&pods(ctx, pod), pod).await {
+async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<RemovalResult, Error> {
+    let result = match ctx.door.evict(&pods(ctx, pod), pod).await {
         Ok(Evicted::Accepted) => {
             applied.evicted += 1;
-            Answer::Going
+            RemovalResult::Terminating
         }
-        Ok(Evicted::Gone | Evicted::Replaced) => Answer::Going,
+        Ok(Evicted::Gone | Evicted::Replaced) => RemovalResult::Terminating,
         Ok(Evicted::Blocked { message, .. }) => refused(node, pod, message),
         Err(source) if source.is_refusal() => refused(node, pod, chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
-    if matches!(answer, Answer::Refused(_)) {
+    if matches!(result, RemovalResult::Refused(_)) {
         applied.refused += 1;
     }
-    Ok(answer)
+    Ok(result)
 }
 
 /// Deletes the pod with its own grace period. A refusal is about this one pod, as with evictions.
-async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
+async fn delete_pod(
+    ctx: &Context,
+    node: &str,
+    pod: &Pod,
+    applied: &mut Applied,
+) -> Result<RemovalResult, Error> {
     match ctx.door.delete(&pods(ctx, pod), pod).await {
         Ok(Deleted::Accepted) => {
             applied.deleted_pods += 1;
-            Ok(Answer::Going)
+            Ok(RemovalResult::Terminating)
         }
-        Ok(Deleted::Gone | Deleted::Spared) => Ok(Answer::Going),
+        Ok(Deleted::Gone | Deleted::Spared) => Ok(RemovalResult::Terminating),
         Err(source) if source.is_refusal() => Ok(refused(node, pod, chain(&source))),
         Err(source) => Err(Error::Write { what: "a pod", source }),
     }
@@ -197,7 +212,7 @@ async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied)
 mod tests {
     use super::*;
     use crate::plan::testing::{annotate, draining, node, pod, step};
-    use crate::testing::{Bench, failure, success};
+    use crate::testing::{TestContext, failure, success};
 
     /// A deadline that never comes.
     const ENDLESS: Duration = Duration::MAX;
@@ -214,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_eviction_that_the_server_refuses_does_not_keep_the_next_pod_from_being_asked() {
-        let bench = Bench::new(|path, _| match path {
+        let test = TestContext::new(|path, _| match path {
             path if path.contains("/two-budgets/") => {
                 failure(500, "InternalError", "This pod has more than one PodDisruptionBudget")
             }
@@ -224,7 +239,7 @@ mod tests {
             _ => success(),
         });
         let step = drain(&["two-budgets", "ending-namespace", "web"]);
-        let applied = carry_out(&bench.ctx, &step, ENDLESS).await.unwrap();
+        let applied = carry_out(&test.ctx, &step, ENDLESS).await.unwrap();
         assert_eq!(applied.evicted, 1);
         let blocked: Vec<_> = applied.blocked.iter().map(|blocked| blocked.pod.name.as_str()).collect();
         assert_eq!(blocked, ["two-budgets", "ending-namespace"]);
@@ -235,53 +250,53 @@ mod tests {
     #[tokio::test]
     async fn pods_that_do_not_go_keep_no_other_from_being_asked_in_a_later_pass() {
         for (code, forced) in [(403, false), (403, true), (504, false), (504, true)] {
-            let bench = Bench::new(move |path, clock| {
+            let test = TestContext::new(move |path, clock| {
                 clock.advance(Duration::from_secs(3));
                 if path.contains("/stuck") { failure(code, "Stuck", "a webhook minds") } else { success() }
             });
             let step = if forced { self::forced } else { drain }(&["stuck-1", "stuck-2", "free"]);
             // Refusals take two passes, failures one each.
             for _ in 0..3 {
-                let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
-                let _ = carry_out(&bench.ctx, &step, deadline).await;
-                bench.time.advance(Duration::from_secs(5));
+                let deadline = test.ctx.clock.monotonic() + Duration::from_secs(5);
+                let _ = carry_out(&test.ctx, &step, deadline).await;
+                test.time.advance(Duration::from_secs(5));
             }
-            let asked = bench.asked();
+            let asked = test.requests();
             assert!(asked.iter().any(|asked| asked.contains("/free")), "{code}, forced: {forced}: {asked:?}");
         }
     }
 
     #[tokio::test]
     async fn a_server_that_does_not_answer_for_evictions_fails_the_pass() {
-        let bench = Bench::new(|_, _| failure(504, "Timeout", "the request did not complete"));
-        let error = carry_out(&bench.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
+        let test = TestContext::new(|_, _| failure(504, "Timeout", "the request did not complete"));
+        let error = carry_out(&test.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
         assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
-        assert!(bench.asked().iter().all(|asked| !asked.contains("/pods/b/")), "{:?}", bench.asked());
+        assert!(test.requests().iter().all(|asked| !asked.contains("/pods/b/")), "{:?}", test.requests());
     }
 
     #[tokio::test]
     async fn no_pod_is_evicted_or_deleted_after_the_deadline() {
-        let bench = Bench::new(|_, clock| {
+        let test = TestContext::new(|_, clock| {
             clock.advance(Duration::from_secs(3));
             success()
         });
-        let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
-        let applied = carry_out(&bench.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
+        let deadline = test.ctx.clock.monotonic() + Duration::from_secs(5);
+        let applied = carry_out(&test.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
         assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
-        let applied = carry_out(&bench.ctx, &forced(&["d"]), deadline).await.unwrap();
+        let applied = carry_out(&test.ctx, &forced(&["d"]), deadline).await.unwrap();
         assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
-        assert_eq!(bench.asked().len(), 2);
+        assert_eq!(test.requests().len(), 2);
     }
 
     #[tokio::test]
     async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_the_node() {
-        let bench = Bench::new(|path, _| match path {
+        let test = TestContext::new(|path, _| match path {
             path if path.contains("/pods/minded") => failure(403, "Forbidden", "a webhook minds"),
             _ => success(),
         });
-        let applied = carry_out(&bench.ctx, &forced(&["minded", "web"]), ENDLESS).await.unwrap();
+        let applied = carry_out(&test.ctx, &forced(&["minded", "web"]), ENDLESS).await.unwrap();
         assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
-        let asked = bench.asked();
+        let asked = test.requests();
         assert_eq!(asked.len(), 2, "{asked:?}");
         let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
         assert!(asked.iter().all(own_grace), "{asked:?}");
@@ -290,13 +305,13 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
         for action in [NodeAction::Remove, NodeAction::Replace] {
-            let bench =
-                Bench::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
+            let test =
+                TestContext::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
             let mut node = draining(0, 5);
             node.metadata.resource_version = Some("7".into());
-            let applied = carry_out(&bench.ctx, &step(node, action), ENDLESS).await.unwrap();
+            let applied = carry_out(&test.ctx, &step(node, action), ENDLESS).await.unwrap();
             assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
-            let asked = bench.asked();
+            let asked = test.requests();
             assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
             assert!(
                 asked[0].contains(r#""resourceVersion":"7""#) && asked[0].contains(r#""uid":"#),
@@ -307,12 +322,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_drain_begins_when_the_node_is_closed_not_when_that_was_decided() {
-        let bench = Bench::new(|_, _| success());
-        bench.time.advance(Duration::from_millis(40_100));
+        let test = TestContext::new(|_, _| success());
+        test.time.advance(Duration::from_millis(40_100));
         let mut marked = node(0);
         annotate(&mut marked, "x", "y");
-        let _ = carry_out(&bench.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
-        let asked = bench.asked();
+        let _ = carry_out(&test.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
+        let asked = test.requests();
         assert!(asked[0].contains("1970-01-01T00:00:41Z"), "{asked:?}");
     }
 }

@@ -46,7 +46,7 @@ impl Tracker {
 
     /// Records the pool's current nodes, forgets those that are gone, and returns for how long each has been in its
     /// state.
-    pub(crate) fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> NodeTimes {
+    pub(crate) fn record_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> NodeTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = pools.entry(key.clone()).or_default();
@@ -70,7 +70,7 @@ impl Tracker {
     }
 
     /// The same for the current pods of draining nodes.
-    pub(crate) fn saw_pods(&self, key: &PoolKey, pods: &BTreeMap<String, Vec<Pod>>) -> PodTimes {
+    pub(crate) fn record_pods(&self, key: &PoolKey, pods: &BTreeMap<String, Vec<Pod>>) -> PodTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(tracked) = pools.get_mut(key) else { return PodTimes::default() };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     fn look(tracker: &Tracker, node: &Node) -> NodeTime {
-        tracker.saw_nodes(&key(), &one(node.clone())).of_node(node)
+        tracker.record_nodes(&key(), &one(node.clone())).of_node(node)
     }
 
     #[test]
@@ -200,8 +200,8 @@ mod tests {
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
         let pods = BTreeMap::from([("n-000".to_owned(), vec![ending, pod("stays")])]);
         let look = |pods: &BTreeMap<String, Vec<Pod>>| {
-            tracker.saw_nodes(&key(), &nodes);
-            let PodTimes(times) = tracker.saw_pods(&key(), pods);
+            tracker.record_nodes(&key(), &nodes);
+            let PodTimes(times) = tracker.record_pods(&key(), pods);
             time.advance(Duration::from_secs(4));
             times.into_iter().collect::<Vec<_>>()
         };

@@ -36,6 +36,8 @@ pub(crate) mod template;
 pub(crate) mod victims;
 
 #[cfg(test)]
+mod invariant_tests;
+#[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
 mod start_tests;
@@ -43,8 +45,6 @@ mod start_tests;
 pub(crate) mod testing;
 #[cfg(test)]
 mod unread_tests;
-#[cfg(test)]
-mod world_tests;
 
 use std::collections::BTreeSet;
 

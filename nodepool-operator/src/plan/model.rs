@@ -42,7 +42,7 @@ pub(crate) struct ObservedPods {
     /// For how long this process itself has observed the terminating ones.
     pub times: PodTimes,
     /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
-    pub has_unread: bool,
+    pub is_incomplete: bool,
 }
 
 impl ObservedPods {

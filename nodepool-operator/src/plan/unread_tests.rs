@@ -12,7 +12,7 @@ use crate::outcome::Applied;
 use crate::status;
 
 /// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
-fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
+fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
     let mut pool = pool(0);
     pool.spec.replicas = replicas;
     let mut observed = observed(pool, (0..readable).map(node));
@@ -29,7 +29,7 @@ fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
     for (wanted, readable, unreadable, requested) in
         [(3, 0, 3, vec![]), (3, 2, 1, vec![]), (3, 1, 1, vec![slot(1)]), (1, 0, 3, vec![])]
     {
-        let plan = plan(&world(Some(wanted), readable, unreadable));
+        let plan = plan(&pool_with(Some(wanted), readable, unreadable));
         assert_eq!(plan.request, requested, "{wanted} wanted, {readable} readable, {unreadable} not");
         assert!(actions(&plan).is_empty());
     }
@@ -38,7 +38,7 @@ fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
 #[test]
 fn no_node_goes_because_others_cannot_be_read() {
     for replicas in [Some(2), None] {
-        let mut observed = world(replicas, 2, 2);
+        let mut observed = pool_with(replicas, 2, 2);
         // A machine whose node already exists does not count as another machine.
         observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
         let plan = plan(&observed);
@@ -49,13 +49,13 @@ fn no_node_goes_because_others_cannot_be_read() {
 
 #[test]
 fn a_pool_without_a_count_keeps_its_number_while_nodes_cannot_be_read() {
-    let plan = plan(&world(None, 1, 2));
+    let plan = plan(&pool_with(None, 1, 2));
     assert_eq!((plan.fill, plan.request, plan.wanted), (None, vec![], 3));
 }
 
 #[test]
 fn somebody_elses_node_in_a_slot_is_none_of_the_pools_whether_it_can_be_read_or_not() {
-    let mut observed = world(Some(1), 0, 1);
+    let mut observed = pool_with(Some(1), 0, 1);
     observed.supply.taken = observed.unreadable.clone();
     assert_eq!(plan(&observed).request, [slot(1)]);
 }
@@ -70,7 +70,7 @@ fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
         (one.status, one.reason, one.message)
     };
     let cannot = format!("cannot read node {}", slot(0));
-    let whole = world(Some(3), 2, 1);
+    let whole = pool_with(Some(3), 2, 1);
     let (_, reason, message) = said(&whole, Ready);
     assert_eq!(
         (reason, message.as_str()),
@@ -82,21 +82,21 @@ fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
         assert_eq!((is, reason), (Some(status), Reason::Unreadable));
         assert!(message.contains(&cannot), "{message}");
     }
-    let (_, reason, message) = said(&world(None, 1, 2), ReplicasClamped);
+    let (_, reason, message) = said(&pool_with(None, 1, 2), ReplicasClamped);
     assert_eq!(reason, Reason::ReplicasUnset);
     assert!(
         message.contains("not filled in") && message.contains(&format!("{cannot} (and 1 more)")),
         "{message}"
     );
 
-    let mut deleted = world(Some(1), 0, 1);
+    let mut deleted = pool_with(Some(1), 0, 1);
     Arc::make_mut(deleted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(deleted.now));
     let (_, reason, message) = said(&deleted, Reconciling);
     assert!(reason == Reason::Deleting && message.contains(&cannot), "{message}");
     assert!(said(&deleted, Ready).2.ends_with("1 node left"));
 
-    let (growing, reason, message) = said(&world(Some(3), 1, 1), Reconciling);
+    let (growing, reason, message) = said(&pool_with(Some(3), 1, 1), Reconciling);
     assert_eq!((growing, reason), (Some(true), Reason::Provisioning));
     assert!(message.contains("1 unreadable"), "{message}");
-    assert_eq!(said(&world(Some(2), 2, 0), Stalled).0, Some(false));
+    assert_eq!(said(&pool_with(Some(2), 2, 0), Stalled).0, Some(false));
 }

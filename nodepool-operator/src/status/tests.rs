@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use shared_crds::ownership::{self, Owner};
 
-use super::events::{Kind, notes};
+use super::events::{EventReason, events};
 use super::*;
 use crate::outcome::Extent;
 use crate::plan::supply::{Machine, MachineState};
@@ -315,7 +315,7 @@ fn a_rejected_write_is_told_once_until_its_message_changes() {
     let long = format!("no right {}", "x".repeat(2000));
     let applied = rejected(RejectedWrite::Change, &long);
     let told = |pool: &NodePool, applied: &Applied| {
-        notes(pool, applied, None).iter().filter(|note| note.kind == Kind::WriteRejected).count()
+        events(pool, applied, None).iter().filter(|event| event.reason == EventReason::WriteRejected).count()
     };
     assert_eq!(told(&pool, &applied), 1);
     let conditions = conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
@@ -333,11 +333,19 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         ..Applied::default()
     };
     let mut pool = pool(1);
-    let told = notes(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
-    let kinds: Vec<_> = told.iter().map(|note| note.kind).collect();
-    assert_eq!(kinds, [Kind::ScaledUp, Kind::NodeRemoved, Kind::ProvisioningFailed, Kind::DrainBlocked]);
-    assert!(told[0].text.starts_with("created 9 nodes: n-0, ") && told[0].text.ends_with(", …"));
-    assert_eq!(told[1].text, "removed 1 node: n-0");
+    let told = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
+    let reasons: Vec<_> = told.iter().map(|event| event.reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            EventReason::ScaledUp,
+            EventReason::NodeRemoved,
+            EventReason::ProvisioningFailed,
+            EventReason::DrainBlocked
+        ]
+    );
+    assert!(told[0].note.starts_with("created 9 nodes: n-0, ") && told[0].note.ends_with(", …"));
+    assert_eq!(told[1].note, "removed 1 node: n-0");
     let known = Condition {
         type_: "Reconciling".into(),
         status: "True".into(),
@@ -347,6 +355,6 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         last_transition_time: Time(at(0)),
     };
     pool.status = Some(NodePoolStatus { conditions: vec![known], ..NodePoolStatus::default() });
-    assert!(notes(&pool, &applied, None).iter().all(|note| note.kind != Kind::DrainBlocked));
-    assert!(notes(&pool, &Applied::default(), None).is_empty());
+    assert!(events(&pool, &applied, None).iter().all(|event| event.reason != EventReason::DrainBlocked));
+    assert!(events(&pool, &Applied::default(), None).is_empty());
 }

@@ -22,7 +22,7 @@ use crate::outcome::Applied;
 const DELAY: i64 = 3;
 
 /// The part of a cluster that matters here.
-struct World {
+struct ModelCluster {
     pool: NodePool,
     nodes: BTreeMap<String, Node>,
     pods: BTreeMap<String, Vec<Pod>>,
@@ -32,7 +32,7 @@ struct World {
     uids: u32,
 }
 
-impl World {
+impl ModelCluster {
     fn new() -> Self {
         Self {
             pool: pool(0),
@@ -218,12 +218,12 @@ impl World {
 
 /// What happens between passes, and how far a pass gets.
 #[derive(Clone, Debug)]
-enum Happening {
+enum Disturbance {
     Scale(i32),
     DeleteNode(usize),
     BecomeReady(usize),
     Break(usize),
-    StealFinalizer(usize),
+    RemoveFinalizer(usize),
     Budget(bool),
     Pause(bool),
     Time(i64),
@@ -231,72 +231,72 @@ enum Happening {
     Pass(usize),
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn disturbance() -> impl Strategy<Value = Disturbance> {
     prop_oneof![
-        2 => (0..12_i32).prop_map(Happening::Scale),
-        1 => (0..12_usize).prop_map(Happening::DeleteNode),
-        2 => (0..12_usize).prop_map(Happening::BecomeReady),
-        1 => (0..12_usize).prop_map(Happening::Break),
-        1 => (0..12_usize).prop_map(Happening::StealFinalizer),
-        1 => any::<bool>().prop_map(Happening::Budget),
-        1 => prop::bool::weighted(0.2).prop_map(Happening::Pause),
-        2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Happening::Time),
-        6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Happening::Pass),
+        2 => (0..12_i32).prop_map(Disturbance::Scale),
+        1 => (0..12_usize).prop_map(Disturbance::DeleteNode),
+        2 => (0..12_usize).prop_map(Disturbance::BecomeReady),
+        1 => (0..12_usize).prop_map(Disturbance::Break),
+        1 => (0..12_usize).prop_map(Disturbance::RemoveFinalizer),
+        1 => any::<bool>().prop_map(Disturbance::Budget),
+        1 => prop::bool::weighted(0.2).prop_map(Disturbance::Pause),
+        2 => prop_oneof![0..5_i64, Just(1000)].prop_map(Disturbance::Time),
+        6 => prop_oneof![Just(usize::MAX), 0..6_usize].prop_map(Disturbance::Pass),
     ]
 }
 
-fn disturb(world: &mut World, happening: &Happening) {
-    let nth = |world: &World, index: usize| world.nodes.keys().nth(index).cloned();
-    let status = |world: &mut World, index: usize, status: &str| {
-        if let Some(node) = nth(world, index).and_then(|name| world.nodes.get_mut(&name)) {
+fn disturb(cluster: &mut ModelCluster, disturbance: &Disturbance) {
+    let nth = |cluster: &ModelCluster, index: usize| cluster.nodes.keys().nth(index).cloned();
+    let status = |cluster: &mut ModelCluster, index: usize, status: &str| {
+        if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get_mut(&name)) {
             set_ready(node, status);
         }
     };
-    match *happening {
-        Happening::Scale(replicas) => world.pool.spec.replicas = Some(replicas),
-        Happening::DeleteNode(index) => {
-            if let Some(node) = nth(world, index).and_then(|name| world.nodes.get(&name).cloned()) {
-                world.delete(&node.metadata.name.clone().unwrap(), &node);
+    match *disturbance {
+        Disturbance::Scale(replicas) => cluster.pool.spec.replicas = Some(replicas),
+        Disturbance::DeleteNode(index) => {
+            if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get(&name).cloned()) {
+                cluster.delete(&node.metadata.name.clone().unwrap(), &node);
             }
         }
-        Happening::BecomeReady(index) => status(world, index, "True"),
-        Happening::Break(index) => status(world, index, "Unknown"),
-        Happening::StealFinalizer(index) => {
-            if let Some(node) = nth(world, index).and_then(|name| world.nodes.get_mut(&name)) {
+        Disturbance::BecomeReady(index) => status(cluster, index, "True"),
+        Disturbance::Break(index) => status(cluster, index, "Unknown"),
+        Disturbance::RemoveFinalizer(index) => {
+            if let Some(node) = nth(cluster, index).and_then(|name| cluster.nodes.get_mut(&name)) {
                 node.metadata.finalizers = None;
             }
-            world.sweep();
+            cluster.sweep();
         }
-        Happening::Budget(blocks) => world.budget_blocks = blocks,
-        Happening::Pause(paused) => world.pool.spec.paused = paused,
-        Happening::Time(seconds) => world.second += seconds,
-        Happening::Pass(writes) => {
-            let plan = world.plan();
-            world.apply(&plan, writes);
+        Disturbance::Budget(blocks) => cluster.budget_blocks = blocks,
+        Disturbance::Pause(paused) => cluster.pool.spec.paused = paused,
+        Disturbance::Time(seconds) => cluster.second += seconds,
+        Disturbance::Pass(writes) => {
+            let plan = cluster.plan();
+            cluster.apply(&plan, writes);
             if writes != usize::MAX {
-                world.machines.clear();
+                cluster.machines.clear();
             }
         }
     }
 }
 
 /// Runs passes until nothing more is planned. Nodes become Ready as with a machine's kubelet.
-fn settle(world: &mut World) -> usize {
+fn run_until_idle(cluster: &mut ModelCluster) -> usize {
     for pass in 0..60 {
-        for node in world.nodes.values_mut() {
+        for node in cluster.nodes.values_mut() {
             set_ready(node, "True");
         }
-        let plan = world.plan();
+        let plan = cluster.plan();
         let idle = plan.nodes.iter().all(|step| step.action == NodeAction::Keep)
             && plan.request.is_empty()
             && plan.withdraw.is_empty()
             && plan.register.is_empty()
-            && Applied::default().next_visit(&plan, at(world.second)).is_none();
+            && Applied::default().next_visit(&plan, at(cluster.second)).is_none();
         if idle {
             return pass;
         }
-        world.apply(&plan, usize::MAX);
-        world.second += 2;
+        cluster.apply(&plan, usize::MAX);
+        cluster.second += 2;
     }
     60
 }
@@ -305,44 +305,44 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_pass_ever_promises_more_nodes_than_are_wanted(history in vec(happening(), 1..40)) {
-        let mut world = World::new();
-        for happening in &history {
-            let before = world.promised();
-            disturb(&mut world, happening);
-            if let Happening::Pass(_) = happening {
-                let wanted = world.wanted();
-                let after = world.promised();
+    fn no_pass_ever_promises_more_nodes_than_are_wanted(history in vec(disturbance(), 1..40)) {
+        let mut cluster = ModelCluster::new();
+        for disturbance in &history {
+            let before = cluster.promised();
+            disturb(&mut cluster, disturbance);
+            if let Disturbance::Pass(_) = disturbance {
+                let wanted = cluster.wanted();
+                let after = cluster.promised();
                 prop_assert!(after <= wanted.max(before), "{after} promised, {wanted} wanted, {before} before");
             }
         }
     }
 
     #[test]
-    fn every_node_has_exactly_one_fate(history in vec(happening(), 1..40)) {
-        let mut world = World::new();
-        for happening in &history {
-            disturb(&mut world, happening);
-            let plan = world.plan();
+    fn every_node_has_exactly_one_fate(history in vec(disturbance(), 1..40)) {
+        let mut cluster = ModelCluster::new();
+        for disturbance in &history {
+            disturb(&mut cluster, disturbance);
+            let plan = cluster.plan();
             let planned: Vec<_> = plan.nodes.iter().map(|step| step.member.name().to_owned()).collect();
-            let existing: Vec<_> = world.nodes.keys().cloned().collect();
+            let existing: Vec<_> = cluster.nodes.keys().cloned().collect();
             prop_assert_eq!(planned, existing);
         }
     }
 
     #[test]
-    fn a_pass_counts_what_the_next_one_finds(history in vec(happening(), 1..40), writes in 0..8_usize) {
-        let mut world = World::new();
-        for happening in &history {
-            disturb(&mut world, happening);
-            let (observed, plan) = (world.observe(), world.plan());
+    fn a_pass_counts_what_the_next_one_finds(history in vec(disturbance(), 1..40), writes in 0..8_usize) {
+        let mut cluster = ModelCluster::new();
+        for disturbance in &history {
+            disturb(&mut cluster, disturbance);
+            let (observed, plan) = (cluster.observe(), cluster.plan());
             // A node without a finalizer is gone at once when it is deleted, which the pass does not know.
             let lost = plan.nodes.iter().filter(|step| step.action == NodeAction::Replace && !step.member.has_finalizer).count();
-            let applied = world.apply(&plan, writes);
+            let applied = cluster.apply(&plan, writes);
             let facts = facts_after(&observed, &plan, &applied);
             prop_assert_eq!(facts.staying, facts.ready + facts.starting + facts.not_ready);
-            let found = facts_after(&world.observe(), &world.plan(), &Applied::default());
-            prop_assert_eq!(found.staying + found.leaving, world.nodes.len());
+            let found = facts_after(&cluster.observe(), &cluster.plan(), &Applied::default());
+            prop_assert_eq!(found.staying + found.leaving, cluster.nodes.len());
             if lost == 0 {
                 prop_assert_eq!(facts, found);
             }
@@ -350,17 +350,17 @@ proptest! {
     }
 
     #[test]
-    fn from_any_state_the_pool_settles_at_what_is_wanted(history in vec(happening(), 1..40)) {
-        let mut world = World::new();
-        for happening in &history {
-            disturb(&mut world, happening);
+    fn from_any_state_the_pool_settles_at_what_is_wanted(history in vec(disturbance(), 1..40)) {
+        let mut cluster = ModelCluster::new();
+        for disturbance in &history {
+            disturb(&mut cluster, disturbance);
         }
-        world.budget_blocks = false;
-        world.pool.spec.paused = false;
-        prop_assert!(settle(&mut world) < 60, "{:?}", actions_now(&world));
-        prop_assert_eq!(world.nodes.len(), world.wanted());
-        prop_assert_eq!(world.staying(), world.wanted());
-        for node in world.nodes.values() {
+        cluster.budget_blocks = false;
+        cluster.pool.spec.paused = false;
+        prop_assert!(run_until_idle(&mut cluster) < 60, "{:?}", actions_now(&cluster));
+        prop_assert_eq!(cluster.nodes.len(), cluster.wanted());
+        prop_assert_eq!(cluster.staying(), cluster.wanted());
+        for node in cluster.nodes.values() {
             prop_assert_ne!(node.spec.as_ref().unwrap().unschedulable, Some(true));
             prop_assert!(node.metadata.finalizers.iter().flatten().any(|f| f == names::NODE_FINALIZER));
         }
@@ -368,27 +368,27 @@ proptest! {
 
     #[test]
     fn a_burst_that_is_repeated_from_an_old_cache_makes_no_node_too_many(first in 0..8_usize, wanted in 0..8_i32) {
-        let mut world = World::new();
-        world.pool.spec.replicas = Some(wanted);
-        let old = world.observe();
+        let mut cluster = ModelCluster::new();
+        cluster.pool.spec.replicas = Some(wanted);
+        let old = cluster.observe();
         for observed in [old.clone(), old] {
-            world.machines.clear();
-            let plan_requests = world.plan_from(&observed);
-            world.apply(&plan_requests, usize::MAX);
+            cluster.machines.clear();
+            let plan_requests = cluster.plan_from(&observed);
+            cluster.apply(&plan_requests, usize::MAX);
             let mut running = observed;
             running.supply.machines = plan_requests
                 .request
                 .iter()
                 .map(|name| Machine { name: name.clone(), state: MachineState::Running })
                 .collect();
-            let burst = world.plan_from(&running);
-            world.apply(&burst, first);
-            world.apply(&burst, usize::MAX);
+            let burst = cluster.plan_from(&running);
+            cluster.apply(&burst, first);
+            cluster.apply(&burst, usize::MAX);
         }
-        prop_assert_eq!(world.nodes.len(), usize::try_from(wanted).unwrap());
+        prop_assert_eq!(cluster.nodes.len(), usize::try_from(wanted).unwrap());
     }
 }
 
-fn actions_now(world: &World) -> Vec<(String, NodeAction)> {
-    testing::actions(&world.plan())
+fn actions_now(cluster: &ModelCluster) -> Vec<(String, NodeAction)> {
+    testing::actions(&cluster.plan())
 }
