@@ -80,7 +80,7 @@ mod tests {
     use crate::testing::{TestContext, failure};
 
     #[tokio::test]
-    async fn a_status_that_cannot_be_written_is_an_error_also_beside_a_conflict() {
+    async fn a_status_that_cannot_be_written_is_an_error_even_beside_a_conflict() {
         let test = TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node(0)] }))
@@ -88,14 +88,14 @@ mod tests {
             path if path.starts_with("/api/v1/nodes/") => failure(409, "Conflict", "it has changed"),
             _ => failure(403, "Forbidden", "no right to write the status"),
         });
-        let (ctx, asked) = test.with_pool(pool(0)).into_parts();
+        let (ctx, requests) = test.with_pool(pool(0)).into_parts();
         let ended = reconcile(ctx, key()).await;
-        assert!(asked().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", asked());
+        assert!(requests().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", requests());
         assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
     }
 
     #[tokio::test]
-    async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
+    async fn a_pool_whose_excess_could_not_be_removed_is_not_complete() {
         let test = TestContext::new(|_, _| failure(500, "InternalError", "no"));
         let provisioner = &test.ctx.provisioner;
         provisioner.record_failure(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
@@ -106,6 +106,6 @@ mod tests {
         assert!(result.error.is_some() && result.applied.cordoned.is_empty());
         let facts = count(&test.ctx, &seen, &plan, &result.applied).unwrap();
         assert!(!facts.all_ready() && facts.failure.is_some());
-        assert!(provisioner.last_failure(&key()).is_some(), "the wait may not be forgotten");
+        assert!(provisioner.last_failure(&key()).is_some(), "the backoff must not end");
     }
 }

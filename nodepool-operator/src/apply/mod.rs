@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whose_a_node_is_can_be_told_although_the_rest_of_it_cannot_be_read() {
+    async fn the_pool_of_a_node_is_known_although_the_rest_of_it_is_unreadable() {
         for (owner, is_foreign_node) in [(Some(key()), false), (None, true)] {
             let labels = owner.map(|key| {
                 json!({ names::NODEPOOL_LABEL: key.name, names::NODEPOOL_NAMESPACE_LABEL: key.namespace })
@@ -268,36 +268,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_at_a_node_that_is_never_answered_comes_to_an_end() {
+    async fn a_read_of_a_node_that_is_never_answered_times_out() {
         let silent = tower::service_fn(|_: http::Request<Body>| async {
             std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
         });
         let api = Api::all(Client::new(silent, "default"));
         let seen = seen();
-        let looked = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
-        assert!(matches!(looked, Ok(Err(Error::ListTimeout { .. }))), "{looked:?}");
+        let read = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
+        assert!(matches!(read, Ok(Err(Error::ListTimeout { .. }))), "{read:?}");
     }
 
     #[tokio::test]
-    async fn a_node_that_is_spared_keeps_the_pool_from_growing_only_if_it_was_counted() {
+    async fn a_deletion_that_fails_stops_the_pool_from_growing_only_if_the_node_counted() {
         for (action, grows) in [(NodeAction::Remove, 1), (NodeAction::Replace, 0)] {
             let test = TestContext::new(|path, _| match path {
                 path if path.contains("/nodes/") => {
                     failure(409, "Conflict", "the ResourceVersion in the precondition")
                 }
-                _ => failure(500, "InternalError", "not asked for"),
+                _ => failure(500, "InternalError", "not requested"),
             });
             let seen = seen();
             let mut plan = plan(&seen.observed);
             plan.nodes = vec![step(draining(0, -100), action.clone())];
             let result = apply(&test.ctx, &seen, &plan).await;
-            assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: it is looked at again soon");
+            assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
             assert_eq!(result.applied.requested, grows, "{action:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_node_that_may_not_be_created_is_told_as_rejected() {
+    async fn a_forbidden_creation_is_reported_as_rejected() {
         let test = TestContext::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
         let seen = Seen { observed: observed(pool(1), []), failed_machines: vec![] };
         let mut plan = plan(&seen.observed);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_eviction_that_the_server_refuses_does_not_keep_the_next_pod_from_being_asked() {
+    async fn a_refused_eviction_does_not_stop_the_eviction_of_the_next_pod() {
         let test = TestContext::new(|path, _| match path {
             path if path.contains("/two-budgets/") => {
                 failure(500, "InternalError", "This pod has more than one PodDisruptionBudget")
@@ -244,15 +244,19 @@ mod tests {
         let blocked: Vec<_> = applied.blocked.iter().map(|blocked| blocked.pod.name.as_str()).collect();
         assert_eq!(blocked, ["two-budgets", "ending-namespace"]);
         assert!(applied.blocked[0].message.contains("more than one PodDisruptionBudget"), "{applied:?}");
-        assert!(applied.complete(), "a drain that is held up is no failure");
+        assert!(applied.complete(), "a blocked drain is no failure");
     }
 
     #[tokio::test]
-    async fn pods_that_do_not_go_keep_no_other_from_being_asked_in_a_later_pass() {
+    async fn pods_that_stay_do_not_stop_the_removal_of_others_in_a_later_pass() {
         for (code, forced) in [(403, false), (403, true), (504, false), (504, true)] {
             let test = TestContext::new(move |path, clock| {
                 clock.advance(Duration::from_secs(3));
-                if path.contains("/stuck") { failure(code, "Stuck", "a webhook minds") } else { success() }
+                if path.contains("/stuck") {
+                    failure(code, "Stuck", "denied by a webhook")
+                } else {
+                    success()
+                }
             });
             let step = if forced { self::forced } else { drain }(&["stuck-1", "stuck-2", "free"]);
             // Refusals take two passes, failures one each.
@@ -261,17 +265,20 @@ mod tests {
                 let _ = carry_out(&test.ctx, &step, deadline).await;
                 test.time.advance(Duration::from_secs(5));
             }
-            let asked = test.requests();
-            assert!(asked.iter().any(|asked| asked.contains("/free")), "{code}, forced: {forced}: {asked:?}");
+            let requests = test.requests();
+            assert!(
+                requests.iter().any(|line| line.contains("/free")),
+                "{code}, forced: {forced}: {requests:?}"
+            );
         }
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_for_evictions_fails_the_pass() {
+    async fn an_eviction_without_an_answer_fails_the_pass() {
         let test = TestContext::new(|_, _| failure(504, "Timeout", "the request did not complete"));
         let error = carry_out(&test.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
         assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
-        assert!(test.requests().iter().all(|asked| !asked.contains("/pods/b/")), "{:?}", test.requests());
+        assert!(test.requests().iter().all(|line| !line.contains("/pods/b/")), "{:?}", test.requests());
     }
 
     #[tokio::test]
@@ -291,19 +298,19 @@ mod tests {
     #[tokio::test]
     async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_the_node() {
         let test = TestContext::new(|path, _| match path {
-            path if path.contains("/pods/minded") => failure(403, "Forbidden", "a webhook minds"),
+            path if path.contains("/pods/denied") => failure(403, "Forbidden", "denied by a webhook"),
             _ => success(),
         });
-        let applied = carry_out(&test.ctx, &forced(&["minded", "web"]), ENDLESS).await.unwrap();
+        let applied = carry_out(&test.ctx, &forced(&["denied", "web"]), ENDLESS).await.unwrap();
         assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
-        let asked = test.requests();
-        assert_eq!(asked.len(), 2, "{asked:?}");
-        let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
-        assert!(asked.iter().all(own_grace), "{asked:?}");
+        let requests = test.requests();
+        assert_eq!(requests.len(), 2, "{requests:?}");
+        let own_grace = |line: &String| line.contains("/pods/") && !line.contains("gracePeriodSeconds");
+        assert!(requests.iter().all(own_grace), "{requests:?}");
     }
 
     #[tokio::test]
-    async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
+    async fn a_node_that_changed_since_its_removal_was_decided_is_not_deleted_and_is_a_conflict() {
         for action in [NodeAction::Remove, NodeAction::Replace] {
             let test =
                 TestContext::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
@@ -311,23 +318,27 @@ mod tests {
             node.metadata.resource_version = Some("7".into());
             let applied = carry_out(&test.ctx, &step(node, action), ENDLESS).await.unwrap();
             assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
-            let asked = test.requests();
-            assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
+            let requests = test.requests();
+            assert_eq!(
+                requests.len(),
+                1,
+                "no finalizer is removed, and no second attempt in this pass: {requests:?}"
+            );
             assert!(
-                asked[0].contains(r#""resourceVersion":"7""#) && asked[0].contains(r#""uid":"#),
-                "{asked:?}"
+                requests[0].contains(r#""resourceVersion":"7""#) && requests[0].contains(r#""uid":"#),
+                "{requests:?}"
             );
         }
     }
 
     #[tokio::test]
-    async fn a_drain_begins_when_the_node_is_closed_not_when_that_was_decided() {
+    async fn a_drain_starts_when_the_node_is_cordoned_not_when_that_was_decided() {
         let test = TestContext::new(|_, _| success());
         test.time.advance(Duration::from_millis(40_100));
         let mut marked = node(0);
         annotate(&mut marked, "x", "y");
         let _ = carry_out(&test.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
-        let asked = test.requests();
-        assert!(asked[0].contains("1970-01-01T00:00:41Z"), "{asked:?}");
+        let requests = test.requests();
+        assert!(requests[0].contains("1970-01-01T00:00:41Z"), "{requests:?}");
     }
 }

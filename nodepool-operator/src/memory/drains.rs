@@ -150,7 +150,7 @@ mod tests {
     use crate::plan::testing::pod;
 
     #[test]
-    fn a_list_serves_the_passes_of_a_second_unless_the_node_is_closed_anew() {
+    fn a_list_serves_the_passes_of_a_second_unless_the_node_is_cordoned_again() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
         let seen = || drains.recent_lists(["a", "b"].into_iter());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_was_refused_is_left_in_peace_longer_than_one_that_goes() {
+    fn a_refused_pod_is_retried_later_than_a_terminating_one() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
         let named = |name: &str| {
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(
             drains.recent_result(PodRemoval::Delete, &stuck),
             None,
-            "an eviction's result is none to a deletion"
+            "an eviction's result is none for a deletion"
         );
     }
 }

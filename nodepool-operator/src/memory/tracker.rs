@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn time_counts_from_the_first_look_and_whatever_the_wall_clock_says() {
+    fn time_counts_from_the_first_observation_and_not_by_the_wall_clock() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
         let (fresh, leaving) = (starting(0), draining(1, 5));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_seen_ready_stays_known_as_such_until_it_is_marked() {
+    fn a_node_that_was_observed_ready_is_remembered_until_it_is_annotated() {
         let (clock, _time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
         let mut fresh = starting(0);

@@ -109,7 +109,7 @@ fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.as_ref().is_some_and(|end| end.0 < now)
 }
 
-/// Whether no kubelet will confirm the end of the pod any more: it was told to end so long ago that a working kubelet
+/// Whether no kubelet will confirm the end of the pod any more: its deletion was so long ago that a working kubelet
 /// would have killed and reported it. Its deletion timestamp is the end of its grace period.
 fn is_given_up(pod: &Pod, now: Timestamp, times: &PodTimes) -> bool {
     let grace =
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_closed_and_marked_before_any_pod_is_asked_to_go() {
+    fn a_node_is_cordoned_and_annotated_before_any_pod_is_evicted() {
         for leaving in [
             Leaving { cordoned: false, ..CORDONED },
             Leaving { drain_started: None, ..CORDONED },
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn daemon_set_mirror_and_finished_pods_hold_no_node() {
+    fn daemon_set_mirror_and_finished_pods_do_not_block_removal() {
         let daemon = pod_of("DaemonSet", "agent");
         let mut mirror = pod("static");
         mirror.metadata.annotations =
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_ending_is_waited_for_and_not_evicted_again() {
+    fn a_terminating_pod_is_waited_for_and_not_evicted_again() {
         let mut ending = pod("ending");
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
         let pods = [ending, pod("web"), pod_of("ReplicaSet", "api")];
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_chose_a_closed_node_is_not_evicted_over_and_over() {
+    fn a_pod_that_tolerates_the_cordon_is_not_evicted_over_and_over() {
         for tolerant in [
             toleration(CORDON_TAINT, "Exists", "", "NoSchedule"),
             toleration(CORDON_TAINT, "Exists", "", ""),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_slipped_in_and_does_not_tolerate_the_cordon_is_evicted() {
+    fn a_later_pod_that_does_not_tolerate_the_cordon_is_evicted() {
         for other in [
             vec![],
             vec![toleration("node.kubernetes.io/not-ready", "Exists", "", "NoExecute")],
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_node_stays_long_enough_to_show_a_pod_that_was_being_bound() {
+    fn a_cordoned_node_stays_long_enough_to_show_a_pod_that_was_being_bound() {
         let waits = NodeAction::Drain { evict: vec![], delete: vec![], overdue: None };
         let soon = Some(SignedDuration::from_secs(1));
         assert_eq!(next(CORDONED, Some(&[]), None, at(1)), waits);
@@ -300,9 +300,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_holds_the_node_for_its_grace_and_until_nobody_can_be_expected_to_confirm_its_end() {
+    fn a_pod_blocks_removal_for_its_grace_and_until_no_kubelet_can_be_expected_to_confirm_its_end() {
         let mut ending = pod("db");
-        // Told to end at second 70, with 30 s of grace.
+        // Deleted at second 70, with 30 s of grace.
         ending.metadata.deletion_timestamp = Some(Time(at(100)));
         ending.metadata.deletion_grace_period_seconds = Some(30);
         let action = |timeout, second, seen_ending| {

@@ -305,7 +305,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_pass_ever_promises_more_nodes_than_are_wanted(history in vec(disturbance(), 1..40)) {
+    fn no_pass_leads_to_more_nodes_than_are_wanted(history in vec(disturbance(), 1..40)) {
         let mut cluster = ModelCluster::new();
         for disturbance in &history {
             let before = cluster.promised();
@@ -319,7 +319,7 @@ proptest! {
     }
 
     #[test]
-    fn every_node_has_exactly_one_fate(history in vec(disturbance(), 1..40)) {
+    fn every_node_has_exactly_one_action(history in vec(disturbance(), 1..40)) {
         let mut cluster = ModelCluster::new();
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn from_any_state_the_pool_settles_at_what_is_wanted(history in vec(disturbance(), 1..40)) {
+    fn from_any_state_the_pool_reaches_what_is_wanted(history in vec(disturbance(), 1..40)) {
         let mut cluster = ModelCluster::new();
         for disturbance in &history {
             disturb(&mut cluster, disturbance);
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn a_burst_that_is_repeated_from_an_old_cache_makes_no_node_too_many(first in 0..8_usize, wanted in 0..8_i32) {
+    fn a_burst_that_is_repeated_from_a_stale_cache_creates_no_excess_node(first in 0..8_usize, wanted in 0..8_i32) {
         let mut cluster = ModelCluster::new();
         cluster.pool.spec.replicas = Some(wanted);
         let old = cluster.observe();

@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_that_is_called_off_leaves_a_persons_cordon_in_place() {
+    fn a_cancelled_drain_leaves_the_cordon_of_a_user_in_place() {
         for annotations in [node(0).metadata.annotations, None] {
-            let mut cordoned_by_hand = node(0);
-            cordoned_by_hand.metadata.annotations = annotations;
-            cordoned_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-            let draining = patched(&cordoned_by_hand, cordon(&cordoned_by_hand, at(5)));
+            let mut cordoned_by_user = node(0);
+            cordoned_by_user.metadata.annotations = annotations;
+            cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
+            let draining = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
             // The operator may cordon it again, for instance because its annotation was damaged.
             let again = patched(&draining, cordon(&draining, at(6)));
             let uncordoned = patched(&again, uncordon(&again));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_that_is_called_off_opens_a_node_that_the_operator_closed() {
+    fn a_cancelled_drain_uncordons_a_node_that_the_operator_cordoned() {
         let draining = patched(&node(0), cordon(&node(0), at(5)));
         assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
         let again = patched(&draining, cordon(&draining, at(6)));
@@ -207,17 +207,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cordon_that_a_person_lifted_during_the_drain_does_not_come_back() {
-        let mut cordoned_by_hand = node(0);
-        cordoned_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-        let mut lifted = patched(&cordoned_by_hand, cordon(&cordoned_by_hand, at(5)));
-        lifted.spec.as_mut().unwrap().unschedulable = None;
-        let again = patched(&lifted, cordon(&lifted, at(6)));
+    fn a_cordon_that_a_user_removed_during_the_drain_does_not_come_back() {
+        let mut cordoned_by_user = node(0);
+        cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
+        let mut uncordoned = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
+        uncordoned.spec.as_mut().unwrap().unschedulable = None;
+        let again = patched(&uncordoned, cordon(&uncordoned, at(6)));
         assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
     #[test]
-    fn the_mark_of_a_drain_is_never_earlier_than_its_beginning() {
+    fn the_annotation_of_a_drain_is_never_earlier_than_its_start() {
         let half = Timestamp::from_millisecond(5_500).unwrap();
         assert_eq!((later_second(half), later_second(at(5))), (at(6), at(5)));
         assert_eq!(second(half), at(5));

@@ -53,7 +53,7 @@ fn nodes(count: usize) -> Vec<Node> {
 }
 
 #[test]
-fn missing_nodes_are_asked_for_in_the_lowest_free_slots() {
+fn missing_nodes_are_requested_in_the_lowest_free_slots() {
     let plan = plan(&observed(pool(3), nodes(1)));
     let prefix = slots::prefix(&testing::key());
     assert_eq!(plan.request, [format!("{prefix}0"), format!("{prefix}1")]);
@@ -61,14 +61,14 @@ fn missing_nodes_are_asked_for_in_the_lowest_free_slots() {
 }
 
 #[test]
-fn a_settled_pool_is_left_alone() {
+fn a_complete_pool_is_not_changed() {
     let plan = plan(&observed(pool(3), nodes(3)));
     assert!(actions(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
     assert_eq!((plan.pool, plan.requeue_at), (PoolStep::Keep, None));
 }
 
 #[test]
-fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
+fn an_unset_count_is_filled_with_the_existing_nodes_and_removes_none() {
     let unset = |min, max| {
         let mut pool = pool(0);
         (pool.spec.replicas, pool.spec.min_replicas, pool.spec.max_replicas) = (None, min, max);
@@ -76,12 +76,12 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
     };
     let there = || vec![node(0), starting(1), draining(2, 10)];
     // Leaving nodes were not wanted any more, and the bounds apply to every writer.
-    for (min, max, fill, leaving, asked) in
+    for (min, max, fill, leaving, requested) in
         [(0, 10, 2, 1, 0), (3, 10, 3, 0, 0), (5, 10, 5, 0, 2), (0, 1, 1, 2, 0)]
     {
         let observed = observed(unset(min, max), there());
         let plan = plan(&observed);
-        assert_eq!((plan.fill, plan.request.len()), (Some(fill), asked), "within {min} to {max}");
+        assert_eq!((plan.fill, plan.request.len()), (Some(fill), requested), "within {min} to {max}");
         let facts = facts_after(&observed, &plan, &done(&plan));
         assert_eq!(
             (facts.leaving, facts.wanted),
@@ -104,7 +104,7 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
 }
 
 #[test]
-fn the_pool_is_held_before_nodes_are_made() {
+fn the_finalizer_is_added_before_nodes_are_created() {
     let mut pool = pool(1);
     pool.metadata.finalizers = None;
     assert_eq!(plan(&observed(pool, [])).pool, PoolStep::AddFinalizer);
@@ -134,7 +134,7 @@ fn a_request_whose_node_exists_is_fulfilled_and_does_not_count_twice() {
 }
 
 #[test]
-fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
+fn the_slot_of_a_leaving_or_foreign_node_is_not_requested() {
     let prefix = slots::prefix(&testing::key());
     let mut leaving = draining(0, 10);
     leaving.metadata.name = Some(format!("{prefix}0"));
@@ -144,7 +144,7 @@ fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
 }
 
 #[test]
-fn the_provider_is_left_alone_while_it_backs_off() {
+fn nothing_is_requested_during_the_backoff() {
     let mut observed = observed(pool(2), []);
     let failure = |second| ProvisioningFailure {
         reason: Reason::ProvisioningFailed,
@@ -160,7 +160,7 @@ fn the_provider_is_left_alone_while_it_backs_off() {
 }
 
 #[test]
-fn requests_are_taken_back_before_nodes_go() {
+fn requests_are_withdrawn_before_nodes_are_removed() {
     let mut observed = observed(pool(2), nodes(2));
     observed.supply.machines = vec![machine("a", MachineState::Running), machine("b", SOON)];
     let plan = plan(&observed);
@@ -169,7 +169,7 @@ fn requests_are_taken_back_before_nodes_go() {
 }
 
 #[test]
-fn the_request_that_would_take_longest_is_taken_back_first() {
+fn the_request_that_would_take_longest_is_withdrawn_first() {
     let mut observed = observed(pool(3), nodes(2));
     observed.supply.machines = vec![machine("b", SOON), machine("a", MachineState::Running)];
     let plan = plan(&observed);
@@ -178,14 +178,14 @@ fn the_request_that_would_take_longest_is_taken_back_first() {
 }
 
 #[test]
-fn the_nodes_the_autoscaler_named_go_and_no_other() {
+fn the_nodes_that_the_autoscaler_named_are_removed_and_no_other() {
     let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
     assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-000", "n-001"]);
     assert_eq!(classify(&observed).reads, PodReads::default());
 }
 
 #[test]
-fn names_are_not_taken_at_another_count() {
+fn named_nodes_are_ignored_at_another_count() {
     let mut pool = named_victims(2, &["n-000"]);
     pool.spec.replicas = Some(3);
     let mut nodes = nodes(4);
@@ -194,13 +194,13 @@ fn names_are_not_taken_at_another_count() {
 }
 
 #[test]
-fn at_most_the_excess_goes_however_many_are_named() {
+fn at_most_the_excess_is_removed_however_many_are_named() {
     let plan = plan(&observed(named_victims(3, &["n-002", "n-001", "gone"]), nodes(4)));
     assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-002"]);
 }
 
 #[test]
-fn a_node_that_was_given_the_name_since_is_not_the_one_that_was_meant() {
+fn a_newer_node_of_a_listed_name_is_not_the_listed_node() {
     let pool = named_victims(1, &["n-000"]);
     let mut nodes = nodes(2);
     nodes[0].metadata.uid = Some("another".into());
@@ -209,7 +209,7 @@ fn a_node_that_was_given_the_name_since_is_not_the_one_that_was_meant() {
 }
 
 #[test]
-fn names_are_not_taken_where_somebody_else_wrote_their_count() {
+fn named_nodes_are_ignored_where_another_writer_set_the_count() {
     for (writer, gone) in [("kubectl", "n-001"), (names::AUTOSCALER_OPERATOR, "n-000")] {
         let mut pool = named_victims(1, &["n-000"]);
         written_by(&mut pool, writer);
@@ -220,7 +220,7 @@ fn names_are_not_taken_where_somebody_else_wrote_their_count() {
 }
 
 #[test]
-fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_count() {
+fn a_list_whose_count_is_not_written_yet_orders_removals_at_its_authors_count() {
     for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
         let mut pool = named_victims(1, &["n-001", "n-002"]);
         pool.spec.replicas = Some(2);
@@ -236,7 +236,7 @@ fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_coun
 }
 
 #[test]
-fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_count_only() {
+fn requests_are_withdrawn_before_nodes_that_are_named_for_the_next_count_only() {
     for (generation, replicas, gone) in [(1, 2, vec!["n-000"]), (0, 3, vec![])] {
         let mut pool = named_victims(2, &["n-000"]);
         (pool.spec.replicas, pool.metadata.generation) = (Some(replicas), Some(generation));
@@ -251,7 +251,7 @@ fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_c
 }
 
 #[test]
-fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
+fn without_names_not_ready_nodes_are_removed_first_then_empty_ones_then_the_newest() {
     let mut all = nodes(5);
     set_ready(&mut all[1], "Unknown");
     all[4].metadata.creation_timestamp = Some(Time(at(70)));
@@ -266,7 +266,7 @@ fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
 }
 
 #[test]
-fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others() {
+fn nodes_that_a_user_cordoned_are_removed_after_not_ready_ones_and_before_all_others() {
     let mut all = nodes(4);
     set_ready(&mut all[0], "Unknown");
     all[1].spec.as_mut().unwrap().unschedulable = Some(true);
@@ -276,7 +276,7 @@ fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others()
 }
 
 #[test]
-fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
+fn an_empty_node_that_was_just_cordoned_is_visited_again_when_it_may_be_removed() {
     let mut observed = observed(pool(0), [draining(0, 99)]);
     let empty = pods([("n-000", vec![])]);
     let waits = plan_with(&observed, &empty);
@@ -290,7 +290,7 @@ fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
 }
 
 #[test]
-fn a_drain_is_called_off_when_the_node_is_wanted_again() {
+fn a_drain_is_cancelled_when_the_node_is_wanted_again() {
     let observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
     let plan = plan_with(&observed, &pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")]))));
     assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-000", "n-001"]);
@@ -298,7 +298,7 @@ fn a_drain_is_called_off_when_the_node_is_wanted_again() {
 }
 
 #[test]
-fn the_drain_that_began_last_is_called_off_first() {
+fn the_drain_that_started_last_is_cancelled_first() {
     let plan = plan(&observed(pool(1), [draining(0, 10), draining(1, 20)]));
     assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-001"]);
 }
@@ -311,7 +311,7 @@ fn a_deleted_node_is_drained_and_replaced() {
 }
 
 #[test]
-fn a_node_is_removed_once_its_pods_have_gone() {
+fn a_node_is_removed_once_its_pods_are_gone() {
     let observed = observed(pool(1), [draining(0, 10), node(1)]);
     assert_eq!(with_action(&plan(&observed), &NodeAction::Remove), Vec::<String>::new());
     let empty = plan_with(&observed, &pods([("n-000", vec![])]));
@@ -327,11 +327,11 @@ fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
         PodReads { recent: names(&["n-001"]), draining: names(&["n-000", "n-002"]), ..PodReads::default() };
     assert_eq!(classify(&observed).reads, reads);
     observed.pool = Some(Arc::new(pool(4)));
-    assert_eq!(classify(&observed).reads, PodReads::default(), "all drains are called off");
+    assert_eq!(classify(&observed).reads, PodReads::default(), "all drains are cancelled");
 }
 
 #[test]
-fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
+fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
     let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
@@ -339,7 +339,7 @@ fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
 }
 
 #[test]
-fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
+fn a_drain_timeout_of_zero_means_no_limit() {
     let mut pool = pool(0);
     pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
     let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
@@ -347,7 +347,7 @@ fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
 }
 
 #[test]
-fn a_pool_being_deleted_drains_every_node_and_is_released_last() {
+fn a_pool_being_deleted_drains_every_node_and_loses_its_finalizer_last() {
     let mut pool = pool(3);
     pool.metadata.deletion_timestamp = Some(Time(at(90)));
     let mut busy = observed(pool.clone(), nodes(2));
@@ -359,7 +359,7 @@ fn a_pool_being_deleted_drains_every_node_and_is_released_last() {
 }
 
 #[test]
-fn a_paused_pool_stands_still_also_while_it_is_deleted() {
+fn a_paused_pool_is_not_changed_even_while_it_is_deleted() {
     let mut pool = pool(5);
     pool.spec.paused = true;
     pool.metadata.deletion_timestamp = Some(Time(at(90)));
@@ -368,13 +368,13 @@ fn a_paused_pool_stands_still_also_while_it_is_deleted() {
     let plan = plan(&observed);
     assert_eq!(actions(&plan), [("n-001".to_owned(), NodeAction::Wait)]);
     assert!(plan.request.is_empty() && plan.requeue_at.is_none() && plan.pool == PoolStep::Keep);
-    let said = status::statements(&pool, &facts(&observed), &Applied::default());
-    let reconciling = said.iter().find(|s| s.reason == Reason::Paused).unwrap();
+    let reported = status::statements(&pool, &facts(&observed), &Applied::default());
+    let reconciling = reported.iter().find(|s| s.reason == Reason::Paused).unwrap();
     assert!(reconciling.message.contains("the deletion of the pool waits"), "{}", reconciling.message);
 }
 
 #[test]
-fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
+fn nodes_of_a_pool_that_is_gone_are_drained_only_when_they_are_deleted() {
     let mut observed = observed(pool(1), [node(0), deleted(node(1)), draining(2, 10)]);
     observed.pool = None;
     observed.supply.machines = vec![machine("m", SOON)];
@@ -384,7 +384,7 @@ fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
+fn a_pool_with_an_invalid_spec_requests_nothing_and_reports_why() {
     let mut pool = pool(2);
     pool.spec.provider.simulated = None;
     let observed = observed(pool, []);
@@ -395,7 +395,7 @@ fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
 }
 
 #[test]
-fn a_drain_mark_that_is_no_time_is_written_anew() {
+fn a_drain_annotation_that_is_no_time_is_written_again() {
     let mut odd = node(0);
     annotate(&mut odd, names::DRAIN_STARTED_ANNOTATION, "yesterday");
     assert_eq!(actions(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), NodeAction::Cordon)]);

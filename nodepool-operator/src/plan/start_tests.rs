@@ -11,7 +11,7 @@ use super::testing::{
 use super::*;
 
 #[test]
-fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_reported() {
+fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_failed_later_is_only_reported() {
     let mut broken = node(1);
     set_ready(&mut broken, "Unknown");
     let mut observed = observed(pool(2), [starting(0), broken]);
@@ -23,7 +23,7 @@ fn a_node_that_is_not_ready_in_time_is_replaced_and_one_that_broke_is_only_repor
     assert_eq!(
         classify(&observed).reads.unverified,
         BTreeSet::from(["n-000".to_owned()]),
-        "nothing is said of it without a look at its pods"
+        "it is not replaced before its pods are read"
     );
     let acts = plan_with(&observed, &pods([("n-000", vec![])]));
     assert_eq!(actions(&acts), [("n-000".to_owned(), NodeAction::Replace)]);
@@ -44,7 +44,7 @@ fn started(mut pod: Pod) -> Pod {
 }
 
 #[test]
-fn a_node_that_has_run_pods_did_not_fail_to_start_although_nobody_marked_it() {
+fn a_node_that_has_run_pods_did_not_fail_to_start_although_it_lacks_the_annotation() {
     let (ran, pods) = unmarked(vec![pod("waits"), started(pod("web"))]);
     let plan_ran = plan_with(&ran, &pods);
     assert_eq!(actions(&plan_ran), [("n-000".to_owned(), NodeAction::MarkReady)]);
@@ -72,7 +72,7 @@ fn a_node_that_this_process_has_seen_ready_did_not_fail_to_start() {
 }
 
 #[test]
-fn a_node_that_is_ready_while_its_pool_is_paused_is_marked_all_the_same() {
+fn a_node_that_is_ready_while_its_pool_is_paused_is_annotated_all_the_same() {
     let mut paused = pool(1);
     paused.spec.paused = true;
     let mut fresh = starting(0);
@@ -94,11 +94,11 @@ fn a_clock_that_jumps_ahead_replaces_no_node() {
 }
 
 #[test]
-fn a_node_that_somebody_else_made_is_adopted_and_never_timed_out() {
-    let mut stranger = starting(0);
-    stranger.metadata.finalizers = None;
-    stranger.metadata.annotations = None;
-    let mut observed = observed(pool(1), [stranger]);
+fn a_node_of_another_writer_is_adopted_and_never_times_out() {
+    let mut foreign = starting(0);
+    foreign.metadata.finalizers = None;
+    foreign.metadata.annotations = None;
+    let mut observed = observed(pool(1), [foreign]);
     observed.now = at(10_000);
     assert_eq!(actions(&plan(&observed)), [("n-000".to_owned(), NodeAction::Adopt)]);
 }

@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_from_five_seconds_to_five_minutes() {
+    fn the_backoff_doubles_from_five_seconds_to_five_minutes() {
         let seconds: Vec<i64> = (1..=8).map(|failures| backoff(failures).as_secs()).collect();
         assert_eq!(seconds, [5, 10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(backoff(u32::MAX).as_secs(), 300);
     }
 
     #[test]
-    fn a_machine_that_fails_is_told_once_and_the_provider_is_left_alone() {
+    fn a_failed_machine_is_reported_once_and_starts_the_backoff() {
         let provisioner = provisioner();
         let spec = ProviderSpec {
             simulated: Some(SimulatedProvider { failure_percent: 100, ..SimulatedProvider::default() }),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_made_ends_the_trouble_but_not_that_of_nodes_that_never_become_ready() {
+    fn a_created_node_ends_the_backoff_unless_nodes_never_become_ready() {
         let provisioner = provisioner();
         let fail = |reason| provisioner.record_failure(&key(), Some(1), reason, String::new(), at(0));
         fail(Reason::ProvisioningFailed);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_generation_lifts_the_wait_for_quota_only() {
+    fn a_new_generation_ends_the_backoff_after_a_quota_only() {
         let provisioner = provisioner();
         provisioner.record_failure(&key(), Some(1), Reason::QuotaExceeded, String::new(), at(0));
         assert!(supply(&provisioner, 1, 1).0.failure.is_some());

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_runs_when_its_time_has_come() {
+    fn a_machine_runs_at_its_expected_time() {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() });
         assert_eq!(request(&provider, &spec, "a", 0), Ok(Some(at(130))));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_changes_nothing() {
+    fn a_repeated_request_changes_nothing() {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider {
             provision_seconds: 30,

@@ -73,8 +73,8 @@ pub(crate) fn events(
 fn reports_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| {
-        let tells = [ConditionType::Stalled, ConditionType::ProvisioningHealthy];
-        tells.iter().any(|type_| condition.type_ == type_.as_str())
+        let types = [ConditionType::Stalled, ConditionType::ProvisioningHealthy];
+        types.iter().any(|type_| condition.type_ == type_.as_str())
             && condition.reason == rejected.reason.as_str()
             && rejected.message.starts_with(&condition.message)
     })

@@ -25,12 +25,12 @@ fn counted(pool: &NodePool, nodes: Vec<Node>, supply: Supply, applied: &Applied)
 }
 
 /// `(type, status, reason)` of every condition.
-fn said(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
+fn reported(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
     statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
 }
 
 fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) -> (Option<bool>, Reason) {
-    said(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
+    reported(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
 }
 
 fn failure(reason: Reason) -> ProvisioningFailure {
@@ -46,9 +46,9 @@ fn blocked(pod: &str) -> Blocked {
 }
 
 #[test]
-fn every_condition_the_operator_owns_is_always_said_once() {
+fn every_owned_condition_is_always_reported_once() {
     let pool = pool(1);
-    let types: Vec<_> = said(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
+    let types: Vec<_> = reported(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
         .iter()
         .map(|s| s.0)
         .collect();
@@ -56,7 +56,7 @@ fn every_condition_the_operator_owns_is_always_said_once() {
 }
 
 #[test]
-fn the_three_standard_conditions_tell_the_story() {
+fn the_three_standard_conditions_report_the_state() {
     use Reason::{AllNodesReady, Draining, NodesNotReady, Provisioning, QuotaExceeded, Settled};
     let machine = Machine { name: "m".into(), state: MachineState::Running };
     let mut broken = node(1);
@@ -135,7 +135,7 @@ fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
 }
 
 #[test]
-fn replicas_outside_the_bounds_are_told_with_the_number_used() {
+fn replicas_outside_the_bounds_are_reported_with_the_number_used() {
     let mut pool = pool(5);
     for (asked, min, max, expected) in [
         (Some(5), 0, 3, (Some(true), Reason::AboveMaxReplicas)),
@@ -188,7 +188,7 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
 }
 
 #[test]
-fn a_second_pass_over_the_same_world_says_the_very_same() {
+fn a_second_pass_over_the_same_state_reports_the_same() {
     let mut pool = pool(1);
     let facts = facts(&pool, vec![node(0)], Supply::default());
     let first = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
@@ -248,7 +248,7 @@ fn only_what_was_acknowledged_counts() {
 }
 
 #[test]
-fn a_surplus_that_could_not_leave_is_still_draining() {
+fn an_excess_that_could_not_be_removed_is_still_draining() {
     let pool = pool(1);
     let facts = counted(&pool, vec![node(0), node(1)], Supply::default(), &Applied::default());
     let say = |type_| one(&pool, &facts, &Applied::default(), type_);
@@ -262,7 +262,7 @@ fn rejected(write: RejectedWrite, message: &str) -> Applied {
 }
 
 #[test]
-fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
+fn a_creation_without_an_answer_is_reported_and_does_not_stall_the_pool() {
     let pool = pool(2);
     let facts = counted(&pool, vec![node(0)], Supply::default(), &Applied::default());
     let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
@@ -275,7 +275,7 @@ fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
 }
 
 #[test]
-fn a_write_that_the_server_will_never_take_stalls_the_pool() {
+fn a_write_that_the_server_will_never_accept_stalls_the_pool() {
     let pool = pool(2);
     let nodes = vec![node(0), draining(1, 5), deleted(node(2))];
     let facts = counted(&pool, nodes, Supply::default(), &Applied::default());
@@ -293,7 +293,7 @@ fn a_write_that_the_server_will_never_take_stalls_the_pool() {
 }
 
 #[test]
-fn of_several_rejected_writes_the_same_one_is_told_whatever_their_order() {
+fn of_several_rejected_writes_the_same_one_is_reported_in_any_order() {
     let all = [
         rejected(RejectedWrite::Change, "a"),
         rejected(RejectedWrite::Creation, "c"),
@@ -309,23 +309,23 @@ fn of_several_rejected_writes_the_same_one_is_told_whatever_their_order() {
 }
 
 #[test]
-fn a_rejected_write_is_told_once_until_its_message_changes() {
+fn a_rejected_write_is_published_once_until_its_message_changes() {
     let mut pool = pool(2);
     let facts = facts(&pool, vec![node(0)], Supply::default());
     let long = format!("no right {}", "x".repeat(2000));
     let applied = rejected(RejectedWrite::Change, &long);
-    let told = |pool: &NodePool, applied: &Applied| {
+    let published = |pool: &NodePool, applied: &Applied| {
         events(pool, applied, None).iter().filter(|event| event.reason == EventReason::WriteRejected).count()
     };
-    assert_eq!(told(&pool, &applied), 1);
+    assert_eq!(published(&pool, &applied), 1);
     let conditions = conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
     pool.status = Some(NodePoolStatus { conditions, ..NodePoolStatus::default() });
-    assert_eq!(told(&pool, &applied), 0);
-    assert_eq!(told(&pool, &rejected(RejectedWrite::Change, "another")), 1);
+    assert_eq!(published(&pool, &applied), 0);
+    assert_eq!(published(&pool, &rejected(RejectedWrite::Change, "another")), 1);
 }
 
 #[test]
-fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
+fn events_name_what_changed_and_a_known_block_is_not_published_again() {
     let applied = Applied {
         created: (0..9).map(|n| format!("n-{n}")).collect(),
         removed: vec!["n-0".into()],
@@ -333,8 +333,8 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         ..Applied::default()
     };
     let mut pool = pool(1);
-    let told = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
-    let reasons: Vec<_> = told.iter().map(|event| event.reason).collect();
+    let published = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
+    let reasons: Vec<_> = published.iter().map(|event| event.reason).collect();
     assert_eq!(
         reasons,
         [
@@ -344,8 +344,8 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
             EventReason::DrainBlocked
         ]
     );
-    assert!(told[0].note.starts_with("created 9 nodes: n-0, ") && told[0].note.ends_with(", …"));
-    assert_eq!(told[1].note, "removed 1 node: n-0");
+    assert!(published[0].note.starts_with("created 9 nodes: n-0, ") && published[0].note.ends_with(", …"));
+    assert_eq!(published[1].note, "removed 1 node: n-0");
     let known = Condition {
         type_: "Reconciling".into(),
         status: "True".into(),
