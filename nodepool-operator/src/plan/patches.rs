@@ -24,7 +24,7 @@ pub(crate) fn remove_pool_finalizer(pool: &NodePool) -> Option<Value> {
 /// and not on `/scale`, which leaves no entry in `managedFields` where the number is unset: so `managedFields` shows
 /// which manager set it, and which one scales from then on.
 pub(crate) fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
-    let mut patch = same(&pool.metadata);
+    let mut patch = is_same_object(&pool.metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/generation", "value": pool.metadata.generation }));
     patch.push(json!({ "op": "test", "path": "/spec/replicas", "value": null }));
     patch.push(json!({ "op": "add", "path": "/spec/replicas", "value": replicas }));
@@ -43,7 +43,7 @@ pub(crate) fn remove_node_finalizer(node: &Node) -> Option<Value> {
 
 /// Annotates the node as having been Ready.
 pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
-    let mut patch = same(&node.metadata);
+    let mut patch = is_same_object(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
     Value::Array(patch)
 }
@@ -60,12 +60,12 @@ pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
     if by_others {
         notes.push((names::WAS_CORDONED_ANNOTATION, true.to_string()));
     }
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     let seen = if cordoned { Value::Bool(true) } else { Value::Null };
     patch.push(json!({ "op": "test", "path": "/spec/unschedulable", "value": seen }));
     patch.extend(annotate(metadata, &notes));
     if was_cordoned.is_some() && !by_others {
-        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
     }
     patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": true }));
     Value::Array(patch)
@@ -75,18 +75,18 @@ pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
 /// before. The API server's `test` refuses it if the node was deleted meanwhile.
 pub(crate) fn uncordon(node: &Node) -> Value {
     let metadata = &node.metadata;
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    patch.extend(forget(metadata, names::DRAIN_STARTED_ANNOTATION));
+    patch.extend(remove_annotation(metadata, names::DRAIN_STARTED_ANNOTATION));
     if annotation(metadata, names::WAS_CORDONED_ANNOTATION).is_some() {
-        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
     } else {
         patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
     }
     Value::Array(patch)
 }
 
-fn same(metadata: &ObjectMeta) -> Vec<Value> {
+fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
     vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
 }
 
@@ -115,7 +115,7 @@ fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
 }
 
 /// Removes an annotation, provided that its value is unchanged.
-fn forget(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
+fn remove_annotation(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
     let path = annotation_path(name);
     [
         json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
@@ -138,8 +138,13 @@ fn later_second(now: Timestamp) -> Timestamp {
     if begun == now { now } else { begun.checked_add(SignedDuration::from_secs(1)).unwrap_or(now) }
 }
 
+// Why not `conflict_retry::add_finalizer` and `remove_finalizer`: they guard with the resourceVersion, so every write in
+// between, such as a kubelet's status, costs a conflict, a read and a second patch; and after it they decide from the
+// finalizers alone. These patches are one request that fails only if the object is another one or its finalizers have
+// changed, and then the next pass decides again, from the pool and its nodes, whether the finalizer is still due.
+
 fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     if let Some(finalizers) = metadata.finalizers.as_ref().filter(|list| !list.is_empty()) {
         patch.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }));
         patch.push(json!({ "op": "add", "path": "/metadata/finalizers/-", "value": name }));
@@ -153,7 +158,7 @@ fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
 fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
     let place = metadata.finalizers.iter().flatten().position(|finalizer| finalizer == name)?;
     let entry = format!("/metadata/finalizers/{place}");
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": entry, "value": name }));
     patch.push(json!({ "op": "remove", "path": entry }));
     Some(Value::Array(patch))
