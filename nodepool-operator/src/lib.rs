@@ -2,8 +2,9 @@
 //! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
 //! whichever writer set it.
 //!
-//! One pass over a pool is `reconcile`: `observe → plan → apply → report`, one file each. All decisions are made in
-//! `plan`, which does no I/O. This file is the command line and the wiring.
+//! One pass over a pool is `reconcile`: `observe → plan → apply → report`, one module each. All decisions are made in
+//! `plan`, which does no I/O; what is reported about their results is computed in `status`, which does none either. This
+//! file is the command line and the wiring.
 
 mod apply;
 mod cache;
