@@ -69,6 +69,7 @@ impl NodePoolMetrics {
                 counter.with_label_values(&[label]).inc_by(u64::try_from(by).unwrap_or(u64::MAX));
             }
         };
+        // The labels are an interface: queries name them, so they stay although the fields have other names.
         count(&self.nodes, "created", applied.created.len());
         count(&self.nodes, "drained", applied.cordoned.len());
         count(&self.nodes, "rescued", applied.uncordoned.len());

@@ -93,8 +93,8 @@ async fn nodes(
 ) -> Result<(Vec<Arc<Node>>, BTreeSet<String>), Error> {
     let stored = || ctx.nodes.state_filter(|node| belongs(node, key));
     let (cached, unreadable) = in_cache(stored, || unreadable_slots(ctx, key));
-    let let_go = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
-    if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
+    let is_last = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
+    if ctx.has_visited(key) && !is_last && !is_behind(ctx, key, &cached) {
         return Ok((cached, unreadable));
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));

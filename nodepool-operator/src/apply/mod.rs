@@ -31,7 +31,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Number of concurrent writes.
 const PARALLEL_WRITES: usize = 16;
 
-/// The result of a plan.
+/// The result of a pass: what was done, and what went wrong.
 #[derive(Debug, Default)]
 pub(crate) struct PassResult {
     /// What was done.

@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
-use super::template::{Blueprint, Invalid};
 use super::{NodeStep, PoolStep};
 
 /// What should happen to a pool.
@@ -15,8 +14,10 @@ pub(crate) struct Plan {
     pub fill: Option<i32>,
     /// Number of nodes wanted; 0 while the pool is being deleted.
     pub wanted: usize,
-    /// What new nodes are made from.
-    pub template: Template,
+    /// Hash of the template that new nodes are made from; `None` when the spec cannot be acted on.
+    pub template_hash: Option<String>,
+    /// Why the spec cannot be acted on; `None` when it is valid.
+    pub invalid: Option<String>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
     /// Machines to request from the provider, by node name.
@@ -29,23 +30,4 @@ pub(crate) struct Plan {
     pub register: Vec<Node>,
     /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
-}
-
-/// The pool's template, as far as it is reported.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
-    /// Its hash; `None` when the spec cannot be acted on.
-    pub hash: Option<String>,
-    /// Why the spec cannot be acted on; `None` when it is valid.
-    pub invalid: Option<String>,
-}
-
-impl Template {
-    /// The reported part of `blueprint`.
-    pub(super) fn of(blueprint: &Result<Blueprint, Invalid>) -> Self {
-        match blueprint {
-            Ok(blueprint) => Self { hash: Some(blueprint.hash.clone()), invalid: None },
-            Err(invalid) => Self { hash: None, invalid: Some(invalid.to_string()) },
-        }
-    }
 }

@@ -52,13 +52,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::{NodePool, names};
 
 pub(crate) use self::classify::{Classified, classify};
-pub(crate) use self::decision::{Plan, Template};
+pub(crate) use self::decision::Plan;
 pub(crate) use self::keys::{PodName, PoolKey};
 use self::membership::Member;
 pub(crate) use self::model::{NodeAction, NodeStep, Observed, ObservedPods, PodReads, PoolStep};
 use self::sizing::Sizing;
 pub(crate) use self::supply::Supply;
-use self::template::Blueprint;
+use self::template::{Blueprint, Invalid};
 
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
@@ -102,9 +102,11 @@ fn while_paused(observed: &Observed, pool: &NodePool, members: Vec<Member>) -> P
         (true, false) => NodeAction::Keep,
         (false, _) => NodeAction::Wait,
     };
+    let (template_hash, invalid) = reported(&Blueprint::of(&observed.key, pool));
     Plan {
         wanted: sizing::wanted(observed, pool, &members),
-        template: Template::of(&Blueprint::of(&observed.key, pool)),
+        template_hash,
+        invalid,
         nodes: steps(members, action),
         ..Plan::default()
     }
@@ -160,7 +162,7 @@ fn active(
     // While a node cannot be read, the number of nodes is not known, not even that it is zero.
     let all_read = observed.unread().next().is_none();
     let unread = (!all_read).then(|| now.checked_add(UNREADABLE_POLL).unwrap_or(Timestamp::MAX));
-    let template = Template::of(&blueprint);
+    let (template_hash, invalid) = reported(&blueprint);
     let (register, request) = match blueprint {
         Ok(blueprint) => (sizing.register.iter().map(|name| blueprint.node(name)).collect(), sizing.request),
         // It is not known what the nodes should look like.
@@ -175,13 +177,22 @@ fn active(
         fill: (pool.spec.replicas.is_none() && !deleting && all_read)
             .then(|| i32::try_from(sizing.wanted).unwrap_or(i32::MAX)),
         wanted: sizing.wanted,
-        template,
+        template_hash,
+        invalid,
         nodes,
         request,
         withdraw: sizing.withdraw,
         fulfilled: observed.fulfilled().map(|machine| machine.name.clone()).collect(),
         register,
         requeue_at: requeue_at.into_iter().chain(unread).min(),
+    }
+}
+
+/// The hash of the template, or why there is none.
+fn reported(blueprint: &Result<Blueprint, Invalid>) -> (Option<String>, Option<String>) {
+    match blueprint {
+        Ok(blueprint) => (Some(blueprint.hash.clone()), None),
+        Err(invalid) => (None, Some(invalid.to_string())),
     }
 }
 
@@ -202,12 +213,12 @@ fn next_visit(
         supply::MachineState::Running => None,
     });
     let retry = observed.supply.failure.as_ref().map(|failure| failure.retry_at).filter(|at| *at > now);
-    let gives_up = members
+    let deadlines = members
         .iter()
         .filter(|member| member.stays())
         .filter_map(|member| member.start_deadline(start_timeout?, now))
         .filter(|at| *at > now);
-    let may_go =
+    let removals =
         members.iter().filter_map(|member| drain::margin_end(member.leaving?, now)).filter(|end| *end > now);
-    machines.chain(retry).chain(gives_up).chain(may_go).min()
+    machines.chain(retry).chain(deadlines).chain(removals).min()
 }

@@ -55,7 +55,7 @@ impl Facts {
             });
         let with = |readiness| staying.iter().filter(|member| member.readiness == readiness).count();
         let is_current =
-            |member: &Member| plan.template.hash.is_some() && member.template_hash == plan.template.hash;
+            |member: &Member| plan.template_hash.is_some() && member.template_hash == plan.template_hash;
         let created = created.len();
         Self {
             wanted: plan.wanted,
@@ -68,7 +68,7 @@ impl Facts {
             in_flight: (observed.in_flight().count() + requested).saturating_sub(withdrawn + created),
             unreadable: observed.unread().map(ToOwned::to_owned).collect(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
-            invalid: plan.template.invalid.clone(),
+            invalid: plan.invalid.clone(),
             failure: None,
             overdue: plan.nodes.iter().find_map(|step| match &step.action {
                 NodeAction::Drain { overdue: Some(pod), .. } => {
