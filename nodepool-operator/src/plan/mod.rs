@@ -1,8 +1,8 @@
 //! **What should happen to a pool**, decided from what was observed and from nothing else: no client, no clock, no
 //! randomness. The same input always gives the same [`Plan`].
 //!
-//! There are two steps, because pods are not watched: [`classify`] derives the state of each node and names the nodes
-//! whose pods have to be read, and [`plan`] decides once they have been read.
+//! There are two steps, because pods are not watched: [`classify()`] derives the state of each node and names the nodes
+//! whose pods have to be read, and [`plan()`] decides once they have been read.
 //!
 //! | file | decides |
 //! |---|---|
@@ -63,7 +63,7 @@ use self::template::{Blueprint, Invalid};
 /// Polling interval of a pool with an unreadable node: no watch event reports that it became readable or is gone.
 const UNREADABLE_POLL: SignedDuration = SignedDuration::from_secs(30);
 
-/// Decides what happens to a pool. `pods` are those that [`classify`] asked for, as far as they could be read.
+/// Decides what happens to a pool. `pods` are those that [`classify()`] asked for, as far as they could be read.
 pub(crate) fn plan(observed: &Observed, classified: Classified, pods: &ObservedPods) -> Plan {
     let Classified { reads: _, mut members, sizing } = classified;
     for member in &mut members {
