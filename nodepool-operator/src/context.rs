@@ -17,12 +17,12 @@ use shared_runtime::metrics::MetricsError;
 use shared_runtime::reflect::UnreadableObjects;
 use shared_runtime::write::Writer;
 
-use crate::drains::Drains;
+use crate::memory::drains::Drains;
+use crate::memory::tracker::Tracker;
 use crate::metrics::NodePoolMetrics;
 use crate::plan::PoolKey;
-use crate::provider::procurement::Procurement;
+use crate::provider::provisioner::Provisioner;
 use crate::provider::simulated::Simulated;
-use crate::tracker::Tracker;
 
 /// The dependencies of a reconcile.
 pub(crate) struct Context {
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     /// Objects that the caches leave out because they cannot be read.
     pub unreadable: UnreadableObjects,
     /// The provider, with a record of its requests and failures.
-    pub procurement: Procurement,
+    pub provisioner: Provisioner,
     /// Recently listed pods and recent eviction results of draining nodes.
     pub drains: Drains,
     /// For how long this process has observed nodes and pods in their current state.
@@ -70,7 +70,7 @@ impl Context {
             pools,
             nodes,
             unreadable: operator.unreadable.clone(),
-            procurement: Procurement::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(Box::new(Simulated::default())),
             drains: Drains::new(operator.clock.clone()),
             tracker: Tracker::new(operator.clock.clone()),
             visited: Mutex::default(),
@@ -100,7 +100,7 @@ impl Context {
             pools: store().0,
             nodes: store().0,
             unreadable: UnreadableObjects::default(),
-            procurement: Procurement::new(Box::new(Simulated::default())),
+            provisioner: Provisioner::new(Box::new(Simulated::default())),
             drains: Drains::new(clock.clone()),
             tracker: Tracker::new(clock.clone()),
             visited: Mutex::default(),
@@ -121,14 +121,14 @@ impl Context {
     }
 
     /// Records that the cluster differs from the pool's cache, so the next visit does a live read.
-    pub(crate) fn doubt(&self, key: &PoolKey) {
+    pub(crate) fn invalidate(&self, key: &PoolKey) {
         self.visited.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Drops everything remembered about the pool: the pool and its nodes are gone.
     pub(crate) async fn forget(&self, key: &PoolKey) {
-        self.doubt(key);
+        self.invalidate(key);
         self.tracker.forget(key);
-        self.procurement.drop_pool(key).await;
+        self.provisioner.drop_pool(key).await;
     }
 }

@@ -7,7 +7,7 @@ use shared_runtime::error::{Categorised, chain, client_category};
 use shared_runtime::metrics::MetricsError;
 use shared_runtime::write::WriterError;
 
-use crate::plan::{Rejected, RejectedWrite};
+use crate::outcome::{Rejected, RejectedWrite};
 
 /// What a creation writes, as named in [`Error::Write`].
 pub(crate) const NEW_NODE: &str = "a new node";

@@ -2,23 +2,25 @@
 //! drains and removes nodes, and reports. It never decides how many nodes there should be: it reads `spec.replicas`,
 //! whichever writer set it.
 //!
-//! One pass over a pool is `reconcile`: `observe → plan → apply → report`, one file each. All decisions are made in
-//! `plan`, which does no I/O. This file is the command line and the wiring.
+//! One pass over a pool is `reconcile`: `observe → plan → apply → report`, one module each. All decisions are made in
+//! `plan`, which does no I/O; what is reported about their results is computed in `status`, which does none either. This
+//! file is the command line and the wiring.
 
 mod apply;
+mod cache;
 mod context;
-mod drains;
 mod error;
+mod memory;
 mod metrics;
-mod node_step;
 mod observe;
+mod outcome;
 mod plan;
 mod provider;
 mod reconcile;
 mod report;
+mod status;
 #[cfg(test)]
 mod testing;
-mod tracker;
 mod triggers;
 
 use std::io::Write as _;
@@ -26,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
 use shared_crds::names;
@@ -99,20 +100,11 @@ const SPEC: OperatorSpec = OperatorSpec {
 async fn start(operator: Operator) -> Result<(), Error> {
     let (pools, pool_changes) = operator.reflect(operator.api_watched(), &watcher::Config::default(), |_| {});
     let of_a_pool = watcher::Config::default().labels(names::NODEPOOL_LABEL);
-    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &of_a_pool, prune);
+    let (nodes, node_changes) = operator.reflect(Api::all(operator.client.clone()), &of_a_pool, cache::prune);
     let triggers = triggers::keys(pool_changes, node_changes, operator.args.client.watch_namespace.clone());
     let ctx = Arc::new(Context::new(&operator, pools, nodes)?);
     let config = operator.controller("nodepool").debounce(DEBOUNCE);
     let reconcile = move |key| reconcile::reconcile(Arc::clone(&ctx), key);
     controller::run(config, triggers, reconcile, operator.shutdown.clone()).await;
     Ok(())
-}
-
-/// Drops fields that the operator does not read: on a real node the list of images is most of the object.
-fn prune(node: &mut Node) {
-    if let Some(status) = node.status.as_mut() {
-        status.images = None;
-        status.volumes_attached = None;
-        status.volumes_in_use = None;
-    }
 }

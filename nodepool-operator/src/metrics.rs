@@ -4,7 +4,7 @@ use prometheus::{IntCounter, IntCounterVec, Opts};
 use shared_crds::conditions::Reason;
 use shared_runtime::metrics::{Metrics, MetricsError};
 
-use crate::plan::Applied;
+use crate::outcome::Applied;
 
 /// The operator's own counters; the shared runtime counts reconciles, writes and conflicts.
 #[derive(Clone, Debug)]
@@ -69,9 +69,10 @@ impl NodePoolMetrics {
                 counter.with_label_values(&[label]).inc_by(u64::try_from(by).unwrap_or(u64::MAX));
             }
         };
+        // The labels are an interface: queries name them, so they stay although the fields have other names.
         count(&self.nodes, "created", applied.created.len());
-        count(&self.nodes, "drained", applied.closed.len());
-        count(&self.nodes, "rescued", applied.rescued.len());
+        count(&self.nodes, "drained", applied.cordoned.len());
+        count(&self.nodes, "rescued", applied.uncordoned.len());
         count(&self.nodes, "removed", applied.removed.len());
         count(&self.nodes, "replaced", applied.replaced.len());
         count(&self.evictions, "accepted", applied.evicted);

@@ -1,4 +1,5 @@
-//! Collects everything a decision about one pool is made from. Nothing is decided and nothing is written here.
+//! Collects everything a decision about one pool is made from: first the pool, its nodes and its machines, then the pods
+//! that the plan asks for. Nothing is decided and nothing is written here.
 //!
 //! Nodes come from the cache, except where a stale cache could do harm. Then they are read live, from a quorum: on the
 //! first visit of this process (another process, killed or no longer the leader, may have written just before), while
@@ -24,8 +25,8 @@ use tracing::warn;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::plan::{self, Observed, PodsNeeded, PoolKey, slots};
-use crate::provider::Refusal;
+use crate::plan::{Observed, ObservedPods, PodReads, PoolKey, slots};
+use crate::provider::ProvisionError;
 
 /// Timeout of a live read. The client has none of its own, and a connection that died silently would block the pool
 /// forever.
@@ -35,14 +36,12 @@ const PODS_READ_LIMIT: Duration = Duration::from_secs(10);
 /// Number of concurrent live reads of pods.
 const PARALLEL_READS: usize = 8;
 
-/// What was observed, and the failures that the provider reported in this pass.
+/// What was observed, and the machines that failed meanwhile.
 pub(crate) struct Seen {
     /// The input of the plan.
     pub observed: Observed,
     /// Machines that failed since the last visit.
-    pub failures: Vec<Refusal>,
-    /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
-    pub has_unread: bool,
+    pub failed_machines: Vec<ProvisionError>,
 }
 
 /// Observes the pool; `None` when the cache does not contain our last write of it yet.
@@ -58,31 +57,32 @@ pub(crate) async fn observe(ctx: &Context, key: &PoolKey) -> Result<Option<Seen>
     let now = ctx.clock.now();
     let (nodes, unreadable) = nodes(ctx, key, pool.as_deref()).await?;
     let generation = pool.as_ref().and_then(|pool| pool.metadata.generation);
-    let (supply, failures) = ctx.procurement.supply(key, generation, now).await;
-    let time = ctx.tracker.saw_nodes(key, &nodes);
-    let mut observed =
-        Observed { key: key.clone(), pool, nodes, unreadable, pods: BTreeMap::new(), supply, now, time };
-    let has_unread = look_at_pods(ctx, &mut observed).await;
-    observed.time.terminating_pods = ctx.tracker.saw_pods(key, &observed.pods);
-    Ok(Some(Seen { observed, failures, has_unread }))
+    let (supply, failed_machines) = ctx.provisioner.supply(key, generation, now).await;
+    let times = ctx.tracker.record_nodes(key, &nodes);
+    let names = nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+    let by_node = ctx.drains.recent_lists(names);
+    let recent =
+        ObservedPods { times: ctx.tracker.record_pods(key, &by_node), by_node, is_incomplete: false };
+    let observed = Observed { key: key.clone(), pool, nodes, unreadable, recent, supply, now, times };
+    Ok(Some(Seen { observed, failed_machines }))
 }
 
-/// Fills in the pods that the plan needs; `true` when those of some node are missing. A recent list is sufficient,
-/// except for removing a node.
-async fn look_at_pods(ctx: &Context, observed: &mut Observed) -> bool {
-    let PodsNeeded { draining, undecided, in_doubt } = plan::pods_needed(observed);
-    observed.pods = ctx.drains.seen(&draining);
-    let removed = plan::removed(observed);
-    observed.pods.retain(|node, _| !removed.contains(node));
-    let unseen: Vec<String> = draining.into_iter().filter(|node| !observed.pods.contains_key(node)).collect();
-    let of_drains = pods(ctx, unseen.clone()).await;
+/// Reads the pods that the rest of the plan needs, live unless a recent list is sufficient.
+pub(crate) async fn pods(ctx: &Context, observed: &Observed, reads: &PodReads) -> ObservedPods {
+    let PodReads { recent, draining, undecided, unverified } = reads;
+    let of_drains = list_pods(ctx, draining).await;
     for (node, pods) in &of_drains {
-        ctx.drains.saw(node, pods);
+        ctx.drains.record_list(node, pods);
     }
-    let others: Vec<String> = undecided.into_iter().chain(in_doubt).collect();
-    let of_others = pods(ctx, others.clone()).await;
-    observed.pods.extend(of_drains.into_iter().chain(of_others));
-    unseen.iter().chain(&others).any(|node| !observed.pods.contains_key(node))
+    let others = undecided.union(unverified).cloned().collect();
+    let of_others = list_pods(ctx, &others).await;
+    let is_incomplete = of_drains.len() + of_others.len() < draining.len() + others.len();
+    let known = observed.recent.by_node.iter().filter(|(node, _)| recent.contains(*node));
+    let mut by_node: BTreeMap<String, Vec<Pod>> =
+        known.map(|(node, pods)| (node.clone(), pods.clone())).collect();
+    by_node.extend(of_drains.into_iter().chain(of_others));
+    let times = ctx.tracker.record_pods(&observed.key, &by_node);
+    ObservedPods { by_node, times, is_incomplete }
 }
 
 /// The pool's nodes, and the names of those that cannot be read.
@@ -93,8 +93,8 @@ async fn nodes(
 ) -> Result<(Vec<Arc<Node>>, BTreeSet<String>), Error> {
     let stored = || ctx.nodes.state_filter(|node| belongs(node, key));
     let (cached, unreadable) = in_cache(stored, || unreadable_slots(ctx, key));
-    let let_go = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
-    if ctx.has_visited(key) && !let_go && !is_behind(ctx, key, &cached) {
+    let is_last = pool.is_some_and(|pool| pool.metadata.deletion_timestamp.is_some()) && cached.is_empty();
+    if ctx.has_visited(key) && !is_last && !is_behind(ctx, key, &cached) {
         return Ok((cached, unreadable));
     }
     let of_pool = ListParams::default().labels(&names::node_selector(&key.namespace, &key.name));
@@ -166,7 +166,7 @@ pub(crate) async fn raw_pool(ctx: &Context, pool: &Unreadable) -> Result<Option<
 
 /// The pods of `nodes`, read live: they decide whether a node may be removed. A node whose pods cannot be listed is
 /// left out and counted: it blocks this node and no other.
-async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
+async fn list_pods(ctx: &Context, nodes: &BTreeSet<String>) -> BTreeMap<String, Vec<Pod>> {
     let api: Api<Pod> = Api::all(ctx.client.clone());
     let list = |node: String| {
         let api = api.clone();
@@ -176,7 +176,7 @@ async fn pods(ctx: &Context, nodes: Vec<String>) -> BTreeMap<String, Vec<Pod>> {
             (node, pods)
         }
     };
-    let mut lists = stream::iter(nodes).map(list).buffer_unordered(PARALLEL_READS);
+    let mut lists = stream::iter(nodes.clone()).map(list).buffer_unordered(PARALLEL_READS);
     let mut found = BTreeMap::new();
     while let Some((node, pods)) = lists.next().await {
         match pods {

@@ -1,17 +1,20 @@
 //! What a failed list blocks, and what an unreadable node blocks.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+use shared_crds::v1alpha1::DrainSpec;
 use shared_runtime::controller::Step;
 
 use super::*;
-use crate::plan::testing::{draining, key, node, pod, pool};
+use crate::plan::testing::{draining, key, node, pod, pool, with_action};
+use crate::plan::{Classified, NodeAction, PoolStep, classify, plan};
 use crate::reconcile::reconcile;
-use crate::testing::{Bench, failure, success};
+use crate::testing::{TestContext, failure, success};
 
 /// A server with these nodes. `pods(node)` are a node's pods, or `None` for an error.
-fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> Bench {
-    Bench::new(move |path, _| {
+fn server(nodes: Vec<Node>, mut pods: impl FnMut(&str) -> Option<Vec<Pod>> + Send + 'static) -> TestContext {
+    TestContext::new(move |path, _| {
         if let Some((_, node)) = path.split_once("/pods?&fieldSelector=spec.nodeName%3D") {
             return match pods(node) {
                 Some(pods) => {
@@ -40,25 +43,33 @@ fn success_for(path: &str) -> (u16, Value) {
     }
 }
 
-fn names(asked: &[String], verb: &str, part: &str) -> Vec<String> {
-    asked.iter().filter(|line| line.starts_with(verb) && line.contains(part)).cloned().collect()
+fn lines(requests: &[String], verb: &str, part: &str) -> Vec<String> {
+    requests.iter().filter(|line| line.starts_with(verb) && line.contains(part)).cloned().collect()
+}
+
+/// The steps of a pass before its plan is made.
+async fn read(test: &TestContext) -> (Observed, Classified, ObservedPods) {
+    let Seen { observed, .. } = observe(&test.ctx, &key()).await.unwrap().unwrap();
+    let classified = classify(&observed);
+    let pods = pods(&test.ctx, &observed, &classified.reads).await;
+    (observed, classified, pods)
 }
 
 #[tokio::test]
-async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
+async fn a_failed_list_blocks_its_own_node_and_no_other() {
     let nodes: Vec<Node> = (0..10).map(|index| draining(index, -100)).collect();
-    let bench = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
-    let bench = bench.with_pool(pool(0));
-    let seen = observe(&bench.ctx, &key()).await.unwrap().unwrap();
-    assert!(seen.has_unread && !seen.observed.pods.contains_key("n-003"));
-    assert_eq!(seen.observed.pods.len(), 9);
+    let test = server(nodes, |node| (node != "n-003").then(|| vec![pod(&format!("on-{node}"))]));
+    let test = test.with_pool(pool(0));
+    let (_, _, pods) = read(&test).await;
+    assert!(pods.is_incomplete && !pods.by_node.contains_key("n-003"));
+    assert_eq!(pods.by_node.len(), 9);
 
     // The test's cache of nodes is empty, so they are read live again.
-    bench.ctx.doubt(&key());
-    let (ctx, asked) = bench.into_parts();
+    test.ctx.invalidate(&key());
+    let (ctx, requests) = test.into_parts();
     let step = reconcile(ctx, key()).await.unwrap();
     assert!(matches!(step, Step::RequeueAfter(delay) if delay <= Duration::from_secs(2)), "{step:?}");
-    let evictions = names(&asked(), "POST", "/eviction");
+    let evictions = lines(&requests(), "POST", "/eviction");
     assert_eq!(evictions.len(), 9, "{evictions:?}");
     assert!(evictions.iter().all(|line| !line.contains("on-n-003")));
 }
@@ -66,20 +77,40 @@ async fn a_list_that_fails_holds_up_its_own_node_and_no_other() {
 #[tokio::test]
 async fn a_node_is_not_removed_on_an_old_list_when_the_live_one_fails() {
     let mut answers = 0;
-    let bench = server(vec![draining(0, -100)], move |_| {
+    let test = server(vec![draining(0, -100)], move |_| {
         answers += 1;
         (answers == 1).then(Vec::new)
     });
-    let bench = bench.with_pool(pool(0));
+    let test = test.with_pool(pool(0));
     // Some time later: the margin since the node was cordoned has passed.
-    observe(&bench.ctx, &key()).await.unwrap();
-    bench.time.advance(Duration::from_secs(60));
-    bench.ctx.drains.saw("n-000", &[]);
-    bench.ctx.doubt(&key());
-    let seen = observe(&bench.ctx, &key()).await.unwrap().unwrap();
-    assert!(seen.has_unread);
-    assert_eq!(plan::removed(&seen.observed), Vec::<String>::new());
-    assert!(names(&bench.asked(), "DELETE", "nodes").is_empty());
+    read(&test).await;
+    test.time.advance(Duration::from_secs(60));
+    test.ctx.drains.record_list("n-000", &[]);
+    test.ctx.invalidate(&key());
+    let (observed, classified, pods) = read(&test).await;
+    assert!(observed.recent.of("n-000").is_some() && pods.is_incomplete);
+    assert_eq!(with_action(&plan(&observed, classified, &pods), &NodeAction::Remove), Vec::<String>::new());
+    assert!(lines(&test.requests(), "DELETE", "nodes").is_empty());
+}
+
+#[tokio::test]
+async fn a_node_whose_last_pod_is_given_up_is_not_removed_on_an_old_list_either() {
+    let mut ending = pod("db");
+    ending.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let mut timed = pool(0);
+    timed.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
+    let test = server(vec![draining(0, -100)], move |_| Some(vec![ending.clone()])).with_pool(timed);
+    // The end of the pod is not confirmed, and half a second after a list it is not expected to be any more.
+    for (wait, lists, is_removed) in [(0, 1, false), (29_500, 2, false), (500, 3, true)] {
+        test.time.advance(Duration::from_millis(wait));
+        test.ctx.invalidate(&key());
+        let (observed, classified, pods) = read(&test).await;
+        let removed = with_action(&plan(&observed, classified, &pods), &NodeAction::Remove);
+        assert_eq!(
+            (lines(&test.requests(), "GET", "/pods?").len(), !removed.is_empty()),
+            (lists, is_removed)
+        );
+    }
 }
 
 /// A node in the pool's first slot that cannot be read.
@@ -91,9 +122,9 @@ fn odd() -> Value {
 }
 
 #[tokio::test]
-async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
+async fn the_slot_of_an_unreadable_node_is_neither_requested_nor_given_up() {
     let live = || {
-        Bench::new(|path, _| match path {
+        TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [odd()] }))
             }
@@ -101,8 +132,8 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
         })
     };
     let planned = async |pool: NodePool| {
-        let seen = observe(&live().with_pool(pool).ctx, &key()).await.unwrap().unwrap();
-        (plan::plan(&seen.observed), seen.observed.now)
+        let (observed, classified, pods) = read(&live().with_pool(pool)).await;
+        (plan(&observed, classified, &pods), observed.now)
     };
     let (enough, _) = planned(pool(1)).await;
     assert_eq!(enough.request, Vec::<String>::new(), "the node is there, although it cannot be read");
@@ -114,28 +145,28 @@ async fn the_slot_of_a_node_that_cannot_be_read_is_neither_chosen_nor_let_go() {
     assert_eq!(planned(unset).await.0.fill, None, "how many there are is not known");
 
     let mut deleted = pool(0);
-    deleted.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
-    let (held, now) = planned(deleted).await;
-    assert_eq!(held.pool, plan::PoolStep::Keep, "it is not known that there is no node left");
-    assert!(held.requeue_at.is_some_and(|at| at > now), "nobody says when it is gone");
+    deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let (kept, now) = planned(deleted).await;
+    assert_eq!(kept.pool, PoolStep::Keep, "it is not known that there is no node left");
+    assert!(kept.requeue_at.is_some_and(|at| at > now), "no event reports that it is gone");
 }
 
 #[test]
-fn a_node_that_changes_sides_while_the_cache_is_looked_at_is_not_overlooked() {
+fn a_node_that_becomes_readable_or_unreadable_while_the_cache_is_read_is_not_missed() {
     let name = node(0).metadata.name.unwrap();
     for (what, before, stored, after, is_unreadable) in [
-        ("it could be read just after the store was looked at", true, false, false, true),
-        ("it could not be read any more just before that", false, false, true, true),
-        ("it could be read just before that", true, true, false, false),
-        ("it could not be read any more just after that", false, true, true, false),
+        ("it became readable just after the store was read", true, false, false, true),
+        ("it became unreadable just before that", false, false, true, true),
+        ("it became readable just before that", true, true, false, false),
+        ("it became unreadable just after that", false, true, true, false),
     ] {
-        let looked = std::cell::Cell::new(false);
+        let is_read = std::cell::Cell::new(false);
         let stored = || {
-            looked.set(true);
+            is_read.set(true);
             if stored { vec![Arc::new(node(0))] } else { vec![] }
         };
         let unreadable = || {
-            let is_it = if looked.get() { after } else { before };
+            let is_it = if is_read.get() { after } else { before };
             is_it.then(|| name.clone()).into_iter().collect()
         };
         let (stored, unreadable) = in_cache(stored, unreadable);

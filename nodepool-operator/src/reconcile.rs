@@ -1,4 +1,4 @@
-//! One pass over one pool: observe, plan, apply, report.
+//! One pass over one pool: observe, plan, apply, count, report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,14 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use shared_runtime::controller::Step;
 
-use crate::apply::{Outcome, apply};
+use crate::apply::{PassResult, apply};
 use crate::context::Context;
 use crate::error::Error;
-use crate::observe::{observe, unreadable};
-use crate::plan::{self, Extent, PoolKey};
+use crate::observe::{self, Seen, observe, unreadable};
+use crate::outcome::{Applied, Extent};
+use crate::plan::{self, Plan, PoolKey};
 use crate::report::{self, report};
+use crate::status::Facts;
 
 /// Retry interval when pods could not be listed. That is not a failure of the pool: the rest of it continues at its own
 /// pace.
@@ -25,11 +27,14 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     let Some(seen) = observe(&ctx, &key).await? else {
         return Ok(Step::Stale);
     };
-    let plan = plan::plan(&seen.observed);
-    let outcome = apply(&ctx, &seen, &plan).await;
-    let reported = report(&ctx, &seen, &plan, &outcome).await;
+    let classified = plan::classify(&seen.observed);
+    let pods = observe::pods(&ctx, &seen.observed, &classified.reads).await;
+    let plan = plan::plan(&seen.observed, classified, &pods);
+    let result = apply(&ctx, &seen, &plan).await;
+    let facts = count(&ctx, &seen, &plan, &result.applied);
+    let reported = report(&ctx, &seen, facts.as_ref(), &result).await;
 
-    let Outcome { applied, error, .. } = outcome;
+    let PassResult { applied, error, .. } = result;
     if let Some(error) = error {
         return Err(error);
     }
@@ -38,7 +43,7 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
     if applied.extent == Extent::Conflict || reported.is_conflict() {
         return Ok(Step::Conflict);
     }
-    if applied.released || (plan.facts.is_none() && plan.nodes.is_empty()) {
+    if applied.finalizer_removed || (seen.observed.pool.is_none() && plan.nodes.is_empty()) {
         ctx.forget(&key).await;
         return Ok(Step::Done);
     }
@@ -46,9 +51,19 @@ pub(crate) async fn reconcile(ctx: Arc<Context>, key: PoolKey) -> Result<Step, E
         return Ok(Step::RequeueAfter(Duration::ZERO));
     }
     let now = ctx.clock.now();
-    let due = plan.next_visit(&applied, now).map(|at| until(at, now));
-    let again = seen.has_unread.then_some(UNREAD_RETRY);
+    let due = applied.next_visit(&plan, now).map(|at| until(at, now));
+    let again = pods.is_incomplete.then_some(UNREAD_RETRY);
     Ok(due.into_iter().chain(again).min().map_or(Step::Done, Step::RequeueAfter))
+}
+
+/// Counts nodes and requests after the writes, and records that the pool has every node it wants; `None` without a pool.
+fn count(ctx: &Context, seen: &Seen, plan: &Plan, applied: &Applied) -> Option<Facts> {
+    let observed = &seen.observed;
+    let facts = Facts::count(observed, observed.pool.as_deref()?, plan, applied);
+    if facts.all_ready() {
+        ctx.provisioner.pool_complete(&observed.key);
+    }
+    Some(facts.with_failure(ctx.provisioner.last_failure(&observed.key)))
 }
 
 fn until(at: Timestamp, now: Timestamp) -> Duration {
@@ -58,23 +73,39 @@ fn until(at: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use shared_crds::conditions::Reason;
 
     use super::*;
-    use crate::plan::testing::{key, node, pool};
-    use crate::testing::{Bench, failure};
+    use crate::plan::testing::{at, facts, key, node, observed, plan, pool};
+    use crate::testing::{TestContext, failure};
 
     #[tokio::test]
-    async fn a_status_that_cannot_be_written_is_an_error_also_beside_a_conflict() {
-        let bench = Bench::new(|path, _| match path {
+    async fn a_status_that_cannot_be_written_is_an_error_even_beside_a_conflict() {
+        let test = TestContext::new(|path, _| match path {
             path if path.starts_with("/api/v1/nodes?") => {
                 (200, json!({ "kind": "NodeList", "apiVersion": "v1", "metadata": {}, "items": [node(0)] }))
             }
             path if path.starts_with("/api/v1/nodes/") => failure(409, "Conflict", "it has changed"),
             _ => failure(403, "Forbidden", "no right to write the status"),
         });
-        let (ctx, asked) = bench.with_pool(pool(0)).into_parts();
+        let (ctx, requests) = test.with_pool(pool(0)).into_parts();
         let ended = reconcile(ctx, key()).await;
-        assert!(asked().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", asked());
+        assert!(requests().iter().any(|line| line.starts_with("PATCH /api/v1/nodes/")), "{:?}", requests());
         assert!(matches!(ended, Err(Error::Write { what: "the status", .. })), "{ended:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pool_whose_excess_could_not_be_removed_is_not_complete() {
+        let test = TestContext::new(|_, _| failure(500, "InternalError", "no"));
+        let provisioner = &test.ctx.provisioner;
+        provisioner.record_failure(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
+        let seen = Seen { observed: observed(pool(1), [node(0), node(1)]), failed_machines: vec![] };
+        assert!(facts(&seen.observed).all_ready(), "that is what is planned");
+        let plan = plan(&seen.observed);
+        let result = apply(&test.ctx, &seen, &plan).await;
+        assert!(result.error.is_some() && result.applied.cordoned.is_empty());
+        let facts = count(&test.ctx, &seen, &plan, &result.applied).unwrap();
+        assert!(!facts.all_ready() && facts.failure.is_some());
+        assert!(provisioner.last_failure(&key()).is_some(), "the backoff must not end");
     }
 }

@@ -9,13 +9,14 @@ use shared_runtime::events::EventKind;
 use shared_runtime::reflect::Unreadable;
 use tracing::info;
 
-use crate::apply::Outcome;
+use crate::apply::PassResult;
+use crate::apply::node_step::written;
 use crate::context::Context;
 use crate::error::Error;
-use crate::node_step::written;
 use crate::observe::{Seen, raw_pool};
-use crate::plan::events::{Kind, notes};
-use crate::plan::{Applied, Facts, Plan, status, unreadable};
+use crate::outcome::Applied;
+use crate::status::events::{EventReason, events};
+use crate::status::{self, Facts, unreadable};
 
 /// The result of writing the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,27 +34,26 @@ impl Reported {
     }
 }
 
-/// Reports on a pass.
+/// Reports on a pass. There are no `facts` about a pool that is gone.
 pub(crate) async fn report(
     ctx: &Context,
     seen: &Seen,
-    plan: &Plan,
-    outcome: &Outcome,
+    facts: Option<&Facts>,
+    result: &PassResult,
 ) -> Result<Reported, Error> {
-    let Outcome { applied, trouble, error: _ } = outcome;
+    let PassResult { applied, failure, error: _ } = result;
     ctx.metrics.applied(applied);
     log(applied);
     let Some(pool) = seen.observed.pool.as_deref() else {
         return Ok(Reported::Done);
     };
     let reference = pool.object_ref(&());
-    for note in notes(pool, applied, trouble.as_ref()) {
-        ctx.recorder.publish(&reference, kind(note.kind), note.text);
+    for event in events(pool, applied, failure.as_ref()) {
+        ctx.recorder.publish(&reference, event_kind(event.reason), event.note);
     }
-    match &plan.facts {
-        Some(facts) if !applied.released => {
-            let facts = facts.clone().after(applied, ctx.procurement.trouble(&seen.observed.key));
-            write_status(ctx, pool, &facts, applied, Time(seen.observed.now)).await
+    match facts {
+        Some(facts) if !applied.finalizer_removed => {
+            write_status(ctx, pool, facts, applied, Time(seen.observed.now)).await
         }
         _ => Ok(Reported::Done),
     }
@@ -88,24 +88,24 @@ async fn write_status(
 
 /// Logs one line when something happened, none otherwise. The pool is in the span.
 fn log(applied: &Applied) {
-    let Applied { created, closed, rescued, removed, replaced, .. } = applied;
-    let (created, draining, rescued) = (created.len(), closed.len(), rescued.len());
+    let Applied { created, cordoned, uncordoned, removed, replaced, .. } = applied;
+    let (created, cordoned, uncordoned) = (created.len(), cordoned.len(), uncordoned.len());
     let (removed, replaced) = (removed.len(), replaced.len());
-    if created + draining + rescued + removed + replaced > 0 {
-        info!(created, draining, rescued, removed, replaced, "nodes changed");
+    if created + cordoned + uncordoned + removed + replaced > 0 {
+        info!(created, cordoned, uncordoned, removed, replaced, "nodes changed");
     }
 }
 
-/// The API spelling of each kind of event.
-const fn kind(kind: Kind) -> EventKind {
-    match kind {
-        Kind::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
-        Kind::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
-        Kind::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
-        Kind::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
-        Kind::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
-        Kind::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
-        Kind::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
-        Kind::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
+/// The API spelling of each reason.
+const fn event_kind(reason: EventReason) -> EventKind {
+    match reason {
+        EventReason::ScaledUp => EventKind::normal("ScaledUp", "CreateNode"),
+        EventReason::ScalingDown => EventKind::normal("ScalingDown", "DrainNode"),
+        EventReason::NodeRemoved => EventKind::normal("NodeRemoved", "DeleteNode"),
+        EventReason::DrainCancelled => EventKind::normal("DrainCancelled", "UncordonNode"),
+        EventReason::DrainBlocked => EventKind::warning("DrainBlocked", "EvictPod"),
+        EventReason::ProvisioningFailed => EventKind::warning("ProvisioningFailed", "RequestMachine"),
+        EventReason::WriteRejected => EventKind::warning("WriteRejected", "WriteObject"),
+        EventReason::ProvisioningTimedOut => EventKind::warning("ProvisioningTimedOut", "ReplaceNode"),
     }
 }

@@ -16,19 +16,19 @@ use shared_runtime::clock::{Clock, FakeClock};
 use crate::context::Context;
 
 /// A context, its fake clock, and the requests its server received.
-pub(crate) struct Bench {
+pub(crate) struct TestContext {
     pub(crate) ctx: Context,
     pub(crate) time: FakeClock,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Bench {
+impl TestContext {
     /// `answer` gets a request's path with its query and the clock, and returns the status code and the body. Needs a
     /// tokio runtime.
     pub(crate) fn new(mut answer: impl FnMut(&str, &FakeClock) -> (u16, Value) + Send + 'static) -> Self {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (log, hands) = (Arc::clone(&asked), time.clone());
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (log, hands) = (Arc::clone(&requests), time.clone());
         let answer = Arc::new(Mutex::new(move |path: &str| answer(path, &hands)));
         let service = tower::service_fn(move |request: Request<Body>| {
             let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
@@ -41,7 +41,7 @@ impl Bench {
                 Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))
             }
         });
-        Self { ctx: Context::for_test(Client::new(service, "default"), clock), time, asked }
+        Self { ctx: Context::for_test(Client::new(service, "default"), clock), time, requests }
     }
 
     /// Puts the pool into the context's cache.
@@ -55,13 +55,13 @@ impl Bench {
 
     /// The context, to share, and a function that returns the requests so far.
     pub(crate) fn into_parts(self) -> (Arc<Context>, impl Fn() -> Vec<String>) {
-        let asked = self.asked;
-        (Arc::new(self.ctx), move || asked.lock().unwrap().clone())
+        let requests = self.requests;
+        (Arc::new(self.ctx), move || requests.lock().unwrap().clone())
     }
 
     /// The requests so far, as `METHOD path?query body`.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_no_reason_for_a_pass_but_our_own_part_and_the_plan_of_victims_are() {
+    fn other_writers_changes_trigger_no_pass_but_our_own_part_and_the_scale_down_plan_do() {
         let mut before = plan_pool(2);
         before.status = Some(NodePoolStatus::default());
         let changed = |change: fn(&mut NodePool)| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_is_no_reason_for_a_pass_and_a_condition_is() {
+    fn a_heartbeat_triggers_no_pass_and_a_condition_does() {
         let before = node(0);
         let mut now = before.clone();
         now.metadata.resource_version = Some("2".into());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_changes_pools_concerns_both() {
+    fn a_node_that_changes_pools_triggers_both() {
         let mut owners = Owners::default();
         assert_eq!(owners.concerned(&Change::Applied(in_pool("a"))), [pool("a")]);
         assert_eq!(owners.concerned(&Change::Applied(in_pool("a"))), [pool("a")]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_can_be_read_again_is_looked_at_although_it_is_as_it_was() {
+    fn a_pool_that_becomes_readable_again_triggers_a_pass_although_it_is_unchanged() {
         let (before, now) = (Arc::new(plan_pool(2)), Arc::new(plan_pool(2)));
         let key = PoolKey::of_pool(&now);
         let odd = unreadable(Some(&key.namespace), &key.name);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_cannot_be_read_concerns_the_pool_it_was_in_and_so_it_does_when_it_can_be_again() {
+    fn a_node_that_becomes_unreadable_or_readable_triggers_its_pool() {
         let name = in_pool("a").metadata.name.clone().unwrap();
         let changes = [
             Change::Applied(in_pool("a")),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_other_namespaces_are_not_looked_at_when_one_is_named() {
+    fn pools_of_other_namespaces_trigger_no_pass_when_one_is_named() {
         let keys = |namespace: &str| -> Vec<PoolKey> {
             let nodes = stream::iter([Change::Applied(in_pool("a"))]);
             keys(stream::empty(), nodes, namespace.to_owned()).collect().now_or_never().unwrap()

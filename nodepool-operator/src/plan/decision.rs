@@ -3,16 +3,21 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::Facts;
 use super::{NodeStep, PoolStep};
 
 /// What should happen to a pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     /// What happens to the pool's finalizer.
     pub pool: PoolStep,
     /// Value for an unset `spec.replicas`; `None` when it is set or unknown.
     pub fill: Option<i32>,
+    /// Number of nodes wanted; 0 while the pool is being deleted.
+    pub wanted: usize,
+    /// Hash of the template that new nodes are made from; `None` when the spec cannot be acted on.
+    pub template_hash: Option<String>,
+    /// Why the spec cannot be acted on; `None` when it is valid.
+    pub invalid: Option<String>,
     /// Every node, once.
     pub nodes: Vec<NodeStep>,
     /// Machines to request from the provider, by node name.
@@ -23,13 +28,6 @@ pub(crate) struct Plan {
     pub fulfilled: Vec<String>,
     /// Node objects to create for machines that run now.
     pub register: Vec<Node>,
-    /// Nodes whose pods would help to choose victims, but are not known.
-    pub undecided: Vec<String>,
-    /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise, and whose pods
-    /// are not known.
-    pub in_doubt: Vec<String>,
-    /// Input of the status; `None` when the pool does not exist.
-    pub facts: Option<Facts>,
     /// When to reconcile again without an event; `None` when only an event can change anything.
     pub requeue_at: Option<Timestamp>,
 }

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn short_hashes_have_five_characters_that_a_node_name_may_hold() {
+    fn short_hashes_have_five_characters_that_a_node_name_may_contain() {
         for text in ["", "default/web", "kube-system/a.b.c"] {
             let short = short(text);
             assert_eq!(short.len(), 5);

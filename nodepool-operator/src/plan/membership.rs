@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use shared_crds::names;
+use shared_crds::{NodePool, names};
 
 use super::observed_time::{NodeTime, due};
 use super::pods;
@@ -41,6 +41,13 @@ pub(crate) struct Leaving {
     pub observed: SignedDuration,
 }
 
+impl Leaving {
+    /// When the drain started of a node that is cordoned; `None` when it has to be cordoned first.
+    pub(crate) fn draining_since(&self) -> Option<Timestamp> {
+        self.drain_started.filter(|_| self.cordoned)
+    }
+}
+
 /// One node of the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
@@ -57,7 +64,7 @@ pub(crate) struct Member {
     /// The node is unschedulable.
     pub cordoned: bool,
     /// Whether it carries the operator's finalizer.
-    pub held: bool,
+    pub has_finalizer: bool,
     /// When the Node object was created.
     pub created: Timestamp,
     /// For how long this process has observed it not Ready.
@@ -97,9 +104,20 @@ impl Member {
             leaving,
             template_hash,
             cordoned,
-            held: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
+            has_finalizer: metadata.finalizers.iter().flatten().any(|name| name == names::NODE_FINALIZER),
             created: metadata.creation_timestamp.as_ref().map_or(now, |time| time.0),
             not_ready: time.not_ready,
+        }
+    }
+
+    /// Takes in what the node's pods show: one that ran shows that the node was Ready, although it lacks the annotation.
+    pub(crate) fn learn_from(&mut self, pods: &[Pod]) {
+        let shows = |pod| shows_a_ready_node(&self.node, pod);
+        if self.readiness == Readiness::Starting && pods.iter().any(shows) {
+            self.readiness = Readiness::NotReady;
+            if let Some(leaving) = &mut self.leaving {
+                leaving.was_ready = true;
+            }
         }
     }
 
@@ -121,10 +139,22 @@ impl Member {
     /// When a node that the operator made is considered failed to start: not after `now` when it already is. `None` for
     /// a node that another writer created and labelled: the operator must not delete a machine for what happened before
     /// it managed it.
-    pub(crate) fn gives_up_at(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn start_deadline(&self, timeout: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         (self.readiness == Readiness::Starting && self.template_hash.is_some())
             .then(|| due(self.created, timeout, self.not_ready, now))
     }
+
+    /// Whether it has taken longer than `timeout` to start, unless its pods show that it did.
+    pub(crate) fn has_timed_out(&self, timeout: Option<SignedDuration>, now: Timestamp) -> bool {
+        let start_deadline = timeout.and_then(|timeout| self.start_deadline(timeout, now));
+        self.stays() && start_deadline.is_some_and(|at| at <= now)
+    }
+}
+
+/// How long a node may take until it is Ready; `None` for a pool that is being deleted, which needs none.
+pub(crate) fn start_timeout(pool: &NodePool) -> Option<SignedDuration> {
+    let deleting = pool.metadata.deletion_timestamp.is_some();
+    (!deleting).then(|| SignedDuration::from_secs(i64::from(pool.spec.provisioning_timeout_seconds)))
 }
 
 /// Whether the pod shows that `node` was Ready at some time: the node's kubelet has started the pod, and it is not one

@@ -8,10 +8,11 @@ use k8s_openapi::jiff::Timestamp;
 use shared_crds::NodePool;
 
 use super::keys::{PodName, PoolKey};
-use super::observed_time::ObservedTime;
-use super::supply::Supply;
+use super::membership::Member;
+use super::observed_time::{NodeTimes, PodTimes};
+use super::supply::{Machine, Supply};
 
-/// Everything a decision is made from.
+/// Everything a decision is made from, except the pods that have to be read for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     /// The pool's key, also when the pool no longer exists.
@@ -23,17 +24,66 @@ pub(crate) struct Observed {
     /// Names of nodes that seem to belong to the pool and cannot be read. Nothing is done to them, and nothing that
     /// depends on their absence.
     pub unreadable: BTreeSet<String>,
-    /// Pods by node, for the nodes that [`pods_needed`](super::pods_needed) returned.
-    pub pods: BTreeMap<String, Vec<Pod>>,
+    /// Pods of draining nodes that were listed a moment ago.
+    pub recent: ObservedPods,
     /// The state of the provider's requests.
     pub supply: Supply,
     /// The time of the decision, from the wall clock, which may be adjusted.
     pub now: Timestamp,
-    /// For how long this process itself has observed the current state.
-    pub time: ObservedTime,
+    /// For how long this process itself has observed the nodes in their current state.
+    pub times: NodeTimes,
+}
+
+/// Pods of some of the nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObservedPods {
+    /// Pods by the name of their node. Nodes whose pods were not read are missing.
+    pub by_node: BTreeMap<String, Vec<Pod>>,
+    /// For how long this process itself has observed the terminating ones.
+    pub times: PodTimes,
+    /// The pods of some node could not be listed. That node waits; the pool should be visited again soon.
+    pub is_incomplete: bool,
+}
+
+impl ObservedPods {
+    /// The pods of the node; `None` when they were not read.
+    pub(crate) fn of(&self, node: &str) -> Option<&[Pod]> {
+        self.by_node.get(node).map(Vec::as_slice)
+    }
+}
+
+/// The nodes whose pods a plan needs, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodReads {
+    /// Draining nodes whose pods were listed recently enough: those in [`Observed::recent`] are used.
+    pub recent: BTreeSet<String>,
+    /// The other draining nodes.
+    pub draining: BTreeSet<String>,
+    /// Nodes among which victims are chosen, where listing their pods is cheap enough.
+    pub undecided: BTreeSet<String>,
+    /// Nodes that would be replaced because they never started, unless a pod on them shows otherwise.
+    pub unverified: BTreeSet<String>,
 }
 
 impl Observed {
+    /// The names of the existing nodes, including those that cannot be read.
+    pub(crate) fn existing(&self) -> BTreeSet<&str> {
+        let readable = self.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
+        readable.chain(self.unreadable.iter().map(String::as_str)).collect()
+    }
+
+    /// The machines that are requested and have no Node yet.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Machine> {
+        let existing = self.existing();
+        self.supply.machines.iter().filter(move |machine| !existing.contains(machine.name.as_str()))
+    }
+
+    /// The machines whose Node exists.
+    pub(crate) fn fulfilled(&self) -> impl Iterator<Item = &Machine> {
+        let existing = self.existing();
+        self.supply.machines.iter().filter(move |machine| existing.contains(machine.name.as_str()))
+    }
+
     /// The names of the pool's unreadable nodes, without those that are known to be foreign.
     pub(crate) fn unread(&self) -> impl Iterator<Item = &str> {
         self.unreadable.difference(&self.supply.taken).map(String::as_str)
@@ -42,7 +92,7 @@ impl Observed {
 
 /// The single step for a node in a pass.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum NodeAction {
     /// No change.
     Keep,
     /// Add the finalizer: the node carries the pool's labels and has no finalizer of the operator yet.
@@ -50,9 +100,9 @@ pub(crate) enum Fate {
     /// Annotate the node as Ready: it is Ready for the first time, or shows that it was.
     MarkReady,
     /// Cancel the drain and uncordon.
-    Rescue,
+    Uncordon,
     /// Cordon and start the drain.
-    Close,
+    Cordon,
     /// Evict or delete its pods.
     Drain {
         /// Pods to evict.
@@ -71,47 +121,32 @@ pub(crate) enum Fate {
     Wait,
 }
 
-impl Fate {
+impl NodeAction {
     /// Whether this step takes a counted node out of the count. Such steps are carried out first, and no node is
     /// uncordoned or created unless they succeeded: otherwise a pass that is cut short would leave more nodes than
     /// wanted.
-    pub(crate) const fn departs(&self) -> bool {
-        matches!(self, Self::Close | Self::Replace)
-    }
-
-    /// Whether a node with this step counts as one of the pool's replicas.
-    pub(crate) const fn stays(&self) -> bool {
-        matches!(self, Self::Keep | Self::Adopt | Self::MarkReady | Self::Rescue)
+    pub(crate) const fn removes_replica(&self) -> bool {
+        matches!(self, Self::Cordon | Self::Replace)
     }
 }
 
 /// A node and its step.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeStep {
-    /// The node.
-    pub node: Arc<Node>,
+    /// The node, in the state it was decided from.
+    pub member: Member,
     /// The step for the node.
-    pub fate: Fate,
+    pub action: NodeAction,
 }
 
 /// What happens to the pool's finalizer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum PoolStep {
     /// Nothing.
+    #[default]
     Keep,
     /// Add it, before anything is made that would outlive the pool.
-    Hold,
+    AddFinalizer,
     /// Remove it: the pool is being deleted and its last node is gone.
-    Release,
-}
-
-/// The nodes whose pods a plan needs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PodsNeeded {
-    /// Nodes that are cordoned and leaving.
-    pub draining: Vec<String>,
-    /// Nodes among which victims are chosen.
-    pub undecided: Vec<String>,
-    /// Nodes for which it must be known whether they ever ran a pod.
-    pub in_doubt: Vec<String>,
+    RemoveFinalizer,
 }

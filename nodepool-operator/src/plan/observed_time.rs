@@ -9,14 +9,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-/// The tracker's measurements, as an input of the plan.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ObservedTime {
-    /// Nodes by UID. A missing one is observed for the first time.
-    pub nodes: BTreeMap<String, NodeTime>,
-    /// For how long each terminating pod has been observed terminating, by UID.
-    pub terminating_pods: BTreeMap<String, SignedDuration>,
-}
+/// The tracker's measurements of nodes, by UID. A missing one is observed for the first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeTimes(pub BTreeMap<String, NodeTime>);
+
+/// For how long each terminating pod has been observed terminating, by UID.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodTimes(pub BTreeMap<String, SignedDuration>);
 
 /// The measurements of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,15 +28,17 @@ pub(crate) struct NodeTime {
     pub draining: SignedDuration,
 }
 
-impl ObservedTime {
+impl NodeTimes {
     /// The measurements of `node`.
     pub(crate) fn of_node(&self, node: &Node) -> NodeTime {
-        node.metadata.uid.as_ref().and_then(|uid| self.nodes.get(uid)).copied().unwrap_or_default()
+        node.metadata.uid.as_ref().and_then(|uid| self.0.get(uid)).copied().unwrap_or_default()
     }
+}
 
+impl PodTimes {
     /// For how long `pod` has been observed terminating.
     pub(crate) fn of_pod(&self, pod: &Pod) -> SignedDuration {
-        pod.metadata.uid.as_ref().and_then(|uid| self.terminating_pods.get(uid)).copied().unwrap_or_default()
+        pod.metadata.uid.as_ref().and_then(|uid| self.0.get(uid)).copied().unwrap_or_default()
     }
 }
 

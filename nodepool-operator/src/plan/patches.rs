@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 use shared_crds::{NodePool, names};
 
 /// Adds the pool's finalizer.
-pub(crate) fn hold_pool(pool: &NodePool) -> Value {
+pub(crate) fn add_pool_finalizer(pool: &NodePool) -> Value {
     add_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
 /// Removes the pool's finalizer; `None` when it is absent.
-pub(crate) fn release_pool(pool: &NodePool) -> Option<Value> {
+pub(crate) fn remove_pool_finalizer(pool: &NodePool) -> Option<Value> {
     remove_finalizer(&pool.metadata, names::POOL_FINALIZER)
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn release_pool(pool: &NodePool) -> Option<Value> {
 /// and not on `/scale`, which leaves no entry in `managedFields` where the number is unset: so `managedFields` shows
 /// which manager set it, and which one scales from then on.
 pub(crate) fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
-    let mut patch = same(&pool.metadata);
+    let mut patch = is_same_object(&pool.metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/generation", "value": pool.metadata.generation }));
     patch.push(json!({ "op": "test", "path": "/spec/replicas", "value": null }));
     patch.push(json!({ "op": "add", "path": "/spec/replicas", "value": replicas }));
@@ -32,24 +32,24 @@ pub(crate) fn fill_replicas(pool: &NodePool, replicas: i32) -> Value {
 }
 
 /// Adds the node's finalizer.
-pub(crate) fn hold_node(node: &Node) -> Value {
+pub(crate) fn add_node_finalizer(node: &Node) -> Value {
     add_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
 /// Removes the node's finalizer; `None` when it is absent.
-pub(crate) fn release_node(node: &Node) -> Option<Value> {
+pub(crate) fn remove_node_finalizer(node: &Node) -> Option<Value> {
     remove_finalizer(&node.metadata, names::NODE_FINALIZER)
 }
 
 /// Annotates the node as having been Ready.
 pub(crate) fn mark_ready(node: &Node, now: Timestamp) -> Value {
-    let mut patch = same(&node.metadata);
+    let mut patch = is_same_object(&node.metadata);
     patch.extend(annotate(&node.metadata, &[(names::READY_TIME_ANNOTATION, second(now).to_string())]));
     Value::Array(patch)
 }
 
 /// Cordons the node and annotates the start of its drain, and whether it was already cordoned by another writer.
-pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
+pub(crate) fn cordon(node: &Node, now: Timestamp) -> Value {
     let metadata = &node.metadata;
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     let was_cordoned = annotation(metadata, names::WAS_CORDONED_ANNOTATION);
@@ -60,12 +60,12 @@ pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
     if by_others {
         notes.push((names::WAS_CORDONED_ANNOTATION, true.to_string()));
     }
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     let seen = if cordoned { Value::Bool(true) } else { Value::Null };
     patch.push(json!({ "op": "test", "path": "/spec/unschedulable", "value": seen }));
     patch.extend(annotate(metadata, &notes));
     if was_cordoned.is_some() && !by_others {
-        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
     }
     patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": true }));
     Value::Array(patch)
@@ -73,20 +73,20 @@ pub(crate) fn close(node: &Node, now: Timestamp) -> Value {
 
 /// Cancels the drain: removes the annotations and uncordons the node, unless it was already cordoned by another writer
 /// before. The API server's `test` refuses it if the node was deleted meanwhile.
-pub(crate) fn rescue(node: &Node) -> Value {
+pub(crate) fn uncordon(node: &Node) -> Value {
     let metadata = &node.metadata;
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": "/metadata/deletionTimestamp", "value": null }));
-    patch.extend(forget(metadata, names::DRAIN_STARTED_ANNOTATION));
+    patch.extend(remove_annotation(metadata, names::DRAIN_STARTED_ANNOTATION));
     if annotation(metadata, names::WAS_CORDONED_ANNOTATION).is_some() {
-        patch.extend(forget(metadata, names::WAS_CORDONED_ANNOTATION));
+        patch.extend(remove_annotation(metadata, names::WAS_CORDONED_ANNOTATION));
     } else {
         patch.push(json!({ "op": "add", "path": "/spec/unschedulable", "value": false }));
     }
     Value::Array(patch)
 }
 
-fn same(metadata: &ObjectMeta) -> Vec<Value> {
+fn is_same_object(metadata: &ObjectMeta) -> Vec<Value> {
     vec![json!({ "op": "test", "path": "/metadata/uid", "value": metadata.uid })]
 }
 
@@ -115,7 +115,7 @@ fn annotate(metadata: &ObjectMeta, notes: &[(&str, String)]) -> Vec<Value> {
 }
 
 /// Removes an annotation, provided that its value is unchanged.
-fn forget(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
+fn remove_annotation(metadata: &ObjectMeta, name: &str) -> [Value; 2] {
     let path = annotation_path(name);
     [
         json!({ "op": "test", "path": path, "value": annotation(metadata, name) }),
@@ -138,8 +138,13 @@ fn later_second(now: Timestamp) -> Timestamp {
     if begun == now { now } else { begun.checked_add(SignedDuration::from_secs(1)).unwrap_or(now) }
 }
 
+// Why not `conflict_retry::add_finalizer` and `remove_finalizer`: they guard with the resourceVersion, so every write in
+// between, such as a kubelet's status, costs a conflict, a read and a second patch; and after it they decide from the
+// finalizers alone. These patches are one request that fails only if the object is another one or its finalizers have
+// changed, and then the next pass decides again, from the pool and its nodes, whether the finalizer is still due.
+
 fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     if let Some(finalizers) = metadata.finalizers.as_ref().filter(|list| !list.is_empty()) {
         patch.push(json!({ "op": "test", "path": "/metadata/finalizers", "value": finalizers }));
         patch.push(json!({ "op": "add", "path": "/metadata/finalizers/-", "value": name }));
@@ -153,7 +158,7 @@ fn add_finalizer(metadata: &ObjectMeta, name: &str) -> Value {
 fn remove_finalizer(metadata: &ObjectMeta, name: &str) -> Option<Value> {
     let place = metadata.finalizers.iter().flatten().position(|finalizer| finalizer == name)?;
     let entry = format!("/metadata/finalizers/{place}");
-    let mut patch = same(metadata);
+    let mut patch = is_same_object(metadata);
     patch.push(json!({ "op": "test", "path": entry, "value": name }));
     patch.push(json!({ "op": "remove", "path": entry }));
     Some(Value::Array(patch))
@@ -182,42 +187,42 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_that_is_called_off_leaves_a_persons_cordon_in_place() {
+    fn a_cancelled_drain_leaves_the_cordon_of_a_user_in_place() {
         for annotations in [node(0).metadata.annotations, None] {
-            let mut closed_by_hand = node(0);
-            closed_by_hand.metadata.annotations = annotations;
-            closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-            let draining = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
+            let mut cordoned_by_user = node(0);
+            cordoned_by_user.metadata.annotations = annotations;
+            cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
+            let draining = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
             // The operator may cordon it again, for instance because its annotation was damaged.
-            let again = patched(&draining, close(&draining, at(6)));
-            let rescued = patched(&again, rescue(&again));
-            assert!(cordoned(&rescued));
-            let left = |name| annotation(&rescued.metadata, name);
+            let again = patched(&draining, cordon(&draining, at(6)));
+            let uncordoned = patched(&again, uncordon(&again));
+            assert!(cordoned(&uncordoned));
+            let left = |name| annotation(&uncordoned.metadata, name);
             assert_eq!(left(names::WAS_CORDONED_ANNOTATION), None);
             assert_eq!(left(names::DRAIN_STARTED_ANNOTATION), None);
         }
     }
 
     #[test]
-    fn a_drain_that_is_called_off_opens_a_node_that_the_operator_closed() {
-        let draining = patched(&node(0), close(&node(0), at(5)));
+    fn a_cancelled_drain_uncordons_a_node_that_the_operator_cordoned() {
+        let draining = patched(&node(0), cordon(&node(0), at(5)));
         assert_eq!(annotation(&draining.metadata, names::WAS_CORDONED_ANNOTATION), None);
-        let again = patched(&draining, close(&draining, at(6)));
-        assert!(!cordoned(&patched(&again, rescue(&again))));
+        let again = patched(&draining, cordon(&draining, at(6)));
+        assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
     #[test]
-    fn a_cordon_that_a_person_lifted_during_the_drain_does_not_come_back() {
-        let mut closed_by_hand = node(0);
-        closed_by_hand.spec.as_mut().unwrap().unschedulable = Some(true);
-        let mut lifted = patched(&closed_by_hand, close(&closed_by_hand, at(5)));
-        lifted.spec.as_mut().unwrap().unschedulable = None;
-        let again = patched(&lifted, close(&lifted, at(6)));
-        assert!(!cordoned(&patched(&again, rescue(&again))));
+    fn a_cordon_that_a_user_removed_during_the_drain_does_not_come_back() {
+        let mut cordoned_by_user = node(0);
+        cordoned_by_user.spec.as_mut().unwrap().unschedulable = Some(true);
+        let mut uncordoned = patched(&cordoned_by_user, cordon(&cordoned_by_user, at(5)));
+        uncordoned.spec.as_mut().unwrap().unschedulable = None;
+        let again = patched(&uncordoned, cordon(&uncordoned, at(6)));
+        assert!(!cordoned(&patched(&again, uncordon(&again))));
     }
 
     #[test]
-    fn the_mark_of_a_drain_is_never_earlier_than_its_beginning() {
+    fn the_annotation_of_a_drain_is_never_earlier_than_its_start() {
         let half = Timestamp::from_millisecond(5_500).unwrap();
         assert_eq!((later_second(half), later_second(at(5))), (at(6), at(5)));
         assert_eq!(second(half), at(5));

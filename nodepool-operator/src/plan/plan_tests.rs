@@ -1,5 +1,7 @@
 //! Decisions of the planner, case by case.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
@@ -7,11 +9,14 @@ use shared_crds::conditions::Reason;
 use shared_crds::v1alpha1::{AutoscalingStatus, DrainSpec, NodePoolStatus, ScaleDownPlan};
 use shared_crds::{NodePool, names};
 
-use super::supply::{Machine, MachineState, Trouble};
+use super::supply::{Machine, MachineState, ProvisioningFailure};
 use super::testing::{
-    annotate, at, deleted, draining, fates, node, observed, pod, pool, set_ready, starting, with_fate,
+    actions, annotate, at, deleted, done, draining, facts, facts_after, node, observed, plan, plan_with, pod,
+    pods, pool, set_ready, starting, with_action,
 };
 use super::*;
+use crate::outcome::Applied;
+use crate::status;
 
 fn machine(name: &str, state: MachineState) -> Machine {
     Machine { name: name.into(), state }
@@ -48,22 +53,22 @@ fn nodes(count: usize) -> Vec<Node> {
 }
 
 #[test]
-fn missing_nodes_are_asked_for_in_the_lowest_free_slots() {
+fn missing_nodes_are_requested_in_the_lowest_free_slots() {
     let plan = plan(&observed(pool(3), nodes(1)));
     let prefix = slots::prefix(&testing::key());
     assert_eq!(plan.request, [format!("{prefix}0"), format!("{prefix}1")]);
-    assert!(fates(&plan).is_empty());
+    assert!(actions(&plan).is_empty());
 }
 
 #[test]
-fn a_settled_pool_is_left_alone() {
+fn a_complete_pool_is_not_changed() {
     let plan = plan(&observed(pool(3), nodes(3)));
-    assert!(fates(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
+    assert!(actions(&plan).is_empty() && plan.request.is_empty() && plan.register.is_empty());
     assert_eq!((plan.pool, plan.requeue_at), (PoolStep::Keep, None));
 }
 
 #[test]
-fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
+fn an_unset_count_is_filled_with_the_existing_nodes_and_removes_none() {
     let unset = |min, max| {
         let mut pool = pool(0);
         (pool.spec.replicas, pool.spec.min_replicas, pool.spec.max_replicas) = (None, min, max);
@@ -71,12 +76,13 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
     };
     let there = || vec![node(0), starting(1), draining(2, 10)];
     // Leaving nodes were not wanted any more, and the bounds apply to every writer.
-    for (min, max, fill, leaving, asked) in
+    for (min, max, fill, leaving, requested) in
         [(0, 10, 2, 1, 0), (3, 10, 3, 0, 0), (5, 10, 5, 0, 2), (0, 1, 1, 2, 0)]
     {
-        let plan = plan(&observed(unset(min, max), there()));
-        assert_eq!((plan.fill, plan.request.len()), (Some(fill), asked), "within {min} to {max}");
-        let facts = plan.facts.unwrap();
+        let observed = observed(unset(min, max), there());
+        let plan = plan(&observed);
+        assert_eq!((plan.fill, plan.request.len()), (Some(fill), requested), "within {min} to {max}");
+        let facts = facts_after(&observed, &plan, &done(&plan));
         assert_eq!(
             (facts.leaving, facts.wanted),
             (leaving, usize::try_from(fill).unwrap()),
@@ -98,10 +104,10 @@ fn an_unset_count_is_filled_with_the_nodes_that_are_there_and_removes_none() {
 }
 
 #[test]
-fn the_pool_is_held_before_nodes_are_made() {
+fn the_finalizer_is_added_before_nodes_are_created() {
     let mut pool = pool(1);
     pool.metadata.finalizers = None;
-    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Hold);
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::AddFinalizer);
 }
 
 #[test]
@@ -114,7 +120,7 @@ fn requests_in_flight_count_and_a_running_machine_registers() {
     assert!(plan.request.is_empty());
     assert_eq!(plan.register.len(), 1);
     assert_eq!(plan.register[0].metadata.name, Some(format!("{prefix}0")));
-    assert_eq!(plan.facts.unwrap().in_flight, 2);
+    assert_eq!(facts(&observed).in_flight, 2);
 }
 
 #[test]
@@ -128,7 +134,7 @@ fn a_request_whose_node_exists_is_fulfilled_and_does_not_count_twice() {
 }
 
 #[test]
-fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
+fn the_slot_of_a_leaving_or_foreign_node_is_not_requested() {
     let prefix = slots::prefix(&testing::key());
     let mut leaving = draining(0, 10);
     leaving.metadata.name = Some(format!("{prefix}0"));
@@ -138,32 +144,32 @@ fn a_slot_that_a_leaving_node_or_a_stranger_holds_is_not_asked_for() {
 }
 
 #[test]
-fn the_provider_is_left_alone_while_it_backs_off() {
+fn nothing_is_requested_during_the_backoff() {
     let mut observed = observed(pool(2), []);
-    let trouble = |second| Trouble {
+    let failure = |second| ProvisioningFailure {
         reason: Reason::ProvisioningFailed,
         message: "no machine".into(),
         retry_at: at(second),
     };
-    observed.supply.trouble = Some(trouble(130));
+    observed.supply.failure = Some(failure(130));
     let waits = plan(&observed);
     assert!(waits.request.is_empty());
     assert_eq!(waits.requeue_at, Some(at(130)));
-    observed.supply.trouble = Some(trouble(100));
+    observed.supply.failure = Some(failure(100));
     assert_eq!(plan(&observed).request.len(), 2);
 }
 
 #[test]
-fn requests_are_taken_back_before_nodes_go() {
+fn requests_are_withdrawn_before_nodes_are_removed() {
     let mut observed = observed(pool(2), nodes(2));
     observed.supply.machines = vec![machine("a", MachineState::Running), machine("b", SOON)];
     let plan = plan(&observed);
     assert_eq!(plan.withdraw, ["a", "b"]);
-    assert!(fates(&plan).is_empty() && plan.register.is_empty());
+    assert!(actions(&plan).is_empty() && plan.register.is_empty());
 }
 
 #[test]
-fn the_request_that_would_take_longest_is_taken_back_first() {
+fn the_request_that_would_take_longest_is_withdrawn_first() {
     let mut observed = observed(pool(3), nodes(2));
     observed.supply.machines = vec![machine("b", SOON), machine("a", MachineState::Running)];
     let plan = plan(&observed);
@@ -172,61 +178,65 @@ fn the_request_that_would_take_longest_is_taken_back_first() {
 }
 
 #[test]
-fn the_nodes_the_autoscaler_named_go_and_no_other() {
-    let plan = plan(&observed(named_victims(2, &["n-001", "n-000"]), nodes(4)));
-    assert_eq!(with_fate(&plan, &Fate::Close), ["n-000", "n-001"]);
-    assert!(plan.undecided.is_empty());
+fn the_nodes_that_the_autoscaler_named_are_removed_and_no_other() {
+    let observed = observed(named_victims(2, &["n-001", "n-000"]), nodes(4));
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-000", "n-001"]);
+    assert_eq!(classify(&observed).reads, PodReads::default());
 }
 
 #[test]
-fn names_are_not_taken_at_another_count() {
+fn named_nodes_are_ignored_at_another_count() {
     let mut pool = named_victims(2, &["n-000"]);
     pool.spec.replicas = Some(3);
     let mut nodes = nodes(4);
     nodes[3].metadata.creation_timestamp = Some(Time(at(90)));
-    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-003"]);
+    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-003"]);
 }
 
 #[test]
-fn at_most_the_excess_goes_however_many_are_named() {
+fn at_most_the_excess_is_removed_however_many_are_named() {
     let plan = plan(&observed(named_victims(3, &["n-002", "n-001", "gone"]), nodes(4)));
-    assert_eq!(with_fate(&plan, &Fate::Close), ["n-002"]);
+    assert_eq!(with_action(&plan, &NodeAction::Cordon), ["n-002"]);
 }
 
 #[test]
-fn a_node_that_was_given_the_name_since_is_not_the_one_that_was_meant() {
+fn a_newer_node_of_a_listed_name_is_not_the_listed_node() {
     let pool = named_victims(1, &["n-000"]);
     let mut nodes = nodes(2);
     nodes[0].metadata.uid = Some("another".into());
     nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-    assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), ["n-001"]);
+    assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), ["n-001"]);
 }
 
 #[test]
-fn names_are_not_taken_where_somebody_else_wrote_their_count() {
+fn named_nodes_are_ignored_where_another_writer_set_the_count() {
     for (writer, gone) in [("kubectl", "n-001"), (names::AUTOSCALER_OPERATOR, "n-000")] {
         let mut pool = named_victims(1, &["n-000"]);
         written_by(&mut pool, writer);
         let mut nodes = nodes(2);
         nodes[1].metadata.creation_timestamp = Some(Time(at(60)));
-        assert_eq!(with_fate(&plan(&observed(pool, nodes)), &Fate::Close), [gone], "{writer}");
+        assert_eq!(with_action(&plan(&observed(pool, nodes)), &NodeAction::Cordon), [gone], "{writer}");
     }
 }
 
 #[test]
-fn a_list_whose_count_is_not_written_yet_says_who_goes_first_at_its_authors_count() {
+fn a_list_whose_count_is_not_written_yet_orders_removals_at_its_authors_count() {
     for (writer, gone) in [("autoscaler-operator", "n-001"), ("kubectl", "n-000")] {
         let mut pool = named_victims(1, &["n-001", "n-002"]);
         pool.spec.replicas = Some(2);
         pool.metadata.generation = Some(0);
         written_by(&mut pool, writer);
-        assert_eq!(with_fate(&plan(&observed(pool.clone(), nodes(3))), &Fate::Close), [gone], "{writer}");
-        assert!(fates(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
+        assert_eq!(
+            with_action(&plan(&observed(pool.clone(), nodes(3))), &NodeAction::Cordon),
+            [gone],
+            "{writer}"
+        );
+        assert!(actions(&plan(&observed(pool, nodes(2)))).is_empty(), "{writer}: no more than are too many");
     }
 }
 
 #[test]
-fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_count_only() {
+fn requests_are_withdrawn_before_nodes_that_are_named_for_the_next_count_only() {
     for (generation, replicas, gone) in [(1, 2, vec!["n-000"]), (0, 3, vec![])] {
         let mut pool = named_victims(2, &["n-000"]);
         (pool.spec.replicas, pool.metadata.generation) = (Some(replicas), Some(generation));
@@ -235,151 +245,158 @@ fn machines_that_are_not_nodes_yet_go_before_those_that_are_named_for_the_next_c
         let mut observed = observed(pool, nodes(present));
         observed.supply.machines = vec![machine("m", SOON)];
         let plan = plan(&observed);
-        assert_eq!(with_fate(&plan, &Fate::Close), gone, "at {replicas}");
+        assert_eq!(with_action(&plan, &NodeAction::Cordon), gone, "at {replicas}");
         assert_eq!(plan.withdraw.is_empty(), !gone.is_empty(), "at {replicas}");
     }
 }
 
 #[test]
-fn without_names_broken_nodes_go_first_then_empty_ones_then_the_newest() {
+fn without_names_not_ready_nodes_are_removed_first_then_empty_ones_then_the_newest() {
     let mut all = nodes(5);
     set_ready(&mut all[1], "Unknown");
     all[4].metadata.creation_timestamp = Some(Time(at(70)));
     all[3].metadata.creation_timestamp = Some(Time(at(60)));
-    let mut observed = observed(pool(2), all);
-    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-001", "n-003", "n-004"]);
-    assert_eq!(pods_needed(&observed).undecided.len(), 5);
-    observed.pods =
-        (0..5).map(|i| (format!("n-{i:03}"), if i == 0 { vec![] } else { vec![pod("p")] })).collect();
-    assert_eq!(with_fate(&plan(&observed), &Fate::Close), ["n-000", "n-001", "n-004"]);
-    assert_eq!(pods_needed(&observed), PodsNeeded::default());
+    let names: Vec<String> = all.iter().filter_map(|node| node.metadata.name.clone()).collect();
+    let observed = observed(pool(2), all);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Cordon), ["n-001", "n-003", "n-004"]);
+    assert_eq!(classify(&observed).reads.undecided, names.iter().cloned().collect());
+    let of = |name: &String| if name == "n-000" { vec![] } else { vec![pod("p")] };
+    let pods = pods(names.iter().map(|name| (name.as_str(), of(name))));
+    assert_eq!(with_action(&plan_with(&observed, &pods), &NodeAction::Cordon), ["n-000", "n-001", "n-004"]);
 }
 
 #[test]
-fn nodes_that_somebody_has_cordoned_go_after_broken_ones_and_before_all_others() {
+fn nodes_that_a_user_cordoned_are_removed_after_not_ready_ones_and_before_all_others() {
     let mut all = nodes(4);
     set_ready(&mut all[0], "Unknown");
     all[1].spec.as_mut().unwrap().unschedulable = Some(true);
     all[3].metadata.creation_timestamp = Some(Time(at(70)));
-    assert_eq!(with_fate(&plan(&observed(pool(2), all.clone())), &Fate::Close), ["n-000", "n-001"]);
-    assert_eq!(with_fate(&plan(&observed(pool(3), all)), &Fate::Close), ["n-000"]);
+    assert_eq!(with_action(&plan(&observed(pool(2), all.clone())), &NodeAction::Cordon), ["n-000", "n-001"]);
+    assert_eq!(with_action(&plan(&observed(pool(3), all)), &NodeAction::Cordon), ["n-000"]);
 }
 
 #[test]
-fn an_empty_node_that_was_just_closed_is_visited_again_when_it_may_go() {
+fn an_empty_node_that_was_just_cordoned_is_visited_again_when_it_may_be_removed() {
     let mut observed = observed(pool(0), [draining(0, 99)]);
-    observed.pods.insert("n-000".into(), vec![]);
-    let waits = plan(&observed);
+    let empty = pods([("n-000", vec![])]);
+    let waits = plan_with(&observed, &empty);
     assert_eq!(
-        fates(&waits),
-        [("n-000".to_owned(), Fate::Drain { evict: vec![], delete: vec![], overdue: None })]
+        actions(&waits),
+        [("n-000".to_owned(), NodeAction::Drain { evict: vec![], delete: vec![], overdue: None })]
     );
-    assert_eq!(waits.next_visit(&Applied::default(), at(100)), Some(at(101)));
+    assert_eq!(Applied::default().next_visit(&waits, at(100)), Some(at(101)));
     observed.now = at(101);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
+    assert_eq!(actions(&plan_with(&observed, &empty)), [("n-000".to_owned(), NodeAction::Remove)]);
 }
 
 #[test]
-fn a_drain_is_called_off_when_the_node_is_wanted_again() {
-    let mut observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
-    observed.pods = (0..3).map(|i| (format!("n-{i:03}"), vec![pod("p")])).collect();
-    let plan = plan(&observed);
-    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-000", "n-001"]);
+fn a_drain_is_cancelled_when_the_node_is_wanted_again() {
+    let observed = observed(pool(2), [draining(0, 10), draining(1, 20), deleted(draining(2, 30))]);
+    let plan = plan_with(&observed, &pods(["n-000", "n-001", "n-002"].map(|name| (name, vec![pod("p")]))));
+    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-000", "n-001"]);
     assert!(plan.request.is_empty());
 }
 
 #[test]
-fn the_drain_that_began_last_is_called_off_first() {
+fn the_drain_that_started_last_is_cancelled_first() {
     let plan = plan(&observed(pool(1), [draining(0, 10), draining(1, 20)]));
-    assert_eq!(with_fate(&plan, &Fate::Rescue), ["n-001"]);
+    assert_eq!(with_action(&plan, &NodeAction::Uncordon), ["n-001"]);
 }
 
 #[test]
 fn a_deleted_node_is_drained_and_replaced() {
     let plan = plan(&observed(pool(2), [deleted(node(0)), node(1)]));
-    assert_eq!(fates(&plan), [("n-000".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Cordon)]);
     assert_eq!(plan.request.len(), 1);
 }
 
 #[test]
-fn a_node_is_removed_once_its_pods_have_gone() {
-    let mut observed = observed(pool(1), [draining(0, 10), node(1)]);
-    assert_eq!(pods_needed(&observed).draining, ["n-000"]);
-    assert_eq!(removed(&observed), Vec::<String>::new());
-    observed.pods.insert("n-000".into(), vec![]);
-    assert_eq!(removed(&observed), ["n-000"]);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Remove)]);
+fn a_node_is_removed_once_its_pods_are_gone() {
+    let observed = observed(pool(1), [draining(0, 10), node(1)]);
+    assert_eq!(with_action(&plan(&observed), &NodeAction::Remove), Vec::<String>::new());
+    let empty = plan_with(&observed, &pods([("n-000", vec![])]));
+    assert_eq!(actions(&empty), [("n-000".to_owned(), NodeAction::Remove)]);
 }
 
 #[test]
-fn a_deleted_node_that_somebody_else_holds_is_left_to_them_once_it_is_empty() {
+fn a_recent_list_saves_a_read_unless_the_node_would_be_removed_on_it() {
+    let mut observed = observed(pool(1), [draining(0, 10), draining(1, 10), draining(2, 10), node(3)]);
+    observed.recent = pods([("n-000", vec![]), ("n-001", vec![pod("p")]), ("n-003", vec![])]);
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let reads =
+        PodReads { recent: names(&["n-001"]), draining: names(&["n-000", "n-002"]), ..PodReads::default() };
+    assert_eq!(classify(&observed).reads, reads);
+    observed.pool = Some(Arc::new(pool(4)));
+    assert_eq!(classify(&observed).reads, PodReads::default(), "all drains are cancelled");
+}
+
+#[test]
+fn a_deleted_node_with_foreign_finalizers_only_is_drained_and_then_waits() {
     let mut foreign = deleted(draining(0, 10));
     foreign.metadata.finalizers = Some(vec!["example.com/x".into()]);
-    let mut observed = observed(pool(0), [foreign]);
-    observed.pods.insert("n-000".into(), vec![]);
-    assert_eq!(fates(&plan(&observed)), [("n-000".to_owned(), Fate::Wait)]);
+    let plan = plan_with(&observed(pool(0), [foreign]), &pods([("n-000", vec![])]));
+    assert_eq!(actions(&plan), [("n-000".to_owned(), NodeAction::Wait)]);
 }
 
 #[test]
-fn a_drain_timeout_of_zero_means_as_long_as_it_takes() {
+fn a_drain_timeout_of_zero_means_no_limit() {
     let mut pool = pool(0);
     pool.spec.drain = Some(DrainSpec { timeout_seconds: Some(0) });
-    let mut observed = observed(pool, [draining(0, 10)]);
-    observed.pods.insert("n-000".into(), vec![pod("p")]);
-    assert!(matches!(fates(&plan(&observed))[0].1, Fate::Drain { .. }));
+    let plan = plan_with(&observed(pool, [draining(0, 10)]), &pods([("n-000", vec![pod("p")])]));
+    assert!(matches!(actions(&plan)[0].1, NodeAction::Drain { .. }));
 }
 
 #[test]
-fn a_pool_being_deleted_drains_every_node_and_is_released_last() {
+fn a_pool_being_deleted_drains_every_node_and_loses_its_finalizer_last() {
     let mut pool = pool(3);
     pool.metadata.deletion_timestamp = Some(Time(at(90)));
     let mut busy = observed(pool.clone(), nodes(2));
     busy.supply.machines = vec![machine("m", SOON)];
     let plan_busy = plan(&busy);
-    assert_eq!(with_fate(&plan_busy, &Fate::Close).len(), 2);
+    assert_eq!(with_action(&plan_busy, &NodeAction::Cordon).len(), 2);
     assert_eq!((plan_busy.pool, plan_busy.withdraw.len()), (PoolStep::Keep, 1));
-    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::Release);
+    assert_eq!(plan(&observed(pool, [])).pool, PoolStep::RemoveFinalizer);
 }
 
 #[test]
-fn a_paused_pool_stands_still_also_while_it_is_deleted() {
+fn a_paused_pool_is_not_changed_even_while_it_is_deleted() {
     let mut pool = pool(5);
     pool.spec.paused = true;
     pool.metadata.deletion_timestamp = Some(Time(at(90)));
     pool.metadata.finalizers = Some(vec![names::POOL_FINALIZER.into()]);
-    let plan = plan(&observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]));
-    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Wait)]);
+    let observed = observed(pool.clone(), [node(0), deleted(node(1)), starting(2)]);
+    let plan = plan(&observed);
+    assert_eq!(actions(&plan), [("n-001".to_owned(), NodeAction::Wait)]);
     assert!(plan.request.is_empty() && plan.requeue_at.is_none() && plan.pool == PoolStep::Keep);
-    let said = status::statements(&pool, &plan.facts.unwrap(), &Applied::default());
-    let reconciling = said.iter().find(|s| s.reason == Reason::Paused).unwrap();
+    let reported = status::statements(&pool, &facts(&observed), &Applied::default());
+    let reconciling = reported.iter().find(|s| s.reason == Reason::Paused).unwrap();
     assert!(reconciling.message.contains("the deletion of the pool waits"), "{}", reconciling.message);
 }
 
 #[test]
-fn nodes_of_a_pool_that_is_gone_are_drained_only_when_somebody_deletes_them() {
+fn nodes_of_a_pool_that_is_gone_are_drained_only_when_they_are_deleted() {
     let mut observed = observed(pool(1), [node(0), deleted(node(1)), draining(2, 10)]);
     observed.pool = None;
     observed.supply.machines = vec![machine("m", SOON)];
     let plan = plan(&observed);
-    assert_eq!(fates(&plan), [("n-001".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan), [("n-001".to_owned(), NodeAction::Cordon)]);
     assert_eq!(plan.withdraw, ["m"]);
-    assert!(plan.facts.is_none());
 }
 
 #[test]
-fn a_pool_that_cannot_be_acted_on_makes_nothing_and_says_why() {
+fn a_pool_with_an_invalid_spec_requests_nothing_and_reports_why() {
     let mut pool = pool(2);
     pool.spec.provider.simulated = None;
-    let plan = plan(&observed(pool, []));
-    assert!(plan.request.is_empty());
-    let facts = plan.facts.unwrap();
+    let observed = observed(pool, []);
+    assert!(plan(&observed).request.is_empty());
+    let facts = facts(&observed);
     assert_eq!(facts.in_flight, 0);
     assert!(facts.invalid.unwrap().contains("spec.provider"));
 }
 
 #[test]
-fn a_drain_mark_that_is_no_time_is_written_anew() {
+fn a_drain_annotation_that_is_no_time_is_written_again() {
     let mut odd = node(0);
     annotate(&mut odd, names::DRAIN_STARTED_ANNOTATION, "yesterday");
-    assert_eq!(fates(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), Fate::Close)]);
+    assert_eq!(actions(&plan(&observed(pool(0), [odd]))), [("n-000".to_owned(), NodeAction::Cordon)]);
 }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 /// Whether the removal of the node must wait for this pod. `DaemonSet` pods would come back, mirror pods only mirror
 /// what the kubelet runs from a file, and finished pods run nothing.
-pub(crate) fn holds_the_node(pod: &Pod) -> bool {
+pub(crate) fn blocks_removal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     !is_bound_to_its_node(pod) && !finished

@@ -38,7 +38,7 @@ impl MachineState {
 
 /// Why nodes are not being made as requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct ProvisioningFailure {
     /// Machine-readable reason.
     pub reason: Reason,
     /// Human-readable message.
@@ -55,12 +55,12 @@ pub(crate) struct Supply {
     /// Names of the pool's slots that foreign nodes occupy.
     pub taken: BTreeSet<String>,
     /// The last failure, until a node is made again; `None` without one.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<ProvisioningFailure>,
 }
 
 impl Supply {
     /// Whether a node may be requested from the provider at `now`.
-    pub(crate) fn may_ask(&self, now: Timestamp) -> bool {
-        self.trouble.as_ref().is_none_or(|trouble| trouble.retry_at <= now)
+    pub(crate) fn may_request(&self, now: Timestamp) -> bool {
+        self.failure.as_ref().is_none_or(|failure| failure.retry_at <= now)
     }
 }

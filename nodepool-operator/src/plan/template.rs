@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_cannot_become_nodes_is_refused_in_words() {
+    fn an_invalid_spec_is_refused_with_a_message() {
         let refused = |change: fn(&mut NodePool)| {
             let mut pool = testing::pool(1);
             change(&mut pool);

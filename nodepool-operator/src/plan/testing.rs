@@ -10,9 +10,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::{NodePoolSpec, NodeTemplate, NodeTemplateSpec, ProviderSpec, SimulatedProvider};
 use shared_crds::{NodePool, names};
 
-use super::observed_time::{NodeTime, ObservedTime};
+use super::membership::Member;
+use super::observed_time::{NodeTime, NodeTimes};
 use super::template::Blueprint;
-use super::{Fate, Observed, Plan, PoolKey, Supply};
+use super::{NodeAction, NodeStep, Observed, ObservedPods, Plan, PoolKey, Supply, classify};
+use crate::outcome::Applied;
+use crate::status::Facts;
 
 pub(crate) fn key() -> PoolKey {
     PoolKey { namespace: "default".into(), name: "web".into() }
@@ -127,31 +130,77 @@ pub(crate) fn observed(pool: NodePool, nodes: impl IntoIterator<Item = Node>) ->
     Observed {
         key: key(),
         pool: Some(Arc::new(pool)),
-        time: always(&nodes),
+        times: always(&nodes),
         nodes,
         unreadable: BTreeSet::new(),
-        pods: BTreeMap::new(),
+        recent: ObservedPods::default(),
         supply: Supply::default(),
         now: at(100),
     }
 }
 
 /// [`ALWAYS`] for each of `nodes`.
-pub(crate) fn always(nodes: &[Arc<Node>]) -> ObservedTime {
+pub(crate) fn always(nodes: &[Arc<Node>]) -> NodeTimes {
     let uids = nodes.iter().filter_map(|node| node.metadata.uid.clone());
-    ObservedTime { nodes: uids.map(|uid| (uid, ALWAYS)).collect(), terminating_pods: BTreeMap::new() }
+    NodeTimes(uids.map(|uid| (uid, ALWAYS)).collect())
 }
 
-/// The steps as `(name, fate)`, without `Keep`.
-pub(crate) fn fates(plan: &Plan) -> Vec<(String, Fate)> {
+/// These pods, by the name of their node.
+pub(crate) fn pods<'a>(by_node: impl IntoIterator<Item = (&'a str, Vec<Pod>)>) -> ObservedPods {
+    let by_node = by_node.into_iter().map(|(node, pods)| (node.to_owned(), pods)).collect();
+    ObservedPods { by_node, ..ObservedPods::default() }
+}
+
+/// The plan when no pods could be read.
+pub(crate) fn plan(observed: &Observed) -> Plan {
+    plan_with(observed, &ObservedPods::default())
+}
+
+/// The plan when these pods were read.
+pub(crate) fn plan_with(observed: &Observed, pods: &ObservedPods) -> Plan {
+    super::plan(observed, classify(observed), pods)
+}
+
+/// A step for `node`.
+pub(crate) fn step(node: Node, action: NodeAction) -> NodeStep {
+    NodeStep { member: Member::read(&Arc::new(node), at(100), ALWAYS), action }
+}
+
+/// The result of a plan that is carried out completely.
+pub(crate) fn done(plan: &Plan) -> Applied {
+    Applied {
+        cordoned: with_action(plan, &NodeAction::Cordon),
+        uncordoned: with_action(plan, &NodeAction::Uncordon),
+        removed: with_action(plan, &NodeAction::Remove),
+        replaced: with_action(plan, &NodeAction::Replace),
+        withdrawn: plan.withdraw.len(),
+        requested: plan.request.len(),
+        ..Applied::default()
+    }
+}
+
+/// The facts after `applied`, while the provider's last failure is the observed one.
+pub(crate) fn facts_after(observed: &Observed, plan: &Plan, applied: &Applied) -> Facts {
+    let pool = observed.pool.as_deref().unwrap();
+    Facts::count(observed, pool, plan, applied).with_failure(observed.supply.failure.clone())
+}
+
+/// The facts after a plan that is carried out completely, but for what it creates and removes.
+pub(crate) fn facts(observed: &Observed) -> Facts {
+    let plan = plan(observed);
+    facts_after(observed, &plan, &done(&plan))
+}
+
+/// The steps as `(name, action)`, without `Keep`.
+pub(crate) fn actions(plan: &Plan) -> Vec<(String, NodeAction)> {
     plan.nodes
         .iter()
-        .filter(|step| step.fate != Fate::Keep)
-        .map(|step| (step.node.metadata.name.clone().unwrap(), step.fate.clone()))
+        .filter(|step| step.action != NodeAction::Keep)
+        .map(|step| (step.member.name().to_owned(), step.action.clone()))
         .collect()
 }
 
-/// The names of the nodes with step `fate`.
-pub(crate) fn with_fate(plan: &Plan, fate: &Fate) -> Vec<String> {
-    fates(plan).into_iter().filter(|(_, other)| other == fate).map(|(name, _)| name).collect()
+/// The names of the nodes with step `action`.
+pub(crate) fn with_action(plan: &Plan, action: &NodeAction) -> Vec<String> {
+    actions(plan).into_iter().filter(|(_, other)| other == action).map(|(name, _)| name).collect()
 }

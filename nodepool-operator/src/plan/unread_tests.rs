@@ -1,14 +1,18 @@
 //! How unreadable nodes change a decision: only their existence is known.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use shared_crds::conditions::{ConditionType, Reason};
 
 use super::supply::{Machine, MachineState};
-use super::testing::{fates, key, node, observed, pool};
+use super::testing::{actions, facts, key, node, observed, plan, pool};
 use super::*;
+use crate::outcome::Applied;
+use crate::status;
 
 /// A pool of `replicas`, with `readable` nodes and `unreadable` ones in its first slots.
-fn world(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
+fn pool_with(replicas: Option<i32>, readable: usize, unreadable: usize) -> Observed {
     let mut pool = pool(0);
     pool.spec.replicas = replicas;
     let mut observed = observed(pool, (0..readable).map(node));
@@ -21,79 +25,78 @@ fn slot(number: usize) -> String {
 }
 
 #[test]
-fn nodes_that_cannot_be_read_are_not_made_a_second_time() {
+fn unreadable_nodes_are_not_created_a_second_time() {
     for (wanted, readable, unreadable, requested) in
         [(3, 0, 3, vec![]), (3, 2, 1, vec![]), (3, 1, 1, vec![slot(1)]), (1, 0, 3, vec![])]
     {
-        let plan = plan(&world(Some(wanted), readable, unreadable));
+        let plan = plan(&pool_with(Some(wanted), readable, unreadable));
         assert_eq!(plan.request, requested, "{wanted} wanted, {readable} readable, {unreadable} not");
-        assert!(fates(&plan).is_empty());
+        assert!(actions(&plan).is_empty());
     }
 }
 
 #[test]
-fn no_node_goes_because_others_cannot_be_read() {
+fn no_node_is_removed_because_others_are_unreadable() {
     for replicas in [Some(2), None] {
-        let mut observed = world(replicas, 2, 2);
+        let mut observed = pool_with(replicas, 2, 2);
         // A machine whose node already exists does not count as another machine.
         observed.supply.machines = vec![Machine { name: slot(0), state: MachineState::Running }];
         let plan = plan(&observed);
-        assert_eq!((fates(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");
+        assert_eq!((actions(&plan), plan.withdraw), (vec![], vec![]), "{replicas:?}");
         assert_eq!((plan.register, plan.fulfilled), (vec![], vec![slot(0)]), "{replicas:?}");
     }
 }
 
 #[test]
-fn a_pool_without_a_count_keeps_its_number_while_nodes_cannot_be_read() {
-    let plan = plan(&world(None, 1, 2));
-    assert_eq!((plan.fill, plan.request), (None, vec![]));
-    assert_eq!(plan.facts.unwrap().wanted, 3);
+fn an_unset_count_is_not_filled_in_while_nodes_are_unreadable() {
+    let plan = plan(&pool_with(None, 1, 2));
+    assert_eq!((plan.fill, plan.request, plan.wanted), (None, vec![], 3));
 }
 
 #[test]
-fn somebody_elses_node_in_a_slot_is_none_of_the_pools_whether_it_can_be_read_or_not() {
-    let mut observed = world(Some(1), 0, 1);
+fn a_foreign_node_in_a_slot_does_not_count_whether_it_is_readable_or_not() {
+    let mut observed = pool_with(Some(1), 0, 1);
     observed.supply.taken = observed.unreadable.clone();
     assert_eq!(plan(&observed).request, [slot(1)]);
 }
 
 #[test]
-fn a_pool_says_which_node_it_cannot_read_and_what_waits_for_it() {
+fn the_conditions_name_the_unreadable_node_and_what_waits_for_it() {
     use ConditionType::{Ready, Reconciling, ReplicasClamped, Stalled};
-    let said = |observed: &Observed, type_| {
-        let (pool, facts) = (observed.pool.as_deref().unwrap(), plan(observed).facts.unwrap());
+    let reported = |observed: &Observed, type_| {
+        let (pool, facts) = (observed.pool.as_deref().unwrap(), facts(observed));
         let all = status::statements(pool, &facts, &Applied::default());
         let one = all.into_iter().find(|statement| statement.type_ == type_).unwrap();
         (one.status, one.reason, one.message)
     };
     let cannot = format!("cannot read node {}", slot(0));
-    let whole = world(Some(3), 2, 1);
-    let (_, reason, message) = said(&whole, Ready);
+    let whole = pool_with(Some(3), 2, 1);
+    let (_, reason, message) = reported(&whole, Ready);
     assert_eq!(
         (reason, message.as_str()),
         (Reason::Unreadable, "2 of 3 nodes are ready, 1 unreadable"),
         "nothing is being made"
     );
     for (type_, status) in [(Reconciling, false), (Stalled, true)] {
-        let (is, reason, message) = said(&whole, type_);
+        let (is, reason, message) = reported(&whole, type_);
         assert_eq!((is, reason), (Some(status), Reason::Unreadable));
         assert!(message.contains(&cannot), "{message}");
     }
-    let (_, reason, message) = said(&world(None, 1, 2), ReplicasClamped);
+    let (_, reason, message) = reported(&pool_with(None, 1, 2), ReplicasClamped);
     assert_eq!(reason, Reason::ReplicasUnset);
     assert!(
         message.contains("not filled in") && message.contains(&format!("{cannot} (and 1 more)")),
         "{message}"
     );
 
-    let mut deleted = world(Some(1), 0, 1);
+    let mut deleted = pool_with(Some(1), 0, 1);
     Arc::make_mut(deleted.pool.as_mut().unwrap()).metadata.deletion_timestamp = Some(Time(deleted.now));
-    let (_, reason, message) = said(&deleted, Reconciling);
+    let (_, reason, message) = reported(&deleted, Reconciling);
     assert!(reason == Reason::Deleting && message.contains(&cannot), "{message}");
-    assert!(said(&deleted, Ready).2.ends_with("1 node left"));
+    assert!(reported(&deleted, Ready).2.ends_with("1 node left"));
 
-    let (growing, reason, message) = said(&world(Some(3), 1, 1), Reconciling);
+    let (growing, reason, message) = reported(&pool_with(Some(3), 1, 1), Reconciling);
     assert_eq!((growing, reason), (Some(true), Reason::Provisioning));
     assert!(message.contains("1 unreadable"), "{message}");
-    assert_eq!(said(&world(Some(2), 2, 0), Stalled).0, Some(false));
+    assert_eq!(reported(&pool_with(Some(2), 2, 0), Stalled).0, Some(false));
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use shared_crds::NodePool;
 
 use super::membership::{Member, Readiness};
-use super::pods::holds_the_node;
+use super::pods::blocks_removal;
 
 /// The nodes that the Autoscaler named, while the pool's count was written by it: in its order, and only nodes with the
 /// same UID. A slot's name may have been given to a new node since.
@@ -29,7 +29,7 @@ pub(crate) fn in_order<'a>(
     pods: &BTreeMap<String, Vec<Pod>>,
 ) -> Vec<&'a Member> {
     candidates.sort_by_key(|member| {
-        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(holds_the_node));
+        let busy = pods.get(member.name()).is_none_or(|pods| pods.iter().any(blocks_removal));
         (member.readiness == Readiness::Ready, !member.cordoned, busy, Reverse(member.created), member.name())
     });
     candidates

@@ -3,7 +3,7 @@
 //! A provider makes machines and reports their state. It does not decide how many, and it writes no Kubernetes object:
 //! the planner and the writer turn a machine into a Node.
 
-pub(crate) mod procurement;
+pub(crate) mod provisioner;
 pub(crate) mod simulated;
 
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use crate::plan::PoolKey;
 
 /// A request for one machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order<'a> {
+pub(crate) struct MachineRequest<'a> {
     /// The pool it is for.
     pub pool: &'a PoolKey,
     /// The name its Node will have.
@@ -28,7 +28,7 @@ pub(crate) struct Order<'a> {
 
 /// A provider did not make a machine. The text is for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ProvisionError {
     /// The pool has reached its quota, this number of machines.
     #[error("the provider's quota of {0} nodes for this pool is used up")]
     Quota(i32),
@@ -40,7 +40,7 @@ pub(crate) enum Refusal {
     Unknown,
 }
 
-impl Refusal {
+impl ProvisionError {
     /// The reason as conditions and metrics show it.
     pub(crate) const fn reason(&self) -> Reason {
         match self {
@@ -59,7 +59,7 @@ pub(crate) enum Progress {
     /// It runs.
     Running,
     /// It will never run.
-    Failed(Refusal),
+    Failed(ProvisionError),
 }
 
 /// Makes machines. Every method may be called again with the same arguments: after a crash it is not known which calls
@@ -69,9 +69,9 @@ pub(crate) trait Provider: Send + Sync {
     /// expected; `None` when the provider does not know.
     fn request<'a>(
         &'a self,
-        order: Order<'a>,
+        request: MachineRequest<'a>,
         now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, Refusal>>;
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProvisionError>>;
 
     /// Every machine of the pool that was requested and not dropped since, by node name.
     fn machines<'a>(&'a self, pool: &'a PoolKey, now: Timestamp) -> BoxFuture<'a, Vec<(String, Progress)>>;

@@ -11,18 +11,18 @@ use futures::future::BoxFuture;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::v1alpha1::SimulatedProvider;
 
-use super::{Order, Progress, Provider, Refusal};
+use super::{MachineRequest, Progress, Provider, ProvisionError};
 use crate::plan::{PoolKey, hash};
 
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct PendingMachine {
     due: Timestamp,
     fails: bool,
 }
 
 #[derive(Debug, Default)]
 struct Pool {
-    requests: BTreeMap<String, Request>,
+    machines: BTreeMap<String, PendingMachine>,
     attempts: HashMap<String, u32>,
 }
 
@@ -38,34 +38,44 @@ impl Simulated {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask(&self, order: Order<'_>, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-        let spec = order.spec.simulated.as_ref().ok_or(Refusal::Unknown)?;
+    fn request_machine(
+        &self,
+        request: MachineRequest<'_>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, ProvisionError> {
+        let spec = request.spec.simulated.as_ref().ok_or(ProvisionError::Unknown)?;
         let mut pools = self.pools();
-        let pool = pools.entry(order.pool.clone()).or_default();
-        if let Some(request) = pool.requests.get(order.name) {
-            return Ok(Some(request.due));
+        let pool = pools.entry(request.pool.clone()).or_default();
+        if let Some(machine) = pool.machines.get(request.name) {
+            return Ok(Some(machine.due));
         }
         if let Some(quota) =
-            spec.quota.filter(|quota| usize::try_from(*quota).is_ok_and(|q| order.existing >= q))
+            spec.quota.filter(|quota| usize::try_from(*quota).is_ok_and(|q| request.existing >= q))
         {
-            return Err(Refusal::Quota(quota));
+            return Err(ProvisionError::Quota(quota));
         }
-        let attempt = pool.attempts.entry(order.name.to_owned()).or_default();
+        let attempt = pool.attempts.entry(request.name.to_owned()).or_default();
         *attempt += 1;
-        let request = outcome(order.pool, order.name, *attempt, spec, now);
-        pool.requests.insert(order.name.to_owned(), request);
-        Ok(Some(request.due))
+        let machine = outcome(request.pool, request.name, *attempt, spec, now);
+        pool.machines.insert(request.name.to_owned(), machine);
+        Ok(Some(machine.due))
     }
 }
 
 /// When and how the request ends.
-fn outcome(pool: &PoolKey, name: &str, attempt: u32, spec: &SimulatedProvider, now: Timestamp) -> Request {
+fn outcome(
+    pool: &PoolKey,
+    name: &str,
+    attempt: u32,
+    spec: &SimulatedProvider,
+    now: Timestamp,
+) -> PendingMachine {
     let roll = |what: &str| hash::fnv1a(format!("{what} {pool} {name} {attempt}").as_bytes());
     let jitter_millis = u64::try_from(spec.jitter_seconds).unwrap_or_default() * 1000;
     let jitter = i64::try_from(roll("jitter") % (jitter_millis + 1)).unwrap_or_default();
     let delay =
         SignedDuration::from_secs(i64::from(spec.provision_seconds)) + SignedDuration::from_millis(jitter);
-    Request {
+    PendingMachine {
         due: now.checked_add(delay).unwrap_or(Timestamp::MAX),
         fails: roll("failure") % 100 < u64::try_from(spec.failure_percent).unwrap_or_default(),
     }
@@ -74,25 +84,25 @@ fn outcome(pool: &PoolKey, name: &str, attempt: u32, spec: &SimulatedProvider, n
 impl Provider for Simulated {
     fn request<'a>(
         &'a self,
-        order: Order<'a>,
+        request: MachineRequest<'a>,
         now: Timestamp,
-    ) -> BoxFuture<'a, Result<Option<Timestamp>, Refusal>> {
-        async move { self.ask(order, now) }.boxed()
+    ) -> BoxFuture<'a, Result<Option<Timestamp>, ProvisionError>> {
+        async move { self.request_machine(request, now) }.boxed()
     }
 
     fn machines<'a>(&'a self, pool: &'a PoolKey, now: Timestamp) -> BoxFuture<'a, Vec<(String, Progress)>> {
-        let progress = move |(name, request): (&String, &Request)| {
-            let progress = match request {
-                Request { due, .. } if *due > now => Progress::Starting(Some(*due)),
-                Request { fails: true, .. } => Progress::Failed(Refusal::Failed(name.clone())),
-                Request { .. } => Progress::Running,
+        let progress = move |(name, machine): (&String, &PendingMachine)| {
+            let progress = match machine {
+                PendingMachine { due, .. } if *due > now => Progress::Starting(Some(*due)),
+                PendingMachine { fails: true, .. } => Progress::Failed(ProvisionError::Failed(name.clone())),
+                PendingMachine { .. } => Progress::Running,
             };
             (name.clone(), progress)
         };
         async move {
             self.pools()
                 .get(pool)
-                .map(|pool| pool.requests.iter().map(progress).collect())
+                .map(|pool| pool.machines.iter().map(progress).collect())
                 .unwrap_or_default()
         }
         .boxed()
@@ -101,7 +111,7 @@ impl Provider for Simulated {
     fn drop_request<'a>(&'a self, pool: &'a PoolKey, name: &'a str) -> BoxFuture<'a, ()> {
         async move {
             if let Some(pool) = self.pools().get_mut(pool) {
-                pool.requests.remove(name);
+                pool.machines.remove(name);
             }
         }
         .boxed()
@@ -126,13 +136,13 @@ mod tests {
         ProviderSpec { simulated: Some(simulated) }
     }
 
-    fn ask(
+    fn request(
         provider: &Simulated,
         spec: &ProviderSpec,
         name: &str,
         existing: usize,
-    ) -> Result<Option<Timestamp>, Refusal> {
-        provider.ask(Order { pool: &key(), name, spec, existing }, at(100))
+    ) -> Result<Option<Timestamp>, ProvisionError> {
+        provider.request_machine(MachineRequest { pool: &key(), name, spec, existing }, at(100))
     }
 
     fn progress(provider: &Simulated, second: i64) -> Vec<Progress> {
@@ -141,24 +151,24 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_runs_when_its_time_has_come() {
+    fn a_machine_runs_at_its_expected_time() {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider { provision_seconds: 30, ..SimulatedProvider::default() });
-        assert_eq!(ask(&provider, &spec, "a", 0), Ok(Some(at(130))));
+        assert_eq!(request(&provider, &spec, "a", 0), Ok(Some(at(130))));
         assert_eq!(progress(&provider, 129), [Progress::Starting(Some(at(130)))]);
         assert_eq!(progress(&provider, 130), [Progress::Running]);
     }
 
     #[test]
-    fn asking_again_changes_nothing() {
+    fn a_repeated_request_changes_nothing() {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider {
             provision_seconds: 30,
             jitter_seconds: 50,
             ..SimulatedProvider::default()
         });
-        let first = ask(&provider, &spec, "a", 0);
-        assert_eq!(ask(&provider, &spec, "a", 0), first);
+        let first = request(&provider, &spec, "a", 0);
+        assert_eq!(request(&provider, &spec, "a", 0), first);
         assert_eq!(progress(&provider, 1000).len(), 1);
     }
 
@@ -171,7 +181,7 @@ mod tests {
             ..SimulatedProvider::default()
         });
         let mut times: Vec<_> =
-            (0..50).map(|n| ask(&provider, &spec, &format!("n-{n}"), 0).unwrap().unwrap()).collect();
+            (0..50).map(|n| request(&provider, &spec, &format!("n-{n}"), 0).unwrap().unwrap()).collect();
         times.sort();
         times.dedup();
         assert!(times.len() > 40, "{}", times.len());
@@ -183,7 +193,7 @@ mod tests {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider { failure_percent: 30, ..SimulatedProvider::default() });
         for n in 0..1000 {
-            ask(&provider, &spec, &format!("n-{n:04}"), 0).unwrap();
+            request(&provider, &spec, &format!("n-{n:04}"), 0).unwrap();
         }
         let failed = |provider: &Simulated| -> Vec<String> {
             let machines = provider.machines(&key(), at(1000)).now_or_never().unwrap();
@@ -197,7 +207,7 @@ mod tests {
         assert!((200..400).contains(&first.len()), "{}", first.len());
         for name in &first {
             provider.drop_request(&key(), name).now_or_never().unwrap();
-            ask(&provider, &spec, name, 0).unwrap();
+            request(&provider, &spec, name, 0).unwrap();
         }
         assert!(failed(&provider).len() < first.len() / 2);
     }
@@ -206,10 +216,10 @@ mod tests {
     fn the_quota_counts_what_the_pool_has_already() {
         let provider = Simulated::default();
         let spec = spec(SimulatedProvider { quota: Some(3), ..SimulatedProvider::default() });
-        assert!(ask(&provider, &spec, "a", 2).is_ok());
-        assert_eq!(ask(&provider, &spec, "b", 3), Err(Refusal::Quota(3)));
+        assert!(request(&provider, &spec, "a", 2).is_ok());
+        assert_eq!(request(&provider, &spec, "b", 3), Err(ProvisionError::Quota(3)));
         assert_eq!(
-            ask(&provider, &spec, "a", 3).map(|due| due.is_some()),
+            request(&provider, &spec, "a", 3).map(|due| due.is_some()),
             Ok(true),
             "a repeated request is not a new one"
         );

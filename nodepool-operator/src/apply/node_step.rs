@@ -9,53 +9,56 @@ use shared_runtime::error::chain;
 use shared_runtime::write::{DeleteOutcome, EvictOutcome, Outcome, WriterError};
 
 use crate::context::Context;
-use crate::drains::{Answer, Way};
 use crate::error::Error;
-use crate::plan::{Applied, Blocked, Extent, Fate, NodeStep, PodName, patches};
+use crate::memory::drains::{PodRemoval, RemovalResult};
+use crate::outcome::{Applied, Blocked, Extent};
+use crate::plan::{NodeAction, NodeStep, PodName, patches};
 
 /// Carries out `step`. A node may have many pods: what has not started when the clock's monotonic time reaches
 /// `deadline` is left for the next pass.
 pub(crate) async fn carry_out(ctx: &Context, step: &NodeStep, deadline: Duration) -> Result<Applied, Error> {
-    let node = &*step.node;
+    let node = &*step.member.node;
     let name = || node.metadata.name.clone().unwrap_or_default();
     let mut applied = Applied::default();
-    match &step.fate {
-        Fate::Keep | Fate::Wait => {}
-        Fate::Adopt => {
-            patch(ctx, node, patches::hold_node(node), &mut applied).await?;
+    match &step.action {
+        NodeAction::Keep | NodeAction::Wait => {}
+        NodeAction::Adopt => {
+            patch(ctx, node, patches::add_node_finalizer(node), &mut applied).await?;
         }
-        Fate::MarkReady => {
+        NodeAction::MarkReady => {
             patch(ctx, node, patches::mark_ready(node, ctx.clock.now()), &mut applied).await?;
         }
-        Fate::Close => {
+        NodeAction::Cordon => {
             // The time of the patch, not of the decision: pods that were created in between did not choose a cordoned
             // node.
             let now = ctx.clock.now();
-            ctx.drains.closed(&name());
-            if patch(ctx, node, patches::close(node, now), &mut applied).await? {
-                applied.closed.push(name());
+            ctx.drains.drop_list(&name());
+            if patch(ctx, node, patches::cordon(node, now), &mut applied).await? {
+                applied.cordoned.push(name());
             }
         }
-        Fate::Rescue => {
-            if patch(ctx, node, patches::rescue(node), &mut applied).await? {
-                applied.rescued.push(name());
+        NodeAction::Uncordon => {
+            if patch(ctx, node, patches::uncordon(node), &mut applied).await? {
+                applied.uncordoned.push(name());
             }
         }
-        Fate::Drain { evict, delete, overdue: _ } => {
-            let work = [(Way::Evict, evict), (Way::Delete, delete)];
-            for (way, pod) in work.into_iter().flat_map(|(way, pods)| in_turn(ctx, way, pods)) {
+        NodeAction::Drain { evict, delete, overdue: _ } => {
+            let work = [(PodRemoval::Evict, evict), (PodRemoval::Delete, delete)];
+            for (method, pod) in
+                work.into_iter().flat_map(|(method, pods)| in_order_of_attempts(ctx, method, pods))
+            {
                 if is_over(ctx, deadline, &mut applied) {
                     return Ok(applied);
                 }
-                make_go(ctx, (way, &name(), pod), &mut applied).await?;
+                remove_pod(ctx, (method, &name(), pod), &mut applied).await?;
             }
         }
-        Fate::Replace => {
+        NodeAction::Replace => {
             if delete(ctx, node, &mut applied).await? {
                 applied.replaced.push(name());
             }
         }
-        Fate::Remove => remove(ctx, node, &mut applied).await?,
+        NodeAction::Remove => remove(ctx, node, &mut applied).await?,
     }
     Ok(applied)
 }
@@ -114,11 +117,11 @@ async fn remove(ctx: &Context, node: &Node, applied: &mut Applied) -> Result<(),
     if node.metadata.deletion_timestamp.is_none() && !delete(ctx, node, applied).await? {
         return Ok(());
     }
-    let Some(release) = patches::release_node(node) else {
+    let Some(patch) = patches::remove_node_finalizer(node) else {
         return Ok(());
     };
     let api: Api<Node> = Api::all(ctx.client.clone());
-    match written("a node's finalizer", ctx.writer.json_patch(&api, node, release).await)? {
+    match written("a node's finalizer", ctx.writer.json_patch(&api, node, patch).await)? {
         Outcome::Written(_) | Outcome::AlreadyDone(_) | Outcome::Unchanged(_) | Outcome::Gone => {
             applied.removed.push(node.metadata.name.clone().unwrap_or_default());
         }
@@ -131,62 +134,75 @@ fn pods(ctx: &Context, pod: &Pod) -> Api<Pod> {
     Api::namespaced(ctx.client.clone(), pod.metadata.namespace.as_deref().unwrap_or_default())
 }
 
-fn in_turn<'a>(ctx: &Context, way: Way, pods: &'a [Pod]) -> Vec<(Way, &'a Pod)> {
-    ctx.drains.in_turn(way, pods).into_iter().map(|pod| (way, pod)).collect()
+fn in_order_of_attempts<'a>(
+    ctx: &Context,
+    method: PodRemoval,
+    pods: &'a [Pod],
+) -> Vec<(PodRemoval, &'a Pod)> {
+    ctx.drains.in_order_of_attempts(method, pods).into_iter().map(|pod| (method, pod)).collect()
 }
 
 /// Evicts or deletes a pod of `node`, unless that was attempted a moment ago.
-async fn make_go(
+async fn remove_pod(
     ctx: &Context,
-    (way, node, pod): (Way, &str, &Pod),
+    (method, node, pod): (PodRemoval, &str, &Pod),
     applied: &mut Applied,
 ) -> Result<(), Error> {
-    let answer = if let Some(answer) = ctx.drains.answer(way, pod) {
-        answer
+    let result = if let Some(result) = ctx.drains.recent_result(method, pod) {
+        result
     } else {
-        let asked = match way {
-            Way::Evict => evict(ctx, node, pod, applied).await,
-            Way::Delete => delete_pod(ctx, node, pod, applied).await,
+        let attempt = match method {
+            PodRemoval::Evict => evict(ctx, node, pod, applied).await,
+            PodRemoval::Delete => delete_pod(ctx, node, pod, applied).await,
         };
         // A failure counts as an attempt too: otherwise the same pod would come first again and fail the next pass too.
-        ctx.drains.answered(way, pod, asked.as_ref().map_or(Answer::None, Answer::clone));
-        asked?
+        ctx.drains.record_result(
+            method,
+            pod,
+            attempt.as_ref().map_or(RemovalResult::Unknown, RemovalResult::clone),
+        );
+        attempt?
     };
-    if let Answer::Refused(blocked) = answer {
+    if let RemovalResult::Refused(blocked) = result {
         applied.blocked.push(blocked);
     }
     Ok(())
 }
 
-fn refused(node: &str, pod: &Pod, message: String) -> Answer {
-    Answer::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message })
+fn refused(node: &str, pod: &Pod, message: String) -> RemovalResult {
+    RemovalResult::Refused(Blocked { node: node.to_owned(), pod: PodName::of(pod), message })
 }
 
-async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
-    let answer = match ctx.writer.evict(&pods(ctx, pod), pod).await {
+async fn evict(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<RemovalResult, Error> {
+    let result = match ctx.writer.evict(&pods(ctx, pod), pod).await {
         Ok(EvictOutcome::Evicted) => {
             applied.evicted += 1;
-            Answer::Going
+            RemovalResult::Terminating
         }
-        Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => Answer::Going,
+        Ok(EvictOutcome::Gone | EvictOutcome::Conflict(_)) => RemovalResult::Terminating,
         Ok(EvictOutcome::Blocked { message, .. }) => refused(node, pod, message),
         Err(source) if source.is_refusal() => refused(node, pod, chain(&source)),
         Err(source) => return Err(Error::Write { what: "an eviction", source }),
     };
-    if matches!(answer, Answer::Refused(_)) {
+    if matches!(result, RemovalResult::Refused(_)) {
         applied.refused += 1;
     }
-    Ok(answer)
+    Ok(result)
 }
 
 /// Deletes the pod with its own grace period. A refusal is about this one pod, as with evictions.
-async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied) -> Result<Answer, Error> {
+async fn delete_pod(
+    ctx: &Context,
+    node: &str,
+    pod: &Pod,
+    applied: &mut Applied,
+) -> Result<RemovalResult, Error> {
     match ctx.writer.delete(&pods(ctx, pod), pod).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::Terminating(_)) => {
             applied.deleted_pods += 1;
-            Ok(Answer::Going)
+            Ok(RemovalResult::Terminating)
         }
-        Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(Answer::Going),
+        Ok(DeleteOutcome::Gone | DeleteOutcome::Conflict(_)) => Ok(RemovalResult::Terminating),
         Err(source) if source.is_refusal() => Ok(refused(node, pod, chain(&source))),
         Err(source) => Err(Error::Write { what: "a pod", source }),
     }
@@ -194,32 +210,26 @@ async fn delete_pod(ctx: &Context, node: &str, pod: &Pod, applied: &mut Applied)
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::plan::testing::{annotate, draining, node, pod};
-    use crate::testing::{Bench, failure, success};
+    use crate::plan::testing::{annotate, draining, node, pod, step};
+    use crate::testing::{TestContext, failure, success};
 
     /// A deadline that never comes.
     const ENDLESS: Duration = Duration::MAX;
 
-    fn step(node: Node, fate: Fate) -> NodeStep {
-        NodeStep { node: Arc::new(node), fate }
-    }
-
     fn drain(pods: &[&str]) -> NodeStep {
         let evict = pods.iter().map(|name| pod(name)).collect();
-        step(draining(0, 5), Fate::Drain { evict, delete: vec![], overdue: None })
+        step(draining(0, 5), NodeAction::Drain { evict, delete: vec![], overdue: None })
     }
 
     fn forced(pods: &[&str]) -> NodeStep {
         let delete = pods.iter().map(|name| pod(name)).collect();
-        step(draining(0, 5), Fate::Drain { evict: vec![], delete, overdue: None })
+        step(draining(0, 5), NodeAction::Drain { evict: vec![], delete, overdue: None })
     }
 
     #[tokio::test]
-    async fn an_eviction_that_the_server_refuses_does_not_keep_the_next_pod_from_being_asked() {
-        let bench = Bench::new(|path, _| match path {
+    async fn a_refused_eviction_does_not_stop_the_eviction_of_the_next_pod() {
+        let test = TestContext::new(|path, _| match path {
             path if path.contains("/two-budgets/") => {
                 failure(500, "InternalError", "This pod has more than one PodDisruptionBudget")
             }
@@ -229,95 +239,106 @@ mod tests {
             _ => success(),
         });
         let step = drain(&["two-budgets", "ending-namespace", "web"]);
-        let applied = carry_out(&bench.ctx, &step, ENDLESS).await.unwrap();
+        let applied = carry_out(&test.ctx, &step, ENDLESS).await.unwrap();
         assert_eq!(applied.evicted, 1);
         let blocked: Vec<_> = applied.blocked.iter().map(|blocked| blocked.pod.name.as_str()).collect();
         assert_eq!(blocked, ["two-budgets", "ending-namespace"]);
         assert!(applied.blocked[0].message.contains("more than one PodDisruptionBudget"), "{applied:?}");
-        assert!(applied.complete(), "a drain that is held up is no failure");
+        assert!(applied.complete(), "a blocked drain is no failure");
     }
 
     #[tokio::test]
-    async fn pods_that_do_not_go_keep_no_other_from_being_asked_in_a_later_pass() {
+    async fn pods_that_stay_do_not_stop_the_removal_of_others_in_a_later_pass() {
         for (code, forced) in [(403, false), (403, true), (504, false), (504, true)] {
-            let bench = Bench::new(move |path, clock| {
+            let test = TestContext::new(move |path, clock| {
                 clock.advance(Duration::from_secs(3));
-                if path.contains("/stuck") { failure(code, "Stuck", "a webhook minds") } else { success() }
+                if path.contains("/stuck") {
+                    failure(code, "Stuck", "denied by a webhook")
+                } else {
+                    success()
+                }
             });
             let step = if forced { self::forced } else { drain }(&["stuck-1", "stuck-2", "free"]);
             // Refusals take two passes, failures one each.
             for _ in 0..3 {
-                let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
-                let _ = carry_out(&bench.ctx, &step, deadline).await;
-                bench.time.advance(Duration::from_secs(5));
+                let deadline = test.ctx.clock.monotonic() + Duration::from_secs(5);
+                let _ = carry_out(&test.ctx, &step, deadline).await;
+                test.time.advance(Duration::from_secs(5));
             }
-            let asked = bench.asked();
-            assert!(asked.iter().any(|asked| asked.contains("/free")), "{code}, forced: {forced}: {asked:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_server_that_does_not_answer_for_evictions_fails_the_pass() {
-        let bench = Bench::new(|_, _| failure(504, "Timeout", "the request did not complete"));
-        let error = carry_out(&bench.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
-        assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
-        assert!(bench.asked().iter().all(|asked| !asked.contains("/pods/b/")), "{:?}", bench.asked());
-    }
-
-    #[tokio::test]
-    async fn no_pod_is_evicted_or_deleted_after_the_deadline() {
-        let bench = Bench::new(|_, clock| {
-            clock.advance(Duration::from_secs(3));
-            success()
-        });
-        let deadline = bench.ctx.clock.monotonic() + Duration::from_secs(5);
-        let applied = carry_out(&bench.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
-        assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
-        let applied = carry_out(&bench.ctx, &forced(&["d"]), deadline).await.unwrap();
-        assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
-        assert_eq!(bench.asked().len(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_the_node() {
-        let bench = Bench::new(|path, _| match path {
-            path if path.contains("/pods/minded") => failure(403, "Forbidden", "a webhook minds"),
-            _ => success(),
-        });
-        let applied = carry_out(&bench.ctx, &forced(&["minded", "web"]), ENDLESS).await.unwrap();
-        assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
-        let asked = bench.asked();
-        assert_eq!(asked.len(), 2, "{asked:?}");
-        let own_grace = |asked: &String| asked.contains("/pods/") && !asked.contains("gracePeriodSeconds");
-        assert!(asked.iter().all(own_grace), "{asked:?}");
-    }
-
-    #[tokio::test]
-    async fn a_node_that_changed_since_its_removal_was_decided_is_spared_and_looked_at_again() {
-        for fate in [Fate::Remove, Fate::Replace] {
-            let bench =
-                Bench::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
-            let mut node = draining(0, 5);
-            node.metadata.resource_version = Some("7".into());
-            let applied = carry_out(&bench.ctx, &step(node, fate), ENDLESS).await.unwrap();
-            assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
-            let asked = bench.asked();
-            assert_eq!(asked.len(), 1, "not let go of, and not asked again in this pass: {asked:?}");
+            let requests = test.requests();
             assert!(
-                asked[0].contains(r#""resourceVersion":"7""#) && asked[0].contains(r#""uid":"#),
-                "{asked:?}"
+                requests.iter().any(|line| line.contains("/free")),
+                "{code}, forced: {forced}: {requests:?}"
             );
         }
     }
 
     #[tokio::test]
-    async fn a_drain_begins_when_the_node_is_closed_not_when_that_was_decided() {
-        let bench = Bench::new(|_, _| success());
-        bench.time.advance(Duration::from_millis(40_100));
+    async fn an_eviction_without_an_answer_fails_the_pass() {
+        let test = TestContext::new(|_, _| failure(504, "Timeout", "the request did not complete"));
+        let error = carry_out(&test.ctx, &drain(&["a", "b"]), ENDLESS).await.unwrap_err();
+        assert!(matches!(error, Error::Write { what: "an eviction", .. }), "{error:?}");
+        assert!(test.requests().iter().all(|line| !line.contains("/pods/b/")), "{:?}", test.requests());
+    }
+
+    #[tokio::test]
+    async fn no_pod_is_evicted_or_deleted_after_the_deadline() {
+        let test = TestContext::new(|_, clock| {
+            clock.advance(Duration::from_secs(3));
+            success()
+        });
+        let deadline = test.ctx.clock.monotonic() + Duration::from_secs(5);
+        let applied = carry_out(&test.ctx, &drain(&["a", "b", "c"]), deadline).await.unwrap();
+        assert_eq!((applied.evicted, applied.extent), (2, Extent::CutShort));
+        let applied = carry_out(&test.ctx, &forced(&["d"]), deadline).await.unwrap();
+        assert_eq!((applied.deleted_pods, applied.extent), (0, Extent::CutShort));
+        assert_eq!(test.requests().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_drain_that_ran_out_of_time_deletes_pods_with_their_own_grace_and_not_the_node() {
+        let test = TestContext::new(|path, _| match path {
+            path if path.contains("/pods/denied") => failure(403, "Forbidden", "denied by a webhook"),
+            _ => success(),
+        });
+        let applied = carry_out(&test.ctx, &forced(&["denied", "web"]), ENDLESS).await.unwrap();
+        assert_eq!((applied.deleted_pods, applied.blocked.len()), (1, 1), "{applied:?}");
+        let requests = test.requests();
+        assert_eq!(requests.len(), 2, "{requests:?}");
+        let own_grace = |line: &String| line.contains("/pods/") && !line.contains("gracePeriodSeconds");
+        assert!(requests.iter().all(own_grace), "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_changed_since_its_removal_was_decided_is_not_deleted_and_is_a_conflict() {
+        for action in [NodeAction::Remove, NodeAction::Replace] {
+            let test =
+                TestContext::new(|_, _| failure(409, "Conflict", "the ResourceVersion in the precondition"));
+            let mut node = draining(0, 5);
+            node.metadata.resource_version = Some("7".into());
+            let applied = carry_out(&test.ctx, &step(node, action), ENDLESS).await.unwrap();
+            assert_eq!(applied, Applied { extent: Extent::Conflict, ..Applied::default() });
+            let requests = test.requests();
+            assert_eq!(
+                requests.len(),
+                1,
+                "no finalizer is removed, and no second attempt in this pass: {requests:?}"
+            );
+            assert!(
+                requests[0].contains(r#""resourceVersion":"7""#) && requests[0].contains(r#""uid":"#),
+                "{requests:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_drain_starts_when_the_node_is_cordoned_not_when_that_was_decided() {
+        let test = TestContext::new(|_, _| success());
+        test.time.advance(Duration::from_millis(40_100));
         let mut marked = node(0);
         annotate(&mut marked, "x", "y");
-        let _ = carry_out(&bench.ctx, &step(marked, Fate::Close), ENDLESS).await;
-        let asked = bench.asked();
-        assert!(asked[0].contains("1970-01-01T00:00:41Z"), "{asked:?}");
+        let _ = carry_out(&test.ctx, &step(marked, NodeAction::Cordon), ENDLESS).await;
+        let requests = test.requests();
+        assert!(requests[0].contains("1970-01-01T00:00:41Z"), "{requests:?}");
     }
 }

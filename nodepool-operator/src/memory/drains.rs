@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use shared_runtime::clock::Clock;
 
-use crate::plan::Blocked;
+use crate::outcome::Blocked;
 
 /// Minimum interval between two lists of one node's pods: half of the drain's polling interval, so that a pass that
 /// comes a little early is not postponed.
@@ -21,18 +21,18 @@ const LIST_INTERVAL: Duration = Duration::from_secs(1);
 const REFUSED_INTERVAL: Duration = Duration::from_secs(4);
 
 /// For how long a refusal or a failed attempt is remembered. Until then the pod is tried after pods without one.
-const REFUSED_MEMORY: Duration = Duration::from_secs(300);
+const REFUSED_KEPT_FOR: Duration = Duration::from_secs(300);
 
 /// Recent pod lists and recent eviction and deletion results.
 pub(crate) struct Drains {
     clock: Clock,
     listed: Mutex<HashMap<String, (Duration, Vec<Pod>)>>,
-    asked: Mutex<HashMap<(Way, String), (Duration, Answer)>>,
+    results: Mutex<HashMap<(PodRemoval, String), (Duration, RemovalResult)>>,
 }
 
-/// How a pod is removed. The result of one way says nothing about the other.
+/// How a pod is removed. The result of one method says nothing about the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
+pub(crate) enum PodRemoval {
     /// Evict, which a `PodDisruptionBudget` may refuse.
     Evict,
     /// Delete.
@@ -41,29 +41,29 @@ pub(crate) enum Way {
 
 /// The result of an eviction or deletion of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RemovalResult {
     /// The pod is terminating or already gone.
-    Going,
+    Terminating,
     /// The request was refused; the pod stays for now.
     Refused(Blocked),
     /// There was no answer, or one that says nothing about the pod.
-    None,
+    Unknown,
 }
 
-impl Answer {
-    /// For how long the answer is kept.
-    const fn memory(&self) -> Duration {
+impl RemovalResult {
+    /// For how long the result is kept.
+    const fn kept_for(&self) -> Duration {
         match self {
-            Self::Going => LIST_INTERVAL,
-            Self::Refused(_) | Self::None => REFUSED_MEMORY,
+            Self::Terminating => LIST_INTERVAL,
+            Self::Refused(_) | Self::Unknown => REFUSED_KEPT_FOR,
         }
     }
 
     const fn interval(&self) -> Duration {
         match self {
-            Self::Going => LIST_INTERVAL,
+            Self::Terminating => LIST_INTERVAL,
             Self::Refused(_) => REFUSED_INTERVAL,
-            Self::None => Duration::ZERO,
+            Self::Unknown => Duration::ZERO,
         }
     }
 }
@@ -71,22 +71,25 @@ impl Answer {
 impl Drains {
     /// Creates an empty memory.
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, listed: Mutex::default(), asked: Mutex::default() }
+        Self { clock, listed: Mutex::default(), results: Mutex::default() }
     }
 
     /// The pods of those `nodes` that were listed recently, by node.
-    pub(crate) fn seen(&self, nodes: &[String]) -> BTreeMap<String, Vec<Pod>> {
+    pub(crate) fn recent_lists<'a>(
+        &self,
+        nodes: impl Iterator<Item = &'a str>,
+    ) -> BTreeMap<String, Vec<Pod>> {
         let now = self.clock.monotonic();
         let listed = lock(&self.listed);
-        let recent = |node: &String| {
+        let recent = |node: &str| {
             let (at, pods) = listed.get(node)?;
-            is_recent(*at, now, LIST_INTERVAL).then(|| (node.clone(), pods.clone()))
+            is_recent(*at, now, LIST_INTERVAL).then(|| (node.to_owned(), pods.clone()))
         };
-        nodes.iter().filter_map(recent).collect()
+        nodes.filter_map(recent).collect()
     }
 
     /// Records the listed pods of a draining node.
-    pub(crate) fn saw(&self, node: &str, pods: &[Pod]) {
+    pub(crate) fn record_list(&self, node: &str, pods: &[Pod]) {
         let now = self.clock.monotonic();
         let mut listed = lock(&self.listed);
         listed.retain(|_, (at, _)| is_recent(*at, now, LIST_INTERVAL));
@@ -95,25 +98,25 @@ impl Drains {
 
     /// Drops the listed pods of a node that is cordoned only now: a list from before does not show that the node is
     /// empty.
-    pub(crate) fn closed(&self, node: &str) {
+    pub(crate) fn drop_list(&self, node: &str) {
         lock(&self.listed).remove(node);
     }
 
     /// The recent result of an eviction or deletion of `pod`; `None` if it is due for another attempt.
-    pub(crate) fn answer(&self, way: Way, pod: &Pod) -> Option<Answer> {
+    pub(crate) fn recent_result(&self, method: PodRemoval, pod: &Pod) -> Option<RemovalResult> {
         let now = self.clock.monotonic();
-        let asked = lock(&self.asked);
-        let (at, answer) = asked.get(&(way, pod.metadata.uid.clone()?))?;
-        is_recent(*at, now, answer.interval()).then(|| answer.clone())
+        let results = lock(&self.results);
+        let (at, result) = results.get(&(method, pod.metadata.uid.clone()?))?;
+        is_recent(*at, now, result.interval()).then(|| result.clone())
     }
 
     /// `pods` in the order of attempts. A pass may run out of time, and pods that were refused at the last attempt, and
     /// usually are again, would otherwise keep the others from ever being attempted.
-    pub(crate) fn in_turn<'a>(&self, way: Way, pods: &'a [Pod]) -> Vec<&'a Pod> {
-        let asked = lock(&self.asked);
+    pub(crate) fn in_order_of_attempts<'a>(&self, method: PodRemoval, pods: &'a [Pod]) -> Vec<&'a Pod> {
+        let results = lock(&self.results);
         let stayed = |pod: &&Pod| {
-            let known = asked.get(&(way, pod.metadata.uid.clone()?));
-            known.filter(|(_, answer)| *answer != Answer::Going).map(|(at, _)| *at)
+            let known = results.get(&(method, pod.metadata.uid.clone()?));
+            known.filter(|(_, result)| *result != RemovalResult::Terminating).map(|(at, _)| *at)
         };
         let mut pods: Vec<&Pod> = pods.iter().collect();
         pods.sort_by_cached_key(stayed);
@@ -121,12 +124,12 @@ impl Drains {
     }
 
     /// Records the result of an eviction or deletion of `pod`.
-    pub(crate) fn answered(&self, way: Way, pod: &Pod, answer: Answer) {
+    pub(crate) fn record_result(&self, method: PodRemoval, pod: &Pod, result: RemovalResult) {
         let Some(uid) = pod.metadata.uid.clone() else { return };
         let now = self.clock.monotonic();
-        let mut asked = lock(&self.asked);
-        asked.retain(|_, (at, answer)| is_recent(*at, now, answer.memory()));
-        asked.insert((way, uid), (now, answer));
+        let mut results = lock(&self.results);
+        results.retain(|_, (at, result)| is_recent(*at, now, result.kept_for()));
+        results.insert((method, uid), (now, result));
     }
 }
 
@@ -147,23 +150,23 @@ mod tests {
     use crate::plan::testing::pod;
 
     #[test]
-    fn a_list_serves_the_passes_of_a_second_unless_the_node_is_closed_anew() {
+    fn a_list_serves_the_passes_of_a_second_unless_the_node_is_cordoned_again() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
-        let nodes = ["a".to_owned(), "b".to_owned()];
-        drains.saw("a", &[pod("web")]);
-        assert_eq!(drains.seen(&nodes).keys().collect::<Vec<_>>(), ["a"]);
+        let seen = || drains.recent_lists(["a", "b"].into_iter());
+        drains.record_list("a", &[pod("web")]);
+        assert_eq!(seen().keys().collect::<Vec<_>>(), ["a"]);
         time.advance(Duration::from_millis(999));
-        assert_eq!(drains.seen(&nodes).len(), 1);
+        assert_eq!(seen().len(), 1);
         time.advance(Duration::from_millis(1));
-        assert!(drains.seen(&nodes).is_empty());
-        drains.saw("a", &[]);
-        drains.closed("a");
-        assert!(drains.seen(&nodes).is_empty());
+        assert!(seen().is_empty());
+        drains.record_list("a", &[]);
+        drains.drop_list("a");
+        assert!(seen().is_empty());
     }
 
     #[test]
-    fn a_pod_that_was_refused_is_left_in_peace_longer_than_one_that_goes() {
+    fn a_refused_pod_is_retried_later_than_a_terminating_one() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let drains = Drains::new(clock);
         let named = |name: &str| {
@@ -172,22 +175,35 @@ mod tests {
             pod
         };
         let (going, stuck) = (named("going"), named("stuck"));
-        let refused =
-            Answer::Refused(Blocked { node: "a".into(), pod: PodName::of(&stuck), message: "budget".into() });
-        drains.answered(Way::Evict, &going, Answer::Going);
-        drains.answered(Way::Evict, &stuck, refused.clone());
+        let refused = RemovalResult::Refused(Blocked {
+            node: "a".into(),
+            pod: PodName::of(&stuck),
+            message: "budget".into(),
+        });
+        drains.record_result(PodRemoval::Evict, &going, RemovalResult::Terminating);
+        drains.record_result(PodRemoval::Evict, &stuck, refused.clone());
         assert_eq!(
-            (drains.answer(Way::Evict, &going), drains.answer(Way::Evict, &stuck)),
-            (Some(Answer::Going), Some(refused.clone()))
+            (
+                drains.recent_result(PodRemoval::Evict, &going),
+                drains.recent_result(PodRemoval::Evict, &stuck)
+            ),
+            (Some(RemovalResult::Terminating), Some(refused.clone()))
         );
         time.advance(Duration::from_secs(1));
         assert_eq!(
-            (drains.answer(Way::Evict, &going), drains.answer(Way::Evict, &stuck)),
+            (
+                drains.recent_result(PodRemoval::Evict, &going),
+                drains.recent_result(PodRemoval::Evict, &stuck)
+            ),
             (None, Some(refused.clone()))
         );
         time.advance(Duration::from_secs(3));
-        assert_eq!(drains.answer(Way::Evict, &stuck), None);
-        drains.answered(Way::Evict, &stuck, refused);
-        assert_eq!(drains.answer(Way::Delete, &stuck), None, "an eviction's answer is none to a deletion");
+        assert_eq!(drains.recent_result(PodRemoval::Evict, &stuck), None);
+        drains.record_result(PodRemoval::Evict, &stuck, refused);
+        assert_eq!(
+            drains.recent_result(PodRemoval::Delete, &stuck),
+            None,
+            "an eviction's result is none for a deletion"
+        );
     }
 }

@@ -1,34 +1,40 @@
 //! Contents of the status and the events, case by case.
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use shared_crds::NodePool;
-use shared_crds::conditions::{ConditionType, Reason};
-use shared_crds::ownership::{Owner, conditions};
-use shared_crds::v1alpha1::NodePoolStatus;
+use shared_crds::ownership::{self, Owner};
 
-use super::events::{Kind, notes};
-use super::supply::{Machine, MachineState, Trouble};
-use super::testing::{annotate, at, deleted, draining, node, observed, pool, set_ready, starting};
+use super::events::{EventReason, events};
 use super::*;
+use crate::outcome::Extent;
+use crate::plan::supply::{Machine, MachineState};
+use crate::plan::testing::{
+    self, annotate, at, deleted, done, draining, facts_after, node, observed, plan, plan_with, pods, pool,
+    set_ready, starting,
+};
+use crate::plan::{Observed, PodName, Supply};
 
+/// The facts after a pass in which everything was done.
 fn facts(pool: &NodePool, nodes: Vec<Node>, supply: Supply) -> Facts {
-    let mut observed = observed(pool.clone(), nodes);
-    observed.supply = supply;
-    plan(&observed).facts.unwrap()
+    testing::facts(&Observed { supply, ..observed(pool.clone(), nodes) })
+}
+
+/// The facts after a pass in which no more than `applied` was done.
+fn counted(pool: &NodePool, nodes: Vec<Node>, supply: Supply, applied: &Applied) -> Facts {
+    let observed = Observed { supply, ..observed(pool.clone(), nodes) };
+    facts_after(&observed, &plan(&observed), applied)
 }
 
 /// `(type, status, reason)` of every condition.
-fn said(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
-    status::statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
+fn reported(pool: &NodePool, facts: &Facts, applied: &Applied) -> Vec<(ConditionType, Option<bool>, Reason)> {
+    statements(pool, facts, applied).into_iter().map(|s| (s.type_, s.status, s.reason)).collect()
 }
 
 fn one(pool: &NodePool, facts: &Facts, applied: &Applied, type_: ConditionType) -> (Option<bool>, Reason) {
-    said(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
+    reported(pool, facts, applied).into_iter().find(|s| s.0 == type_).map(|s| (s.1, s.2)).unwrap()
 }
 
-fn trouble(reason: Reason) -> Trouble {
-    Trouble { reason, message: "no more machines".into(), retry_at: at(500) }
+fn failure(reason: Reason) -> ProvisioningFailure {
+    ProvisioningFailure { reason, message: "no more machines".into(), retry_at: at(500) }
 }
 
 fn blocked(pod: &str) -> Blocked {
@@ -40,23 +46,23 @@ fn blocked(pod: &str) -> Blocked {
 }
 
 #[test]
-fn every_condition_the_operator_owns_is_always_said_once() {
+fn every_owned_condition_is_always_reported_once() {
     let pool = pool(1);
-    let types: Vec<_> = said(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
+    let types: Vec<_> = reported(&pool, &facts(&pool, vec![], Supply::default()), &Applied::default())
         .iter()
         .map(|s| s.0)
         .collect();
-    assert_eq!(types, conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
+    assert_eq!(types, ownership::conditions(Owner::NodepoolOperator).collect::<Vec<_>>());
 }
 
 #[test]
-fn the_three_standard_conditions_tell_the_story() {
+fn the_three_standard_conditions_report_the_state() {
     use Reason::{AllNodesReady, Draining, NodesNotReady, Provisioning, QuotaExceeded, Settled};
     let machine = Machine { name: "m".into(), state: MachineState::Running };
     let mut broken = node(1);
     set_ready(&mut broken, "False");
     let in_flight = Supply { machines: vec![machine], ..Supply::default() };
-    let no_quota = Supply { trouble: Some(trouble(QuotaExceeded)), ..Supply::default() };
+    let no_quota = Supply { failure: Some(failure(QuotaExceeded)), ..Supply::default() };
     let (yes, no) = (Some(true), Some(false));
     for (case, nodes, supply, ready, reconciling, stalled) in [
         (
@@ -122,16 +128,14 @@ fn a_blocked_drain_names_the_node_and_the_pod_and_counts_the_rest() {
     let pool = pool(0);
     let facts = facts(&pool, vec![draining(0, 5)], Supply::default());
     let applied = Applied { blocked: vec![blocked("b"), blocked("a")], ..Applied::default() };
-    let statement = status::statements(&pool, &facts, &applied)
-        .into_iter()
-        .find(|s| s.reason == Reason::DrainBlocked)
-        .unwrap();
+    let statement =
+        statements(&pool, &facts, &applied).into_iter().find(|s| s.reason == Reason::DrainBlocked).unwrap();
     assert_eq!(statement.type_, ConditionType::Reconciling);
     assert_eq!(statement.message, "node n-000 waits for pod default/a (and 1 more pod): budget");
 }
 
 #[test]
-fn replicas_outside_the_bounds_are_told_with_the_number_used() {
+fn replicas_outside_the_bounds_are_reported_with_the_number_used() {
     let mut pool = pool(5);
     for (asked, min, max, expected) in [
         (Some(5), 0, 3, (Some(true), Reason::AboveMaxReplicas)),
@@ -155,7 +159,7 @@ fn counts_are_those_of_nodes_that_stay() {
         vec![node(0), outdated, starting(2), draining(3, 5), deleted(node(4))],
         Supply::default(),
     );
-    let fields = status::fields(&pool, &facts);
+    let fields = fields(&pool, &facts);
     assert_eq!((fields.replicas, fields.ready_replicas), (Some(3), Some(2)));
     assert_eq!((fields.up_to_date_replicas, fields.unavailable_replicas), (Some(2), Some(1)));
     let nodes = fields.nodes.unwrap();
@@ -173,7 +177,7 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
         fresh.status = Some(NodePoolStatus { observed_generation: before, ..NodePoolStatus::default() });
         let mut pool = pool(0);
         pool.metadata.generation = Some(acted_on);
-        status::observed_generation(&fresh, &pool, applied)
+        observed_generation(&fresh, &pool, applied)
     };
     let failed = Applied { extent: Extent::Failed, ..Applied::default() };
     let conflict = Applied { extent: Extent::Conflict, ..Applied::default() };
@@ -184,12 +188,12 @@ fn observed_generation_advances_after_a_complete_pass_only_and_never_goes_back()
 }
 
 #[test]
-fn a_second_pass_over_the_same_world_says_the_very_same() {
+fn a_second_pass_over_the_same_state_reports_the_same() {
     let mut pool = pool(1);
     let facts = facts(&pool, vec![node(0)], Supply::default());
-    let first = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
-    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..status::fields(&pool, &facts) });
-    let second = status::conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
+    let first = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(100)));
+    pool.status = Some(NodePoolStatus { conditions: first.clone(), ..fields(&pool, &facts) });
+    let second = conditions(&pool, &pool, &facts, &Applied::default(), &Time(at(900)));
     assert_eq!(second, first);
 }
 
@@ -199,7 +203,7 @@ fn what_was_done_is_in_the_status_of_the_same_pass() {
     let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
     let supply = Supply { machines: vec![machine("a"), machine("b")], ..Supply::default() };
     let applied = Applied { created: vec!["a".into(), "b".into()], ..Applied::default() };
-    let facts = facts(&pool, vec![], supply).after(&applied, None);
+    let facts = counted(&pool, vec![], supply, &applied);
     assert_eq!((facts.staying, facts.starting, facts.in_flight), (2, 2, 0));
 }
 
@@ -212,33 +216,41 @@ fn only_what_was_acknowledged_counts() {
         [staying, ready, up_to_date, starting, leaving, in_flight]
     };
     let nothing = Applied::default();
+    let counts = |nodes: &[Node], applied: &Applied| {
+        numbers(&counted(&pool(2), nodes.to_vec(), Supply::default(), applied))
+    };
 
-    let planned = facts(&pool(2), vec![node(0), node(1), outdated], Supply::default());
-    assert_eq!(numbers(&planned), [2, 2, 1, 0, 1, 0]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [3, 3, 2, 0, 0, 0]);
-    let closed = Applied { closed: vec!["n-000".into()], ..Applied::default() };
-    let after = planned.clone().after(&closed, None);
-    assert_eq!((numbers(&after), after.settled()), ([2, 2, 1, 0, 1, 0], true));
+    let surplus = [node(0), node(1), outdated];
+    assert_eq!(counts(&surplus, &nothing), [3, 3, 2, 0, 0, 0]);
+    let cordoned = Applied { cordoned: vec!["n-000".into()], ..Applied::default() };
+    assert_eq!(counts(&surplus, &cordoned), [2, 2, 1, 0, 1, 0]);
+    assert!(counted(&pool(2), surplus.to_vec(), Supply::default(), &cordoned).all_ready());
 
-    let planned = facts(&pool(2), vec![node(0), draining(1, 5)], Supply::default());
-    assert_eq!(numbers(&planned), [2, 2, 2, 0, 0, 0]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 1, 1, 0, 1, 0]);
-    let rescued = Applied { rescued: vec!["n-001".into()], ..Applied::default() };
-    assert_eq!(numbers(&planned.after(&rescued, None)), [2, 2, 2, 0, 0, 0]);
+    let too_few = [node(0), draining(1, 5)];
+    assert_eq!(counts(&too_few, &nothing), [1, 1, 1, 0, 1, 0]);
+    let uncordoned = Applied { uncordoned: vec!["n-001".into()], ..Applied::default() };
+    assert_eq!(counts(&too_few, &uncordoned), [2, 2, 2, 0, 0, 0]);
+    let removed = Applied { removed: vec!["n-001".into()], ..Applied::default() };
+    assert_eq!(counts(&too_few, &removed), [1, 1, 1, 0, 0, 0]);
 
-    let mut late = observed(pool(1), [starting(0)]);
-    late.pods.insert("n-000".into(), vec![]);
-    let planned = plan(&Observed { now: at(2000), ..late }).facts.unwrap();
-    assert_eq!(numbers(&planned), [0, 0, 0, 0, 1, 1]);
-    assert_eq!(numbers(&planned.clone().after(&nothing, None)), [1, 0, 1, 1, 0, 0]);
-    let replaced = Applied { replaced: vec!["n-000".into()], requested: 1, ..Applied::default() };
-    assert_eq!(numbers(&planned.after(&replaced, None)), [0, 0, 0, 0, 1, 1]);
+    let late = Observed { now: at(2000), ..observed(pool(1), [starting(0)]) };
+    let planned = plan_with(&late, &pods([("n-000", vec![])]));
+    assert_eq!(numbers(&facts_after(&late, &planned, &done(&planned))), [0, 0, 0, 0, 1, 1]);
+    assert_eq!(numbers(&facts_after(&late, &planned, &nothing)), [1, 0, 1, 1, 0, 0]);
+
+    let machine = |name: &str| Machine { name: name.into(), state: MachineState::Running };
+    let mut busy = observed(pool(1), []);
+    busy.supply.machines = vec![machine("a"), machine("b")];
+    let planned = plan(&busy);
+    assert_eq!(planned.withdraw, ["b"]);
+    assert_eq!(numbers(&facts_after(&busy, &planned, &nothing)), [0, 0, 0, 0, 0, 2]);
+    assert_eq!(numbers(&facts_after(&busy, &planned, &done(&planned))), [0, 0, 0, 0, 0, 1]);
 }
 
 #[test]
-fn a_surplus_that_could_not_leave_is_still_draining() {
+fn an_excess_that_could_not_be_removed_is_still_draining() {
     let pool = pool(1);
-    let facts = facts(&pool, vec![node(0), node(1)], Supply::default()).after(&Applied::default(), None);
+    let facts = counted(&pool, vec![node(0), node(1)], Supply::default(), &Applied::default());
     let say = |type_| one(&pool, &facts, &Applied::default(), type_);
     assert_eq!(say(ConditionType::Ready), (Some(false), Reason::Draining));
     assert_eq!(say(ConditionType::Reconciling), (Some(true), Reason::Draining));
@@ -250,9 +262,9 @@ fn rejected(write: RejectedWrite, message: &str) -> Applied {
 }
 
 #[test]
-fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
+fn a_creation_without_an_answer_is_reported_and_does_not_stall_the_pool() {
     let pool = pool(2);
-    let facts = facts(&pool, vec![node(0)], Supply::default()).after(&Applied::default(), None);
+    let facts = counted(&pool, vec![node(0)], Supply::default(), &Applied::default());
     let (write, reason) = (RejectedWrite::Creation, Reason::WriteTimedOut);
     let rejected = Rejected { write, reason, message: "no answer".into() };
     let applied = Applied { rejected: Some(rejected), extent: Extent::Failed, ..Applied::default() };
@@ -263,10 +275,10 @@ fn a_creation_that_is_not_answered_is_told_and_stalls_nothing() {
 }
 
 #[test]
-fn a_write_that_the_server_will_never_take_stalls_the_pool() {
+fn a_write_that_the_server_will_never_accept_stalls_the_pool() {
     let pool = pool(2);
-    let facts = facts(&pool, vec![node(0), draining(1, 5), deleted(node(2))], Supply::default());
-    let facts = facts.after(&Applied::default(), None);
+    let nodes = vec![node(0), draining(1, 5), deleted(node(2))];
+    let facts = counted(&pool, nodes, Supply::default(), &Applied::default());
     for (write, healthy) in [
         (RejectedWrite::Creation, (Some(false), Reason::WriteForbidden)),
         (RejectedWrite::Change, (Some(true), Reason::Provisioned)),
@@ -281,7 +293,7 @@ fn a_write_that_the_server_will_never_take_stalls_the_pool() {
 }
 
 #[test]
-fn of_several_rejected_writes_the_same_one_is_told_whatever_their_order() {
+fn of_several_rejected_writes_the_same_one_is_reported_in_any_order() {
     let all = [
         rejected(RejectedWrite::Change, "a"),
         rejected(RejectedWrite::Creation, "c"),
@@ -297,23 +309,23 @@ fn of_several_rejected_writes_the_same_one_is_told_whatever_their_order() {
 }
 
 #[test]
-fn a_rejected_write_is_told_once_until_its_message_changes() {
+fn a_rejected_write_is_published_once_until_its_message_changes() {
     let mut pool = pool(2);
     let facts = facts(&pool, vec![node(0)], Supply::default());
     let long = format!("no right {}", "x".repeat(2000));
     let applied = rejected(RejectedWrite::Change, &long);
-    let told = |pool: &NodePool, applied: &Applied| {
-        notes(pool, applied, None).iter().filter(|note| note.kind == Kind::WriteRejected).count()
+    let published = |pool: &NodePool, applied: &Applied| {
+        events(pool, applied, None).iter().filter(|event| event.reason == EventReason::WriteRejected).count()
     };
-    assert_eq!(told(&pool, &applied), 1);
-    let conditions = status::conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
+    assert_eq!(published(&pool, &applied), 1);
+    let conditions = conditions(&pool, &pool, &facts, &applied, &Time(at(100)));
     pool.status = Some(NodePoolStatus { conditions, ..NodePoolStatus::default() });
-    assert_eq!(told(&pool, &applied), 0);
-    assert_eq!(told(&pool, &rejected(RejectedWrite::Change, "another")), 1);
+    assert_eq!(published(&pool, &applied), 0);
+    assert_eq!(published(&pool, &rejected(RejectedWrite::Change, "another")), 1);
 }
 
 #[test]
-fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
+fn events_name_what_changed_and_a_known_block_is_not_published_again() {
     let applied = Applied {
         created: (0..9).map(|n| format!("n-{n}")).collect(),
         removed: vec!["n-0".into()],
@@ -321,11 +333,19 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         ..Applied::default()
     };
     let mut pool = pool(1);
-    let told = notes(&pool, &applied, Some(&trouble(Reason::ProvisioningFailed)));
-    let kinds: Vec<_> = told.iter().map(|note| note.kind).collect();
-    assert_eq!(kinds, [Kind::ScaledUp, Kind::NodeRemoved, Kind::ProvisioningFailed, Kind::DrainBlocked]);
-    assert!(told[0].text.starts_with("created 9 nodes: n-0, ") && told[0].text.ends_with(", …"));
-    assert_eq!(told[1].text, "removed 1 node: n-0");
+    let published = events(&pool, &applied, Some(&failure(Reason::ProvisioningFailed)));
+    let reasons: Vec<_> = published.iter().map(|event| event.reason).collect();
+    assert_eq!(
+        reasons,
+        [
+            EventReason::ScaledUp,
+            EventReason::NodeRemoved,
+            EventReason::ProvisioningFailed,
+            EventReason::DrainBlocked
+        ]
+    );
+    assert!(published[0].note.starts_with("created 9 nodes: n-0, ") && published[0].note.ends_with(", …"));
+    assert_eq!(published[1].note, "removed 1 node: n-0");
     let known = Condition {
         type_: "Reconciling".into(),
         status: "True".into(),
@@ -335,6 +355,6 @@ fn notes_tell_what_changed_and_a_known_block_is_not_told_again() {
         last_transition_time: Time(at(0)),
     };
     pool.status = Some(NodePoolStatus { conditions: vec![known], ..NodePoolStatus::default() });
-    assert!(notes(&pool, &applied, None).iter().all(|note| note.kind != Kind::DrainBlocked));
-    assert!(notes(&pool, &Applied::default(), None).is_empty());
+    assert!(events(&pool, &applied, None).iter().all(|event| event.reason != EventReason::DrainBlocked));
+    assert!(events(&pool, &Applied::default(), None).is_empty());
 }

@@ -3,12 +3,12 @@
 use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason};
 
-use super::supply::Trouble;
-use super::{Applied, Rejected};
+use crate::outcome::{Applied, Rejected};
+use crate::plan::supply::ProvisioningFailure;
 
 /// What an event is about. `report` maps it to the spelling of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventReason {
     /// Nodes were created.
     ScaledUp,
     /// Nodes were cordoned for removal.
@@ -29,55 +29,59 @@ pub(crate) enum Kind {
 
 /// An event to publish on the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct PoolEvent {
     /// What the event is about.
-    pub kind: Kind,
+    pub reason: EventReason,
     /// Human-readable message.
-    pub text: String,
+    pub note: String,
 }
 
 /// Number of names in one event; the rest is counted. The note of an event is limited to 1,024 characters.
 const MAX_NAMES: usize = 8;
 
-/// The events of a pass over `pool`. `trouble` is a provider failure of this pass, not one that was known before.
-pub(crate) fn notes(pool: &NodePool, applied: &Applied, trouble: Option<&Trouble>) -> Vec<Note> {
-    let mut notes = Vec::new();
-    let mut tell = |kind, what: &str, nodes: &[String]| {
+/// The events of a pass over `pool`. `failure` is a provider failure of this pass, not one that was known before.
+pub(crate) fn events(
+    pool: &NodePool,
+    applied: &Applied,
+    failure: Option<&ProvisioningFailure>,
+) -> Vec<PoolEvent> {
+    let mut events = Vec::new();
+    let mut add = |reason, what: &str, nodes: &[String]| {
         if !nodes.is_empty() {
-            notes.push(Note { kind, text: format!("{what} {}", list(nodes)) });
+            events.push(PoolEvent { reason, note: format!("{what} {}", list(nodes)) });
         }
     };
-    tell(Kind::ScaledUp, "created", &applied.created);
-    tell(Kind::ScalingDown, "draining", &applied.closed);
-    tell(Kind::DrainCancelled, "called off the drain of", &applied.rescued);
-    tell(Kind::NodeRemoved, "removed", &applied.removed);
-    tell(Kind::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
-    if let Some(trouble) = trouble {
-        notes.push(Note { kind: Kind::ProvisioningFailed, text: trouble.message.clone() });
+    add(EventReason::ScaledUp, "created", &applied.created);
+    add(EventReason::ScalingDown, "draining", &applied.cordoned);
+    add(EventReason::DrainCancelled, "called off the drain of", &applied.uncordoned);
+    add(EventReason::NodeRemoved, "removed", &applied.removed);
+    add(EventReason::ProvisioningTimedOut, "not ready in time, so replaced:", &applied.replaced);
+    if let Some(failure) = failure {
+        events.push(PoolEvent { reason: EventReason::ProvisioningFailed, note: failure.message.clone() });
     }
-    if let Some(blocked) = applied.blocked.iter().min().filter(|_| !knows_of_block(pool)) {
-        let text = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);
-        notes.push(Note { kind: Kind::DrainBlocked, text });
+    if let Some(blocked) = applied.blocked.iter().min().filter(|_| !reports_block(pool)) {
+        let note = format!("node {} waits for pod {}: {}", blocked.node, blocked.pod, blocked.message);
+        events.push(PoolEvent { reason: EventReason::DrainBlocked, note });
     }
-    if let Some(rejected) = applied.rejected.as_ref().filter(|rejected| !knows_of_rejection(pool, rejected)) {
-        notes.push(Note { kind: Kind::WriteRejected, text: rejected.message.clone() });
+    if let Some(rejected) = applied.rejected.as_ref().filter(|rejected| !reports_rejection(pool, rejected)) {
+        events.push(PoolEvent { reason: EventReason::WriteRejected, note: rejected.message.clone() });
     }
-    notes
+    events
 }
 
 /// Whether the status already reports this very rejection. A long message is truncated there.
-fn knows_of_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
+fn reports_rejection(pool: &NodePool, rejected: &Rejected) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| {
-        let tells = [ConditionType::Stalled, ConditionType::ProvisioningHealthy];
-        tells.iter().any(|type_| condition.type_ == type_.as_str())
+        let types = [ConditionType::Stalled, ConditionType::ProvisioningHealthy];
+        types.iter().any(|type_| condition.type_ == type_.as_str())
             && condition.reason == rejected.reason.as_str()
             && rejected.message.starts_with(&condition.message)
     })
 }
 
 /// Whether the status already reports a blocked drain.
-fn knows_of_block(pool: &NodePool) -> bool {
+fn reports_block(pool: &NodePool) -> bool {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.reason == Reason::DrainBlocked.as_str())
 }

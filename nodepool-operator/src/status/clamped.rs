@@ -4,8 +4,8 @@ use shared_crds::NodePool;
 use shared_crds::conditions::{ConditionType, Reason, Statement};
 
 use super::facts::Facts;
-use super::numbers::nodes;
 use super::unreadable;
+use crate::plan::numbers::nodes;
 
 /// Whether the count is within the bounds, and how many nodes the pool runs.
 pub(super) fn replicas_clamped(pool: &NodePool, facts: &Facts) -> Statement {

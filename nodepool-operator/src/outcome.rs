@@ -1,9 +1,14 @@
-//! The result of a plan, as data: the input of `status` and `events`.
+//! The result of a plan, as data: the input of `status`. No write is made here.
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use shared_crds::conditions::Reason;
 
-use super::PodName;
+use crate::plan::{NodeAction, Plan, PodName};
+
+/// Polling interval of a drain. Pods are not watched, because only those of leaving nodes matter.
+const DRAIN_POLL: SignedDuration = SignedDuration::from_secs(2);
+/// Retry interval of a refused eviction, the same as in `kubectl drain`.
+const BLOCKED_POLL: SignedDuration = SignedDuration::from_secs(5);
 
 /// An eviction that was refused, usually by a `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,13 +62,15 @@ pub(crate) struct Applied {
     /// Names of the nodes that were created.
     pub created: Vec<String>,
     /// Names of the nodes that were cordoned and whose drain started.
-    pub closed: Vec<String>,
+    pub cordoned: Vec<String>,
     /// Names of the nodes that were uncordoned, which cancels their drain.
-    pub rescued: Vec<String>,
+    pub uncordoned: Vec<String>,
     /// Names of the nodes that were deleted and whose finalizer was removed.
     pub removed: Vec<String>,
     /// Names of the nodes that were deleted because they did not become Ready in time.
     pub replaced: Vec<String>,
+    /// Number of requests that were withdrawn from the provider.
+    pub withdrawn: usize,
     /// Number of requests that the provider accepted.
     pub requested: usize,
     /// When the first of the machines requested in this pass is expected; `None` when the provider does not know.
@@ -82,7 +89,7 @@ pub(crate) struct Applied {
     /// reports the same.
     pub rejected: Option<Rejected>,
     /// The pool's finalizer was removed, so the pool is gone.
-    pub released: bool,
+    pub finalizer_removed: bool,
     /// How much of the plan was carried out.
     pub extent: Extent,
 }
@@ -97,10 +104,11 @@ impl Applied {
     pub(crate) fn absorb(&mut self, other: Self) {
         let Self {
             created,
-            closed,
-            rescued,
+            cordoned,
+            uncordoned,
             removed,
             replaced,
+            withdrawn,
             requested,
             expected,
             retry_at,
@@ -109,14 +117,15 @@ impl Applied {
             refused,
             blocked,
             rejected,
-            released,
+            finalizer_removed,
             extent,
         } = other;
         self.created.extend(created);
-        self.closed.extend(closed);
-        self.rescued.extend(rescued);
+        self.cordoned.extend(cordoned);
+        self.uncordoned.extend(uncordoned);
         self.removed.extend(removed);
         self.replaced.extend(replaced);
+        self.withdrawn += withdrawn;
         self.requested += requested;
         self.expected = self.expected.into_iter().chain(expected).min();
         self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
@@ -125,8 +134,16 @@ impl Applied {
         self.refused += refused;
         self.blocked.extend(blocked);
         self.rejected = self.rejected.take().into_iter().chain(rejected).min();
-        self.released |= released;
+        self.finalizer_removed |= finalizer_removed;
         self.extent = self.extent.max(extent);
+    }
+
+    /// When to reconcile again after this result of `plan`; `None` when only an event can change anything.
+    pub(crate) fn next_visit(&self, plan: &Plan, now: Timestamp) -> Option<Timestamp> {
+        let draining = plan.nodes.iter().any(|step| matches!(step.action, NodeAction::Drain { .. }));
+        let poll = if self.blocked.is_empty() || self.evicted > 0 { DRAIN_POLL } else { BLOCKED_POLL };
+        let drains = draining.then(|| now.checked_add(poll).unwrap_or(Timestamp::MAX));
+        plan.requeue_at.into_iter().chain(drains).chain(self.expected).chain(self.retry_at).min()
     }
 
     /// Whether every part of the plan was carried out.

@@ -1,15 +1,29 @@
-//! The `NodePool` operator's part of the status.
+//! **What is reported** about a pool: the `NodePool` operator's part of the status, and events. Like `plan`, it is computed
+//! from its arguments and from nothing else. The writer decides which fields may be written, and how.
 //!
-//! Only counts and conditions are computed here; the writer decides which fields may be written, and how.
+//! | file | contains |
+//! |---|---|
+//! | this one | the counts and conditions of the status |
+//! | `facts` | the counts after a pass |
+//! | `clamped`, `unreadable` | the parts of the conditions about bounds, and about what cannot be read |
+//! | `events` | the events of a pass |
+
+mod clamped;
+pub(crate) mod events;
+mod facts;
+#[cfg(test)]
+mod tests;
+pub(crate) mod unreadable;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use shared_crds::conditions::{ConditionType, Reason, Statement, set};
 use shared_crds::v1alpha1::{NodePoolStatus, NodesSummary};
 use shared_crds::{NodePool, names};
 
-use super::numbers::{nodes, number};
-use super::supply::Trouble;
-use super::{Applied, Blocked, Facts, Rejected, RejectedWrite, clamped, unreadable};
+pub(crate) use self::facts::Facts;
+use crate::outcome::{Applied, Blocked, Rejected, RejectedWrite};
+use crate::plan::numbers::{nodes, number};
+use crate::plan::supply::ProvisioningFailure;
 
 /// The counts. `observedGeneration` and the conditions depend on the object they are written to, and have functions of
 /// their own.
@@ -83,7 +97,7 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
         )
     } else if let Some(invalid) = &facts.invalid {
         say(false, Reason::InvalidSpec, invalid.clone())
-    } else if facts.settled() {
+    } else if facts.all_ready() {
         say(true, Reason::AllNodesReady, format!("{} of {} nodes are ready", facts.ready, facts.wanted))
     } else if pool.spec.paused {
         say(false, Reason::Paused, format!("{}; spec.paused is set", facts.counts()))
@@ -95,8 +109,8 @@ fn ready(pool: &NodePool, facts: &Facts, applied: &Applied) -> Statement {
 }
 
 fn why_not_ready(facts: &Facts) -> Reason {
-    match &facts.trouble {
-        Some(trouble) if facts.too_few() => trouble.reason,
+    match &facts.failure {
+        Some(failure) if facts.too_few() => failure.reason,
         _ if facts.too_few() || facts.starting > 0 => Reason::Provisioning,
         _ if facts.not_ready > 0 => Reason::NodesNotReady,
         _ if !facts.unreadable.is_empty() => Reason::Unreadable,
@@ -161,8 +175,9 @@ fn stalled_reason(facts: &Facts, applied: &Applied) -> Option<(Reason, String)> 
         return Some((Reason::InvalidSpec, invalid.clone()));
     }
     let busy = facts.in_flight + facts.starting + facts.leaving > 0;
-    let is_used_up = |trouble: &&Trouble| trouble.reason == Reason::QuotaExceeded && facts.too_few();
-    let used_up = facts.trouble.as_ref().filter(is_used_up).map(|it| (it.reason, it.message.clone()));
+    let is_used_up =
+        |failure: &&ProvisioningFailure| failure.reason == Reason::QuotaExceeded && facts.too_few();
+    let used_up = facts.failure.as_ref().filter(is_used_up).map(|it| (it.reason, it.message.clone()));
     let unreadable = || Some((Reason::Unreadable, unreadable::of_nodes(&facts.unreadable)?));
     used_up.or_else(unreadable).filter(|_| !busy)
 }
@@ -175,7 +190,7 @@ fn stalled(facts: &Facts, applied: &Applied) -> Statement {
 }
 
 fn nodes_ready(facts: &Facts) -> Statement {
-    if facts.settled() {
+    if facts.all_ready() {
         let message = format!("{} of {} nodes are ready", facts.ready, facts.wanted);
         return Statement::new(ConditionType::NodesReady, true, Reason::AllNodesReady, message);
     }
@@ -190,8 +205,8 @@ fn provisioning_healthy(facts: &Facts, applied: &Applied) -> Statement {
     if let Some(rejected) = applied.rejected.as_ref().filter(|it| it.write == RejectedWrite::Creation) {
         return say(false, rejected.reason, &rejected.message);
     }
-    match &facts.trouble {
-        Some(trouble) => say(false, trouble.reason, &trouble.message),
+    match &facts.failure {
+        Some(failure) => say(false, failure.reason, &failure.message),
         None if facts.in_flight > 0 => say(true, Reason::Provisioning, "the provider is making nodes"),
         None => say(true, Reason::Provisioned, "the provider owes no node"),
     }

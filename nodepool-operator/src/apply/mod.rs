@@ -4,6 +4,8 @@
 //! Order: add the pool's finalizer; take nodes out of the replica count; only if all of that succeeded, uncordon nodes
 //! and create new ones. A pass that stops half-way therefore leaves too few nodes, never too many.
 
+pub(crate) mod node_step;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -14,13 +16,14 @@ use shared_crds::NodePool;
 use shared_crds::conditions::Reason;
 use shared_runtime::write::{self, Created};
 
+use self::node_step::{carry_out, written};
 use crate::context::Context;
 use crate::error::{Error, NEW_NODE};
-use crate::node_step::{carry_out, written};
 use crate::observe::Seen;
-use crate::plan::supply::Trouble;
-use crate::plan::{Applied, Extent, Facts, Fate, Plan, PoolKey, PoolStep, patches};
-use crate::provider::Order;
+use crate::outcome::{Applied, Extent};
+use crate::plan::supply::ProvisioningFailure;
+use crate::plan::{NodeAction, Plan, PoolKey, PoolStep, patches};
+use crate::provider::MachineRequest;
 
 /// No further write starts after this time. A decision about many nodes should not be carried out long after it was
 /// made, and an operator that is told to stop must finish within the Pod's termination grace period.
@@ -28,18 +31,18 @@ const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// Number of concurrent writes.
 const PARALLEL_WRITES: usize = 16;
 
-/// The result of a plan.
+/// The result of a pass: what was done, and what went wrong.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct PassResult {
     /// What was done.
     pub applied: Applied,
     /// A provider failure that was detected in this pass.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<ProvisioningFailure>,
     /// The first error. Everything in the plan that did not depend on it was still carried out.
     pub error: Option<Error>,
 }
 
-impl Outcome {
+impl PassResult {
     /// Merges the result of another part of the plan.
     pub(crate) fn absorb(&mut self, part: Result<Applied, Error>) {
         match part {
@@ -54,31 +57,33 @@ impl Outcome {
 }
 
 /// Carries out `plan` against the API server and the provider.
-pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> Outcome {
-    let mut outcome = Outcome::default();
+pub(crate) async fn apply(ctx: &Context, seen: &Seen, plan: &Plan) -> PassResult {
+    let mut result = PassResult::default();
     if let Some(pool) = seen.observed.pool.as_deref() {
-        outcome.absorb(hold_or_release(ctx, pool, plan.pool).await);
-        if !outcome.applied.complete() || outcome.applied.released {
-            return outcome;
+        result.absorb(change_pool_finalizer(ctx, pool, plan.pool).await);
+        if !result.applied.complete() || result.applied.finalizer_removed {
+            return result;
         }
     }
     let deadline = ctx.clock.monotonic().saturating_add(TIME_LIMIT);
-    let (departures, others): (Vec<_>, Vec<_>) = plan.nodes.iter().partition(|step| step.fate.departs());
-    all(ctx, deadline, departures.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
-    let gained = outcome.applied.complete();
-    let others = others.into_iter().filter(|step| gained || step.fate != Fate::Rescue);
-    let others = others.filter(|step| !matches!(step.fate, Fate::Keep | Fate::Wait));
-    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut outcome).await;
+    let (removals, others): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().partition(|step| step.action.removes_replica());
+    all(ctx, deadline, removals.into_iter().map(|step| carry_out(ctx, step, deadline)), &mut result).await;
+    let gained = result.applied.complete();
+    let others = others.into_iter().filter(|step| gained || step.action != NodeAction::Uncordon);
+    let others = others.filter(|step| !matches!(step.action, NodeAction::Keep | NodeAction::Wait));
+    all(ctx, deadline, others.map(|step| carry_out(ctx, step, deadline)), &mut result).await;
     for name in plan.withdraw.iter().chain(&plan.fulfilled) {
-        ctx.procurement.drop_request(&seen.observed.key, name).await;
+        ctx.provisioner.drop_request(&seen.observed.key, name).await;
     }
+    result.applied.withdrawn += plan.withdraw.len();
     if gained {
-        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut outcome).await;
-        request(ctx, plan, seen, &mut outcome).await;
+        all(ctx, deadline, plan.register.iter().map(|node| create(ctx, seen, node)), &mut result).await;
+        request(ctx, plan, seen, &mut result).await;
     }
-    outcome.absorb(fill(ctx, seen, plan).await);
-    learn(ctx, plan, seen, &mut outcome);
-    outcome
+    result.absorb(fill(ctx, seen, plan).await);
+    record_provisioning(ctx, seen, &mut result);
+    result
 }
 
 /// Runs all of `work` with limited concurrency. What has not started at `deadline` is left for the next pass.
@@ -86,7 +91,7 @@ async fn all<F>(
     ctx: &Context,
     deadline: Duration,
     work: impl Iterator<Item = F> + Send,
-    outcome: &mut Outcome,
+    result: &mut PassResult,
 ) where
     F: Future<Output = Result<Applied, Error>> + Send,
 {
@@ -101,32 +106,28 @@ async fn all<F>(
     // the future to be `Send`.
     let work: Vec<_> = work.map(in_time).collect();
     let mut results = stream::iter(work).buffer_unordered(PARALLEL_WRITES);
-    while let Some(result) = results.next().await {
-        outcome.absorb(result);
+    while let Some(part) = results.next().await {
+        result.absorb(part);
     }
 }
 
 /// Records whether the provider succeeded or failed in this pass.
-fn learn(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+fn record_provisioning(ctx: &Context, seen: &Seen, result: &mut PassResult) {
     let observed = &seen.observed;
-    for refusal in &seen.failures {
-        ctx.metrics.failed(refusal.reason());
-        outcome.trouble.clone_from(&observed.supply.trouble);
+    for error in &seen.failed_machines {
+        ctx.metrics.failed(error.reason());
+        result.failure.clone_from(&observed.supply.failure);
     }
-    if !outcome.applied.created.is_empty() && seen.failures.is_empty() {
-        ctx.procurement.made(&observed.key);
-    }
-    let facts = plan.facts.clone().map(|facts| facts.after(&outcome.applied, None));
-    if facts.as_ref().is_some_and(Facts::settled) {
-        ctx.procurement.settled(&observed.key);
+    if !result.applied.created.is_empty() && seen.failed_machines.is_empty() {
+        ctx.provisioner.node_created(&observed.key);
     }
 }
 
-async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Result<Applied, Error> {
+async fn change_pool_finalizer(ctx: &Context, pool: &NodePool, step: PoolStep) -> Result<Applied, Error> {
     let patch = match step {
         PoolStep::Keep => None,
-        PoolStep::Hold => Some(patches::hold_pool(pool)),
-        PoolStep::Release => patches::release_pool(pool),
+        PoolStep::AddFinalizer => Some(patches::add_pool_finalizer(pool)),
+        PoolStep::RemoveFinalizer => patches::remove_pool_finalizer(pool),
     };
     let Some(patch) = patch else {
         return Ok(Applied::default());
@@ -136,9 +137,9 @@ async fn hold_or_release(ctx: &Context, pool: &NodePool, step: PoolStep) -> Resu
     let mut applied = Applied::default();
     match written("the pool's finalizer", result)? {
         write::Outcome::Written(_) | write::Outcome::AlreadyDone(_) | write::Outcome::Unchanged(_) => {
-            applied.released = step == PoolStep::Release;
+            applied.finalizer_removed = step == PoolStep::RemoveFinalizer;
         }
-        write::Outcome::Gone => applied.released = true,
+        write::Outcome::Gone => applied.finalizer_removed = true,
         write::Outcome::Conflict(_) | write::Outcome::Aborted => applied.extent = Extent::Conflict,
     }
     Ok(applied)
@@ -173,10 +174,10 @@ async fn create(ctx: &Context, seen: &Seen, node: &Node) -> Result<Applied, Erro
             // Either this is our own creation from before a restart, which a live read will show, or a foreign node has
             // the name of one of the pool's slots.
             if is_foreign(&api, seen, &name).await? {
-                ctx.procurement.taken(&seen.observed.key, &name);
-                ctx.procurement.drop_request(&seen.observed.key, &name).await;
+                ctx.provisioner.slot_taken(&seen.observed.key, &name);
+                ctx.provisioner.drop_request(&seen.observed.key, &name).await;
             }
-            ctx.doubt(&seen.observed.key);
+            ctx.invalidate(&seen.observed.key);
             applied.extent = Extent::Conflict;
         }
     }
@@ -193,39 +194,43 @@ async fn is_foreign(api: &Api<Node>, seen: &Seen, name: &str) -> Result<bool, Er
     Ok(existing.is_some_and(|node| PoolKey::of_labelled(&node.metadata).as_ref() != Some(&seen.observed.key)))
 }
 
-/// Requests machines from the provider until it refuses one. Nodes that did not become Ready in time count as a
-/// refusal.
-async fn request(ctx: &Context, plan: &Plan, seen: &Seen, outcome: &mut Outcome) {
+/// Requests machines from the provider until a request fails. Nodes that did not become Ready in time count as a
+/// failure.
+async fn request(ctx: &Context, plan: &Plan, seen: &Seen, result: &mut PassResult) {
     let observed = &seen.observed;
     let Some(pool) = observed.pool.as_deref() else { return };
     let generation = pool.metadata.generation;
-    let refused = |reason: Reason, message: String| {
+    let fail = |reason: Reason, message: String| {
         ctx.metrics.failed(reason);
-        ctx.procurement.failed(&observed.key, generation, reason, message, observed.now)
+        ctx.provisioner.record_failure(&observed.key, generation, reason, message, observed.now)
     };
-    let replaced = outcome.applied.replaced.len();
+    let replaced = result.applied.replaced.len();
     if replaced > 0 {
         let message =
             format!("{replaced} of the nodes did not become Ready within spec.provisioningTimeoutSeconds");
-        let trouble = refused(Reason::ProvisioningTimedOut, message);
-        outcome.applied.retry_at = Some(trouble.retry_at);
+        let failure = fail(Reason::ProvisioningTimedOut, message);
+        result.applied.retry_at = Some(failure.retry_at);
         return;
     }
-    let in_flight = plan.facts.as_ref().map_or(0, |facts| facts.in_flight.saturating_sub(plan.request.len()));
+    let in_flight = observed.in_flight().count().saturating_sub(plan.withdraw.len());
     let existing = observed.nodes.len() + observed.unreadable.len() + in_flight;
     for (asked, name) in plan.request.iter().enumerate() {
-        let order =
-            Order { pool: &observed.key, name, spec: &pool.spec.provider, existing: existing + asked };
-        match ctx.procurement.request(order, observed.now).await {
+        let request = MachineRequest {
+            pool: &observed.key,
+            name,
+            spec: &pool.spec.provider,
+            existing: existing + asked,
+        };
+        match ctx.provisioner.request(request, observed.now).await {
             Ok(expected) => {
-                let applied = &mut outcome.applied;
+                let applied = &mut result.applied;
                 applied.requested += 1;
                 applied.expected = applied.expected.into_iter().chain(expected).min();
             }
-            Err(refusal) => {
-                let trouble = refused(refusal.reason(), refusal.to_string());
-                outcome.applied.retry_at = Some(trouble.retry_at);
-                outcome.trouble = Some(trouble);
+            Err(error) => {
+                let failure = fail(error.reason(), error.to_string());
+                result.applied.retry_at = Some(failure.retry_at);
+                result.failure = Some(failure);
                 return;
             }
         }
@@ -240,91 +245,73 @@ mod tests {
     use shared_crds::names;
 
     use super::*;
-    use crate::plan;
-    use crate::plan::testing::{at, draining, key, node, observed, pool};
-    use crate::testing::{Bench, failure};
-
-    #[tokio::test]
-    async fn a_pool_whose_surplus_could_not_leave_is_not_settled_and_asks_for_nothing() {
-        let bench = Bench::new(|_, _| failure(500, "InternalError", "no"));
-        let procurement = &bench.ctx.procurement;
-        procurement.failed(&key(), Some(1), Reason::ProvisioningTimedOut, String::new(), at(0));
-        let seen =
-            Seen { observed: observed(pool(1), [node(0), node(1)]), failures: vec![], has_unread: false };
-        let plan = plan::plan(&seen.observed);
-        assert!(plan.facts.as_ref().unwrap().settled(), "that is what was planned");
-        let outcome = apply(&bench.ctx, &seen, &plan).await;
-        assert!(outcome.error.is_some() && outcome.applied.closed.is_empty());
-        assert!(procurement.trouble(&key()).is_some(), "the wait may not be forgotten");
-    }
+    use crate::outcome::RejectedWrite;
+    use crate::plan::testing::{draining, key, node, observed, plan, pool, step};
+    use crate::testing::{TestContext, failure};
 
     fn seen() -> Seen {
-        Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false }
+        Seen { observed: observed(pool(1), []), failed_machines: vec![] }
     }
 
     #[tokio::test]
-    async fn whose_a_node_is_can_be_told_although_the_rest_of_it_cannot_be_read() {
+    async fn the_pool_of_a_node_is_known_although_the_rest_of_it_is_unreadable() {
         for (owner, is_foreign_node) in [(Some(key()), false), (None, true)] {
             let labels = owner.map(|key| {
                 json!({ names::NODEPOOL_LABEL: key.name, names::NODEPOOL_NAMESPACE_LABEL: key.namespace })
             });
-            let bench = Bench::new(move |_, _| {
+            let test = TestContext::new(move |_, _| {
                 (
                     200,
                     json!({ "metadata": { "name": "n", "labels": labels }, "status": { "conditions": "what is this?" } }),
                 )
             });
-            let api = Api::all(bench.ctx.client.clone());
+            let api = Api::all(test.ctx.client.clone());
             assert_eq!(is_foreign(&api, &seen(), "n").await.unwrap(), is_foreign_node);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_at_a_node_that_is_never_answered_comes_to_an_end() {
+    async fn a_read_of_a_node_that_is_never_answered_times_out() {
         let silent = tower::service_fn(|_: http::Request<Body>| async {
             std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
         });
         let api = Api::all(Client::new(silent, "default"));
         let seen = seen();
-        let looked = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
-        assert!(matches!(looked, Ok(Err(Error::ListTimeout { .. }))), "{looked:?}");
+        let read = tokio::time::timeout(TIME_LIMIT * 2, is_foreign(&api, &seen, "n")).await;
+        assert!(matches!(read, Ok(Err(Error::ListTimeout { .. }))), "{read:?}");
     }
 
     #[tokio::test]
-    async fn a_node_that_is_spared_keeps_the_pool_from_growing_only_if_it_was_counted() {
-        for (fate, grows) in [(Fate::Remove, 1), (Fate::Replace, 0)] {
-            let bench = Bench::new(|path, _| match path {
+    async fn a_deletion_that_fails_stops_the_pool_from_growing_only_if_the_node_counted() {
+        for (action, grows) in [(NodeAction::Remove, 1), (NodeAction::Replace, 0)] {
+            let test = TestContext::new(|path, _| match path {
                 path if path.contains("/nodes/") => {
                     failure(409, "Conflict", "the ResourceVersion in the precondition")
                 }
-                _ => failure(500, "InternalError", "not asked for"),
+                _ => failure(500, "InternalError", "not requested"),
             });
             let seen = seen();
-            let mut plan = plan::plan(&seen.observed);
-            plan.nodes =
-                vec![plan::NodeStep { node: std::sync::Arc::new(draining(0, -100)), fate: fate.clone() }];
-            let outcome = apply(&bench.ctx, &seen, &plan).await;
-            assert_eq!(outcome.applied.extent, Extent::Conflict, "{fate:?}: it is looked at again soon");
-            assert_eq!(outcome.applied.requested, grows, "{fate:?}");
+            let mut plan = plan(&seen.observed);
+            plan.nodes = vec![step(draining(0, -100), action.clone())];
+            let result = apply(&test.ctx, &seen, &plan).await;
+            assert_eq!(result.applied.extent, Extent::Conflict, "{action:?}: the pass is repeated");
+            assert_eq!(result.applied.requested, grows, "{action:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_node_that_may_not_be_created_is_told_as_rejected() {
-        let bench = Bench::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
-        let seen = Seen { observed: observed(pool(1), []), failures: vec![], has_unread: false };
-        let mut plan = plan::plan(&seen.observed);
+    async fn a_forbidden_creation_is_reported_as_rejected() {
+        let test = TestContext::new(|_, _| failure(403, "Forbidden", "no right to create nodes"));
+        let seen = Seen { observed: observed(pool(1), []), failed_machines: vec![] };
+        let mut plan = plan(&seen.observed);
         plan.register = vec![node(0)];
-        let outcome = apply(&bench.ctx, &seen, &plan).await;
-        let rejected = outcome.applied.rejected.unwrap();
-        assert_eq!(
-            (rejected.write, rejected.reason),
-            (plan::RejectedWrite::Creation, Reason::WriteForbidden)
-        );
+        let result = apply(&test.ctx, &seen, &plan).await;
+        let rejected = result.applied.rejected.unwrap();
+        assert_eq!((rejected.write, rejected.reason), (RejectedWrite::Creation, Reason::WriteForbidden));
         assert!(
             rejected.message.contains("a new node") && rejected.message.contains("no right"),
             "{rejected:?}"
         );
-        assert_eq!(outcome.applied.extent, Extent::Failed);
+        assert_eq!(result.applied.extent, Extent::Failed);
     }
 }

@@ -1,6 +1,7 @@
 //! Measures for how long this process has observed nodes and pods in their current state, with a monotonic clock.
 //!
-//! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`ObservedTime`]). A restart
+//! It is a memory and decides nothing: the plan uses it in addition to the wall clock ([`NodeTimes`],
+//! [`PodTimes`]). A restart
 //! empties it, so a timeout then takes its full time once more.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -14,7 +15,7 @@ use shared_runtime::clock::Clock;
 
 use crate::plan::PoolKey;
 use crate::plan::membership::is_ready;
-use crate::plan::observed_time::{NodeTime, ObservedTime};
+use crate::plan::observed_time::{NodeTime, NodeTimes, PodTimes};
 
 /// The observations, by pool. A node that has the Ready annotation and is not draining needs no entry.
 pub(crate) struct Tracker {
@@ -45,7 +46,7 @@ impl Tracker {
 
     /// Records the pool's current nodes, forgets those that are gone, and returns for how long each has been in its
     /// state.
-    pub(crate) fn saw_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> ObservedTime {
+    pub(crate) fn record_nodes(&self, key: &PoolKey, nodes: &[Arc<Node>]) -> NodeTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let tracked = pools.entry(key.clone()).or_default();
@@ -65,18 +66,14 @@ impl Tracker {
         if tracked.nodes.is_empty() {
             pools.remove(key);
         }
-        ObservedTime { nodes: times, terminating_pods: BTreeMap::new() }
+        NodeTimes(times)
     }
 
     /// The same for the current pods of draining nodes.
-    pub(crate) fn saw_pods(
-        &self,
-        key: &PoolKey,
-        pods: &BTreeMap<String, Vec<Pod>>,
-    ) -> BTreeMap<String, SignedDuration> {
+    pub(crate) fn record_pods(&self, key: &PoolKey, pods: &BTreeMap<String, Vec<Pod>>) -> PodTimes {
         let now = self.clock.monotonic();
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(tracked) = pools.get_mut(key) else { return BTreeMap::new() };
+        let Some(tracked) = pools.get_mut(key) else { return PodTimes::default() };
         let mut times = BTreeMap::new();
         for (node, pods) in pods {
             let before = tracked.terminating_pods.remove(node).unwrap_or_default();
@@ -93,7 +90,7 @@ impl Tracker {
                 tracked.terminating_pods.insert(node.clone(), since);
             }
         }
-        times
+        PodTimes(times)
     }
 
     /// Drops everything about a pool that is gone.
@@ -136,8 +133,8 @@ fn annotation<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 
 /// The annotation of a drain that has started: a node that was uncordoned by hand is not being drained.
 fn drain_mark(node: &Node) -> Option<&str> {
-    let closed = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
-    annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| closed)
+    let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+    annotation(node, names::DRAIN_STARTED_ANNOTATION).filter(|_| cordoned)
 }
 
 fn passed(since: Duration, now: Duration) -> SignedDuration {
@@ -161,11 +158,11 @@ mod tests {
     }
 
     fn look(tracker: &Tracker, node: &Node) -> NodeTime {
-        tracker.saw_nodes(&key(), &one(node.clone())).of_node(node)
+        tracker.record_nodes(&key(), &one(node.clone())).of_node(node)
     }
 
     #[test]
-    fn time_counts_from_the_first_look_and_whatever_the_wall_clock_says() {
+    fn time_counts_from_the_first_observation_and_not_by_the_wall_clock() {
         let (clock, time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
         let (fresh, leaving) = (starting(0), draining(1, 5));
@@ -181,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_seen_ready_stays_known_as_such_until_it_is_marked() {
+    fn a_node_that_was_observed_ready_is_remembered_until_it_is_annotated() {
         let (clock, _time) = Clock::fake(Timestamp::UNIX_EPOCH);
         let tracker = Tracker::new(clock);
         let mut fresh = starting(0);
@@ -203,8 +200,8 @@ mod tests {
         ending.metadata.deletion_timestamp = Some(Time(at(30)));
         let pods = BTreeMap::from([("n-000".to_owned(), vec![ending, pod("stays")])]);
         let look = |pods: &BTreeMap<String, Vec<Pod>>| {
-            tracker.saw_nodes(&key(), &nodes);
-            let times = tracker.saw_pods(&key(), pods);
+            tracker.record_nodes(&key(), &nodes);
+            let PodTimes(times) = tracker.record_pods(&key(), pods);
             time.advance(Duration::from_secs(4));
             times.into_iter().collect::<Vec<_>>()
         };

@@ -1,0 +1,5 @@
+//! What the process remembers between passes. None of it is needed after a restart: it saves requests, or makes a step
+//! wait a little longer.
+
+pub(crate) mod drains;
+pub(crate) mod tracker;

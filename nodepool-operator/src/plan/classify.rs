@@ -1,0 +1,74 @@
+//! The first step of a plan: the state of each node as far as it is known without its pods, the number of nodes, and the
+//! nodes whose pods have to be read before the rest can be decided.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::SignedDuration;
+
+use super::membership::{self, Member};
+use super::sizing::{self, Sizing};
+use super::{NodeAction, Observed, PodReads, drain};
+
+/// Maximum number of nodes whose pods are listed in one pass before they are replaced, one request each. What happens
+/// to them triggers the next pass, for the others.
+const MAX_UNVERIFIED: usize = 50;
+
+/// The result of the first step, and the input of the second.
+#[derive(Clone, Debug)]
+pub(crate) struct Classified {
+    /// The pods that have to be read.
+    pub reads: PodReads,
+    /// Every node of the pool, by name. What pods show about a node is not in it yet.
+    pub(super) members: Vec<Member>,
+    /// The number of nodes, if every node turns out to have started; `None` where it does not matter, because the pool
+    /// is paused or gone.
+    pub(super) sizing: Option<Sizing>,
+}
+
+/// Derives the state of each node, and which nodes' pods have to be read.
+pub(crate) fn classify(observed: &Observed) -> Classified {
+    let read = |node| Member::read(node, observed.now, observed.times.of_node(node));
+    let mut members: Vec<Member> = observed.nodes.iter().map(read).collect();
+    members.sort_by(|a, b| a.name().cmp(b.name()));
+    let (sizing, reads) = match observed.pool.as_deref() {
+        None => {
+            let deleting = members.iter().filter(|member| member.leaving.is_some_and(|it| it.deleting));
+            (None, of_drains(observed, deleting, None))
+        }
+        Some(pool) if pool.spec.paused => (None, PodReads::default()),
+        Some(pool) => {
+            let sizing = sizing::size(observed, pool, &members, &BTreeSet::new());
+            let leaving =
+                members.iter().filter(|member| !member.stays() && !sizing.uncordon.contains(member.name()));
+            let start_timeout = membership::start_timeout(pool);
+            let unverified = members.iter().filter(|it| it.has_timed_out(start_timeout, observed.now));
+            let reads = PodReads {
+                undecided: sizing.undecided(),
+                unverified: unverified.take(MAX_UNVERIFIED).map(|it| it.name().to_owned()).collect(),
+                ..of_drains(observed, leaving, drain::timeout(pool))
+            };
+            (Some(sizing), reads)
+        }
+    };
+    Classified { reads, members, sizing }
+}
+
+/// The reads for those of the `leaving` nodes whose drain has started. A recent list is sufficient, except for removing
+/// the node.
+fn of_drains<'a>(
+    observed: &Observed,
+    leaving: impl Iterator<Item = &'a Member>,
+    timeout: Option<SignedDuration>,
+) -> PodReads {
+    let mut reads = PodReads::default();
+    for member in leaving.filter(|member| member.leaving.is_some_and(|it| it.draining_since().is_some())) {
+        let is_sufficient = observed.recent.of(member.name()).is_some_and(|pods| {
+            let mut member = member.clone();
+            member.learn_from(pods);
+            drain::leave(&member, &observed.recent, timeout, observed.now) != NodeAction::Remove
+        });
+        let of_drains = if is_sufficient { &mut reads.recent } else { &mut reads.draining };
+        of_drains.insert(member.name().to_owned());
+    }
+    reads
+}

@@ -1,0 +1,113 @@
+//! The counts of what a pass found and did.
+
+use std::collections::BTreeSet;
+
+use shared_crds::NodePool;
+
+use crate::outcome::Applied;
+use crate::plan::membership::{Member, Readiness};
+use crate::plan::supply::ProvisioningFailure;
+use crate::plan::{NodeAction, Observed, Plan, PodName};
+
+/// What a pass found and did, as far as the status reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Number of nodes wanted; 0 while the pool is being deleted.
+    pub wanted: usize,
+    /// Number of nodes that are not leaving.
+    pub staying: usize,
+    /// Number of staying nodes that are Ready.
+    pub ready: usize,
+    /// Number of staying nodes that were made from the current template.
+    pub up_to_date: usize,
+    /// Number of staying nodes that are not Ready yet.
+    pub starting: usize,
+    /// Number of staying nodes that were Ready and are not now.
+    pub not_ready: usize,
+    /// Number of leaving nodes.
+    pub leaving: usize,
+    /// Number of requests without a Node.
+    pub in_flight: usize,
+    /// Names of nodes that cannot be read. They are in no other count.
+    pub unreadable: Vec<String>,
+    /// Whether the pool is being deleted.
+    pub deleting: bool,
+    /// Why the spec cannot be acted on; `None` when it is valid.
+    pub invalid: Option<String>,
+    /// Why nodes are not being made; `None` without a failure.
+    pub failure: Option<ProvisioningFailure>,
+    /// A node and a pod on it that has exceeded its grace period.
+    pub overdue: Option<(String, PodName)>,
+}
+
+impl Facts {
+    /// Counts nodes and requests after a pass: what was observed, changed by what was acknowledged. Of the plan, only
+    /// what it found counts, so that the next pass finds what this one reported.
+    pub(crate) fn count(observed: &Observed, pool: &NodePool, plan: &Plan, applied: &Applied) -> Self {
+        let Applied { created, cordoned, uncordoned, removed, replaced, withdrawn, requested, .. } = applied;
+        let named = |lists: &[&'_ [String]]| -> BTreeSet<String> { lists.concat().into_iter().collect() };
+        let (left, returned, removed) =
+            (named(&[cordoned, replaced]), named(&[uncordoned]), named(&[removed]));
+        let (staying, leaving): (Vec<&Member>, Vec<&Member>) =
+            plan.nodes.iter().map(|step| &step.member).partition(|member| {
+                let (stayed, name) = (member.stays(), member.name());
+                if stayed { !left.contains(name) } else { returned.contains(name) }
+            });
+        let with = |readiness| staying.iter().filter(|member| member.readiness == readiness).count();
+        let is_current =
+            |member: &Member| plan.template_hash.is_some() && member.template_hash == plan.template_hash;
+        let created = created.len();
+        Self {
+            wanted: plan.wanted,
+            staying: staying.len() + created,
+            ready: with(Readiness::Ready),
+            up_to_date: staying.iter().filter(|member| is_current(member)).count() + created,
+            starting: with(Readiness::Starting) + created,
+            not_ready: with(Readiness::NotReady),
+            leaving: leaving.iter().filter(|member| !removed.contains(member.name())).count(),
+            in_flight: (observed.in_flight().count() + requested).saturating_sub(withdrawn + created),
+            unreadable: observed.unread().map(ToOwned::to_owned).collect(),
+            deleting: pool.metadata.deletion_timestamp.is_some(),
+            invalid: plan.invalid.clone(),
+            failure: None,
+            overdue: plan.nodes.iter().find_map(|step| match &step.action {
+                NodeAction::Drain { overdue: Some(pod), .. } => {
+                    Some((step.member.name().to_owned(), pod.clone()))
+                }
+                _ => None,
+            }),
+        }
+    }
+
+    /// The same with the reason why the provider makes no nodes. It comes after counting, because a pool that has every
+    /// node it wants ends the provider's backoff.
+    #[must_use]
+    pub(crate) fn with_failure(self, failure: Option<ProvisioningFailure>) -> Self {
+        Self { failure, ..self }
+    }
+
+    /// Whether there are exactly as many Ready nodes as wanted.
+    pub(crate) const fn all_ready(&self) -> bool {
+        self.ready == self.wanted && self.staying == self.wanted
+    }
+
+    /// Whether nodes have to be made. Nodes that cannot be read count as existing.
+    pub(super) const fn too_few(&self) -> bool {
+        self.staying + self.unreadable.len() < self.wanted
+    }
+
+    pub(super) fn counts(&self) -> String {
+        let mut text = format!("{} of {} nodes are ready", self.ready, self.wanted);
+        let parts = [
+            (self.in_flight, "requested"),
+            (self.starting, "starting"),
+            (self.not_ready, "not ready"),
+            (self.leaving, "draining"),
+            (self.unreadable.len(), "unreadable"),
+        ];
+        for (count, what) in parts.into_iter().filter(|(count, _)| *count > 0) {
+            text.push_str(&format!(", {count} {what}"));
+        }
+        text
+    }
+}
