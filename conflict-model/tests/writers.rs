@@ -1,4 +1,4 @@
-//! The model checker at work: every order of events among two and three writers, and the mistakes it must find.
+//! Every order of events among two and three writers, and the mistakes that the model checker must find.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
@@ -22,7 +22,7 @@ const TWO: WritersModel = WritersModel {
 
 const THREE: WritersModel = WritersModel { count: 3, ..TWO };
 
-/// With its mistake the model breaks each of `properties`, without it none; prints the shortest way there.
+/// With its mistake the model breaks each of `properties`, without it none; prints the shortest counterexample.
 fn breaks(model: WritersModel, properties: &[&'static str]) {
     let name = format!("{:?}", model.flaw.unwrap());
     let sound = explore(&format!("without {name}"), WritersModel { flaw: None, ..model });
@@ -31,33 +31,40 @@ fn breaks(model: WritersModel, properties: &[&'static str]) {
 }
 
 #[test]
-fn two_writers_survive_crashes_lost_answers_and_a_namesake() {
+fn invariants_hold_for_two_writers_with_crashes_lost_answers_and_a_recreated_object() {
     let faults = Faults { lost: 1, crashes: 1, recreations: 1, status_writes: 1, ..NO_FAULTS };
-    let checker = explore("crashes and a namesake", WritersModel { faults, ..TWO });
+    let checker = explore("crashes and a recreated object", WritersModel { faults, ..TWO });
     holds(&checker, &["a cancelled run that may have written"]);
     assert!(checker.unique_state_count() > 10_000);
 }
 
 #[test]
-fn two_writers_survive_cancellation() {
+fn invariants_hold_for_two_writers_with_cancellation() {
     let faults = Faults { lost: 1, cancels: 1, status_writes: 2, ..NO_FAULTS };
     let checker = explore("cancellation", WritersModel { faults, ..TWO });
-    holds(&checker, &["an object gone", "a namesake refused"]);
+    holds(&checker, &["a run on a deleted object", "a write to a recreated object is refused"]);
     assert!(checker.unique_state_count() > 10_000);
 }
 
 #[test]
-fn three_writers_keep_every_promise() {
+fn invariants_hold_for_three_writers() {
     let faults = Faults { lost: 1, status_writes: 1, ..NO_FAULTS };
     let checker = explore("three writers", WritersModel { faults, ..THREE });
-    holds(&checker, &["an object gone", "a namesake refused", "a cancelled run that may have written"]);
+    holds(
+        &checker,
+        &[
+            "a run on a deleted object",
+            "a write to a recreated object is refused",
+            "a cancelled run that may have written",
+        ],
+    );
     assert!(checker.unique_state_count() > 50_000);
     let faults = Faults { recreations: 1, ..NO_FAULTS };
-    let checker = explore("three writers and a namesake", WritersModel { faults, ..THREE });
+    let checker = explore("three writers and a recreated object", WritersModel { faults, ..THREE });
     // As many attempts as writers are enough, as the next test says.
     let unreachable = [
-        "a conflict with oneself",
-        "a lost write found again",
+        "a conflict with the writer's own lost write",
+        "a lost write is recognised",
         "an exhausted run",
         "a cancelled run that may have written",
     ];
@@ -66,13 +73,15 @@ fn three_writers_keep_every_promise() {
 }
 
 #[test]
-fn as_many_attempts_as_writers_are_enough_where_nothing_fails_and_one_less_is_not() {
+fn without_faults_as_many_attempts_as_writers_suffice_and_one_fewer_does_not() {
     for model in [WritersModel { attempts: 2, ..TWO }, WritersModel { attempts: 3, ..THREE }] {
         let name = format!("{} writers, {} attempts", model.count, model.attempts);
         let enough = explore(&name, model);
         assert!(enough.discovery("an exhausted run").is_none());
-        assert!(enough.discovery("a conflict").is_some() && enough.discovery("everybody's token").is_some());
-        let scarce = explore("one less", WritersModel { attempts: model.attempts - 1, ..model });
+        assert!(
+            enough.discovery("a conflict").is_some() && enough.discovery("every token is stored").is_some()
+        );
+        let scarce = explore("one attempt fewer", WritersModel { attempts: model.attempts - 1, ..model });
         assert!(scarce.discovery("an exhausted run").is_some());
     }
 }
@@ -84,48 +93,51 @@ fn a_put_without_a_version_loses_updates_where_the_kind_allows_it() {
     breaks(
         flawed,
         &[
-            "I1 what was stored stays",
-            "I3 a PUT follows the version it was made from",
-            "every end is a good one",
+            "I1 a stored effect is not lost",
+            "I3 a PUT replaces the version it was based on",
+            "every final state is correct",
         ],
     );
     // A custom resource refuses it, so nothing is lost, and nothing is written either.
     let refused =
         explore("NoVersion, refused", WritersModel { unconditional: Unconditional::Refused, ..flawed });
-    assert!(refused.discovery("I1 what was stored stays").is_none());
-    assert!(refused.discovery("everybody's token").is_none());
-    assert!(refused.discovery("every end is a good one").is_some());
+    assert!(refused.discovery("I1 a stored effect is not lost").is_none());
+    assert!(refused.discovery("every token is stored").is_none());
+    assert!(refused.discovery("every final state is correct").is_some());
 }
 
 #[test]
-fn a_value_that_is_sent_again_loses_updates_although_every_version_is_checked() {
+fn resending_the_first_decision_loses_updates_although_every_version_is_checked() {
     let flawed = WritersModel { flaw: Some(WriterFlaw::BlindSet), ..TWO };
-    breaks(flawed, &["I1 what was stored stays", "every end is a good one"]);
+    breaks(flawed, &["I1 a stored effect is not lost", "every final state is correct"]);
 }
 
 #[test]
-fn a_retry_that_reads_the_cache_again_meets_the_same_conflict() {
+fn a_retry_that_reads_the_cache_again_gets_the_same_conflict() {
     let flawed = WritersModel { flaw: Some(WriterFlaw::CachedReread), ..TWO };
-    breaks(flawed, &["I5 a retry reads something newer", "an exhausted run"]);
+    breaks(flawed, &["I5 a retry is based on a newer read", "an exhausted run"]);
 }
 
 #[test]
-fn a_lost_answer_that_counts_as_a_failure_makes_the_effect_twice() {
+fn a_lost_answer_treated_as_a_failure_stores_the_effect_twice() {
     let faults = Faults { lost: 1, ..NO_FAULTS };
     let flawed = WritersModel { flaw: Some(WriterFlaw::BlindRepeat), faults, ..TWO };
-    breaks(flawed, &["I2 an effect is there once at most", "every end is a good one"]);
+    breaks(flawed, &["I2 an effect is stored at most once", "every final state is correct"]);
 }
 
 #[test]
-fn a_run_that_does_not_compare_the_uid_writes_to_the_namesake() {
+fn a_run_that_does_not_compare_the_uid_writes_to_the_recreated_object() {
     let faults = Faults { recreations: 1, ..NO_FAULTS };
     let flawed = WritersModel { flaw: Some(WriterFlaw::AnyUid), faults, ..TWO };
-    breaks(flawed, &["I6 an error for good ends the run", "I9 a run writes to one object"]);
+    breaks(
+        flawed,
+        &["I6 an error that no retry resolves ends the run", "I9 a run writes to one object only"],
+    );
 }
 
 #[test]
-fn a_cancelled_run_that_reports_success_is_caught() {
+fn a_cancelled_run_that_reports_success_is_detected() {
     let faults = Faults { cancels: 1, ..NO_FAULTS };
     let flawed = WritersModel { flaw: Some(WriterFlaw::SuccessOnCancel), faults, ..TWO };
-    breaks(flawed, &["I4 success means a stored write or a goal met", "I8 a cancelled run says so"]);
+    breaks(flawed, &["I4 success means a stored write or a met goal", "I8 a cancelled run reports it"]);
 }

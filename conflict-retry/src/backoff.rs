@@ -124,37 +124,6 @@ impl Backoff {
     }
 }
 
-/// A [`Backoff`] that resets to its first delay after a time without a restart: Go's `DelayWithReset`.
-#[derive(Debug, Clone, Copy)]
-pub struct ResettingBackoff {
-    fresh: Backoff,
-    current: Backoff,
-    reset_after: Duration,
-    last_start: Duration,
-}
-
-impl ResettingBackoff {
-    /// Starts `backoff` at `now` (time since any fixed instant). It resets once more than `reset_after` has passed
-    /// since its last start. As in Go, without a reset interval or without growth the first delay repeats forever.
-    pub fn new(backoff: Backoff, reset_after: Duration, now: Duration) -> Self {
-        let mut fresh = backoff;
-        if fresh.factor > 0.0 && reset_after.is_zero() {
-            fresh.steps = 0;
-            fresh.factor = 0.0;
-        }
-        Self { fresh, current: fresh, reset_after, last_start: now }
-    }
-
-    /// Returns the next delay. `random` is called at most once and returns a uniform value in `[0, 1)`.
-    pub fn step(&mut self, now: Duration, random: impl FnOnce() -> f64) -> Duration {
-        if self.fresh.factor > 0.0 && now.saturating_sub(self.last_start) > self.reset_after {
-            self.current = self.fresh;
-            self.last_start = now;
-        }
-        self.current.step(random)
-    }
-}
-
 /// `duration · (1 + random · jitter)`, in Go's order of operations; a jitter of zero or less adds nothing.
 fn lengthen(duration: Duration, jitter: f64, random: impl FnOnce() -> f64) -> Duration {
     if jitter > 0.0 {

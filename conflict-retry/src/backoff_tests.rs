@@ -76,30 +76,6 @@ fn jitter_lengthens_each_step_within_its_exact_range() {
 }
 
 #[test]
-fn resetting_follows_gos_table() {
-    let run = |reset: u64, jitter: f64, times: &[u64], random: f64| -> Vec<u64> {
-        let backoff = go(10, NS, 2.0, jitter, NS * 10);
-        let mut resetting = ResettingBackoff::new(backoff, Duration::from_nanos(reset), Duration::ZERO);
-        times
-            .iter()
-            .map(|now| {
-                let delay = resetting.step(Duration::from_nanos(*now), || random);
-                u64::try_from(delay.as_nanos()).unwrap()
-            })
-            .collect()
-    };
-    assert_eq!(run(10, 0.0, &[0, 0, 0, 0, 0, 0, 0], 0.0), [1, 2, 4, 8, 10, 10, 10]);
-    assert_eq!(run(10, 0.0, &[0, 0, 0, 0, 0, 0, 0, 11], 0.0)[7], 1);
-    assert_eq!(run(10, 0.0, &[0, 0, 0, 10], 0.0)[3], 8, "exactly the interval is not longer than it");
-    assert_eq!(run(0, 0.0, &[0, 0, 0, 0, 0, 0, 0], 0.0), [1, 1, 1, 1, 1, 1, 1]);
-    for random in [0.0, 0.5, 0.999] {
-        let delay = run(10, 1.0, &[0], random)[0];
-        assert!((1..=2).contains(&delay), "{delay}");
-    }
-    assert_eq!(run(10, -1.0, &[0], 0.5), [1]);
-}
-
-#[test]
 fn loops_make_as_many_attempts_and_sleep_as_long_as_gos() {
     let ms = |values: &[u64]| values.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
     let zero = Duration::ZERO;

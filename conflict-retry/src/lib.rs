@@ -50,6 +50,19 @@
 //! | try once, leave the rest to a work queue | [`put_once`], [`scale_put_once`] | returned as [`Outcome::Conflict`] |
 //! | keep your own read-decide-write code | [`retry_on_conflict`] | whatever your error type reports |
 //!
+//! # Cargo features
+//!
+//! None is on by default. A queue per object and a retry budget ([`protect`]) need none.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `runtime` | `freshness::Watched`: a kube reflector as the source of writes; a conflict costs no read |
+//! | `prometheus` | `metrics::RetryMetrics`: an observer that counts in a Prometheus registry |
+//! | `rate-limiter` | `protect::RateLimiter`: a token bucket for requests |
+//! | `circuit-breaker` | `protect::CircuitBreaker`: no requests while the API server does not answer |
+//! | `workqueue` | `protect::workqueue`: the rate limiters of client-go's work queue; turns on `rate-limiter` |
+//! | `finalizers` | `add_finalizer`, `remove_finalizer` |
+//!
 //! # Guarantees
 //!
 //! - `Ok` with an object means that the server acknowledged the write, or that the object already had the wanted state.
@@ -70,6 +83,9 @@
 //!   and a blocked eviction stalls for minutes.
 //! - Avoid the retry where possible. If a value does not depend on what others wrote, use server-side apply: the server
 //!   merges, and no retry is needed.
+
+// On docs.rs, every item behind a feature says so.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod backoff;
 pub mod classify;
@@ -95,12 +111,14 @@ pub use outcome::{DeleteOutcome, EvictOutcome, Outcome, Refusal, RequestFailure,
 pub use policy::RetryPolicy;
 pub use retry::{MaybeConflict, RetryError, retry_if, retry_on_conflict};
 pub use writes::{
-    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, add_finalizer, apply, apply_status,
-    create, delete, evict, json_patch, merge_patch, patch_at_generation, put_once, remove_finalizer, scale,
-    scale_merge, scale_put, scale_put_once, update, update_status,
+    PatchDecision, ScaleDecision, ScaleView, UpdateDecision, Writable, apply, apply_status, create, delete,
+    evict, json_patch, merge_patch, patch_at_generation, put_once, scale, scale_merge, scale_put,
+    scale_put_once, update, update_status,
 };
+#[cfg(feature = "finalizers")]
+pub use writes::{add_finalizer, remove_finalizer};
 
-/// The README's example is compiled with the doc tests.
-#[cfg(doctest)]
+/// The README's examples are compiled with the doc tests, if the features that they use are on.
+#[cfg(all(doctest, feature = "circuit-breaker", feature = "rate-limiter"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
 use prometheus::{CounterVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::classify::Class;
@@ -51,65 +52,100 @@ impl RetryMetrics {
         registry: &Registry,
         constant: HashMap<String, String>,
     ) -> Result<Self, prometheus::Error> {
-        let make = Make { registry, constant };
+        let metrics = Self::new(constant)?;
+        registry.register(Box::new(metrics.clone()))?;
+        Ok(metrics)
+    }
+
+    fn new(constant: HashMap<String, String>) -> Result<Self, prometheus::Error> {
+        let opts = move |name: &str, help: &str| {
+            Opts::new(format!("conflict_retry_{name}"), help).const_labels(constant.clone())
+        };
+        let counter = |name, help, labels: &[&str]| IntCounterVec::new(opts(name, help), labels);
         let write = &["resource", "subresource", "verb"];
+        let seconds = |name, help| CounterVec::new(opts(name, help), write);
+        let histogram = |name, help, buckets: &[f64]| {
+            HistogramVec::new(HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec()), write)
+        };
         let and = |more| [write.as_slice(), &[more]].concat();
         Ok(Self {
-            writes: make.counters("writes_total", "Writes, by what came of them", &and("result"))?,
-            attempts: make.histograms("write_attempts", "Attempts that one write took", write, ATTEMPTS)?,
-            seconds: make.histograms(
+            writes: counter("writes_total", "Writes, by what came of them", &and("result"))?,
+            attempts: histogram("write_attempts", "Attempts that one write took", ATTEMPTS)?,
+            seconds: histogram(
                 "write_duration_seconds",
                 "Time from the beginning of a write to its end, waits included",
-                write,
                 SECONDS,
             )?,
-            backoff: make.add(CounterVec::new(
-                make.opts("backoff_seconds_total", "Time spent waiting between attempts"),
-                write,
-            )?)?,
-            queued: make.add(CounterVec::new(
-                make.opts(
-                    "queued_seconds_total",
-                    "Time spent waiting for leave to send: queue and rate limiter",
-                ),
-                write,
-            )?)?,
-            exhausted: make.counters(
-                "exhausted_total",
-                "Writes whose policy allowed no further attempt",
-                write,
+            backoff: seconds("backoff_seconds_total", "Time spent waiting between attempts")?,
+            queued: seconds(
+                "queued_seconds_total",
+                "Time spent waiting for leave to send: queue and rate limiter",
             )?,
-            requests: make.counters(
+            exhausted: counter("exhausted_total", "Writes whose policy allowed no further attempt", write)?,
+            requests: counter(
                 "requests_total",
                 "Requests sent, reads included; class is ok or what the request failed of",
                 &["resource", "subresource", "verb", "class"],
             )?,
-            conflicts: make.counters(
+            conflicts: counter(
                 "conflicts_total",
                 "Requests that lost to another writer, by what kept them from writing over it",
                 &and("cause"),
             )?,
-            overwrites: make.counters(
+            overwrites: counter(
                 "overwrites_total",
                 "Retries that wrote what the attempt before wanted over another writer's change",
                 write,
             )?,
-            reads: make.counters(
+            reads: counter(
                 "reads_total",
                 "Objects that attempts were decided from, by where they came from: copy, watch or live",
                 &["resource", "source"],
             )?,
-            stale: make.counters(
+            stale: counter(
                 "stale_reads_total",
                 "Cached objects that were older than our own last write of them",
                 &["resource"],
             )?,
-            expired: make.counters(
+            expired: counter(
                 "floors_expired_total",
                 "Own writes that the watch did not bring within five minutes",
                 &["resource"],
             )?,
         })
+    }
+
+    /// Every metric. A new field has to be added here to be exported.
+    fn collectors(&self) -> [&dyn Collector; 12] {
+        let Self {
+            writes,
+            attempts,
+            seconds,
+            backoff,
+            queued,
+            exhausted,
+            requests,
+            conflicts,
+            overwrites,
+            reads,
+            stale,
+            expired,
+        } = self;
+        [
+            writes, attempts, seconds, backoff, queued, exhausted, requests, conflicts, overwrites, reads,
+            stale, expired,
+        ]
+    }
+}
+
+/// All metrics register as one collector, so a registry takes either all of them or none.
+impl Collector for RetryMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.collectors().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.collectors().into_iter().flat_map(Collector::collect).collect()
     }
 }
 
@@ -169,38 +205,6 @@ const fn lost_to_another(class: &Class) -> bool {
             | Class::Deleted
             | Class::AlreadyExists
     )
-}
-
-/// Creates metrics with the common prefix and registers them.
-struct Make<'a> {
-    registry: &'a Registry,
-    constant: HashMap<String, String>,
-}
-
-impl Make<'_> {
-    fn opts(&self, name: &str, help: &str) -> Opts {
-        Opts::new(format!("conflict_retry_{name}"), help).const_labels(self.constant.clone())
-    }
-
-    fn add<C: Collector + Clone + 'static>(&self, metric: C) -> Result<C, prometheus::Error> {
-        self.registry.register(Box::new(metric.clone()))?;
-        Ok(metric)
-    }
-
-    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-        self.add(IntCounterVec::new(self.opts(name, help), labels)?)
-    }
-
-    fn histograms(
-        &self,
-        name: &str,
-        help: &str,
-        labels: &[&str],
-        buckets: &[f64],
-    ) -> Result<HistogramVec, prometheus::Error> {
-        let opts = HistogramOpts::from(self.opts(name, help)).buckets(buckets.to_vec());
-        self.add(HistogramVec::new(opts, labels)?)
-    }
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// The state of a circuit breaker changed.
+    #[cfg(feature = "circuit-breaker")]
     fn circuit(&self, transition: Transition) {
         let _ = transition;
     }
@@ -93,6 +94,19 @@ pub trait Observer: Send + Sync {
     fn floor_expired(&self, resource: &str) {
         let _ = resource;
     }
+}
+
+/// Logs a change of a circuit breaker's state and reports it.
+#[cfg(feature = "circuit-breaker")]
+pub(crate) fn circuit_changed(observer: &dyn Observer, transition: Transition) {
+    tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
+    observer.circuit(transition);
+}
+
+/// Without a circuit breaker there is no change of its state.
+#[cfg(not(feature = "circuit-breaker"))]
+pub(crate) fn circuit_changed(_observer: &dyn Observer, transition: Transition) {
+    match transition {}
 }
 
 /// The observer that does nothing.

@@ -8,6 +8,7 @@ mod demo;
 mod deny;
 mod dependencies;
 mod dev;
+mod features;
 mod guide;
 mod modules;
 mod package;
@@ -56,10 +57,12 @@ enum Task {
         check: bool,
     },
     /// What CI checks beside the tests: generated files, sizes, purity of the planners, circles of modules,
-    /// dependencies, the chart.
+    /// dependencies, the features of `conflict-retry`, the chart.
     Check,
     /// The licences, sources and versions of all dependencies, as deny.toml has them.
     Deny,
+    /// `conflict-retry` with none of its cargo features, with each alone, and with all.
+    Features,
     /// `conflict-retry` alone: packaged, and built from the package with the oldest Rust it promises.
     Package,
     Bench(bench::Args),
@@ -102,6 +105,8 @@ async fn run(task: Task) -> anyhow::Result<()> {
             println!("sizes, planners, modules and arrows are as the house style has them");
             deny::run()?;
             println!("licences, sources and versions of the dependencies are as deny.toml has them");
+            features::run()?;
+            println!("conflict-retry passes clippy with none of its features, with each alone and with all");
             chart::run(true).await?;
             println!("the chart passes lint, unit tests and golden renders");
             Ok(())
@@ -109,6 +114,7 @@ async fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(args) => bench::run(args),
         Task::Package => package::run(),
         Task::Deny => deny::run(),
+        Task::Features => features::run(),
         Task::Demo(args) => demo::run(args).await,
         Task::Dev(command) => dev::run(command).await,
     }

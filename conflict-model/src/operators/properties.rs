@@ -3,41 +3,56 @@
 use stateright::Property;
 
 use super::OperatorsModel;
-use super::state::{OperatorsState, Truth};
+use super::state::{History, OperatorsState};
 
 /// Every property. `always` must have no counterexample; each `sometimes` has an example where the budget allows it.
 pub(super) fn all() -> Vec<Property<OperatorsModel>> {
     vec![
         Property::always(
-            "L1 no write of the user's is undone by what was decided before it",
-            |_, state: &OperatorsState| !state.truth.undone,
+            "L1 no write of the user is undone by an earlier decision",
+            |_, state: &OperatorsState| !state.history.user_write_undone,
         ),
-        Property::always("L2 a list is not replaced by a predecessor's", |_, state: &OperatorsState| {
-            !state.truth.replaced
+        Property::always(
+            "L2 a list is not replaced by that of a previous leader",
+            |_, state: &OperatorsState| !state.history.list_replaced,
+        ),
+        Property::always(
+            "L3 nodes are removed only by the list of the decision that wrote the count, or of one based on exactly this spec",
+            |_, state: &OperatorsState| !state.history.list_of_another_decision,
+        ),
+        Property::always("L4 no node is removed that the list did not mean", |_, state: &OperatorsState| {
+            !state.history.wrong_node
         }),
         Property::always(
-            "L3 nodes go by no list but that of the decision whose count is there, or of one made from this very spec",
-            |_, state: &OperatorsState| !state.truth.foreign_list,
+            "L5 no other node is removed while one remains that the author of the count named, for it or based on exactly this spec",
+            |_, state: &OperatorsState| !state.history.named_node_skipped,
         ),
-        Property::always("L4 no node goes that the list did not mean", |_, state: &OperatorsState| {
-            !state.truth.wrong_node
+        Property::sometimes("a list is used", |_, state: &OperatorsState| state.history.list_used),
+        Property::sometimes("a list is used before its count is written", |_, state: &OperatorsState| {
+            state.history.list_used_early
         }),
-        Property::always(
-            "L5 no other node goes while one stays that the author of the count named, for it or from this very spec",
-            |_, state: &OperatorsState| !state.truth.passed_over,
-        ),
-        Property::sometimes("a list is followed", |_, state: &OperatorsState| state.truth.followed),
-        Property::sometimes("a list is followed before its count", |_, state: &OperatorsState| {
-            state.truth.ahead
+        Property::sometimes("nodes are removed without a list", |_, state: &OperatorsState| {
+            state.history.removed_without_list
         }),
-        Property::sometimes("nodes go without a list", |_, state: &OperatorsState| state.truth.chosen),
         Property::sometimes("a late request is refused", |_, state: &OperatorsState| {
-            state.truth.refused_late
+            state.history.refused_late
         }),
         Property::sometimes("a late request does no harm", |_, state: &OperatorsState| {
-            let Truth { carried_out_late, undone, replaced, foreign_list, wrong_node, passed_over, .. } =
-                state.truth;
-            carried_out_late && !(undone || replaced || foreign_list || wrong_node || passed_over)
+            let History {
+                executed_late,
+                user_write_undone,
+                list_replaced,
+                list_of_another_decision,
+                wrong_node,
+                named_node_skipped,
+                ..
+            } = state.history;
+            executed_late
+                && !(user_write_undone
+                    || list_replaced
+                    || list_of_another_decision
+                    || wrong_node
+                    || named_node_skipped)
         }),
     ]
 }

@@ -9,7 +9,7 @@ pub const DECISIONS: usize = 3;
 pub(super) const SLOTS: usize = 3;
 
 /// Maximum number of abandoned requests.
-pub(super) const ADRIFT: usize = 2;
+pub(super) const ABANDONED: usize = 2;
 
 /// How often each event may (still) happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,7 +40,7 @@ pub struct OperatorsState {
     /// What the leader is doing.
     pub phase: OperatorPhase,
     /// Abandoned requests that may still be executed.
-    pub adrift: [Option<Sent>; ADRIFT],
+    pub abandoned: [Option<Sent>; ABANDONED],
     /// The decisions so far; a decision is identified by its index.
     pub decisions: [Option<ModelDecision>; DECISIONS],
     /// The node in each slot, by its UID; 0 for none.
@@ -50,7 +50,7 @@ pub struct OperatorsState {
     /// What may still happen.
     pub left: Budget,
     /// What really happened, which no operator can see.
-    pub(super) truth: Truth,
+    pub(super) history: History,
 }
 
 /// The writer of the count.
@@ -95,51 +95,51 @@ pub struct ModelDecision {
     /// The generation that it was based on.
     pub generation: i64,
     /// The list that was announced at that time.
-    pub stood: Option<u8>,
+    pub announced: Option<u8>,
     /// The slot whose node is removed; `None` when no node is.
     pub slot: Option<u8>,
     /// The UID of the node in that slot.
     pub uid: u8,
     /// How many counts written by the user it includes.
-    pub(super) knows: u8,
+    pub(super) user_writes_seen: u8,
     /// How many other changes by the user it includes.
-    pub(super) saw: u8,
+    pub(super) user_changes_seen: u8,
     /// The decision that had written the count that it was based on; `None` for a count written by the user.
     pub(super) made_from: Option<u8>,
 }
 
 /// What really happened.
-#[expect(clippy::struct_excessive_bools, reason = "promises, each broken or not, and what was possible")]
+#[expect(clippy::struct_excessive_bools, reason = "invariants, each broken or not, and what was reached")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Truth {
+pub(super) struct History {
     /// The decision that wrote the current count; `None` for a count written by the user.
     pub(super) count_of: Option<u8>,
     /// Number of counts that the user wrote.
-    pub(super) user_wrote: u8,
+    pub(super) user_writes: u8,
     /// Number of other changes of the spec by the user.
-    pub(super) user_changed: u8,
+    pub(super) user_changes: u8,
     /// A count written by the user was overwritten by an earlier decision.
-    pub(super) undone: bool,
+    pub(super) user_write_undone: bool,
     /// A list was replaced by one of a previous leader.
-    pub(super) replaced: bool,
+    pub(super) list_replaced: bool,
     /// A node was removed by the list of a decision that neither wrote the current count nor was based on it and on the
     /// rest of the current spec.
-    pub(super) foreign_list: bool,
+    pub(super) list_of_another_decision: bool,
     /// A node was removed that the list did not mean.
     pub(super) wrong_node: bool,
     /// A node was removed that no list named, while a node stayed that the author of the count had named for it or for
     /// this spec.
-    pub(super) passed_over: bool,
+    pub(super) named_node_skipped: bool,
     /// A node was removed by a list.
-    pub(super) followed: bool,
+    pub(super) list_used: bool,
     /// A node was removed by a list whose count was not written yet.
-    pub(super) ahead: bool,
+    pub(super) list_used_early: bool,
     /// A node was removed without a list.
-    pub(super) chosen: bool,
+    pub(super) removed_without_list: bool,
     /// A late request was refused.
     pub(super) refused_late: bool,
     /// A late request was executed.
-    pub(super) carried_out_late: bool,
+    pub(super) executed_late: bool,
 }
 
 impl OperatorsState {
@@ -161,12 +161,12 @@ impl OperatorsState {
             count_by: Writer::User,
             leader: 0,
             phase: OperatorPhase::Idle,
-            adrift: [None; ADRIFT],
+            abandoned: [None; ABANDONED],
             decisions: [None; DECISIONS],
             nodes: [1, 2, 3],
             uids: 3,
             left: budget,
-            truth: Truth::default(),
+            history: History::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What can happen next, and what it does.
 
-use super::state::{ADRIFT, ModelDecision, OperatorPhase, OperatorsState, SLOTS, Sent, Writer};
+use super::state::{ABANDONED, ModelDecision, OperatorPhase, OperatorsState, SLOTS, Sent, Writer};
 use super::{OperatorFlaw, OperatorsModel};
 use crate::server::{
     ListTest, Manager, ModelEndpoint, ModelOperation, Reason, Request, RequestedChange, Set, Status, Test,
@@ -11,7 +11,7 @@ const COUNTS: std::ops::RangeInclusive<i32> = 1..=3;
 
 /// The node slots and the slots of abandoned requests.
 const PLACES: [u8; SLOTS] = [0, 1, 2];
-const ADRIFT_PLACES: [u8; ADRIFT] = [0, 1];
+const ABANDONED_PLACES: [u8; ABANDONED] = [0, 1];
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ pub enum OperatorStep {
     /// An abandoned request is executed or refused after all.
     ArriveLate(u8),
     /// An abandoned request never arrives.
-    Vanish(u8),
+    NeverArrive(u8),
     /// The user writes this count.
     UserScales(i32),
     /// The user changes another part of the spec.
@@ -60,18 +60,18 @@ pub(super) fn possible(state: &OperatorsState, steps: &mut Vec<OperatorStep>) {
         OperatorPhase::Announced(_) => steps.push(OperatorStep::SendCount),
         OperatorPhase::Waiting(_) => {
             steps.push(OperatorStep::Arrive);
-            if left.lost > 0 && state.adrift.contains(&None) {
+            if left.lost > 0 && state.abandoned.contains(&None) {
                 steps.push(OperatorStep::GiveUp);
             }
         }
     }
     if left.depositions > 0
-        && (state.adrift.contains(&None) || !matches!(state.phase, OperatorPhase::Waiting(_)))
+        && (state.abandoned.contains(&None) || !matches!(state.phase, OperatorPhase::Waiting(_)))
     {
         steps.push(OperatorStep::Depose);
     }
-    for (which, _) in ADRIFT_PLACES.into_iter().zip(state.adrift).filter(|(_, sent)| sent.is_some()) {
-        steps.extend([OperatorStep::ArriveLate(which), OperatorStep::Vanish(which)]);
+    for (which, _) in ABANDONED_PLACES.into_iter().zip(state.abandoned).filter(|(_, sent)| sent.is_some()) {
+        steps.extend([OperatorStep::ArriveLate(which), OperatorStep::NeverArrive(which)]);
     }
     if left.user_writes > 0 {
         steps.extend(COUNTS.filter(|wanted| *wanted != count).map(OperatorStep::UserScales));
@@ -112,28 +112,28 @@ pub(super) fn take(model: OperatorsModel, state: &mut OperatorsState, step: Oper
         }
         OperatorStep::GiveUp => {
             state.left.lost -= 1;
-            let_go(state);
+            abandon(state);
         }
         OperatorStep::Depose => {
             state.left.depositions -= 1;
-            let_go(state);
+            abandon(state);
             state.leader += 1;
         }
         OperatorStep::ArriveLate(which) => {
-            if let Some(sent) = state.adrift[usize::from(which)].take() {
+            if let Some(sent) = state.abandoned[usize::from(which)].take() {
                 let granted = arrive(state, sent);
-                state.truth.refused_late |= !granted;
-                state.truth.carried_out_late |= granted;
+                state.history.refused_late |= !granted;
+                state.history.executed_late |= granted;
             }
         }
-        OperatorStep::Vanish(which) => state.adrift[usize::from(which)] = None,
+        OperatorStep::NeverArrive(which) => state.abandoned[usize::from(which)] = None,
         OperatorStep::UserScales(wanted) => {
             state.left.user_writes -= 1;
             let scale = Request::MergeScale { version: None, uid: None, replicas: Some(wanted) };
             if handle(state, &scale) {
                 state.count_by = Writer::User;
-                state.truth.count_of = None;
-                state.truth.user_wrote += 1;
+                state.history.count_of = None;
+                state.history.user_writes += 1;
             }
         }
         OperatorStep::UserChanges => {
@@ -141,7 +141,7 @@ pub(super) fn take(model: OperatorsModel, state: &mut OperatorsState, step: Oper
             let tokens = [state.left.other_changes + 1, 0, 0];
             let change = RequestedChange::Tokens(tokens);
             let merge = Request::Merge { on: ModelEndpoint::Main, version: None, uid: None, change };
-            state.truth.user_changed += u8::from(handle(state, &merge));
+            state.history.user_changes += u8::from(handle(state, &merge));
         }
         OperatorStep::LoseNode(slot) => {
             state.left.losses -= 1;
@@ -153,11 +153,11 @@ pub(super) fn take(model: OperatorsModel, state: &mut OperatorsState, step: Oper
 
 /// Decides from the server's current state, and sends the first request.
 fn decide(model: OperatorsModel, state: &mut OperatorsState, slot: Option<u8>) {
-    let (from, generation, stood) = state.seen();
+    let (from, generation, announced) = state.seen();
     let by = state.leader;
-    if slot.is_none() && stood.is_some() && !model.lacks(OperatorFlaw::UnpairedCount) {
+    if slot.is_none() && announced.is_some() && !model.lacks(OperatorFlaw::UnpairedCount) {
         // The count of a decision that removes no nodes must not meet the list of another decision.
-        let request = list_request(model, generation, stood, None);
+        let request = list_request(model, generation, announced, None);
         state.phase = OperatorPhase::Waiting(Sent { by, decision: None, request });
         // It costs a decision, or it could go on forever.
         state.left.decisions -= 1;
@@ -169,24 +169,35 @@ fn decide(model: OperatorsModel, state: &mut OperatorsState, slot: Option<u8>) {
     };
     let uid = slot.map_or(0, |slot| state.nodes[usize::from(slot)]);
     let to = if slot.is_some() { from - 1 } else { from + 1 };
-    let (knows, saw) = (state.truth.user_wrote, state.truth.user_changed);
-    let made_from = state.truth.count_of;
-    *place = Some(ModelDecision { by, from, to, generation, stood, slot, uid, knows, saw, made_from });
+    let (user_writes_seen, user_changes_seen) = (state.history.user_writes, state.history.user_changes);
+    let made_from = state.history.count_of;
+    *place = Some(ModelDecision {
+        by,
+        from,
+        to,
+        generation,
+        announced,
+        slot,
+        uid,
+        user_writes_seen,
+        user_changes_seen,
+        made_from,
+    });
     if slot.is_some() {
-        let request = list_request(model, generation, stood, Some(which));
+        let request = list_request(model, generation, announced, Some(which));
         state.phase = OperatorPhase::Waiting(Sent { by, decision: Some(which), request });
     } else {
         send_count(model, state, which);
     }
 }
 
-fn list_request(model: OperatorsModel, generation: i64, stood: Option<u8>, list: Option<u8>) -> Request {
+fn list_request(model: OperatorsModel, generation: i64, announced: Option<u8>, list: Option<u8>) -> Request {
     if model.lacks(OperatorFlaw::ForcedApply) {
         // The rest of the status is sent with it.
         let status = Status { ready: Some(3), list, ..Status::default() };
         Request::Apply { manager: Manager::Alpha, force: true, version: None, uid: None, status }
     } else {
-        Request::PatchAtGeneration { generation, list: stood.into(), set: Set::List(list) }
+        Request::PatchAtGeneration { generation, list: announced.into(), set: Set::List(list) }
     }
 }
 
@@ -209,9 +220,9 @@ fn is_count(request: &Request) -> bool {
 }
 
 /// Abandons the request in flight.
-fn let_go(state: &mut OperatorsState) {
+fn abandon(state: &mut OperatorsState) {
     if let OperatorPhase::Waiting(sent) = state.phase
-        && let Some(place) = state.adrift.iter_mut().find(|place| place.is_none())
+        && let Some(place) = state.abandoned.iter_mut().find(|place| place.is_none())
     {
         *place = Some(sent);
     }
@@ -220,7 +231,7 @@ fn let_go(state: &mut OperatorsState) {
 
 /// The server handles an Autoscaler's request. Returns whether it was granted.
 fn arrive(state: &mut OperatorsState, sent: Sent) -> bool {
-    let (_, _, stood) = state.seen();
+    let (_, _, announced) = state.seen();
     let granted = handle(state, &sent.request);
     if !granted {
         return false;
@@ -228,12 +239,12 @@ fn arrive(state: &mut OperatorsState, sent: Sent) -> bool {
     match sent.decision.and_then(|which| Some((which, state.decision(which)?))) {
         Some((which, decision)) if is_count(&sent.request) => {
             state.count_by = Writer::Autoscaler;
-            state.truth.count_of = Some(which);
-            state.truth.undone |= state.truth.user_wrote > decision.knows;
+            state.history.count_of = Some(which);
+            state.history.user_write_undone |= state.history.user_writes > decision.user_writes_seen;
         }
         _ => {
             let author = |list: u8| state.decision(list).map(|decision| decision.by);
-            state.truth.replaced |= stood.and_then(author).is_some_and(|author| author > sent.by);
+            state.history.list_replaced |= announced.and_then(author).is_some_and(|author| author > sent.by);
         }
     }
     true
@@ -261,19 +272,19 @@ fn resize(model: OperatorsModel, state: &mut OperatorsState) {
     if let Some((which, slot, decision)) = named {
         let node = state.nodes[slot];
         state.nodes[slot] = 0;
-        let is_its_own = state.truth.count_of == Some(which);
-        let of_its_author = state.truth.count_of.is_some() && decision.made_from == state.truth.count_of;
-        let was_made_from_it = of_its_author && decision.saw == state.truth.user_changed;
-        state.truth.followed |= is_its_own;
-        state.truth.ahead |= !is_its_own;
-        state.truth.foreign_list |= !is_its_own && !was_made_from_it;
-        state.truth.wrong_node |= node != decision.uid;
+        let is_its_own = state.history.count_of == Some(which);
+        let of_its_author = state.history.count_of.is_some() && decision.made_from == state.history.count_of;
+        let was_made_from_it = of_its_author && decision.user_changes_seen == state.history.user_changes;
+        state.history.list_used |= is_its_own;
+        state.history.list_used_early |= !is_its_own;
+        state.history.list_of_another_decision |= !is_its_own && !was_made_from_it;
+        state.history.wrong_node |= node != decision.uid;
     }
     while state.count() > wanted {
         let Some(used) = state.nodes.iter().rposition(|uid| *uid != 0) else { return };
         state.nodes[used] = 0;
-        state.truth.chosen = true;
-        state.truth.passed_over |= names_one_that_stays(state, list);
+        state.history.removed_without_list = true;
+        state.history.named_node_skipped |= names_a_remaining_node(state, list);
     }
 }
 
@@ -296,12 +307,13 @@ fn named(
 }
 
 /// Whether the author of the count has named an existing node: for this count, or later, based on the current spec.
-fn names_one_that_stays(state: &OperatorsState, list: Option<u8>) -> bool {
+fn names_a_remaining_node(state: &OperatorsState, list: Option<u8>) -> bool {
     let named = list.and_then(|which| state.decision(which));
     let stays = |decision: ModelDecision| {
         decision.slot.is_some_and(|slot| state.nodes[usize::from(slot)] == decision.uid)
     };
-    let counts =
-        |decision: &ModelDecision| state.truth.count_of == list || decision.saw == state.truth.user_changed;
-    state.truth.count_of.is_some() && named.filter(counts).is_some_and(stays)
+    let counts = |decision: &ModelDecision| {
+        state.history.count_of == list || decision.user_changes_seen == state.history.user_changes
+    };
+    state.history.count_of.is_some() && named.filter(counts).is_some_and(stays)
 }

@@ -35,7 +35,7 @@ fn of(server: Server, request: Request) -> (u16, bool, i64) {
 }
 
 #[test]
-fn a_put_needs_the_version_of_now_and_the_uid_of_now() {
+fn a_put_needs_the_current_version_and_uid() {
     let server = stored(Some(2));
     assert_eq!(of(server, put(Some(1), Some(1), Some(3))), (200, true, 1));
     assert_eq!(of(server, put(Some(1), None, Some(2))), (200, false, 0), "nothing changes");
@@ -49,12 +49,12 @@ fn a_put_needs_the_version_of_now_and_the_uid_of_now() {
         "the UID comes first"
     );
     assert_eq!(of(server, put(Some(1), None, Some(9))), (422, false, 0), "out of bounds");
-    let anybody = Server::new(Unconditional::Allowed).answer(&Request::Create { body: body(None) }).0;
-    assert_eq!(of(anybody, put(None, None, Some(3))), (200, true, 1));
+    let unconditional = Server::new(Unconditional::Allowed).answer(&Request::Create { body: body(None) }).0;
+    assert_eq!(of(unconditional, put(None, None, Some(3))), (200, true, 1));
 }
 
 #[test]
-fn status_moves_the_version_alone_and_each_endpoint_drops_what_is_the_others() {
+fn a_status_write_moves_only_the_version_and_each_endpoint_drops_the_fields_of_the_other() {
     let server = stored(Some(2));
     assert_eq!(
         of(server, merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(1)))),
@@ -76,7 +76,7 @@ fn status_moves_the_version_alone_and_each_endpoint_drops_what_is_the_others() {
 }
 
 #[test]
-fn a_uid_in_a_patch_guards_the_object_and_neither_status_nor_scale() {
+fn a_uid_in_a_patch_guards_the_object_but_neither_status_nor_scale() {
     let server = stored(Some(2));
     let patch = |on, change| Request::Merge { on, version: None, uid: Some(7), change };
     assert_eq!(of(server, patch(ModelEndpoint::Main, RequestedChange::Label(Some(1)))), (422, false, 0));
@@ -90,7 +90,7 @@ fn a_uid_in_a_patch_guards_the_object_and_neither_status_nor_scale() {
 }
 
 #[test]
-fn a_scale_says_less_than_it_looks() {
+fn a_scale_omits_zero_and_cannot_show_an_unset_count() {
     let (unset, zero, two) = (stored(None), stored(Some(0)), stored(Some(2)));
     assert_eq!(of(unset, Request::GetScale), (500, false, 0));
     assert_eq!(of(zero, Request::GetScale), (200, false, 0));
@@ -114,7 +114,7 @@ fn a_scale_says_less_than_it_looks() {
 }
 
 #[test]
-fn a_scale_write_that_changes_nothing_can_move_the_version_all_the_same() {
+fn a_scale_write_without_a_change_may_move_the_version() {
     let same = Request::PutScale { version: None, uid: None, replicas: 2 };
     let (once, answer) = stored(Some(2)).answer(&same);
     assert!(answer.moved, "the entry of managedFields is split");
@@ -127,18 +127,18 @@ fn a_scale_write_that_changes_nothing_can_move_the_version_all_the_same() {
 }
 
 #[test]
-fn a_deletion_waits_for_the_finalizer_and_holds_to_its_preconditions() {
+fn a_deletion_waits_for_the_finalizer_and_checks_its_preconditions() {
     let server = stored(None);
     assert_eq!(of(server, Request::Delete { version: None, uid: Some(7) }), (409, false, 0));
     assert_eq!(of(server, Request::Delete { version: Some(7), uid: None }), (409, false, 0));
     let gone = server.answer(&Request::Delete { version: Some(1), uid: Some(1) }).0;
     assert_eq!(gone.object, None);
     assert_eq!(of(gone, put(Some(1), Some(1), None)), (404, false, 0));
-    let namesake = gone.answer(&Request::Create { body: body(None) }).0;
-    assert_eq!(namesake.object.map(|object| object.uid), Some(2));
-    assert_eq!(of(namesake, Request::Create { body: body(None) }), (409, false, 0));
+    let recreated = gone.answer(&Request::Create { body: body(None) }).0;
+    assert_eq!(recreated.object.map(|object| object.uid), Some(2));
+    assert_eq!(of(recreated, Request::Create { body: body(None) }), (409, false, 0));
     assert_eq!(
-        of(namesake, Request::Create { body: body(Some(9)) }),
+        of(recreated, Request::Create { body: body(Some(9)) }),
         (422, false, 0),
         "validation comes first"
     );
@@ -155,7 +155,7 @@ fn a_deletion_waits_for_the_finalizer_and_holds_to_its_preconditions() {
 }
 
 #[test]
-fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
+fn two_managers_conflict_only_when_they_apply_the_same_field_differently() {
     let apply = |manager, force, values| Request::Apply {
         manager,
         force,
@@ -180,7 +180,7 @@ fn two_who_apply_keep_out_of_each_others_way_until_they_want_the_same_field() {
 }
 
 #[test]
-fn a_patch_at_a_generation_asks_for_it_and_for_the_list_and_for_nothing_else() {
+fn a_patch_at_a_generation_tests_only_the_generation_and_the_list() {
     let at = |generation, list, set| Request::PatchAtGeneration { generation, list, set };
     let bare = stored(Some(3));
     assert_eq!(of(bare, at(1, ListTest::Nothing, Set::Replicas(2))), (200, true, 1));
@@ -188,11 +188,15 @@ fn a_patch_at_a_generation_asks_for_it_and_for_the_list_and_for_nothing_else() {
     assert_eq!(
         of(bare, at(1, ListTest::Absent, Set::List(Some(1)))),
         (422, false, 0),
-        "no status to put it in"
+        "there is no status that could hold it"
     );
     let reported = bare.answer(&merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(3)))).0;
     let named = reported.answer(&at(1, ListTest::Absent, Set::List(Some(1)))).0;
-    assert_eq!(of(named, at(1, ListTest::Absent, Set::List(Some(2)))), (422, false, 0), "there is one");
+    assert_eq!(
+        of(named, at(1, ListTest::Absent, Set::List(Some(2)))),
+        (422, false, 0),
+        "there is a list already"
+    );
     assert_eq!(of(named, at(1, ListTest::Is(1), Set::List(Some(2)))), (200, true, 0));
     assert_eq!(of(named, at(1, ListTest::Is(2), Set::Replicas(2))), (422, false, 0), "another list");
     let churned = named.answer(&merge(ModelEndpoint::Status, None, RequestedChange::Ready(Some(2)))).0;

@@ -53,7 +53,7 @@ impl Model for WritersModel {
     fn next_state(&self, last: &WritersState, step: WriterStep) -> Option<WritersState> {
         let mut next = *last;
         step::take(self, &mut next, step);
-        next.forget_what_nobody_can_see(self);
+        next.canonicalize(self);
         Some(next)
     }
 

@@ -10,25 +10,26 @@ use crate::server::{Conflict, Reason};
 /// Every property. `always` must have no counterexample; each `sometimes` has an example where the faults allow it.
 pub(super) fn all() -> Vec<Property<WritersModel>> {
     vec![
-        Property::always("I1 what was stored stays", kept),
-        Property::always("I2 an effect is there once at most", |_, state: &WritersState| {
+        Property::always("I1 a stored effect is not lost", kept),
+        Property::always("I2 an effect is stored at most once", |_, state: &WritersState| {
             state.server.object.is_none_or(|object| object.spec.tokens.iter().all(|times| *times <= 1))
         }),
-        Property::always("I3 a PUT follows the version it was made from", |_, state: &WritersState| {
-            !state.truth.forked
+        Property::always("I3 a PUT replaces the version it was based on", |_, state: &WritersState| {
+            !state.history.forked
         }),
         Property::always(
-            "I4 success means a stored write or a goal met",
+            "I4 success means a stored write or a met goal",
             |model: &WritersModel, state: &WritersState| {
-                let honest = |w, outcome: WriterOutcome| !outcome.is_met() || state.truth.stored[w] != 0;
-                ended(model, state).all(|(w, outcome)| honest(w, outcome))
+                let reported_truly =
+                    |w, outcome: WriterOutcome| !outcome.is_met() || state.history.stored[w] != 0;
+                ended(model, state).all(|(w, outcome)| reported_truly(w, outcome))
             },
         ),
-        Property::always("I5 a retry reads something newer", |_, state: &WritersState| {
+        Property::always("I5 a retry is based on a newer read", |_, state: &WritersState| {
             state.writers.iter().all(|writer| sent(writer).is_none_or(|put| put.base > writer.refused))
         }),
-        Property::always("I6 an error for good ends the run", |_, state: &WritersState| {
-            !state.truth.retried_for_good
+        Property::always("I6 an error that no retry resolves ends the run", |_, state: &WritersState| {
+            !state.history.retried_permanent_error
         }),
         Property::always("I7 attempts are bounded", |model: &WritersModel, state: &WritersState| {
             let bounded = |writer: &ModelWriter| match writer.phase {
@@ -40,19 +41,21 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
             };
             state.writers.iter().all(bounded)
         }),
-        Property::always("I8 a cancelled run says so", |_, state: &WritersState| !state.truth.denied_cancel),
-        Property::always("I9 a run writes to one object", |_, state: &WritersState| {
+        Property::always("I8 a cancelled run reports it", |_, state: &WritersState| {
+            !state.history.cancel_not_reported
+        }),
+        Property::always("I9 a run writes to one object only", |_, state: &WritersState| {
             let same = |writer: &ModelWriter| sent(writer).is_none_or(|put| Some(put.uid) == writer.uid);
             state.writers.iter().all(same)
         }),
-        Property::always("I11 status never moves the generation", |_, state: &WritersState| {
-            !state.truth.status_moved_generation
+        Property::always("I11 a status write never moves the generation", |_, state: &WritersState| {
+            !state.history.status_moved_generation
         }),
-        Property::always("I13 nothing written is true where it is said", nothing_written_is_true),
-        Property::always("I14 nothing is sent that changes nothing", |_, state: &WritersState| {
+        Property::always("I13 a report that nothing was written is true", nothing_written_is_true),
+        Property::always("I14 no write is sent that would change nothing", |_, state: &WritersState| {
             state.writers.iter().filter_map(sent).all(|put| put.tokens != put.before)
         }),
-        Property::always("every end is a good one", |model: &WritersModel, state: &WritersState| {
+        Property::always("every final state is correct", |model: &WritersModel, state: &WritersState| {
             let mut steps = Vec::new();
             model.actions(state, &mut steps);
             !steps.is_empty() || good_end(model, state)
@@ -60,23 +63,23 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
         Property::sometimes("a conflict", |_, state: &WritersState| {
             any(state, |writer| answer(writer) == Some(STALE))
         }),
-        Property::sometimes("a conflict with oneself", |_, state: &WritersState| {
+        Property::sometimes("a conflict with the writer's own lost write", |_, state: &WritersState| {
             (0..state.writers.len()).any(|w| {
                 let writer = &state.writers[w];
                 let own = state.server.object.is_some_and(|object| object.spec.tokens[w] > 0);
                 writer.maybe_written && own && answer(writer) == Some(STALE)
             })
         }),
-        Property::sometimes("a lost write found again", |_, state: &WritersState| {
+        Property::sometimes("a lost write is recognised", |_, state: &WritersState| {
             any(state, |writer| writer.phase == WriterPhase::Ended(WriterOutcome::AlreadyDone))
         }),
         Property::sometimes("an exhausted run", |_, state: &WritersState| {
             any(state, |writer| matches!(writer.phase, WriterPhase::Ended(WriterOutcome::Exhausted { .. })))
         }),
-        Property::sometimes("an object gone", |_, state: &WritersState| {
+        Property::sometimes("a run on a deleted object", |_, state: &WritersState| {
             any(state, |writer| writer.phase == WriterPhase::Ended(WriterOutcome::Gone))
         }),
-        Property::sometimes("a namesake refused", |_, state: &WritersState| {
+        Property::sometimes("a write to a recreated object is refused", |_, state: &WritersState| {
             any(state, |writer| answer(writer) == Some(Reason::Conflict(Conflict::Uid)))
         }),
         Property::sometimes("a cancelled run that may have written", |_, state: &WritersState| {
@@ -84,7 +87,7 @@ pub(super) fn all() -> Vec<Property<WritersModel>> {
                 writer.phase == WriterPhase::Ended(WriterOutcome::Cancelled { maybe_written: true })
             })
         }),
-        Property::sometimes("everybody's token", |model: &WritersModel, state: &WritersState| {
+        Property::sometimes("every token is stored", |model: &WritersModel, state: &WritersState| {
             state
                 .server
                 .object
@@ -126,7 +129,7 @@ fn ended<'a>(
 
 fn kept(model: &WritersModel, state: &WritersState) -> bool {
     let Some(object) = state.server.object else { return true };
-    let in_it = |w: usize| state.truth.stored[w] & (1 << (object.uid - 1)) != 0;
+    let in_it = |w: usize| state.history.stored[w] & (1 << (object.uid - 1)) != 0;
     (0..model.count).all(|w| !in_it(w) || object.spec.tokens[w] > 0)
 }
 
@@ -140,7 +143,7 @@ fn nothing_written_is_true(model: &WritersModel, state: &WritersState) -> bool {
                 | WriterOutcome::Cancelled { maybe_written: false }
         )
     };
-    crashed || ended(model, state).all(|(w, outcome)| !claims(outcome) || state.truth.stored[w] == 0)
+    crashed || ended(model, state).all(|(w, outcome)| !claims(outcome) || state.history.stored[w] == 0)
 }
 
 /// Nothing is running, and every writer reported the true result.
@@ -148,9 +151,9 @@ fn good_end(model: &WritersModel, state: &WritersState) -> bool {
     let done = state
         .writers
         .iter()
-        .all(|writer| matches!(writer.phase, WriterPhase::Ended(_)) && writer.adrift.is_none());
+        .all(|writer| matches!(writer.phase, WriterPhase::Ended(_)) && writer.abandoned.is_none());
     let deleted = state.was_deleted(model);
-    let told = ended(model, state).all(|(w, outcome)| match outcome {
+    let correct = ended(model, state).all(|(w, outcome)| match outcome {
         WriterOutcome::Written | WriterOutcome::Unchanged | WriterOutcome::AlreadyDone => {
             deleted || state.server.object.is_some_and(|object| object.spec.tokens[w] == 1)
         }
@@ -158,5 +161,5 @@ fn good_end(model: &WritersModel, state: &WritersState) -> bool {
         WriterOutcome::Exhausted { .. } | WriterOutcome::Cancelled { .. } => true,
         WriterOutcome::Rejected => false,
     });
-    done && told
+    done && correct
 }

@@ -23,7 +23,7 @@ pub struct WritersState {
     /// Faults that may still happen.
     pub left: Faults,
     /// What really happened, which no writer can see.
-    pub(super) truth: Truth,
+    pub(super) history: History,
 }
 
 /// How often each fault may (still) happen.
@@ -31,7 +31,7 @@ pub struct WritersState {
 pub struct Faults {
     /// Answers that are lost, or requests that are abandoned while they are in flight.
     pub lost: u8,
-    /// `WritersModel` that crash and restart without any memory.
+    /// Writers that crash and restart without any memory.
     pub crashes: u8,
     /// Runs that are cancelled.
     pub cancels: u8,
@@ -57,7 +57,7 @@ pub struct ModelWriter {
     /// The first decision; only [`super::WriterFlaw::BlindSet`] keeps it.
     pub(super) first: Option<[u8; TOKENS]>,
     /// An abandoned request that may still arrive.
-    pub adrift: Option<Put>,
+    pub abandoned: Option<Put>,
 }
 
 /// The phase of a writer's run.
@@ -124,19 +124,19 @@ impl WriterOutcome {
 }
 
 /// What really happened.
-#[expect(clippy::struct_excessive_bools, reason = "four promises, each broken or not")]
+#[expect(clippy::struct_excessive_bools, reason = "four invariants, each broken or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Truth {
+pub(super) struct History {
     /// For each writer, the objects (one bit per UID) into which its token was stored.
     pub(super) stored: [u8; WRITERS],
     /// A PUT was stored on top of a version other than the one it was decided from.
     pub(super) forked: bool,
     /// A run continued after an error that no retry resolves.
-    pub(super) retried_for_good: bool,
+    pub(super) retried_permanent_error: bool,
     /// A write to status moved the generation.
     pub(super) status_moved_generation: bool,
     /// A cancelled run reported another outcome.
-    pub(super) denied_cancel: bool,
+    pub(super) cancel_not_reported: bool,
 }
 
 impl WritersState {
@@ -154,7 +154,7 @@ impl WritersState {
             lag: [0; WRITERS],
             writers,
             left: model.faults,
-            truth: Truth::default(),
+            history: History::default(),
         }
     }
 
@@ -173,7 +173,7 @@ impl WritersState {
     }
 
     /// Makes states equal that have the same future: a cache that no writer will read is equivalent to a fresh one.
-    pub(super) fn forget_what_nobody_can_see(&mut self, model: &WritersModel) {
+    pub(super) fn canonicalize(&mut self, model: &WritersModel) {
         let crashes = self.left.crashes > 0;
         for (writer, lag) in self.writers.iter_mut().zip(&mut self.lag) {
             let ended = matches!(writer.phase, WriterPhase::Ended(_));

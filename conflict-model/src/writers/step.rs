@@ -20,9 +20,9 @@ pub enum WriterStep {
     /// The writer gives up on a request that is still in flight.
     TimeOut(usize),
     /// Its abandoned request reaches the server after all.
-    Straggle(usize),
+    ArriveLate(usize),
     /// Its abandoned request never arrives.
-    Vanish(usize),
+    NeverArrive(usize),
     /// The writer crashes and restarts.
     Crash(usize),
     /// The writer is cancelled.
@@ -48,7 +48,7 @@ pub(super) fn possible(model: &WritersModel, state: &WritersState, steps: &mut V
             WriterPhase::Again => steps.push(WriterStep::ReadLive(w)),
             WriterPhase::Sent(_) => {
                 steps.push(WriterStep::Arrive(w));
-                if state.left.lost > 0 && writer.adrift.is_none() {
+                if state.left.lost > 0 && writer.abandoned.is_none() {
                     steps.push(WriterStep::TimeOut(w));
                 }
             }
@@ -60,16 +60,16 @@ pub(super) fn possible(model: &WritersModel, state: &WritersState, steps: &mut V
             }
             WriterPhase::Ended(_) => {}
         }
-        if writer.adrift.is_some() {
-            steps.extend([WriterStep::Straggle(w), WriterStep::Vanish(w)]);
+        if writer.abandoned.is_some() {
+            steps.extend([WriterStep::ArriveLate(w), WriterStep::NeverArrive(w)]);
         }
         let runs = !matches!(writer.phase, WriterPhase::Ended(_));
         // One abandoned request is enough.
-        let can_let_go = writer.adrift.is_none() || !matches!(writer.phase, WriterPhase::Sent(_));
-        if runs && can_let_go && state.left.crashes > 0 {
+        let can_abandon = writer.abandoned.is_none() || !matches!(writer.phase, WriterPhase::Sent(_));
+        if runs && can_abandon && state.left.crashes > 0 {
             steps.push(WriterStep::Crash(w));
         }
-        if runs && can_let_go && state.left.cancels > 0 {
+        if runs && can_abandon && state.left.cancels > 0 {
             steps.push(WriterStep::Cancel(w));
         }
         if state.lag[w] > 0 {
@@ -113,20 +113,20 @@ pub(super) fn take(model: &WritersModel, state: &mut WritersState, step: WriterS
         }
         WriterStep::TimeOut(w) => {
             state.left.lost -= 1;
-            let_go(state, w);
+            abandon(state, w);
             lost(model, state, w);
         }
-        WriterStep::Straggle(w) => {
-            if let Some(put) = state.writers[w].adrift.take() {
+        WriterStep::ArriveLate(w) => {
+            if let Some(put) = state.writers[w].abandoned.take() {
                 arrive(model, state, w, put);
             }
         }
-        WriterStep::Vanish(w) => state.writers[w].adrift = None,
+        WriterStep::NeverArrive(w) => state.writers[w].abandoned = None,
         WriterStep::Crash(w) => {
             state.left.crashes -= 1;
-            let_go(state, w);
-            let adrift = state.writers[w].adrift;
-            state.writers[w] = super::ModelWriter { adrift, ..super::ModelWriter::default() };
+            abandon(state, w);
+            let abandoned = state.writers[w].abandoned;
+            state.writers[w] = super::ModelWriter { abandoned, ..super::ModelWriter::default() };
         }
         WriterStep::Cancel(w) => {
             state.left.cancels -= 1;
@@ -146,7 +146,7 @@ pub(super) fn take(model: &WritersModel, state: &mut WritersState, step: WriterS
             let change = RequestedChange::Ready(Some(ready));
             let write = Request::Merge { on: ModelEndpoint::Status, version: None, uid: None, change };
             let moved = handle(model, state, &write).1;
-            state.truth.status_moved_generation |= moved != 0;
+            state.history.status_moved_generation |= moved != 0;
         }
     }
 }
@@ -184,9 +184,9 @@ fn arrive(model: &WritersModel, state: &mut WritersState, w: usize, put: Put) ->
     let before = state.server.object;
     let (reason, _) = handle(model, state, &put.request());
     if let (Reason::Success, Some(before), Some(after)) = (reason, before, state.server.object) {
-        state.truth.forked |= before.version != put.base;
+        state.history.forked |= before.version != put.base;
         if after.spec.tokens[w] > 0 {
-            state.truth.stored[w] |= 1 << (after.uid - 1);
+            state.history.stored[w] |= 1 << (after.uid - 1);
         }
     }
     reason
@@ -213,7 +213,7 @@ fn deliver(model: &WritersModel, state: &mut WritersState, w: usize, put: Put, r
         // A writer that checks only the code treats this like any other conflict.
         Reason::Conflict(Conflict::Uid) if model.flaw == Some(WriterFlaw::AnyUid) => {
             failed(model, state, w);
-            state.truth.retried_for_good |= state.writers[w].phase == WriterPhase::Again;
+            state.history.retried_permanent_error |= state.writers[w].phase == WriterPhase::Again;
         }
         Reason::Conflict(Conflict::Uid) | Reason::NotFound => {
             writer.phase = WriterPhase::Ended(WriterOutcome::Gone);
@@ -244,14 +244,14 @@ fn failed(model: &WritersModel, state: &mut WritersState, w: usize) {
 }
 
 /// Abandons the request in flight.
-fn let_go(state: &mut WritersState, w: usize) {
+fn abandon(state: &mut WritersState, w: usize) {
     if let WriterPhase::Sent(put) = state.writers[w].phase {
-        state.writers[w].adrift = Some(put);
+        state.writers[w].abandoned = Some(put);
     }
 }
 
 fn cancel(model: &WritersModel, state: &mut WritersState, w: usize) {
-    let_go(state, w);
+    abandon(state, w);
     let writer = &mut state.writers[w];
     writer.maybe_written |= matches!(writer.phase, WriterPhase::Sent(_) | WriterPhase::Answered(..));
     let outcome = if model.flaw == Some(WriterFlaw::SuccessOnCancel) {
@@ -260,5 +260,5 @@ fn cancel(model: &WritersModel, state: &mut WritersState, w: usize) {
         WriterOutcome::Cancelled { maybe_written: writer.maybe_written }
     };
     writer.phase = WriterPhase::Ended(outcome);
-    state.truth.denied_cancel |= !matches!(outcome, WriterOutcome::Cancelled { .. });
+    state.history.cancel_not_reported |= !matches!(outcome, WriterOutcome::Cancelled { .. });
 }

@@ -1,4 +1,4 @@
-//! What both model checks say of what they have seen.
+//! Runs a model check and prints its result.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -24,7 +24,7 @@ impl<M> Explorable for M where
 {
 }
 
-/// Looks at every state. Says how many there are, and what was found.
+/// Explores every state and prints how many there are.
 pub(crate) fn explore<M: Explorable>(name: &str, model: M) -> impl Checker<M> + use<M> {
     let checker = model.checker().threads(2).spawn_bfs().join();
     println!(
@@ -45,14 +45,14 @@ pub(crate) fn holds<M: Explorable>(checker: &impl Checker<M>, unreachable: &[&st
                 assert_eq!(found.is_some(), !unreachable.contains(&property.name), "{}", property.name);
             }
             Expectation::Always | Expectation::Eventually => {
-                assert!(found.is_none(), "{}\n{}", property.name, story(&found.unwrap()));
+                assert!(found.is_none(), "{}\n{}", property.name, trace(&found.unwrap()));
             }
         }
     }
 }
 
-/// `sound` has none of `properties` broken, and `flawed`, which has the mistake of that name, each of them within `depth`
-/// steps; prints the shortest way there.
+/// `sound` breaks none of `properties`; `flawed`, which has the mistake `name`, breaks each of them within `depth` steps.
+/// Prints the shortest counterexample of each.
 pub(crate) fn breaks<M: Explorable>(
     name: &str,
     sound: &impl Checker<M>,
@@ -66,12 +66,12 @@ pub(crate) fn breaks<M: Explorable>(
             let checker = flawed.clone().checker().target_max_depth(depth).spawn_bfs().join();
             checker.discovery(property)
         });
-        let found = shortest.unwrap_or_else(|| panic!("{property} does not notice {name}"));
-        println!("{name} breaks \"{property}\":\n{}", story(&found));
+        let found = shortest.unwrap_or_else(|| panic!("{property} does not detect {name}"));
+        println!("{name} breaks \"{property}\":\n{}", trace(&found));
     }
 }
 
 /// A path, a step a line.
-fn story<S: Clone, A: Clone + Debug>(path: &Path<S, A>) -> String {
+fn trace<S: Clone, A: Clone + Debug>(path: &Path<S, A>) -> String {
     path.clone().into_actions().iter().map(|step| format!("    {step:?}\n")).collect()
 }

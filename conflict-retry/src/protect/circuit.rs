@@ -15,6 +15,17 @@ use crate::classify::Class;
 type Listener = Box<dyn Fn(Transition) + Send + Sync>;
 
 /// A [`Breaker`] for all tasks of a process: use one per API server. Cheap to clone; clones share the circuit.
+///
+/// ```
+/// use conflict_retry::protect::{CircuitBreaker, CircuitOpen};
+///
+/// # fn main() -> Result<(), CircuitOpen> {
+/// let breaker = CircuitBreaker::default();
+/// let permit = breaker.admit()?;
+/// // … send the request; `None` stands for an answer without an error …
+/// permit.settle(None);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct CircuitBreaker {
     shared: Arc<Shared>,

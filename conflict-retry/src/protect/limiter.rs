@@ -159,6 +159,17 @@ impl TokenBucket {
 ///
 /// A waiter takes its token only when it proceeds, so a cancelled waiter has nothing to return and delays no other
 /// waiter.
+///
+/// ```
+/// use conflict_retry::protect::{InvalidRate, Rate, RateLimiter};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), InvalidRate> {
+/// let limiter = RateLimiter::new(Rate::new(10.0, 20)?);
+/// limiter.acquire().await;
+/// // … send the request …
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct RateLimiter {
     shared: Arc<Shared>,

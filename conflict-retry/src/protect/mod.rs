@@ -1,9 +1,9 @@
-//! Protections that keep a writer from overloading a struggling API server: a rate limit, a circuit breaker, a retry
-//! budget, and one queue per object.
+//! Protections that keep a writer from overloading a struggling API server: one queue per object, a retry budget, a rate
+//! limit (feature `rate-limiter`) and a circuit breaker (feature `circuit-breaker`).
 //!
-//! Each exists twice: as a core that gets the time as an argument and does no I/O ([`TokenBucket`], [`Breaker`],
-//! [`BudgetAccount`]), and as a handle around it that is cheap to clone and shared by all tasks of a process ([`RateLimiter`],
-//! [`CircuitBreaker`], [`RetryBudget`]; [`KeyQueue`] needs no time, so it is a handle only). Everything that is held is
+//! Each exists twice: as a core that gets the time as an argument and does no I/O ([`BudgetAccount`], `TokenBucket`,
+//! `Breaker`), and as a handle around it that is cheap to clone and shared by all tasks of a process ([`RetryBudget`],
+//! `RateLimiter`, `CircuitBreaker`; [`KeyQueue`] needs no time, so it is a handle only). Everything that is held is
 //! released on drop, so a cancelled caller leaves nothing behind.
 //!
 //! Set a [`Protection`] in the options of the write functions, and each write passes it. The order matters; callers
@@ -12,35 +12,41 @@
 //! 1. [`KeyQueue::lock`], for the whole operation: workers of one process do not compete for an object;
 //! 2. [`RetryBudget::operation`], for the whole operation, and before each attempt but the first [`BudgetedOperation::retry`],
 //!    held while that attempt runs (not while it waits to begin);
-//! 3. [`RateLimiter::take`], before each request;
-//! 4. [`CircuitBreaker::admit`] last, right before the request: the only probe must not spend its time waiting.
+//! 3. `RateLimiter::take`, before each request;
+//! 4. `CircuitBreaker::admit` last, right before the request: the only probe must not spend its time waiting.
 //!
 //! ```
-//! use conflict_retry::protect::{CircuitBreaker, KeyQueue, RateLimiter, RetryBudget};
+//! use conflict_retry::protect::{KeyQueue, RetryBudget};
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn main() {
 //! let (queue, budget) = (KeyQueue::default(), RetryBudget::default());
-//! let (limiter, breaker) = (RateLimiter::default(), CircuitBreaker::default());
 //!
 //! let _turn = queue.lock("default/workers").await;
 //! let _operation = budget.operation();
-//! limiter.acquire().await;
-//! let permit = breaker.admit()?;
-//! // … send the request; `None` stands for an answer without an error …
-//! permit.settle(None);
-//! # Ok(()) }
+//! // … send the request …
+//! # }
 //! ```
-//! [`workqueue`] is client-go's arithmetic for the pace of *requeues*, for comparison and for work queues.
-//! [`workqueue`] is client-go's arithmetic for the pace of *requeues*, for comparison and for work queues.
+//!
+//! `workqueue` (feature `workqueue`) is client-go's arithmetic for the pace of *requeues*, for comparison and for work
+//! queues.
 
+#[cfg(feature = "circuit-breaker")]
 mod breaker;
 mod budget;
+#[cfg(feature = "circuit-breaker")]
 mod circuit;
+#[cfg(not(feature = "circuit-breaker"))]
+mod circuit_off;
+#[cfg(feature = "rate-limiter")]
 mod limiter;
+#[cfg(not(feature = "rate-limiter"))]
+mod limiter_off;
 mod queue;
 mod set;
+#[cfg(feature = "workqueue")]
 pub mod workqueue;
 
+#[cfg(feature = "circuit-breaker")]
 pub use breaker::{
     Breaker, BreakerSettings, BreakerState, CircuitOpen, InvalidBreaker, Ticket, Transition,
     counts_as_failure,
@@ -48,8 +54,14 @@ pub use breaker::{
 pub use budget::{
     BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, InvalidBudget, Retry, RetryBudget,
 };
+#[cfg(feature = "circuit-breaker")]
 pub use circuit::{CircuitBreaker, Permit};
+#[cfg(not(feature = "circuit-breaker"))]
+pub(crate) use circuit_off::{CircuitBreaker, Permit, Transition};
+#[cfg(feature = "rate-limiter")]
 pub use limiter::{InvalidRate, Rate, RateLimiter, TokenBucket};
+#[cfg(not(feature = "rate-limiter"))]
+pub(crate) use limiter_off::RateLimiter;
 pub use queue::{KeyQueue, QueueTurn};
 pub use set::{Held, Protection};
 

@@ -38,6 +38,7 @@ impl Protection {
     }
 
     /// Limits the requests per second, reads included. Requests wait for their turn.
+    #[cfg(feature = "rate-limiter")]
     #[must_use]
     pub fn with_limiter(mut self, limiter: RateLimiter) -> Self {
         self.limiter = Some(limiter);
@@ -46,6 +47,7 @@ impl Protection {
 
     /// Sends no request while the API server does not answer. The write then ends with
     /// [`WriteError::Held`](crate::WriteError::Held).
+    #[cfg(feature = "circuit-breaker")]
     #[must_use]
     pub fn with_breaker(mut self, breaker: CircuitBreaker) -> Self {
         self.breaker = Some(breaker);
@@ -58,6 +60,7 @@ impl Protection {
 #[non_exhaustive]
 pub enum Held {
     /// The circuit is open.
+    #[cfg(feature = "circuit-breaker")]
     #[error(transparent)]
     Circuit(#[from] super::CircuitOpen),
     /// The policy's deadline passed while the request waited for its turn, in the queue or for the rate limiter.
@@ -72,6 +75,7 @@ impl Held {
     /// A stable name for metric labels: lower case, with underscores.
     pub const fn label(&self) -> &'static str {
         match self {
+            #[cfg(feature = "circuit-breaker")]
             Self::Circuit(_) => "circuit_open",
             Self::NoTurn(_) => "no_turn",
             Self::Budget(_) => "retry_budget",

@@ -5,6 +5,7 @@
 
 mod apply;
 mod cycle;
+#[cfg(feature = "finalizers")]
 mod finalizers;
 mod generation;
 mod guard;
@@ -26,6 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::apply::{apply, apply_status};
+#[cfg(feature = "finalizers")]
 pub use self::finalizers::{add_finalizer, remove_finalizer};
 pub use self::generation::{PatchDecision, patch_at_generation};
 pub use self::merge::merge_patch;
@@ -42,6 +44,9 @@ impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 
 
 #[cfg(test)]
 mod protected_tests;
+#[cfg(test)]
+#[cfg(all(feature = "circuit-breaker", feature = "rate-limiter"))]
+mod request_protection_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,18 +1,13 @@
-//! Each protection of a write, tested against the scripted server.
+//! The queue and the retry budget of a write, tested against the scripted server.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::tests::{conflict, map, maps, object, ok, options, verbs, wants};
 use super::*;
 use crate::freshness::Source;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
-use crate::protect::{
-    BreakerSettings, BreakerState, BudgetLimits, CircuitBreaker, Held, KeyQueue, Protection, Rate,
-    RateLimiter, RetryBudget,
-};
+use crate::protect::{BudgetLimits, Held, KeyQueue, Protection, RetryBudget};
 
 fn protected(protection: Protection) -> WriteOptions {
     options().with_protection(protection)
@@ -52,27 +47,6 @@ async fn waiting_for_a_turn_ends_with_the_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
-    let second = Duration::from_secs(1);
-    let settings = BreakerSettings::new(2, second, second).unwrap();
-    let breaker = CircuitBreaker::new(settings);
-    let options = protected(Protection::default().with_breaker(breaker.clone()));
-    let (api, _) =
-        maps(vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))]);
-    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
-    assert_eq!(breaker.state(), BreakerState::Closed);
-
-    let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
-    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
-    assert!(
-        matches!(&failed, WriteError::Held { by: Held::Circuit(_), attempts: 2, last: Some(_), .. }),
-        "{failed:?}"
-    );
-    assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));
-    assert_eq!(breaker.state(), BreakerState::Open);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_retry_beyond_the_budget_ends_the_write() {
     let limits = BudgetLimits::new(0, 1).unwrap();
     let budget = RetryBudget::new(limits);
@@ -83,17 +57,6 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
     assert!(matches!(&failed, WriteError::Held { by: Held::Budget(_), attempts: 1, .. }), "{failed:?}");
     assert_eq!(verbs(&seen), ["PUT"]);
     assert_eq!(budget.counts().operations(), 0, "the operation is over");
-}
-
-#[tokio::test(start_paused = true)]
-async fn requests_wait_for_their_turn_under_the_rate() {
-    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
-    let options = protected(Protection::default().with_limiter(limiter));
-    let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
-    let start = Instant::now();
-    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
-    assert_eq!(verbs(&seen), ["GET", "PUT"]);
-    assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::tests::{Reply, conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::tests::{Reply, error, map, maps, object, ok, options, verbs, wants};
 use super::*;
 use crate::classify::Class;
 use crate::freshness::Source;
@@ -15,26 +15,22 @@ use crate::observe::{AttemptEvent, FinishedEvent, Observer};
 use crate::operation::Subresource;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, WriteError};
-use crate::protect::{
-    BreakerSettings, BreakerState, CircuitBreaker, KeyQueue, Protection, Rate, RateLimiter, Transition,
-};
 
 /// How one operation ended.
 #[derive(Debug, PartialEq, Eq)]
-struct End {
+pub(super) struct End {
     result: &'static str,
     requests: u32,
-    waited: Duration,
-    queued: Duration,
+    pub(super) waited: Duration,
+    pub(super) queued: Duration,
     maybe_written: bool,
 }
 
 /// Records all observer calls.
 #[derive(Default)]
-struct Diary {
+pub(super) struct Diary {
     attempts: Mutex<Vec<(&'static str, &'static str)>>,
-    ends: Mutex<Vec<End>>,
-    circuit: Mutex<Vec<BreakerState>>,
+    pub(super) ends: Mutex<Vec<End>>,
 }
 
 impl Observer for Diary {
@@ -47,13 +43,9 @@ impl Observer for Diary {
         let FinishedEvent { result, requests, waited, queued, maybe_written, .. } = *event;
         self.ends.lock().unwrap().push(End { result, requests, waited, queued, maybe_written });
     }
-
-    fn circuit(&self, transition: Transition) {
-        self.circuit.lock().unwrap().push(transition.to);
-    }
 }
 
-fn told() -> (Arc<Diary>, WriteOptions) {
+pub(super) fn told() -> (Arc<Diary>, WriteOptions) {
     let diary = Arc::new(Diary::default());
     (Arc::clone(&diary), options().with_observer(diary))
 }
@@ -86,54 +78,6 @@ async fn every_refusal_and_every_write_that_is_not_needed_is_told_of() {
         (Outcome::Unchanged(three), Some(unsent("unchanged")))
     );
     assert!(verbs(&seen).is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiting_for_leave_is_told_apart_from_waiting_between_attempts() {
-    let (diary, options) = told();
-    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
-    let queue = KeyQueue::new();
-    let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
-    let held = queue.lock(format!("{}/m", api.resource_url())).await;
-    let options = options.with_protection(Protection::default().with_limiter(limiter).with_queue(queue));
-    let write = update(&api, "m", &options, Source::Live, wants("new"));
-    let (result, ()) = tokio::join!(write, async {
-        tokio::time::sleep(Duration::from_millis(40)).await;
-        drop(held);
-    });
-    assert_eq!(result.unwrap().label(), "written");
-    let end = diary.ends.lock().unwrap().pop().unwrap();
-    assert_eq!(end.waited, Duration::ZERO);
-    assert!(end.queued >= Duration::from_millis(139) && end.queued < Duration::from_millis(150), "{end:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_conflict() {
-    let (diary, options) = told();
-    let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
-    let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
-    // The only token is taken, so the write waits two seconds for the next one.
-    let _ = limiter.acquire().await;
-    let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
-    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
-    let end = diary.ends.lock().unwrap().pop().unwrap();
-    // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
-    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_change_of_the_circuit_is_told_of() {
-    let (diary, options) = told();
-    let second = Duration::from_secs(1);
-    let breaker = CircuitBreaker::new(BreakerSettings::new(1, second, second).unwrap());
-    let options = options.with_protection(Protection::default().with_breaker(breaker));
-    let (api, _) = maps(vec![error(503, "ServiceUnavailable"), ok(map("1", "new"))]);
-    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
-    assert_eq!(failed.category(), "circuit_open");
-    tokio::time::sleep(second).await;
-    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
-    let expected = [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed];
-    assert_eq!(*diary.circuit.lock().unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Track;
 use crate::classify::Class;
-use crate::observe::AttemptEvent;
+use crate::observe::{AttemptEvent, circuit_changed};
 use crate::operation::{ReadSource, Verb};
 use crate::protect::Transition;
 
@@ -32,8 +32,7 @@ impl Track<'_> {
 
     pub(super) fn circuit(&self, transition: Option<Transition>) {
         if let Some(transition) = transition {
-            tracing::info!(from = transition.from.label(), to = transition.to.label(), "circuit breaker");
-            self.options.observer().circuit(transition);
+            circuit_changed(self.options.observer(), transition);
         }
     }
 

@@ -1,0 +1,113 @@
+//! The rate limiter and the circuit breaker of a write, tested against the scripted server.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
+use super::told_tests::told;
+use super::*;
+use crate::freshness::Source;
+use crate::observe::Observer;
+use crate::options::WriteOptions;
+use crate::outcome::WriteError;
+use crate::protect::{
+    BreakerSettings, BreakerState, CircuitBreaker, Held, KeyQueue, Protection, Rate, RateLimiter, Transition,
+};
+
+fn protected(protection: Protection) -> WriteOptions {
+    options().with_protection(protection)
+}
+
+/// Records the states of the circuit.
+#[derive(Default)]
+struct States(Mutex<Vec<BreakerState>>);
+
+impl Observer for States {
+    fn circuit(&self, transition: Transition) {
+        self.0.lock().unwrap().push(transition.to);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
+    let second = Duration::from_secs(1);
+    let settings = BreakerSettings::new(2, second, second).unwrap();
+    let breaker = CircuitBreaker::new(settings);
+    let options = protected(Protection::default().with_breaker(breaker.clone()));
+    let (api, _) =
+        maps(vec![conflict(), ok(map("2", "x")), conflict(), ok(map("3", "x")), ok(map("4", "new"))]);
+    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    assert_eq!(breaker.state(), BreakerState::Closed);
+
+    let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
+    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    assert!(
+        matches!(&failed, WriteError::Held { by: Held::Circuit(_), attempts: 2, last: Some(_), .. }),
+        "{failed:?}"
+    );
+    assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_change_of_the_circuit_is_told_of() {
+    let states = Arc::new(States::default());
+    let second = Duration::from_secs(1);
+    let breaker = CircuitBreaker::new(BreakerSettings::new(1, second, second).unwrap());
+    let options = options()
+        .with_observer(Arc::clone(&states) as Arc<dyn Observer>)
+        .with_protection(Protection::default().with_breaker(breaker));
+    let (api, _) = maps(vec![error(503, "ServiceUnavailable"), ok(map("1", "new"))]);
+    let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
+    assert_eq!(failed.category(), "circuit_open");
+    tokio::time::sleep(second).await;
+    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    let expected = [BreakerState::Open, BreakerState::HalfOpen, BreakerState::Closed];
+    assert_eq!(*states.0.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_for_their_turn_under_the_rate() {
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let options = protected(Protection::default().with_limiter(limiter));
+    let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    let start = Instant::now();
+    let _ = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap();
+    assert_eq!(verbs(&seen), ["GET", "PUT"]);
+    assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_leave_is_told_apart_from_waiting_between_attempts() {
+    let (diary, options) = told();
+    let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
+    let queue = KeyQueue::new();
+    let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
+    let held = queue.lock(format!("{}/m", api.resource_url())).await;
+    let options = options.with_protection(Protection::default().with_limiter(limiter).with_queue(queue));
+    let write = update(&api, "m", &options, Source::Live, wants("new"));
+    let (result, ()) = tokio::join!(write, async {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        drop(held);
+    });
+    assert_eq!(result.unwrap().label(), "written");
+    let end = diary.ends.lock().unwrap().pop().unwrap();
+    assert_eq!(end.waited, Duration::ZERO);
+    assert!(end.queued >= Duration::from_millis(139) && end.queued < Duration::from_millis(150), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_conflict() {
+    let (diary, options) = told();
+    let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
+    let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
+    // The only token is taken, so the write waits two seconds for the next one.
+    let _ = limiter.acquire().await;
+    let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new"))]);
+    let _ = update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let end = diary.ends.lock().unwrap().pop().unwrap();
+    // The scripted server answers at once: the window is one and a half times the shortest cycle, a millisecond.
+    assert!(end.waited <= Duration::from_millis(3) && end.queued >= Duration::from_secs(5), "{end:?}");
+}
