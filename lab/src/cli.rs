@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Parser, Subcommand};
 use serde_json::json;
+use timeline::{NamespacePage, PageFile, ServerLog};
 
 use crate::cluster_pool::{ClusterPool, ClusterSource};
 use crate::context::EventSink;
@@ -15,7 +16,7 @@ use crate::event::{Table, What};
 use crate::narrate::{Narrator, columns};
 use crate::run::{Played, play};
 use crate::scenario::Scenario;
-use crate::{index, page, scenarios, timeline};
+use crate::{index, page, scenarios};
 
 /// How the names of namespaces begin unless said otherwise.
 const PREFIX: &str = "tandem-lab";
@@ -90,7 +91,10 @@ pub fn main() -> ExitCode {
 
 async fn run(mut args: Args) -> Result<bool> {
     if let Some(Command::Timeline(args)) = args.command.take() {
-        return timeline::run(args).map(|()| true);
+        let page = timeline::page_of_objects(args)?;
+        warn_of(&page)?;
+        writeln!(std::io::stdout(), "{page}")?;
+        return Ok(true);
     }
     if args.index {
         return print_index(&args).map(|()| true);
@@ -174,8 +178,27 @@ fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
 async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> Result<()> {
     let logs = clusters.audit_logs().await?;
     let names: Vec<&str> = played.iter().map(|played| played.name).collect();
-    let namespaces = played.iter().map(|played| played.namespace.clone()).collect();
-    timeline::report(&logs, namespaces, &format!("cargo lab {}", names.join(" ")), out)
+    let small = logs.small.map(|path| ServerLog { path, has_nodes: false });
+    let large = logs.large.map(|path| ServerLog { path, has_nodes: true });
+    let wanted = NamespacePage {
+        logs: small.into_iter().chain(large).collect(),
+        namespaces: played.iter().map(|played| played.namespace.clone()).collect(),
+        title: &format!("cargo lab {}", names.join(" ")),
+        source: "the embedded control plane's audit log",
+        setup_user: logs.admin,
+    };
+    let page = timeline::page_of_namespaces(wanted, out)?;
+    warn_of(&page)?;
+    // Standard output may be the JSON of the run.
+    writeln!(std::io::stderr(), "{page}")?;
+    Ok(())
+}
+
+fn warn_of(page: &PageFile) -> Result<()> {
+    for warning in &page.warnings {
+        writeln!(std::io::stderr(), "warning: {warning}")?;
+    }
+    Ok(())
 }
 
 async fn play_all(

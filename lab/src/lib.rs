@@ -20,4 +20,3 @@ mod rights;
 pub mod run;
 pub mod scenario;
 pub mod scenarios;
-pub mod timeline;

@@ -15,14 +15,11 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use serde_json::Value;
+use timeline::AUDIT_PREFIX;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 use crate::event::RecordedRequest;
-
-/// How the audit id of a recorded request begins; something random and the actor's name follow. So that an audit log can
-/// tell actors of one user apart. A user agent could too, but the API server makes a field manager's name of it.
-pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
 /// `OnRequest` of each request when its answer is there.
 pub type OnRequest = Arc<dyn Fn(RecordedRequest) + Send + Sync>;

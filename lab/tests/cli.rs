@@ -196,6 +196,28 @@ async fn what_cannot_be_done_is_refused_before_anything_is_begun() {
 }
 
 #[tokio::test]
+async fn a_timeline_is_made_of_a_log_and_says_what_is_on_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, page) = (directory.path().join("audit.log"), directory.path().join("page.html"));
+    let event = json!({
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": "update",
+        "user": {"username": "alice"}, "objectRef": {"resource": "pools", "namespace": "a", "name": "x"},
+        "responseStatus": {"code": 200}, "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+        "stageTimestamp": "2026-01-01T00:00:00.004000Z",
+    });
+    std::fs::write(&log, format!("{event}\nnot an event\n")).unwrap();
+    let output = run(&["timeline", path(&log), "--object", "pools", "--out", path(&page)]).await;
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("warning: 1 line of "), "{}", stderr(&output));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.ends_with("page.html: 1 request by 1 writer about 1 object, none of them answered 409\n"),
+        "{said}"
+    );
+    assert!(std::fs::read_to_string(&page).unwrap().contains("pools/x"));
+}
+
+#[tokio::test]
 async fn a_page_does_not_take_the_place_of_its_log() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("audit.log");

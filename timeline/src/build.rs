@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use crate::timeline::line::{Base, Left, Level, LoggedRequest};
-use crate::timeline::model::{Drawn, Model, Object, RequestOutcome, Shown, Writer};
-use crate::timeline::read::Log;
-use crate::timeline::spans::GAP;
-use crate::timeline::{cost, names};
+use crate::line::{Base, Left, Level, LoggedRequest};
+use crate::model::{Drawn, Model, Object, RequestOutcome, Shown, Writer};
+use crate::read::Log;
+use crate::spans::GAP;
+use crate::{cost, names};
 
 impl RequestOutcome {
     fn of(request: &LoggedRequest) -> Self {
@@ -23,7 +23,7 @@ impl RequestOutcome {
 
 impl Model {
     /// The picture of a log that has at least one request. `backstage` is the user whose requests set a scene.
-    pub(super) fn of(log: Log, backstage: Option<&str>) -> Self {
+    pub(crate) fn of(log: Log, backstage: Option<&str>) -> Self {
         let Log { mut requests, spans, counts, left_out, mut warnings, .. } = log;
         // A stable sort: lines of one moment stay in the order of the log.
         requests.sort_by_key(|request| request.completed);

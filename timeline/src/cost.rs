@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::timeline::line::{Base, Left, LoggedRequest};
-use crate::timeline::model::{Cost, RequestOutcome, Shown};
+use crate::line::{Base, Left, LoggedRequest};
+use crate::model::{Cost, RequestOutcome, Shown};
 
 /// A writer's dealings with one object.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct Versions {
 }
 
 /// Fills in costs, winners and writes that changed nothing. Both lists are the same requests, in order of completion.
-pub(super) fn judge(requests: &[LoggedRequest], shown: &mut [Shown]) {
+pub(crate) fn judge(requests: &[LoggedRequest], shown: &mut [Shown]) {
     let mut dealings: HashMap<(usize, usize), Traffic> = HashMap::new();
     let mut versions: HashMap<usize, Versions> = HashMap::new();
     for (index, request) in requests.iter().enumerate() {
@@ -135,10 +135,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::timeline::line::tests::line;
-    use crate::timeline::model::Model;
-    use crate::timeline::read::Log;
-    use crate::timeline::select::Selection;
+    use crate::line::tests::line;
+    use crate::model::Model;
+    use crate::read::Log;
+    use crate::select::Selection;
 
     fn model(lines: &[Value]) -> Model {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -5,16 +5,16 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::timeline::line::{Head, ObjectRef};
+use crate::line::{Head, ObjectRef};
 
 /// The most points of a curve; further changes are left out of the drawing.
 const MOST: usize = 5_000;
 
 /// A number that changes.
 #[derive(Debug, Default)]
-pub(super) struct Curve {
+pub(crate) struct Curve {
     /// When, and what it is from then on.
-    pub(super) points: Vec<(Timestamp, usize)>,
+    pub(crate) points: Vec<(Timestamp, usize)>,
 }
 
 impl Curve {
@@ -27,20 +27,20 @@ impl Curve {
 
 /// Counts as the log goes by. What was there before the log began is not known, and not counted.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     nodes: HashSet<String>,
     /// Pods that were bound, or went without having been; a create with `generateName` is logged without a name, so
     /// those that wait are only a number.
     settled: HashSet<(String, String)>,
     /// Pods created and settled, by namespace.
     pods: HashMap<String, (usize, usize)>,
-    pub(super) node_curve: Curve,
-    pub(super) pod_curve: Curve,
+    pub(crate) node_curve: Curve,
+    pub(crate) pod_curve: Curve,
 }
 
 impl Counts {
     /// A granted request about a node or a pod; `line` is read where bodies matter.
-    pub(super) fn add(&mut self, head: &Head, object: &ObjectRef, at: Timestamp, line: &[u8]) {
+    pub(crate) fn add(&mut self, head: &Head, object: &ObjectRef, at: Timestamp, line: &[u8]) {
         if !object.api_group.is_empty() || !(200..300).contains(&head.code()) || head.is_dry_run() {
             return;
         }
@@ -93,7 +93,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::timeline::line::tests::line;
+    use crate::line::tests::line;
 
     fn count(lines: &[Value]) -> Counts {
         let mut counts = Counts::default();

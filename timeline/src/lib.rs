@@ -13,6 +13,7 @@ mod seen;
 mod select;
 mod spans;
 
+use std::fmt;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,9 +23,12 @@ use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
 
-use crate::cluster_pool::AuditLogs;
+/// How the audit id of a request begins that names its sender: `tandem-lab/RANDOM/NAME`, in the header `Audit-ID`. A
+/// program whose parts send as one user gives each of them a lane of its own with this. A user agent could tell them apart
+/// too, but the API server makes a field manager's name of it.
+pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
-/// `cargo lab timeline`.
+/// The arguments of a command that makes a page of some objects.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The API server's audit log: JSON lines of audit.k8s.io/v1
@@ -41,11 +45,51 @@ pub struct Args {
     out: PathBuf,
 }
 
+/// A page of everything in some namespaces.
+#[derive(Clone, Debug)]
+pub struct NamespacePage<'a> {
+    /// The audit logs of the API servers that the namespaces are on.
+    pub logs: Vec<ServerLog>,
+    /// The namespaces.
+    pub namespaces: Vec<String>,
+    /// What the page is of.
+    pub title: &'a str,
+    /// What the logs are called on the page.
+    pub source: &'a str,
+    /// The user whose requests without a user agent only prepare what is to be seen; switched off at first.
+    pub setup_user: &'a str,
+}
+
+/// The audit log of an API server.
+#[derive(Clone, Debug)]
+pub struct ServerLog {
+    /// The file.
+    pub path: PathBuf,
+    /// Whether its Nodes, which are in no namespace, are shown as well.
+    pub has_nodes: bool,
+}
+
+/// A page that was written. Its text says where it is and what is on it.
+#[derive(Clone, Debug)]
+pub struct PageFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What of the logs is not on the page, and why.
+    pub warnings: Vec<String>,
+    summary: String,
+}
+
+impl fmt::Display for PageFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path.display(), self.summary)
+    }
+}
+
 /// Makes the page that `args` ask for.
 ///
 /// # Errors
 /// When the log cannot be read or has nothing about the objects: says what it has.
-pub fn run(args: Args) -> Result<()> {
+pub fn page_of_objects(args: Args) -> Result<PageFile> {
     let Args { log: path, objects, namespace, out } = args;
     let selection = Selection { objects, namespaces: namespace, whole_namespaces: false };
     let is_log = matches!((path.canonicalize(), out.canonicalize()), (Ok(log), Ok(out)) if log == out);
@@ -58,28 +102,24 @@ pub fn run(args: Args) -> Result<()> {
     }
     log.check_found(&selection)?;
     let source = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    writeln!(std::io::stdout(), "{}", write(log, &selection.text(), &source, None, &out)?)?;
-    Ok(())
+    write(log, &selection.text(), &source, None, &out)
 }
 
-/// Makes the page of scenarios that were played, from the logs of the control planes that they were played on.
+/// Makes the page of some namespaces.
 ///
 /// # Errors
 /// When a log cannot be read, or has nothing of them.
-pub fn report(logs: &AuditLogs, namespaces: Vec<String>, title: &str, out: &Path) -> Result<()> {
+pub fn page_of_namespaces(wanted: NamespacePage<'_>, out: &Path) -> Result<PageFile> {
+    let NamespacePage { logs, namespaces, title, source, setup_user } = wanted;
     let mut log = Log::default();
     let mut selection = Selection { objects: Vec::new(), namespaces, whole_namespaces: true };
-    for path in [&logs.small, &logs.large].into_iter().flatten() {
-        let nodes = logs.large.as_ref() == Some(path);
+    for ServerLog { path, has_nodes } in logs {
         selection.objects =
-            if nodes { vec!["nodes".parse().map_err(anyhow::Error::msg)?] } else { Vec::new() };
-        log.read_file(path, &selection)?;
+            if has_nodes { vec!["nodes".parse().map_err(anyhow::Error::msg)?] } else { Vec::new() };
+        log.read_file(&path, &selection)?;
     }
     log.check_found(&selection)?;
-    let source = "the embedded control plane's audit log";
-    // Standard output may be the JSON of the run.
-    writeln!(std::io::stderr(), "{}", write(log, title, source, Some(logs.admin), out)?)?;
-    Ok(())
+    write(log, title, source, Some(setup_user), out)
 }
 
 /// Fails when no file can be made there.
@@ -97,17 +137,14 @@ fn temporary(out: &Path) -> Result<tempfile::NamedTempFile> {
     tempfile::NamedTempFile::new_in(beside).with_context(|| format!("cannot write {}", out.display()))
 }
 
-fn write(log: Log, title: &str, source: &str, backstage: Option<&str>, out: &Path) -> Result<String> {
-    let model = Model::of(log, backstage);
+fn write(log: Log, title: &str, source: &str, setup_user: Option<&str>, out: &Path) -> Result<PageFile> {
+    let model = Model::of(log, setup_user);
     let text = page::render(&model, title, source)?;
     // In one step, so that a page that was there is not lost to one that is half written.
     let mut file = temporary(out)?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", out.display()))?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
     file.persist(out).with_context(|| format!("cannot write {}", out.display()))?;
-    for warning in &model.notes {
-        writeln!(std::io::stderr(), "warning: {warning}")?;
-    }
-    let whole = std::fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
-    Ok(format!("{}: {}", whole.display(), page::summary(&model)))
+    let path = std::fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
+    Ok(PageFile { path, summary: page::summary(&model), warnings: model.notes })
 }

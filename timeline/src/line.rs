@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::request_recorder::AUDIT_PREFIX;
+use crate::AUDIT_PREFIX;
 
 /// Subresources that are streams to a container, not requests about the object.
 const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
@@ -14,7 +14,7 @@ const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
-pub(super) struct Head {
+pub(crate) struct Head {
     kind: String,
     api_version: String,
     #[serde(rename = "auditID")]
@@ -35,7 +35,7 @@ pub(super) struct Head {
 
 /// How much the audit policy keeps of a request.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-pub(super) enum Level {
+pub(crate) enum Level {
     None,
     #[default]
     Metadata,
@@ -52,13 +52,13 @@ struct User {
 /// The object of a request.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ObjectRef {
-    pub(super) api_group: String,
-    pub(super) resource: String,
-    pub(super) subresource: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) resource_version: String,
+pub(crate) struct ObjectRef {
+    pub(crate) api_group: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) resource_version: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -79,7 +79,7 @@ struct Bodies {
 
 /// What a write said of the version that it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Base {
+pub(crate) enum Base {
     /// This one.
     Version(String),
     /// It was told to hold whatever the version is.
@@ -90,7 +90,7 @@ pub(super) enum Base {
 
 /// The version that a write left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// This one.
     Version(String),
     /// The answer carries none: an eviction, a delete.
@@ -101,39 +101,39 @@ pub(super) enum Left {
 
 /// A request about an object that is shown.
 #[derive(Clone, Debug)]
-pub(super) struct LoggedRequest {
+pub(crate) struct LoggedRequest {
     /// An actor of the lab, which puts its name into the audit id.
-    pub(super) actor: Option<String>,
-    pub(super) user: String,
-    pub(super) agent: String,
-    pub(super) verb: String,
-    pub(super) object: ObjectRef,
-    pub(super) level: Level,
-    pub(super) code: u16,
-    pub(super) reason: String,
-    pub(super) message: String,
-    pub(super) received: Timestamp,
-    pub(super) completed: Timestamp,
-    pub(super) base: Base,
-    pub(super) left: Left,
-    pub(super) generation: Option<i64>,
+    pub(crate) actor: Option<String>,
+    pub(crate) user: String,
+    pub(crate) agent: String,
+    pub(crate) verb: String,
+    pub(crate) object: ObjectRef,
+    pub(crate) level: Level,
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) received: Timestamp,
+    pub(crate) completed: Timestamp,
+    pub(crate) base: Base,
+    pub(crate) left: Left,
+    pub(crate) generation: Option<i64>,
     /// `apply` or `JSON patch`, where that can be told: an audit event has no content type.
-    pub(super) how: Option<&'static str>,
-    pub(super) field_manager: Option<String>,
-    pub(super) dry_run: bool,
+    pub(crate) how: Option<&'static str>,
+    pub(crate) field_manager: Option<String>,
+    pub(crate) dry_run: bool,
 }
 
 impl LoggedRequest {
-    pub(super) fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         self.verb == "get"
     }
 
-    pub(super) fn succeeded(&self) -> bool {
+    pub(crate) fn succeeded(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
     /// Whether it changed, or could have changed, what is stored.
-    pub(super) fn is_granted_write(&self) -> bool {
+    pub(crate) fn is_granted_write(&self) -> bool {
         !self.is_read() && self.succeeded() && !self.dry_run
     }
 }
@@ -143,7 +143,7 @@ impl Head {
     ///
     /// # Errors
     /// When it is no audit event.
-    pub(super) fn parse(line: &[u8]) -> Result<Self> {
+    pub(crate) fn parse(line: &[u8]) -> Result<Self> {
         let head: Self = serde_json::from_slice(line).context("it is not JSON of an audit event")?;
         if head.kind == "EventList" {
             bail!("it is a list of audit events; make lines of them: jq -c '.items[]' FILE");
@@ -155,40 +155,40 @@ impl Head {
     }
 
     /// Whether the request was answered.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.stage == "ResponseComplete"
     }
 
-    pub(super) fn verb(&self) -> &str {
+    pub(crate) fn verb(&self) -> &str {
         &self.verb
     }
 
-    pub(super) fn code(&self) -> u16 {
+    pub(crate) fn code(&self) -> u16 {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }
 
-    pub(super) fn object(&self) -> Option<&ObjectRef> {
+    pub(crate) fn object(&self) -> Option<&ObjectRef> {
         self.object_ref.as_ref()
     }
 
     /// Whether it is about objects and not a stream: what belongs to a reconcile and can be drawn.
-    pub(super) fn is_request(&self) -> bool {
+    pub(crate) fn is_request(&self) -> bool {
         let Some(object) = &self.object_ref else { return false };
         self.verb != "watch" && !STREAMS.contains(&object.subresource.as_str())
     }
 
-    pub(super) fn is_dry_run(&self) -> bool {
+    pub(crate) fn is_dry_run(&self) -> bool {
         parameter(&self.request_uri, "dryRun").is_some()
     }
 
     /// Who sent it: the actor of the lab or the user, and the program.
-    pub(super) fn writer(&self) -> (String, String) {
+    pub(crate) fn writer(&self) -> (String, String) {
         let who = self.actor().map_or_else(|| self.user().to_owned(), |actor| format!("\n{actor}"));
         (who, program(&self.user_agent).to_owned())
     }
 
     /// From arrival to answer; a line without times is of no use.
-    pub(super) fn times(&self) -> Option<(Timestamp, Timestamp)> {
+    pub(crate) fn times(&self) -> Option<(Timestamp, Timestamp)> {
         Some((self.request_received_timestamp?, self.stage_timestamp?))
     }
 
@@ -201,7 +201,7 @@ impl Head {
     }
 
     /// The whole request, with what its `line` says of bodies. `None` when it has no times.
-    pub(super) fn request(self, line: &[u8]) -> Option<LoggedRequest> {
+    pub(crate) fn request(self, line: &[u8]) -> Option<LoggedRequest> {
         let (received, completed) = self.times()?;
         // A body that is not understood is a body that the log does not have.
         let bodies: Bodies = serde_json::from_slice(line).unwrap_or_default();
@@ -306,13 +306,13 @@ fn program(agent: &str) -> &str {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use serde_json::json;
 
     use super::*;
 
     /// A line as the API server writes it, at level `RequestResponse`; `with` is laid over it.
-    pub(in crate::timeline) fn line(at: i64, user: &str, verb: &str, code: u16, with: Value) -> Value {
+    pub(crate) fn line(at: i64, user: &str, verb: &str, code: u16, with: Value) -> Value {
         let start = 1_700_000_000_000;
         let moment = |at: i64| Timestamp::from_millisecond(start + at).unwrap().to_string();
         let mut line = json!({
@@ -339,7 +339,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::timeline) fn request(line: &Value) -> LoggedRequest {
+    pub(crate) fn request(line: &Value) -> LoggedRequest {
         let text = line.to_string();
         Head::parse(text.as_bytes()).unwrap().request(text.as_bytes()).unwrap()
     }

@@ -6,109 +6,109 @@ use serde::Serialize;
 /// Everything that is drawn. Times are milliseconds since the first request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Model {
-    pub(super) start: Timestamp,
-    pub(super) end: f64,
+pub(crate) struct Model {
+    pub(crate) start: Timestamp,
+    pub(crate) end: f64,
     /// Pause that ends a span, in milliseconds.
-    pub(super) gap: i64,
-    pub(super) writers: Vec<Writer>,
-    pub(super) objects: Vec<Object>,
-    pub(super) requests: Vec<Shown>,
-    pub(super) spans: Vec<Drawn>,
-    pub(super) nodes: Vec<(f64, usize)>,
-    pub(super) pods: Vec<(f64, usize)>,
+    pub(crate) gap: i64,
+    pub(crate) writers: Vec<Writer>,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) requests: Vec<Shown>,
+    pub(crate) spans: Vec<Drawn>,
+    pub(crate) nodes: Vec<(f64, usize)>,
+    pub(crate) pods: Vec<(f64, usize)>,
     /// Granted writes whose version is not in the log.
-    pub(super) unknown: usize,
-    pub(super) notes: Vec<String>,
+    pub(crate) unknown: usize,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Somebody who sent requests, and what conflicts cost it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Writer {
-    pub(super) name: String,
-    pub(super) user: String,
-    pub(super) agent: String,
+pub(crate) struct Writer {
+    pub(crate) name: String,
+    pub(crate) user: String,
+    pub(crate) agent: String,
     /// It set the scene of a scenario.
-    pub(super) backstage: bool,
-    pub(super) requests: usize,
-    pub(super) reads: usize,
-    pub(super) granted: usize,
-    pub(super) conflicts: usize,
-    pub(super) refused: usize,
+    pub(crate) backstage: bool,
+    pub(crate) requests: usize,
+    pub(crate) reads: usize,
+    pub(crate) granted: usize,
+    pub(crate) conflicts: usize,
+    pub(crate) refused: usize,
     /// Requests that would not have been sent without a 409.
-    pub(super) extra: usize,
+    pub(crate) extra: usize,
     /// Milliseconds between refusals and the writes that were granted after them.
-    pub(super) waited: f64,
+    pub(crate) waited: f64,
     /// 409s after which no write of the object was granted.
-    pub(super) unsettled: usize,
+    pub(crate) unsettled: usize,
 }
 
 /// An object that requests were about.
 #[derive(Debug, Serialize)]
-pub(super) struct Object {
+pub(crate) struct Object {
     /// `resource/name`.
-    pub(super) name: String,
-    pub(super) group: String,
-    pub(super) resource: String,
-    pub(super) namespace: String,
-    pub(super) requests: usize,
-    pub(super) conflicts: usize,
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) namespace: String,
+    pub(crate) requests: usize,
+    pub(crate) conflicts: usize,
 }
 
 /// A request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a thing of its own that the page tells")]
-pub(super) struct Shown {
-    pub(super) writer: usize,
-    pub(super) object: usize,
-    pub(super) outcome: RequestOutcome,
-    pub(super) received: f64,
-    pub(super) completed: f64,
-    pub(super) verb: String,
+pub(crate) struct Shown {
+    pub(crate) writer: usize,
+    pub(crate) object: usize,
+    pub(crate) outcome: RequestOutcome,
+    pub(crate) received: f64,
+    pub(crate) completed: f64,
+    pub(crate) verb: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) how: Option<&'static str>,
+    pub(crate) how: Option<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) subresource: String,
-    pub(super) code: u16,
+    pub(crate) subresource: String,
+    pub(crate) code: u16,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) reason: String,
+    pub(crate) reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) message: String,
+    pub(crate) message: String,
     /// The version that it was made from; absent for any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) base: Option<String>,
+    pub(crate) base: Option<String>,
     /// The version that it left.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) left: Option<String>,
+    pub(crate) left: Option<String>,
     /// The log does not say what it was made from.
     #[serde(skip_serializing_if = "is_false")]
-    pub(super) base_unknown: bool,
+    pub(crate) base_unknown: bool,
     /// The log does not say what it left.
     #[serde(skip_serializing_if = "is_false")]
-    pub(super) left_unknown: bool,
+    pub(crate) left_unknown: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) generation: Option<i64>,
+    pub(crate) generation: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) field_manager: Option<String>,
+    pub(crate) field_manager: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
-    pub(super) dry_run: bool,
+    pub(crate) dry_run: bool,
     /// It was granted and moved no version.
     #[serde(skip_serializing_if = "is_false")]
-    pub(super) no_op: bool,
+    pub(crate) no_op: bool,
     /// The write that made its copy old.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) beaten_by: Option<usize>,
+    pub(crate) beaten_by: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cost: Option<Cost>,
-    pub(super) level: &'static str,
+    pub(crate) cost: Option<Cost>,
+    pub(crate) level: &'static str,
 }
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum RequestOutcome {
+pub(crate) enum RequestOutcome {
     /// A write that was granted.
     Granted,
     /// A request that was answered 409.
@@ -122,25 +122,25 @@ pub(super) enum RequestOutcome {
 /// What a 409 cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// Requests that the conflict cost: the refused one, and the writer's reads of the object and further refusals until
     /// the write that was granted, which is not counted.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
     /// From the arrival of the refused request to the answer to the granted one; `None` when none was granted.
-    pub(super) millis: Option<f64>,
+    pub(crate) millis: Option<f64>,
     /// The granted write.
-    pub(super) settled_by: Option<usize>,
+    pub(crate) settled_by: Option<usize>,
     /// Whether it is the first of the refusals that this granted write ended. Sums take these alone.
-    pub(super) is_first: bool,
+    pub(crate) is_first: bool,
 }
 
 /// A span of one writer.
 #[derive(Debug, Serialize)]
-pub(super) struct Drawn {
-    pub(super) writer: usize,
-    pub(super) start: f64,
-    pub(super) end: f64,
-    pub(super) requests: usize,
+pub(crate) struct Drawn {
+    pub(crate) writer: usize,
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+    pub(crate) requests: usize,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

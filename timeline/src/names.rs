@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use crate::timeline::line::LoggedRequest;
-use crate::timeline::model::{Object, Writer};
+use crate::line::LoggedRequest;
+use crate::model::{Object, Writer};
 
-/// Tells one writer from another, as [`crate::timeline::line::Head::writer`] does.
-pub(super) fn key(request: &LoggedRequest) -> (String, String) {
+/// Tells one writer from another, as [`crate::line::Head::writer`] does.
+pub(crate) fn key(request: &LoggedRequest) -> (String, String) {
     let who = request.actor.as_ref().map_or_else(|| request.user.clone(), |actor| format!("\n{actor}"));
     (who, request.agent.clone())
 }
 
 /// The writers in the order of their first requests, and which is which.
-pub(super) fn writers(
+pub(crate) fn writers(
     requests: &[LoggedRequest],
     backstage: Option<&str>,
 ) -> (HashMap<(String, String), usize>, Vec<Writer>) {
@@ -60,7 +60,7 @@ fn short(user: &str) -> String {
 }
 
 /// Which object a request is about; a new one is added.
-pub(super) fn object(
+pub(crate) fn object(
     request: &LoggedRequest,
     objects: &mut Vec<Object>,
     known: &mut HashMap<(String, String, String, String), usize>,

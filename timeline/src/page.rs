@@ -3,23 +3,23 @@
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-use crate::timeline::model::{Model, RequestOutcome};
+use crate::model::{Model, RequestOutcome};
 
-const TEMPLATE: &str = include_str!("assets/page.html");
-const STYLE: &str = include_str!("assets/style.css");
+const TEMPLATE: &str = include_str!("../assets/page.html");
+const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPTS: [&str; 5] = [
-    include_str!("assets/words.js"),
-    include_str!("assets/filters.js"),
-    include_str!("assets/drawing.js"),
-    include_str!("assets/table.js"),
-    include_str!("assets/page.js"),
+    include_str!("../assets/words.js"),
+    include_str!("../assets/filters.js"),
+    include_str!("../assets/drawing.js"),
+    include_str!("../assets/table.js"),
+    include_str!("../assets/page.js"),
 ];
 
 /// The page's text: what `title` names, from the log called `source`.
 ///
 /// # Errors
 /// When the model cannot be written as JSON.
-pub(super) fn render(model: &Model, title: &str, source: &str) -> Result<String> {
+pub(crate) fn render(model: &Model, title: &str, source: &str) -> Result<String> {
     let data = serde_json::to_string(&json!({"source": source, "model": model})).context("no JSON")?;
     let script = format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.concat());
     let values = [
@@ -49,7 +49,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
 }
 
 /// The page in a sentence.
-pub(super) fn summary(model: &Model) -> String {
+pub(crate) fn summary(model: &Model) -> String {
     let count = |outcome| model.requests.iter().filter(|of| of.outcome == outcome).count();
     let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let conflicts = match count(RequestOutcome::Conflict) {

@@ -5,29 +5,29 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::timeline::counts::Counts;
-use crate::timeline::line::{Head, LoggedRequest};
-use crate::timeline::seen::Seen;
-use crate::timeline::select::Selection;
-use crate::timeline::spans::Spans;
+use crate::counts::Counts;
+use crate::line::{Head, LoggedRequest};
+use crate::seen::Seen;
+use crate::select::Selection;
+use crate::spans::Spans;
 
 /// The longest line that is read, in bytes. An API server refuses objects long before this.
 const LONGEST: u64 = 64 << 20;
 /// How many lines may be no audit events before the file is none.
 const FOREIGN: usize = 100;
 /// The most requests that are kept for a page.
-pub(super) const MOST: usize = 20_000;
+pub(crate) const MOST: usize = 20_000;
 
 /// What was read.
 #[derive(Debug, Default)]
-pub(super) struct Log {
-    pub(super) requests: Vec<LoggedRequest>,
-    pub(super) spans: Spans,
-    pub(super) counts: Counts,
+pub(crate) struct Log {
+    pub(crate) requests: Vec<LoggedRequest>,
+    pub(crate) spans: Spans,
+    pub(crate) counts: Counts,
     /// Requests about the objects that came after [`MOST`].
-    pub(super) left_out: usize,
+    pub(crate) left_out: usize,
     /// What a reader should know of the file.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     seen: Seen,
     events: usize,
     incomplete: usize,
@@ -41,7 +41,7 @@ impl Log {
     ///
     /// # Errors
     /// When it cannot be read, or is no audit log: says what it is instead.
-    pub(super) fn read_file(&mut self, path: &Path, selection: &Selection) -> Result<()> {
+    pub(crate) fn read_file(&mut self, path: &Path, selection: &Selection) -> Result<()> {
         let name = path.display();
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
@@ -57,7 +57,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`Self::read_file`].
-    pub(super) fn read(&mut self, mut from: impl BufRead, name: &str, selection: &Selection) -> Result<()> {
+    pub(crate) fn read(&mut self, mut from: impl BufRead, name: &str, selection: &Selection) -> Result<()> {
         let start = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
         ensure!(!start.is_empty(), "{name} is empty");
         ensure!(
@@ -171,7 +171,7 @@ impl Log {
     ///
     /// # Errors
     /// With what the log has instead.
-    pub(super) fn check_found(&mut self, selection: &Selection) -> Result<()> {
+    pub(crate) fn check_found(&mut self, selection: &Selection) -> Result<()> {
         ensure!(!self.requests.is_empty(), "{}", self.seen.explain(selection));
         if selection.whole_namespaces {
             return Ok(());
@@ -186,7 +186,7 @@ impl Log {
     }
 
     /// What to ask for, when nothing was asked for.
-    pub(super) fn suggest(&self) -> String {
+    pub(crate) fn suggest(&self) -> String {
         self.seen.suggest()
     }
 }
@@ -196,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::timeline::line::tests::line;
+    use crate::line::tests::line;
 
     fn selection(object: &str) -> Selection {
         Selection { objects: vec![object.parse().unwrap()], ..Selection::default() }

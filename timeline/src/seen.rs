@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::timeline::line::ObjectRef;
-use crate::timeline::select::{Selection, Wanted};
+use crate::line::ObjectRef;
+use crate::select::{Selection, Wanted};
 
 /// The most names that are remembered of a resource.
 const MOST: usize = 1_000;
@@ -12,7 +12,7 @@ const TOLD: usize = 8;
 
 /// The objects of a log.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Names (with namespace) by resource.
     names: BTreeMap<String, BTreeSet<(String, String)>>,
     /// How often requests about an object were answered 409.
@@ -20,7 +20,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn add(&mut self, object: &ObjectRef, code: u16) {
+    pub(crate) fn add(&mut self, object: &ObjectRef, code: u16) {
         if object.resource.is_empty() {
             return;
         }
@@ -38,7 +38,7 @@ impl Seen {
     }
 
     /// Why nothing was found, and what is there.
-    pub(super) fn explain(&self, selection: &Selection) -> String {
+    pub(crate) fn explain(&self, selection: &Selection) -> String {
         if self.names.is_empty() {
             return "the log has no request about an object".to_owned();
         }
@@ -83,7 +83,7 @@ impl Seen {
     }
 
     /// What to ask for, when nothing was asked for.
-    pub(super) fn suggest(&self) -> String {
+    pub(crate) fn suggest(&self) -> String {
         let mut contested: Vec<_> = self.conflicts.iter().collect();
         contested.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         if contested.is_empty() {

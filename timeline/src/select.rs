@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::timeline::line::ObjectRef;
+use crate::line::ObjectRef;
 
 /// Resources of a namespace that say nothing about who wrote what, when a whole namespace is asked for.
 const NOISE: [&str; 2] = ["namespaces", "events"];
@@ -11,13 +11,13 @@ const FURNITURE: [(&str, &str); 2] = [("serviceaccounts", "default"), ("configma
 
 /// `RESOURCE[.GROUP][/NAME]`, as in the `objectRef` of an audit event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The resource in the plural.
-    pub(super) resource: String,
+    pub(crate) resource: String,
     /// Its API group, where that was said.
-    pub(super) group: Option<String>,
+    pub(crate) group: Option<String>,
     /// One object; `None` for all of them.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 impl FromStr for Wanted {
@@ -51,7 +51,7 @@ impl Wanted {
     }
 
     /// As it was typed.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let group = self.group.as_ref().map_or_else(String::new, |group| format!(".{group}"));
         let name = self.name.as_ref().map_or_else(String::new, |name| format!("/{name}"));
         format!("{}{group}{name}", self.resource)
@@ -60,18 +60,18 @@ impl Wanted {
 
 /// What is shown of a log.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// Objects, or resources. Nothing said means everything in `namespaces`.
-    pub(super) objects: Vec<Wanted>,
+    pub(crate) objects: Vec<Wanted>,
     /// Namespaces; none said means all. What has no namespace is not held back by this.
-    pub(super) namespaces: Vec<String>,
+    pub(crate) namespaces: Vec<String>,
     /// Everything in the namespaces is wanted, and `objects` besides.
-    pub(super) whole_namespaces: bool,
+    pub(crate) whole_namespaces: bool,
 }
 
 impl Selection {
     /// Whether requests about `object` are shown.
-    pub(super) fn covers(&self, object: &ObjectRef) -> bool {
+    pub(crate) fn covers(&self, object: &ObjectRef) -> bool {
         let here = self.has_namespace(&object.namespace);
         if self.whole_namespaces && here && !object.namespace.is_empty() {
             let resource = object.resource.as_str();
@@ -82,7 +82,7 @@ impl Selection {
 
     /// Whether requests about `object` are shown, or could be once its name is known: a create with `generateName` learns
     /// it from the answer.
-    pub(super) fn may_cover(&self, object: &ObjectRef) -> bool {
+    pub(crate) fn may_cover(&self, object: &ObjectRef) -> bool {
         self.covers(object)
             || (object.name.is_empty()
                 && self.has_namespace(&object.namespace)
@@ -90,12 +90,12 @@ impl Selection {
     }
 
     /// Whether objects in `namespace`, or in none, can be meant.
-    pub(super) fn has_namespace(&self, namespace: &str) -> bool {
+    pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
         namespace.is_empty() || self.namespaces.is_empty() || self.namespaces.iter().any(|n| n == namespace)
     }
 
     /// What was asked for, in words.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let objects: Vec<String> = self.objects.iter().map(Wanted::text).collect();
         let within = self.namespaces.join(", ");
         match (self.whole_namespaces, objects.is_empty(), within.is_empty()) {

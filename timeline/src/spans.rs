@@ -5,27 +5,27 @@ use std::collections::HashMap;
 use jiff::{SignedDuration, Timestamp};
 
 /// The longest pause within a span.
-pub(super) const GAP: SignedDuration = SignedDuration::from_millis(50);
+pub(crate) const GAP: SignedDuration = SignedDuration::from_millis(50);
 
 /// Requests of one writer without a pause between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
+pub(crate) struct Span {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
     /// Requests in it, about whatever object.
-    pub(super) requests: usize,
+    pub(crate) requests: usize,
 }
 
 /// Gathers spans as the log goes by. It keeps those in which a request is shown, and one open span per writer.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub(crate) struct Spans {
     open: HashMap<(String, String), (Span, bool)>,
     kept: HashMap<(String, String), Vec<Span>>,
 }
 
 impl Spans {
     /// A request of `writer`; `shown` when it is on the page.
-    pub(super) fn add(&mut self, writer: (String, String), start: Timestamp, end: Timestamp, shown: bool) {
+    pub(crate) fn add(&mut self, writer: (String, String), start: Timestamp, end: Timestamp, shown: bool) {
         let fresh = Span { start, end, requests: 1 };
         let Some((open, has_shown)) = self.open.get_mut(&writer) else {
             self.open.insert(writer, (fresh, shown));
@@ -46,7 +46,7 @@ impl Spans {
     }
 
     /// All of them, by writer.
-    pub(super) fn finish(mut self) -> HashMap<(String, String), Vec<Span>> {
+    pub(crate) fn finish(mut self) -> HashMap<(String, String), Vec<Span>> {
         for (writer, (span, shown)) in self.open {
             if shown {
                 self.kept.entry(writer).or_default().push(span);

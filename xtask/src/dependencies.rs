@@ -36,7 +36,7 @@ const FOR_OTHERS: &[&str] = &[
 
 /// Each crate, and what it must not depend on with its default features.
 const FORBIDDEN: &[(&str, &[&str])] =
-    &[("planner", IMPURE), ("shared-crds", IMPURE), ("conflict-retry", FOR_OTHERS)];
+    &[("planner", IMPURE), ("shared-crds", IMPURE), ("timeline", IMPURE), ("conflict-retry", FOR_OTHERS)];
 
 /// A line for each dependency that must not be.
 pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {

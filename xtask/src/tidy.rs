@@ -35,6 +35,7 @@ const MAY_DEPEND: &[(&str, &[&str])] = &[
     ("shared-crds", &[]),
     ("conflict-retry", &[]),
     ("conflict-model", &[]),
+    ("timeline", &[]),
     ("planner", &["shared-crds"]),
     ("shared-runtime", &["conflict-retry", "shared-crds"]),
     ("nodepool-operator", &["conflict-retry", "shared-crds", "shared-runtime"]),

@@ -1,12 +1,12 @@
-//! Looks at the page of `cargo lab timeline` in a real browser: it draws, its filters and keys work, it loads nothing, and
-//! nothing goes wrong on the way.
+//! Looks at the page in a real browser: it draws, its filters and keys work, it loads nothing, and nothing goes wrong on
+//! the way.
 
 mod devtools;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
+use clap::Parser;
 use devtools::Page;
 use serde_json::{Value, json};
 
@@ -14,6 +14,13 @@ const ROWS: &str = "document.querySelectorAll('#table tbody tr').length";
 const SPOTS: &str = "document.querySelectorAll('.spot').length";
 const WRITERS: &str =
     "[...document.querySelectorAll('#table tbody tr')].map((row) => row.cells[1].textContent)";
+
+/// A command with the page's arguments, as `cargo lab timeline` has them.
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: timeline::Args,
+}
 
 /// A log as an API server writes it.
 #[derive(Default)]
@@ -41,18 +48,13 @@ impl Log {
         }));
     }
 
-    /// Makes the page, with the command that a person would use.
+    /// Makes the page, from the arguments that a user would give.
     fn page(&self, directory: &Path) -> Result<PathBuf> {
         let (log, page) = (directory.join("audit.log"), directory.join("page.html"));
         std::fs::write(&log, self.lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-        let made = Command::new(env!("CARGO_BIN_EXE_lab"))
-            .args(["timeline", "--object", "pools", "--out"])
-            .arg(&page)
-            .arg(&log)
-            .output()
-            .context("cannot run the lab")?;
-        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        Ok(page)
+        let arguments = ["timeline", "--object", "pools", "--out"].map(Path::new).into_iter();
+        let Command { args } = Command::try_parse_from(arguments.chain([page.as_path(), log.as_path()]))?;
+        Ok(timeline::page_of_objects(args)?.path)
     }
 }
 
