@@ -31,8 +31,8 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
-    // The control plane is held by this same binary, in another process; see `e2e::lifeline`.
-    if e2e::lifeline::serve_if_asked()? {
+    // The control plane is held by this same binary, in another process; see `e2e::process_supervisor`.
+    if e2e::process_supervisor::serve_if_asked()? {
         return Ok(());
     }
     match Bench::parse() {

@@ -1,5 +1,5 @@
 //! An HTTP proxy to the API server that injects faults: it silences watches or refuses requests on demand. It parses
-//! requests, unlike [`crate::droproxy`], which loses bytes.
+//! requests, unlike [`crate::lossy_proxy`], which loses bytes.
 //!
 //! A client connects without TLS and with its own token, which is forwarded, so it keeps its identity and its rights.
 
@@ -24,13 +24,13 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::cluster::Cluster;
-use crate::lifeline::lock;
+use crate::process_supervisor::lock;
 
 /// Requests that are refused.
 #[derive(Clone, Debug)]
 pub struct InjectedRefusal {
     /// A substring of their path and query.
-    pub asks: String,
+    pub target: String,
     /// The status code of the refusal.
     pub code: u16,
     /// Refuses every n-th of them, starting with the first; 1 for all.
@@ -103,7 +103,7 @@ impl FaultProxy {
         Ok(path)
     }
 
-    /// From now on no watch gets any events, open or new, until [`FaultProxy::let_watches_speak`]. Other requests are
+    /// From now on no watch gets any events, open or new, until [`FaultProxy::restore_watches`]. Other requests are
     /// forwarded.
     pub fn silence_watches(&self) {
         self.faults.silent.send_replace(true);
@@ -118,7 +118,7 @@ impl FaultProxy {
     }
 
     /// New watches work again.
-    pub fn let_watches_speak(&self) {
+    pub fn restore_watches(&self) {
         self.faults.silent.send_replace(false);
     }
 
@@ -148,7 +148,7 @@ impl Faults {
     fn refusal(&self, target: &str) -> Option<u16> {
         let refusals = lock(&self.refusals);
         let Refused(refusal, seen) =
-            refusals.iter().find(|Refused(refusal, _)| target.contains(&refusal.asks))?;
+            refusals.iter().find(|Refused(refusal, _)| target.contains(&refusal.target))?;
         seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(refusal.one_in).then_some(refusal.code)
     }
 }

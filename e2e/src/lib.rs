@@ -4,22 +4,22 @@
 //! [`cluster`] provides a cluster, [`operators`] runs the operators against it, [`audit`] reads the API server's audit
 //! log, [`request_costs`] and [`lost_update_check`] evaluate it, [`scheduler_conformance`] compares the planner with
 //! kube-scheduler, and [`mod@wait`] polls instead of sleeping. Everything that is started ends with the test, however
-//! the test ends: see [`lifeline`].
+//! the test ends: see [`process_supervisor`].
 
 pub mod audit;
 pub mod cluster;
 pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;
-pub mod droproxy;
 pub mod fault_proxy;
 pub mod guards;
 pub mod history;
-pub mod lifeline;
+pub mod lossy_proxy;
 pub mod lost_update_check;
 pub mod objects;
 pub mod operators;
 pub mod places;
+pub mod process_supervisor;
 pub mod request_costs;
 pub mod scheduler_conformance;
 pub mod tandem;

@@ -1,6 +1,6 @@
 //! A TCP proxy to the API server that loses data: it forwards bytes until it is told to lose one request or one answer.
 //!
-//! It does not parse TLS or HTTP, so it selects by time: the next bytes that a client sends after [`Droproxy::lose`]
+//! It does not parse TLS or HTTP, so it selects by time: the next bytes that a client sends after [`LossyProxy::lose`]
 //! are treated as the request. Warm the connection up first, or those bytes are a handshake.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::lifeline::lock;
+use crate::process_supervisor::lock;
 
 /// What is lost, and how the client notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub enum Loss {
 }
 
 /// A running proxy. Dropping it closes every connection, and the port refuses new ones.
-pub struct Droproxy {
+pub struct LossyProxy {
     address: SocketAddr,
     next: Arc<Mutex<Option<Loss>>>,
     listening: AbortHandle,
 }
 
-impl Droproxy {
+impl LossyProxy {
     /// Listens on `port` of the loopback address (0 for any free port) and forwards everything to `server`.
     ///
     /// # Errors
@@ -55,13 +55,13 @@ impl Droproxy {
         *lock(&self.next) = Some(loss);
     }
 
-    /// Whether the loss requested by [`Droproxy::lose`] has begun.
+    /// Whether the loss requested by [`LossyProxy::lose`] has begun.
     pub fn has_lost(&self) -> bool {
         lock(&self.next).is_none()
     }
 }
 
-impl Drop for Droproxy {
+impl Drop for LossyProxy {
     fn drop(&mut self) {
         self.listening.abort();
     }
@@ -147,7 +147,7 @@ mod tests {
     async fn it_loses_what_it_was_told_to_once_and_nothing_else() {
         for (loss, arrives) in [(Loss::Request, false), (Loss::Answer, true)] {
             let (server, got) = server().await;
-            let proxy = Droproxy::start(0, server).await.unwrap();
+            let proxy = LossyProxy::start(0, server).await.unwrap();
             let mut client = TcpStream::connect(proxy.address()).await.unwrap();
             assert_eq!(ask(&mut client, 1).await, Some(2));
             proxy.lose(loss);
@@ -163,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn a_silent_loss_keeps_the_connection_open() {
         let (server, got) = server().await;
-        let proxy = Droproxy::start(0, server).await.unwrap();
+        let proxy = LossyProxy::start(0, server).await.unwrap();
         let mut client = TcpStream::connect(proxy.address()).await.unwrap();
         proxy.lose(Loss::SilentAnswer);
         let silence = tokio::time::timeout(Duration::from_millis(200), ask(&mut client, 1)).await;
@@ -174,7 +174,7 @@ mod tests {
     #[tokio::test]
     async fn without_it_the_port_refuses() {
         let (server, _got) = server().await;
-        let proxy = Droproxy::start(0, server).await.unwrap();
+        let proxy = LossyProxy::start(0, server).await.unwrap();
         let address = proxy.address();
         drop(proxy);
         // The task ends when it next runs.

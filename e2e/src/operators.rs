@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::Cluster;
 use crate::control_plane::go::tell;
 use crate::control_plane::{ready, toolbox};
-use crate::lifeline::{Exit, Lifeline, ProgramSpec, Running, Signal};
+use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 
 /// Number of log lines at the end of an error about an operator.
 const TAIL: usize = 25;
@@ -111,7 +111,7 @@ pub struct Launch {
 
 /// A running operator. It is killed when this is dropped, and when the test ends in any other way.
 pub struct OperatorProcess {
-    lifeline: Lifeline,
+    supervisor: ProcessSupervisor,
     running: Running,
     /// The specification to start it again with the same name and log.
     spec: ProgramSpec,
@@ -146,10 +146,10 @@ impl OperatorProcess {
         let name = format!("{name}-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let log = cluster.root().join(format!("{name}.log"));
         let spec = ProgramSpec { name, path: path.to_owned(), args, env, log };
-        // It has its own lifeline, so that it also works on a cluster that this process did not start.
-        let lifeline = Lifeline::spawn(None)?;
-        let running = lifeline.start(spec.clone()).await?;
-        Ok(Self { lifeline, running, spec })
+        // It has its own supervisor, so that it also works on a cluster that this process did not start.
+        let supervisor = ProcessSupervisor::spawn(None)?;
+        let running = supervisor.start(spec.clone()).await?;
+        Ok(Self { supervisor, running, spec })
     }
 
     /// The operator's own process id.
@@ -201,7 +201,7 @@ impl OperatorProcess {
     /// # Errors
     /// When it is still running or cannot be started.
     pub async fn start_again(&mut self) -> Result<()> {
-        self.running = self.lifeline.start(self.spec.clone()).await?;
+        self.running = self.supervisor.start(self.spec.clone()).await?;
         Ok(())
     }
 

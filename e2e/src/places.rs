@@ -14,7 +14,7 @@ use anyhow::Result;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::lifeline::lock;
+use crate::process_supervisor::lock;
 
 /// Parallel tests per core. One with its control plane and both operators takes a tenth to a fifth of a core; the rest
 /// is a reserve for moments when all are busy at once, so that no operator loses a lease for lack of CPU time.

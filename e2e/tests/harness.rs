@@ -12,9 +12,9 @@ use e2e::audit::{Event, ObjectKey};
 use e2e::cluster::{Cluster, ClusterOptions};
 use e2e::control_plane::go::KUBERNETES_VERSION;
 use e2e::control_plane::toolbox::{Tool, Toolbox};
-use e2e::lifeline::{Exit, Lifeline, ProgramSpec, Signal};
 use e2e::lost_update_check::LostUpdateCheck;
 use e2e::operators::OperatorProcess;
+use e2e::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Signal};
 use e2e::request_costs::RequestCosts;
 use e2e::wait::eventually;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -329,12 +329,12 @@ async fn after_kill_9_and_after_ctrl_c_no_process_and_no_file_is_left() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_lifeline_itself_is_killed_its_programs_die_too() {
+async fn when_the_supervisor_itself_is_killed_its_programs_die_too() {
     let victim = Victim::start().await;
     let status = std::fs::read_to_string(format!("/proc/{}/stat", victim.pids[0])).unwrap();
     // The fourth field is the parent; the name in parentheses before it may contain spaces.
-    let lifeline = status.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kill(Pid::from_raw(lifeline), SIGKILL).unwrap();
+    let supervisor = status.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kill(Pid::from_raw(supervisor), SIGKILL).unwrap();
     eventually(PATIENCE, "the programs are gone", || async {
         Ok((!victim.pids.iter().any(|pid| alive(*pid))).then_some(()))
     })
@@ -397,12 +397,12 @@ async fn a_named_cluster_is_used_and_not_owned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_detached_lifeline_goes_with_its_starter_until_it_is_told_to_stay() {
+async fn a_detached_supervisor_goes_with_its_starter_until_it_is_told_to_stay() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let log = directory.path().join("log");
-    let lifeline = Lifeline::spawn_detached(&root.join("socket"), &root, &log).unwrap();
+    let supervisor = ProcessSupervisor::spawn_detached(&root.join("socket"), &root, &log).unwrap();
     let spec = ProgramSpec {
         name: "sleep".into(),
         path: "/bin/sleep".into(),
@@ -410,10 +410,10 @@ async fn a_detached_lifeline_goes_with_its_starter_until_it_is_told_to_stay() {
         env: Vec::new(),
         log: log.clone(),
     };
-    let pid = lifeline.start(spec).await.unwrap().pid;
+    let pid = supervisor.start(spec).await.unwrap().pid;
     assert!(alive(pid));
     // The kernel does the same when the starter is killed: its end of the pipe is closed.
-    drop(lifeline);
+    drop(supervisor);
     eventually(PATIENCE, "everything is gone", || async {
         Ok((!root.exists() && !alive(pid)).then_some(()))
     })

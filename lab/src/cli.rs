@@ -71,8 +71,8 @@ enum Command {
 /// Runs it. Exit code 1: a claim did not hold; 2: it could not be played.
 pub fn main() -> ExitCode {
     let done = (|| {
-        // The control plane is held by this same binary, in another process; see `e2e::lifeline`.
-        if e2e::lifeline::serve_if_asked()? {
+        // The control plane is held by this same binary, in another process; see `e2e::process_supervisor`.
+        if e2e::process_supervisor::serve_if_asked()? {
             return Ok(true);
         }
         let args = Args::parse();

@@ -38,7 +38,7 @@ fn stderr(output: &Output) -> String {
 async fn foreign() -> (&'static Cluster, MutexGuard<'static, ()>) {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     static TURN: Mutex<()> = Mutex::const_new(());
-    e2e::lifeline::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
+    e2e::process_supervisor::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
     let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
     let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
     (cluster, TURN.lock().await)

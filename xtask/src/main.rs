@@ -69,8 +69,8 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
-    // What the demo starts is held by this same binary, in another process; see `e2e::lifeline`.
-    if e2e::lifeline::serve_if_asked()? {
+    // What the demo starts is held by this same binary, in another process; see `e2e::process_supervisor`.
+    if e2e::process_supervisor::serve_if_asked()? {
         return Ok(());
     }
     let task = Args::parse_from(arguments(std::env::args_os())).task;

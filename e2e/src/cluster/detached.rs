@@ -1,7 +1,7 @@
 //! A control plane that keeps running when the command that started it ends (`cargo xtask dev up`), and that later
 //! commands find again.
 //!
-//! It is reached through its lifeline's socket and never by process id, which may belong to another process by then.
+//! It is reached through its supervisor's socket and never by process id, which may belong to another process by then.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use super::private::Private;
 use super::{Backing, Cluster, ClusterOptions};
 use crate::control_plane::layout::write;
 use crate::control_plane::toolbox::Toolbox;
-use crate::lifeline::Lifeline;
+use crate::process_supervisor::ProcessSupervisor;
 
 /// The state of a detached control plane; stored as `state.json` in the directory passed to
 /// [`Cluster::start_detached`].
@@ -37,10 +37,11 @@ impl Cluster {
         }
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
-        let log = directory.join("lifeline.log");
-        let started =
-            Private::start_with(&options, &|root| Lifeline::spawn_detached(&socket(root), root, &log))
-                .await?;
+        let log = directory.join("supervisor.log");
+        let started = Private::start_with(&options, &|root| {
+            ProcessSupervisor::spawn_detached(&socket(root), root, &log)
+        })
+        .await?;
         let state = Detached {
             root: started.layout().root().to_owned(),
             kubeconfig: started.kubeconfig(),
@@ -58,7 +59,7 @@ impl Cluster {
     /// When its state file is invalid.
     pub fn detached(directory: &Path) -> Result<Option<Detached>> {
         let Some(state) = Self::state(directory)? else { return Ok(None) };
-        Ok(Lifeline::connect(&socket(&state.root)).is_ok().then_some(state))
+        Ok(ProcessSupervisor::connect(&socket(&state.root)).is_ok().then_some(state))
     }
 
     /// The stored state of the last control plane that was started from `directory`.
@@ -75,7 +76,7 @@ impl Cluster {
     pub fn attach(directory: &Path) -> Result<Self> {
         let running = Self::detached(directory)?;
         let state = running.with_context(|| format!("no control plane runs from {}", directory.display()))?;
-        let connection = Lifeline::connect(&socket(&state.root))?;
+        let connection = ProcessSupervisor::connect(&socket(&state.root))?;
         Ok(Self {
             kubeconfig: state.kubeconfig,
             toolbox: Toolbox::from_environment(),
@@ -90,9 +91,9 @@ impl Cluster {
     pub fn stop_detached(directory: &Path) -> Result<bool> {
         let running = Self::detached(directory)?;
         if let Some(state) = &running {
-            Lifeline::connect(&socket(&state.root))?.close()?;
+            ProcessSupervisor::connect(&socket(&state.root))?.close()?;
         } else if let Some(state) = Self::state(directory)? {
-            // Its lifeline was killed, so its directory has not been removed.
+            // Its supervisor was killed, so its directory has not been removed.
             let is_ours =
                 state.root.file_name().is_some_and(|name| name.to_string_lossy().starts_with("tandem-"));
             if is_ours && state.root.is_dir() {
@@ -100,7 +101,7 @@ impl Cluster {
                     .with_context(|| format!("cannot remove {}", state.root.display()))?;
             }
         }
-        for left in [state_file(directory), directory.join("lifeline.log")] {
+        for left in [state_file(directory), directory.join("supervisor.log")] {
             // Absent when nothing was started.
             std::fs::remove_file(left).ok();
         }
@@ -115,5 +116,5 @@ fn state_file(directory: &Path) -> PathBuf {
 /// Inside the control plane's directory, which only its owner may access: a user with access to the socket can start
 /// programs.
 fn socket(root: &Path) -> PathBuf {
-    root.join("lifeline.sock")
+    root.join("supervisor.sock")
 }

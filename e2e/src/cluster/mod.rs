@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use crate::audit::AuditLog;
 use crate::control_plane::locate::{BinarySource, locate};
 use crate::control_plane::toolbox::{Tool, Toolbox};
-use crate::lifeline::Lifeline;
+use crate::process_supervisor::ProcessSupervisor;
 
 pub use detached::Detached;
 pub use namespace::TestNamespace;
@@ -93,7 +93,7 @@ enum Backing {
     /// Left running by an earlier process; the open connection shows that it is alive.
     Attached {
         root: PathBuf,
-        _connection: Lifeline,
+        _connection: ProcessSupervisor,
     },
 }
 

@@ -1,4 +1,4 @@
-//! A private control plane: starts its programs in order, restarts the API server, and ends with its lifeline.
+//! A private control plane: starts its programs in order, restarts the API server, and ends with its supervisor.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::control_plane::pki::{Identity, write_identities};
 use crate::control_plane::ports::{Ports, was_taken};
 use crate::control_plane::ready;
 use crate::control_plane::toolbox::{Executable, Tool};
-use crate::lifeline::{Lifeline, Running, lock};
+use crate::process_supervisor::{ProcessSupervisor, Running, lock};
 
 /// Maximum number of start attempts, when another process takes a port between its choice and its use.
 const PORT_ATTEMPTS: u32 = 3;
@@ -28,13 +28,13 @@ const API_SERVER_STOP: Duration = Duration::from_secs(20);
 pub(super) struct Private {
     layout: Layout,
     ports: Ports,
-    lifeline: Lifeline,
+    supervisor: ProcessSupervisor,
     programs: Mutex<BTreeMap<Tool, Running>>,
     startup: Duration,
 }
 
-/// Creates the lifeline for the control plane in a directory.
-pub(super) type MakeLifeline<'a> = &'a (dyn Fn(&Path) -> Result<Lifeline> + Sync);
+/// Creates the supervisor for the control plane in a directory.
+pub(super) type MakeSupervisor<'a> = &'a (dyn Fn(&Path) -> Result<ProcessSupervisor> + Sync);
 
 impl Private {
     pub(super) async fn start(options: &ClusterOptions) -> Result<Self> {
@@ -43,12 +43,12 @@ impl Private {
             if keep {
                 tell(&format!("{KEEP_VARIABLE} is set: logs stay in {}", root.display()));
             }
-            Lifeline::spawn((!keep).then_some(root))
+            ProcessSupervisor::spawn((!keep).then_some(root))
         })
         .await
     }
 
-    pub(super) async fn start_with(options: &ClusterOptions, lifeline: MakeLifeline<'_>) -> Result<Self> {
+    pub(super) async fn start_with(options: &ClusterOptions, supervisor: MakeSupervisor<'_>) -> Result<Self> {
         let wanted: Vec<Tool> = [
             (Tool::Etcd, true),
             (Tool::ApiServer, true),
@@ -63,7 +63,7 @@ impl Private {
         let tools: Vec<(Tool, Executable)> = wanted.into_iter().zip(executables).collect();
         let mut attempt = 1;
         loop {
-            match Self::try_start(options, &tools, lifeline).await {
+            match Self::try_start(options, &tools, supervisor).await {
                 Err(error) if was_taken(&format!("{error:#}")) && attempt < PORT_ATTEMPTS => attempt += 1,
                 Err(error) if was_taken(&format!("{error:#}")) => {
                     return Err(error.context(format!(
@@ -79,28 +79,32 @@ impl Private {
     async fn try_start(
         options: &ClusterOptions,
         tools: &[(Tool, Executable)],
-        lifeline: MakeLifeline<'_>,
+        supervisor: MakeSupervisor<'_>,
     ) -> Result<Self> {
         let began = Instant::now();
         let directory =
             tempfile::Builder::new().prefix("tandem-").tempdir().context("no private directory")?;
-        // From here on the lifeline removes the directory, even when this process is killed.
-        let lifeline = lifeline(directory.path())?;
+        // From here on the supervisor removes the directory, even when this process is killed.
+        let supervisor = supervisor(directory.path())?;
         let root = directory.keep();
         let components = match prepare(&root, options) {
             Ok(components) => components,
             Err(error) => {
-                lifeline.close().context(format!("after {error:#}"))?;
+                supervisor.close().context(format!("after {error:#}"))?;
                 return Err(error);
             }
         };
         let (layout, ports) = (components.layout.clone(), components.ports);
-        match bring_up(&components, tools, &lifeline).await {
-            Ok(programs) => {
-                Ok(Self { layout, ports, lifeline, programs: Mutex::new(programs), startup: began.elapsed() })
-            }
+        match bring_up(&components, tools, &supervisor).await {
+            Ok(programs) => Ok(Self {
+                layout,
+                ports,
+                supervisor,
+                programs: Mutex::new(programs),
+                startup: began.elapsed(),
+            }),
             Err(error) => {
-                lifeline.close().context(format!("after {error:#}"))?;
+                supervisor.close().context(format!("after {error:#}"))?;
                 Err(error)
             }
         }
@@ -141,7 +145,7 @@ impl Private {
     pub(super) async fn start_api_server(&self) -> Result<()> {
         let stopped = self.api_server()?;
         if stopped.exit().is_some() {
-            let started = self.lifeline.start(stopped.spec).await?;
+            let started = self.supervisor.start(stopped.spec).await?;
             lock(&self.programs).insert(Tool::ApiServer, started);
         }
         ready::api_server(&client_of(&self.kubeconfig()).await?, &self.programs()).await
@@ -172,7 +176,7 @@ impl Private {
         let etcd = lock(&self.programs).get(&Tool::Etcd).cloned().context("there is no etcd")?;
         etcd.stop(API_SERVER_STOP).await?;
         work().context("cannot copy what etcd holds")?;
-        let started = self.lifeline.start(etcd.spec).await?;
+        let started = self.supervisor.start(etcd.spec).await?;
         lock(&self.programs).insert(Tool::Etcd, started);
         self.start_api_server().await
     }
@@ -182,11 +186,11 @@ impl Private {
     }
 
     pub(super) async fn stay(&self) -> Result<()> {
-        self.lifeline.stay().await
+        self.supervisor.stay().await
     }
 
     pub(super) fn close(&self) -> Result<()> {
-        self.lifeline.close()
+        self.supervisor.close()
     }
 }
 
@@ -225,18 +229,18 @@ fn prepare(root: &Path, options: &ClusterOptions) -> Result<Components> {
 async fn bring_up(
     components: &Components,
     tools: &[(Tool, Executable)],
-    lifeline: &Lifeline,
+    supervisor: &ProcessSupervisor,
 ) -> Result<BTreeMap<Tool, Running>> {
     let (first, rest): (Vec<_>, Vec<_>) =
         tools.iter().partition(|(tool, _)| matches!(tool, Tool::Etcd | Tool::ApiServer));
     let mut programs = BTreeMap::new();
     for (tool, executable) in first {
-        programs.insert(*tool, lifeline.start(components.spec(*tool, executable)).await?);
+        programs.insert(*tool, supervisor.start(components.spec(*tool, executable)).await?);
     }
     let client = client_of(&components.layout.kubeconfig(Identity::Admin.file())).await?;
     ready::api_server(&client, &running(&programs)).await?;
     for (tool, executable) in rest {
-        programs.insert(*tool, lifeline.start(components.spec(*tool, executable)).await?);
+        programs.insert(*tool, supervisor.start(components.spec(*tool, executable)).await?);
     }
     if programs.contains_key(&Tool::ControllerManager) {
         ready::controllers(&client, &running(&programs)).await?;

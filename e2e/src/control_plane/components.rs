@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::pki::Identity;
 use super::ports::Ports;
 use super::toolbox::{Executable, Tool};
-use crate::lifeline::ProgramSpec;
+use crate::process_supervisor::ProgramSpec;
 
 /// The input of the command lines.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::lifeline::Running;
+use crate::process_supervisor::Running;
 
 /// An API server takes 3 s on two idle cores; this limit allows for a machine that compiles something at the same time.
 const PATIENCE: Duration = Duration::from_secs(120);

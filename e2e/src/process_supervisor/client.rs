@@ -1,6 +1,6 @@
-//! The test's side of a lifeline.
+//! The test's side of a supervisor.
 //!
-//! It reads on its own thread and waits on a `tokio::sync::watch`, so that one lifeline can serve tests that each have
+//! It reads on its own thread and waits on a `tokio::sync::watch`, so that one supervisor can serve tests that each have
 //! their own Tokio runtime.
 
 use std::collections::BTreeMap;
@@ -19,24 +19,24 @@ use tokio::sync::watch;
 use super::SERVE;
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
-/// How long a lifeline may take to kill its programs and remove their directory. Killing is immediate; the rest of the
+/// How long a supervisor may take to kill its programs and remove their directory. Killing is immediate; the rest of the
 /// time is for a busy machine.
 const CLOSING: Duration = Duration::from_secs(20);
-/// How long a lifeline may take until it listens.
+/// How long a supervisor may take until it listens.
 const OPENING: Duration = Duration::from_secs(10);
 /// Interval between two polls.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Set by binaries that can serve as their own lifeline.
+/// Set by binaries that can serve as their own supervisor.
 static SELF_SERVING: OnceLock<()> = OnceLock::new();
-/// The binary that serves as lifeline; set by tests of a package with such a binary.
+/// The binary that serves as supervisor; set by tests of a package with such a binary.
 static SERVED_BY: OnceLock<PathBuf> = OnceLock::new();
 
-pub(super) fn this_binary_can_serve() {
+pub(super) fn set_self_serving() {
     SELF_SERVING.get_or_init(|| ());
 }
 
-pub(super) fn this_one_can_serve(binary: &Path) {
+pub(super) fn set_binary(binary: &Path) {
     SERVED_BY.get_or_init(|| binary.to_owned());
 }
 
@@ -47,8 +47,8 @@ pub enum Exit {
     Code(i32),
     /// It was killed by this signal.
     Signal(i32),
-    /// It ended with its lifeline.
-    WithLifeline,
+    /// It ended with its supervisor.
+    WithSupervisor,
 }
 
 impl fmt::Display for Exit {
@@ -56,7 +56,7 @@ impl fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(formatter, "exit code {code}"),
             Self::Signal(signal) => write!(formatter, "signal {signal}"),
-            Self::WithLifeline => formatter.write_str("the end of its lifeline"),
+            Self::WithSupervisor => formatter.write_str("the end of its supervisor"),
         }
     }
 }
@@ -75,15 +75,15 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// A connection to a lifeline. Dropping the connection that started it ends all its programs.
-pub struct Lifeline {
+/// A connection to a supervisor. Dropping the connection that started it ends all its programs.
+pub struct ProcessSupervisor {
     shared: Arc<Shared>,
     process: Mutex<Option<Child>>,
-    /// The standard input of a detached lifeline that this process has started. When it closes, this process is gone.
-    leash: Mutex<Option<ChildStdin>>,
+    /// The standard input of a detached supervisor that this process has started. When it closes, this process is gone.
+    starter: Mutex<Option<ChildStdin>>,
 }
 
-/// A program that was started through a lifeline.
+/// A program that was started through a supervisor.
 #[derive(Clone)]
 pub struct Running {
     /// The program's own process id.
@@ -93,11 +93,11 @@ pub struct Running {
     shared: Arc<Shared>,
 }
 
-impl Lifeline {
-    /// Starts a lifeline that ends with this process. `remove` is the directory that it removes last.
+impl ProcessSupervisor {
+    /// Starts a supervisor that ends with this process. `remove` is the directory that it removes last.
     ///
     /// # Errors
-    /// When the lifeline's binary is missing or cannot be started.
+    /// When the supervisor's binary is missing or cannot be started.
     pub fn spawn(remove: Option<&Path>) -> Result<Self> {
         let mut command = command()?;
         if let Some(directory) = remove {
@@ -107,17 +107,17 @@ impl Lifeline {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("cannot start the lifeline")?;
-        let output = process.stdin.take().context("the lifeline has no standard input")?;
-        let input = process.stdout.take().context("the lifeline has no standard output")?;
+            .context("cannot start the supervisor")?;
+        let output = process.stdin.take().context("the supervisor has no standard input")?;
+        let input = process.stdout.take().context("the supervisor has no standard output")?;
         Ok(Self {
             shared: Shared::new(input, output),
             process: Mutex::new(Some(process)),
-            leash: Mutex::default(),
+            starter: Mutex::default(),
         })
     }
 
-    /// Starts a lifeline that is reached through `socket`, and that outlives this process once it is told to
+    /// Starts a supervisor that is reached through `socket`, and that outlives this process once it is told to
     /// [stay](Self::stay): before that, no later process could find what an interrupted process has left behind.
     ///
     /// # Errors
@@ -133,47 +133,47 @@ impl Lifeline {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
-            .context("cannot start the lifeline")?;
-        let leash = process.stdin.take();
+            .context("cannot start the supervisor")?;
+        let starter = process.stdin.take();
         let mut connected = Self::connect(socket);
         let mut looks = 0;
         while connected.is_err() && looks < looks_in(OPENING) {
             if let Some(status) = process.try_wait()? {
-                bail!("the lifeline ended at its start with {status}");
+                bail!("the supervisor ended at its start with {status}");
             }
             looks += 1;
             std::thread::sleep(POLL);
             connected = Self::connect(socket);
         }
-        let lifeline = connected?;
-        *lock(&lifeline.leash) = leash;
-        Ok(lifeline)
+        let supervisor = connected?;
+        *lock(&supervisor.starter) = starter;
+        Ok(supervisor)
     }
 
-    /// Tells a detached lifeline to outlive the process that started it.
+    /// Tells a detached supervisor to outlive the process that started it.
     ///
     /// # Errors
     /// When it does not answer.
     pub async fn stay(&self) -> Result<()> {
         match self.shared.call(Op::Stay).await? {
             Reply::Done => {
-                lock(&self.leash).take();
+                lock(&self.starter).take();
                 Ok(())
             }
             Reply::Failed { why } => bail!(why),
-            Reply::Started { .. } => bail!("the lifeline gave an answer that does not fit the question"),
+            Reply::Started { .. } => bail!("the supervisor gave an answer that does not fit the question"),
         }
     }
 
-    /// Connects to a lifeline that an earlier process left running. Dropping the connection ends nothing.
+    /// Connects to a supervisor that an earlier process left running. Dropping the connection ends nothing.
     ///
     /// # Errors
-    /// When no lifeline listens there.
+    /// When no supervisor listens there.
     pub fn connect(socket: &Path) -> Result<Self> {
         let output = UnixStream::connect(socket)
-            .with_context(|| format!("no lifeline answers on {}", socket.display()))?;
+            .with_context(|| format!("no supervisor answers on {}", socket.display()))?;
         let input = output.try_clone()?;
-        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(None), leash: Mutex::default() })
+        Ok(Self { shared: Shared::new(input, output), process: Mutex::new(None), starter: Mutex::default() })
     }
 
     /// Starts a program.
@@ -184,11 +184,11 @@ impl Lifeline {
         match self.shared.call(Op::Start(spec.clone())).await? {
             Reply::Started { pid } => Ok(Running { pid, spec, shared: self.shared.clone() }),
             Reply::Failed { why } => bail!(why),
-            Reply::Done => bail!("the lifeline gave an answer that does not fit the question"),
+            Reply::Done => bail!("the supervisor gave an answer that does not fit the question"),
         }
     }
 
-    /// Ends every program and the lifeline, and waits until they are gone.
+    /// Ends every program and the supervisor, and waits until they are gone.
     ///
     /// # Errors
     /// When they are not gone in time.
@@ -197,7 +197,7 @@ impl Lifeline {
             self.shared.ask(Op::Stop)?;
             return poll(|| Ok(lock(&self.shared.state).closed));
         };
-        // The lifeline reads the end of its input.
+        // The supervisor reads the end of its input.
         lock(&self.shared.output).take();
         let closed = poll(|| Ok(process.try_wait()?.is_some()));
         if closed.is_err() {
@@ -208,7 +208,7 @@ impl Lifeline {
     }
 }
 
-/// Polls until the lifeline is gone. It blocks, because a drop needs it, too.
+/// Polls until the supervisor is gone. It blocks, because a drop needs it, too.
 fn poll(mut gone: impl FnMut() -> Result<bool>) -> Result<()> {
     for _ in 0..looks_in(CLOSING) {
         if gone()? {
@@ -216,14 +216,14 @@ fn poll(mut gone: impl FnMut() -> Result<bool>) -> Result<()> {
         }
         std::thread::sleep(POLL);
     }
-    bail!("the lifeline did not end its programs within {CLOSING:?}")
+    bail!("the supervisor did not end its programs within {CLOSING:?}")
 }
 
 fn looks_in(patience: Duration) -> u128 {
     patience.as_millis() / POLL.as_millis()
 }
 
-impl Drop for Lifeline {
+impl Drop for ProcessSupervisor {
     fn drop(&mut self) {
         let owned = lock(&self.process).is_some();
         if owned && let Err(error) = self.close() {
@@ -236,7 +236,7 @@ impl Running {
     /// How the program ended; `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         let state = lock(&self.shared.state);
-        state.exits.get(&self.pid).copied().or(state.closed.then_some(Exit::WithLifeline))
+        state.exits.get(&self.pid).copied().or(state.closed.then_some(Exit::WithSupervisor))
     }
 
     /// Waits until the program ends.
@@ -254,7 +254,7 @@ impl Running {
     /// Sends a signal to the program itself. It is no error if the program has already ended.
     ///
     /// # Errors
-    /// When the lifeline is gone or the operating system rejects the signal.
+    /// When the supervisor is gone or the operating system rejects the signal.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
         if self.exit().is_some() {
             return Ok(());
@@ -268,7 +268,7 @@ impl Running {
     /// Asks the program to stop, waits up to `patience`, then kills it.
     ///
     /// # Errors
-    /// When the lifeline is gone or the operating system rejects a signal.
+    /// When the supervisor is gone or the operating system rejects a signal.
     pub async fn stop(&self, patience: Duration) -> Result<Exit> {
         self.signal(Signal::Terminate).await?;
         if let Ok(exit) = tokio::time::timeout(patience, self.wait()).await {
@@ -280,7 +280,7 @@ impl Running {
     /// Kills the program (`kill -9`) and waits until it has ended.
     ///
     /// # Errors
-    /// When the lifeline is gone or the operating system rejects the signal.
+    /// When the supervisor is gone or the operating system rejects the signal.
     pub async fn kill(&self) -> Result<Exit> {
         self.signal(Signal::Kill).await?;
         Ok(self.wait().await)
@@ -300,7 +300,7 @@ impl Shared {
                 let Some(message) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else {
                     break;
                 };
-                listener.heard(message);
+                listener.receive(message);
             }
             lock(&listener.state).closed = true;
             listener.changed.send_replace(());
@@ -308,7 +308,7 @@ impl Shared {
         shared
     }
 
-    fn heard(&self, message: Message) {
+    fn receive(&self, message: Message) {
         let mut state = lock(&self.state);
         match message {
             Message::Reply { id, reply } => {
@@ -329,7 +329,7 @@ impl Shared {
             if let Op::Start(_) = &op
                 && state.closed
             {
-                bail!("the lifeline is gone");
+                bail!("the supervisor is gone");
             }
             state.last_id += 1;
             state.last_id
@@ -337,8 +337,8 @@ impl Shared {
         let mut line = serde_json::to_vec(&Request { id, op })?;
         line.push(b'\n');
         let mut output = lock(&self.output);
-        let output = output.as_mut().context("the lifeline is closed")?;
-        output.write_all(&line).and_then(|()| output.flush()).context("the lifeline is gone")?;
+        let output = output.as_mut().context("the supervisor is closed")?;
+        output.write_all(&line).and_then(|()| output.flush()).context("the supervisor is gone")?;
         Ok(id)
     }
 
@@ -352,7 +352,7 @@ impl Shared {
                     return Ok(reply);
                 }
                 if state.closed {
-                    bail!("the lifeline is gone");
+                    bail!("the supervisor is gone");
                 }
             }
             changes.changed().await.ok();
@@ -360,7 +360,7 @@ impl Shared {
     }
 }
 
-/// The command that starts a lifeline, in its own process group so that Ctrl-C in a terminal does not reach it: it ends
+/// The command that starts a supervisor, in its own process group so that Ctrl-C in a terminal does not reach it: it ends
 /// when it notices that its user is gone.
 fn command() -> Result<Command> {
     let mut command = Command::new(binary()?);
@@ -383,12 +383,12 @@ fn binary() -> Result<PathBuf> {
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|directory| directory.join("lifeline"))
+        .map(|directory| directory.join("process_supervisor"))
         .find(|path| path.is_file());
     found.with_context(|| {
         format!(
-            "no `lifeline` binary beside {}: cargo builds it with the tests of package e2e; other binaries call \
-             e2e::lifeline::serve_if_asked first in main",
+            "no `process_supervisor` binary beside {}: cargo builds it with the tests of package e2e; other binaries call \
+             e2e::process_supervisor::serve_if_asked first in main",
             this.display()
         )
     })

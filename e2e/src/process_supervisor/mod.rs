@@ -1,9 +1,9 @@
-//! The lifeline: a small process that owns every program a test starts, and ends them when the test is gone.
+//! The supervisor: a small process that owns every program a test starts, and ends them when the test is gone.
 //!
 //! A test can end by returning, by a panic, by Ctrl-C or by `kill -9`; in the last two cases none of its own code runs
 //! any more. So the programs are children of a separate process, which holds the reading end of a pipe from the test.
-//! However the test ends, the kernel closes the pipe, and the lifeline kills its programs and removes their directory.
-//! If the lifeline itself is killed, the kernel kills the programs (Linux only: the parent-death signal).
+//! However the test ends, the kernel closes the pipe, and the supervisor kills its programs and removes their directory.
+//! If the supervisor itself is killed, the kernel kills the programs (Linux only: the parent-death signal).
 //!
 //! It must not depend on which programs it runs.
 
@@ -16,28 +16,28 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 pub(crate) use client::lock;
-pub use client::{Exit, Lifeline, Running};
+pub use client::{Exit, ProcessSupervisor, Running};
 pub use protocol::{ProgramSpec, Signal};
 
-/// First argument that turns a binary into the lifeline; see [`serve_if_asked`].
-pub(crate) const SERVE: &str = "__lifeline";
-/// First argument that turns a binary into the wrapper that ties a program to its lifeline and then becomes the
+/// First argument that turns a binary into the supervisor; see [`serve_if_asked`].
+pub(crate) const SERVE: &str = "__supervise";
+/// First argument that turns a binary into the wrapper that ties a program to its supervisor and then becomes the
 /// program.
 pub(crate) const BECOME: &str = "__become";
 
-/// For tests of a package whose `binary` calls [`serve_if_asked`]: it becomes the lifeline of their programs.
+/// For tests of a package whose `binary` calls [`serve_if_asked`]: it becomes the supervisor of their programs.
 pub fn served_by(binary: &Path) {
-    client::this_one_can_serve(binary);
+    client::set_binary(binary);
 }
 
-/// Turns this process into a lifeline if its arguments request it. A binary that starts programs through this crate and
-/// is not a test (a test uses the `lifeline` binary that Cargo builds next to it) calls this first in `main`, and
+/// Turns this process into a supervisor if its arguments request it. A binary that starts programs through this crate and
+/// is not a test (a test uses the `process_supervisor` binary that Cargo builds next to it) calls this first in `main`, and
 /// returns at once when the result is `true`.
 ///
 /// # Errors
-/// When the process was started as a lifeline and failed.
+/// When the process was started as a supervisor and failed.
 pub fn serve_if_asked() -> Result<bool> {
-    client::this_binary_can_serve();
+    client::set_self_serving();
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == SERVE => {
@@ -48,7 +48,7 @@ pub fn serve_if_asked() -> Result<bool> {
                 match flag.to_str() {
                     Some("--listen") => listen = value,
                     Some("--remove") => remove = value,
-                    _ => bail!("unknown lifeline argument {}", flag.display()),
+                    _ => bail!("unknown supervisor argument {}", flag.display()),
                 }
             }
             server::serve(listen, remove)?;

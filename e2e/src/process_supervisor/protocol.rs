@@ -1,4 +1,4 @@
-//! The protocol between a lifeline and its user: one JSON document per line, in both directions.
+//! The protocol between a supervisor and its user: one JSON document per line, in both directions.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramSpec {
-    /// Unique among the programs of one lifeline that run at the same time.
+    /// Unique among the programs of one supervisor that run at the same time.
     pub name: String,
     /// The path of the binary.
     pub path: PathBuf,
     /// The arguments, without the program's own name.
     pub args: Vec<String>,
-    /// Variables added to the lifeline's environment.
+    /// Variables added to the supervisor's environment.
     pub env: Vec<(String, String)>,
     /// The file that standard output and standard error are appended to.
     pub log: PathBuf,
@@ -45,13 +45,13 @@ pub(super) enum Op {
     Start(ProgramSpec),
     /// Sent to the program itself, not to its children. Answered with [`Reply::Done`].
     Signal { pid: u32, signal: Signal },
-    /// From now on the lifeline outlives the process that started it. Answered with [`Reply::Done`].
+    /// From now on the supervisor outlives the process that started it. Answered with [`Reply::Done`].
     Stay,
     /// Ends everything. The answer is the end of the connection.
     Stop,
 }
 
-/// A message of the lifeline.
+/// A message of the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Reply { id: u64, reply: Reply },

@@ -1,4 +1,4 @@
-//! The lifeline's own side: starts programs, reports their ends, and ends them all when its user is gone.
+//! The supervisor's own side: starts programs, reports their ends, and ends them all when its user is gone.
 //!
 //! It runs on one thread, because the kernel's parent-death signal is tied to the *thread* that started a child.
 
@@ -22,8 +22,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::BECOME;
 use super::protocol::{Message, Op, ProgramSpec, Reply, Request, Signal};
 
-/// An event in a lifeline.
-enum Happening {
+/// An event in a supervisor.
+enum Event {
     Connected(UnboundedSender<Message>),
     Asked(Request, UnboundedSender<Message>),
     /// The process at the other end of standard input is gone.
@@ -54,7 +54,7 @@ pub(super) fn serve(listen: Option<PathBuf>, remove: Option<PathBuf>) -> Result<
 }
 
 async fn run(listen: Option<&Path>) -> Result<()> {
-    let (happen, mut happenings) = unbounded_channel();
+    let (sender, mut events) = unbounded_channel();
     let mut terminate = signals(SignalKind::terminate())?;
     let mut interrupt = signals(SignalKind::interrupt())?;
     // Registered but never read: closing the terminal must not end a control plane that was left running on purpose.
@@ -63,36 +63,36 @@ async fn run(listen: Option<&Path>) -> Result<()> {
         Some(socket) => {
             let listener = UnixListener::bind(socket)
                 .with_context(|| format!("cannot listen on {}", socket.display()))?;
-            tokio::spawn(accept(listener, happen.clone()));
+            tokio::spawn(accept(listener, sender.clone()));
             // No request arrives there, but it closes when the process that started this one ends.
-            tokio::spawn(converse(tokio::io::stdin(), tokio::io::sink(), happen.clone(), true));
+            tokio::spawn(read_requests(tokio::io::stdin(), tokio::io::sink(), sender.clone(), true));
         }
         None => {
-            tokio::spawn(converse(tokio::io::stdin(), tokio::io::stdout(), happen.clone(), true));
+            tokio::spawn(read_requests(tokio::io::stdin(), tokio::io::stdout(), sender.clone(), true));
         }
     }
-    let mut programs = Programs { live: BTreeMap::new(), happen };
+    let mut programs = Programs { live: BTreeMap::new(), sender };
     let mut users: Vec<UnboundedSender<Message>> = Vec::new();
     let mut stays = false;
     loop {
-        let happening = tokio::select! {
-            happening = happenings.recv() => happening,
+        let event = tokio::select! {
+            event = events.recv() => event,
             _ = terminate.recv() => None,
             _ = interrupt.recv() => None,
         };
-        match happening {
-            Some(Happening::Abandoned) if stays => {}
-            None | Some(Happening::Abandoned | Happening::Asked(Request { id: _, op: Op::Stop }, _)) => break,
-            Some(Happening::Connected(user)) => users.push(user),
-            Some(Happening::Asked(request, user)) => {
+        match event {
+            Some(Event::Abandoned) if stays => {}
+            None | Some(Event::Abandoned | Event::Asked(Request { id: _, op: Op::Stop }, _)) => break,
+            Some(Event::Connected(user)) => users.push(user),
+            Some(Event::Asked(request, user)) => {
                 stays |= matches!(request.op, Op::Stay);
                 let reply = programs
-                    .obey(request.op)
+                    .execute(request.op)
                     .unwrap_or_else(|error| Reply::Failed { why: format!("{error:#}") });
                 // A user that is gone needs no reply.
                 user.send(Message::Reply { id: request.id, reply }).ok();
             }
-            Some(Happening::Ended { pid, status }) => {
+            Some(Event::Ended { pid, status }) => {
                 programs.live.remove(&pid);
                 users.retain(|user| {
                     user.send(Message::Exited { pid, code: status.code(), signal: status.signal() }).is_ok()
@@ -104,44 +104,44 @@ async fn run(listen: Option<&Path>) -> Result<()> {
         killpg(process(*pid)?, signal::SIGKILL).ok();
     }
     while !programs.live.is_empty() {
-        if let Some(Happening::Ended { pid, status: _ }) = happenings.recv().await {
+        if let Some(Event::Ended { pid, status: _ }) = events.recv().await {
             programs.live.remove(&pid);
         }
     }
     Ok(())
 }
 
-async fn accept(listener: UnixListener, happen: UnboundedSender<Happening>) {
+async fn accept(listener: UnixListener, sender: UnboundedSender<Event>) {
     while let Ok((connection, _)) = listener.accept().await {
         let (input, output) = connection.into_split();
-        tokio::spawn(converse(input, output, happen.clone(), false));
+        tokio::spawn(read_requests(input, output, sender.clone(), false));
     }
 }
 
-/// One connection. With `vital`, the lifeline ends when the connection does.
-async fn converse(
+/// One connection. With `vital`, the supervisor ends when the connection does.
+async fn read_requests(
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin + Send + 'static,
-    happen: UnboundedSender<Happening>,
+    sender: UnboundedSender<Event>,
     vital: bool,
 ) {
-    let (say, said) = unbounded_channel();
-    tokio::spawn(speak(output, said));
-    let mut alive = happen.send(Happening::Connected(say.clone())).is_ok();
+    let (to_user, messages) = unbounded_channel();
+    tokio::spawn(write_messages(output, messages));
+    let mut alive = sender.send(Event::Connected(to_user.clone())).is_ok();
     let mut lines = BufReader::new(input).lines();
     while alive && let Ok(Some(line)) = lines.next_line().await {
         alive = match serde_json::from_str(&line) {
-            Ok(request) => happen.send(Happening::Asked(request, say.clone())).is_ok(),
+            Ok(request) => sender.send(Event::Asked(request, to_user.clone())).is_ok(),
             Err(_) => false,
         };
     }
     if vital {
-        happen.send(Happening::Abandoned).ok();
+        sender.send(Event::Abandoned).ok();
     }
 }
 
-async fn speak(mut output: impl AsyncWrite + Unpin, mut said: UnboundedReceiver<Message>) {
-    while let Some(message) = said.recv().await {
+async fn write_messages(mut output: impl AsyncWrite + Unpin, mut messages: UnboundedReceiver<Message>) {
+    while let Some(message) = messages.recv().await {
         let Ok(mut line) = serde_json::to_vec(&message) else {
             return;
         };
@@ -154,11 +154,11 @@ async fn speak(mut output: impl AsyncWrite + Unpin, mut said: UnboundedReceiver<
 
 struct Programs {
     live: BTreeMap<u32, String>,
-    happen: UnboundedSender<Happening>,
+    sender: UnboundedSender<Event>,
 }
 
 impl Programs {
-    fn obey(&mut self, op: Op) -> Result<Reply> {
+    fn execute(&mut self, op: Op) -> Result<Reply> {
         match op {
             Op::Start(spec) => self.start(&spec).map(|pid| Reply::Started { pid }),
             Op::Signal { pid, signal } => {
@@ -199,11 +199,11 @@ impl Programs {
             .with_context(|| format!("cannot start {}", spec.path.display()))?;
         let pid = child.id().with_context(|| format!("{} has no process id", spec.name))?;
         self.live.insert(pid, spec.name.clone());
-        let happen = self.happen.clone();
+        let sender = self.sender.clone();
         tokio::spawn(async move {
             // Waiting for a child fails only if another task waited for it, and none does.
             let status = child.wait().await.unwrap_or_default();
-            happen.send(Happening::Ended { pid, status }).ok();
+            sender.send(Event::Ended { pid, status }).ok();
         });
         Ok(pid)
     }
@@ -221,7 +221,7 @@ pub(super) fn become_program(
     }
     // The parent may have died before the line above took effect.
     if nix::unistd::getppid().as_raw() != parent {
-        return anyhow::anyhow!("the lifeline is gone");
+        return anyhow::anyhow!("the supervisor is gone");
     }
     let error = std::process::Command::new(program).args(arguments).exec();
     anyhow::Error::new(error).context(format!("cannot start {}", program.display()))

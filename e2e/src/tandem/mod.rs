@@ -16,8 +16,8 @@ use kube::api::ListParams;
 use tokio::sync::OnceCell;
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::lifeline::Exit;
 use crate::operators::{OperatorKind, OperatorProcess};
+use crate::process_supervisor::Exit;
 use crate::wait::eventually;
 
 pub use pod::Pod;

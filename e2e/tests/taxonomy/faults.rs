@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use conflict_retry::{Class, Outcome, RetryPolicy, Source, Subresource, UpdateDecision, Verb, WriteOptions};
-use e2e::droproxy::{Droproxy, Loss};
+use e2e::lossy_proxy::{Loss, LossyProxy};
 use e2e::wait::eventually;
 use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -279,7 +279,7 @@ pub(crate) async fn webhooks(bench: &Bench, table: &mut Table) {
 /// audit log case by case.
 pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
     let audit = bench.cluster.audit_log().unwrap();
-    let proxy = Droproxy::start(0, bench.server()).await.unwrap();
+    let proxy = LossyProxy::start(0, bench.server()).await.unwrap();
     let port = proxy.address().port();
     let url = |config: &mut Config| {
         config.cluster_url = format!("https://127.0.0.1:{port}").parse().unwrap();
@@ -374,7 +374,7 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
         })
         .await
         .unwrap();
-        Droproxy::start(port, bench.server()).await.unwrap()
+        LossyProxy::start(port, bench.server()).await.unwrap()
     };
     let mut base = changed.clone();
     base.data.get_or_insert_default().insert("k".to_owned(), "red".to_owned());

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, bail};
 use e2e::audit::Event;
-use e2e::lifeline::Exit;
 use e2e::objects;
 use e2e::operators::OperatorKind;
+use e2e::process_supervisor::Exit;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::core::v1::{Node, Pod};

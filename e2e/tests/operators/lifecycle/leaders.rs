@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::{Event, ObjectKey};
 use e2e::fault_proxy::{FaultProxy, InjectedRefusal};
-use e2e::lifeline::{Exit, Signal};
 use e2e::objects;
 use e2e::operators::{OperatorKind, OperatorProcess};
+use e2e::process_supervisor::{Exit, Signal};
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -131,7 +131,7 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     .unwrap();
 
     if !hears {
-        proxy.refuse(InjectedRefusal { asks: "/leases/".into(), code: 503, one_in: 1 });
+        proxy.refuse(InjectedRefusal { target: "/leases/".into(), code: 503, one_in: 1 });
     }
     let deleted = trial.audit().unwrap().end().unwrap();
     let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::lifeline::Exit;
 use e2e::operators::{Launch, OperatorKind, OperatorProcess};
+use e2e::process_supervisor::Exit;
 use e2e::test_env::{PATIENCE, TestEnv};
 use e2e::wait::eventually;
 use e2e::{objects, places};

@@ -70,7 +70,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     };
     assert_eq!(written(), Vec::<String>::new(), "{}", trial.operators.node_pool.log_tail());
 
-    proxy.let_watches_speak();
+    proxy.restore_watches();
     scale(&trial, "npool/p", 11).await;
     trial.settles("p", 11).await.unwrap();
     let log = std::fs::read_to_string(trial.operators.node_pool.log_path()).unwrap();
@@ -208,7 +208,7 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
         trial.create(&budget).await.unwrap();
     }
     let proxy = FaultProxy::start(trial.cluster).await.unwrap();
-    proxy.refuse(InjectedRefusal { asks: "continue=".into(), code: 429, one_in: 2 });
+    proxy.refuse(InjectedRefusal { target: "continue=".into(), code: 429, one_in: 2 });
     trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
     let replica = trial.release.pod(trial.cluster, OperatorKind::Autoscaler).await.unwrap();
     trial.operators.autoscaler = replica.start_through(trial.cluster, &proxy).await.unwrap();
