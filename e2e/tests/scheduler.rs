@@ -1,7 +1,7 @@
 //! The planner against the real kube-scheduler, on random clusters: pods that fit according to the planner are placed,
 //! and the others stay pending.
 //!
-//! `TANDEM_SEED` selects the clusters, `TANDEM_TRIALS` their number.
+//! `TANDEM_SEED` selects the clusters, `TANDEM_CLUSTERS` their number.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by panicking")]
 
@@ -9,19 +9,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use e2e::scheduler_conformance::batch::{self, Dispute, PRIORITIES};
-use e2e::scheduler_conformance::blind::BLINDS;
-use e2e::scheduler_conformance::dice::Dice;
+use e2e::scheduler_conformance::ignored_feature::IGNORED_FEATURES;
 use e2e::scheduler_conformance::planner::{SimulatedPlanner, list};
 use e2e::scheduler_conformance::question::{self, Record};
+use e2e::scheduler_conformance::random_cluster::RandomCluster;
 use e2e::scheduler_conformance::rules::CLASSES;
+use e2e::scheduler_conformance::scheduler_env::SchedulerEnv;
 use e2e::scheduler_conformance::score::Score;
-use e2e::scheduler_conformance::stage::SchedulerEnv;
-use e2e::scheduler_conformance::world::World;
+use e2e::scheduler_conformance::seeded_rng::SeededRng;
 use futures::{StreamExt as _, stream};
 use tokio::sync::Mutex;
 
 /// The clusters of this seed are known to contain every case, so only with it must each class have both answers and
-/// must each blind planner be detected.
+/// must each planner that ignores a feature be detected.
 const SEED: u64 = 1;
 /// Number of questions about one cluster. They fill it, so that answers change.
 const QUESTIONS: usize = 45;
@@ -50,31 +50,32 @@ fn keep(name: &str, record: &Record) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let (seed, trials) = (number("TANDEM_SEED", SEED), number("TANDEM_TRIALS", 10));
-    println!("TANDEM_SEED={seed} TANDEM_TRIALS={trials}");
+    let (seed, clusters) = (number("TANDEM_SEED", SEED), number("TANDEM_CLUSTERS", 10));
+    println!("TANDEM_SEED={seed} TANDEM_CLUSTERS={clusters}");
     let planner = SimulatedPlanner::build().await.unwrap();
-    let mut stage = SchedulerEnv::start().await.unwrap();
+    let mut env = SchedulerEnv::start().await.unwrap();
     let (mut score, mut records, mut disagreements) = (Score::default(), Vec::new(), Vec::new());
-    for trial in seed..seed + trials {
-        let mut dice = Dice::new(trial);
-        let nodes = 3 + dice.below(5);
-        let mut world = World::create(&mut stage, &mut dice, &format!("w{trial}"), nodes, 8).await.unwrap();
+    for number in seed..seed + clusters {
+        let mut rng = SeededRng::new(number);
+        let nodes = 3 + rng.below(5);
+        let mut cluster =
+            RandomCluster::create(&mut env, &mut rng, &format!("w{number}"), nodes, 8).await.unwrap();
         for at in 0..QUESTIONS {
             let (name, about) = (format!("q{at}"), CLASSES[at % CLASSES.len()]);
             let record =
-                question::ask(&mut stage, &planner, &mut world, &mut dice, &name, about).await.unwrap();
+                question::ask(&mut env, &planner, &mut cluster, &mut rng, &name, about).await.unwrap();
             if let Some(why) = &record.disagreement {
-                let file = keep(&format!("disagreement-w{trial}-{name}"), &record);
+                let file = keep(&format!("disagreement-w{number}-{name}"), &record);
                 let (classes, spec) = (&record.classes, &record.pod["spec"]);
                 disagreements.push(format!(
-                    "w{trial}/{name} {classes:?}: {why}\n  {}\n  {file}\n  {spec}",
+                    "w{number}/{name} {classes:?}: {why}\n  {}\n  {file}\n  {spec}",
                     record.warnings
                 ));
             }
             score.add(&record);
             records.push(record);
         }
-        stage.clear(&world.namespaces).await.unwrap();
+        env.clear(&cluster.namespaces).await.unwrap();
     }
     println!("{score}");
     for disagreement in &disagreements {
@@ -86,49 +87,53 @@ async fn one_pod_at_a_time_the_planner_and_the_scheduler_never_disagree() {
         let both = row.fits + row.needs_nodes > 0 && row.stays > 0;
         assert!(both || seed != SEED, "{class} has one answer only: {row:?}");
     }
-    let unseen = unseen(&planner, &records).await;
-    assert!(unseen.is_empty() || seed != SEED, "nobody would notice a planner that is blind to {unseen:?}");
+    let undetected = undetected_features(&planner, &records).await;
+    assert!(
+        undetected.is_empty() || seed != SEED,
+        "no question detects a planner that ignores {undetected:?}"
+    );
 }
 
 /// The features that a planner could ignore without giving a wrong answer to any of these questions.
-async fn unseen(planner: &SimulatedPlanner, records: &[Record]) -> Vec<&'static str> {
-    let trials = stream::iter(BLINDS).map(|blind| async move {
+async fn undetected_features(planner: &SimulatedPlanner, records: &[Record]) -> Vec<&'static str> {
+    let checks = stream::iter(IGNORED_FEATURES).map(|feature| async move {
         let mut asked = 0;
         for record in records {
-            match blind.found_out(planner, record).await.unwrap() {
+            match feature.is_detected(planner, record).await.unwrap() {
                 None => {}
                 Some(false) => asked += 1,
-                Some(true) => return (blind.to, asked, true),
+                Some(true) => return (feature.name, asked, true),
             }
         }
-        (blind.to, asked, false)
+        (feature.name, asked, false)
     });
-    let trials: Vec<_> = trials.buffered(2).collect().await;
-    for (to, asked, found) in &trials {
-        let verdict = if *found { "is found out" } else { "IS NOT FOUND OUT" };
-        println!("a planner blind to {to} {verdict} after {asked} questions that it answers well");
+    let checked: Vec<_> = checks.buffered(2).collect().await;
+    for (feature, asked, detected) in &checked {
+        let result = if *detected { "is detected" } else { "IS NOT DETECTED" };
+        println!("a planner that ignores {feature} {result} after {asked} correct answers");
     }
-    trials.into_iter().filter(|(_, _, found)| !found).map(|(to, _, _)| to).collect()
+    checked.into_iter().filter(|(_, _, detected)| !detected).map(|(feature, _, _)| feature).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_batches_differ_by_no_more_than_the_order_of_placing_explains() {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let (seed, trials) = (number("TANDEM_SEED", SEED), number("TANDEM_TRIALS", 6));
-    println!("TANDEM_SEED={seed} TANDEM_TRIALS={trials}");
+    let (seed, clusters) = (number("TANDEM_SEED", SEED), number("TANDEM_CLUSTERS", 6));
+    println!("TANDEM_SEED={seed} TANDEM_CLUSTERS={clusters}");
     let planner = SimulatedPlanner::build().await.unwrap();
-    let mut stage = SchedulerEnv::start().await.unwrap();
+    let mut env = SchedulerEnv::start().await.unwrap();
     for (name, value) in PRIORITIES {
-        stage.create_priority(name, value).await.unwrap();
+        env.create_priority(name, value).await.unwrap();
     }
     let (mut pods, mut detours, mut defects) = (0, 0, 0);
-    for trial in seed..seed + trials {
-        let mut dice = Dice::new(trial ^ (1 << 40));
-        let nodes = 3 + dice.below(6);
-        let mut world = World::create(&mut stage, &mut dice, &format!("b{trial}"), nodes, 10).await.unwrap();
-        let outcome = batch::run(&mut stage, &planner, &mut world, &mut dice).await.unwrap();
+    for number in seed..seed + clusters {
+        let mut rng = SeededRng::new(number ^ (1 << 40));
+        let nodes = 3 + rng.below(6);
+        let mut cluster =
+            RandomCluster::create(&mut env, &mut rng, &format!("b{number}"), nodes, 10).await.unwrap();
+        let outcome = batch::run(&mut env, &planner, &mut cluster, &mut rng).await.unwrap();
         println!(
-            "b{trial}: {} pods, {} placed at once, {} new nodes, {} passes, {} detours, {} defects",
+            "b{number}: {} pods, {} placed at once, {} new nodes, {} passes, {} detours, {} defects",
             outcome.pods,
             outcome.placed,
             outcome.nodes,
@@ -137,14 +142,14 @@ async fn whole_batches_differ_by_no_more_than_the_order_of_placing_explains() {
             outcome.defects.len()
         );
         for (what, disputes) in [("detour", &outcome.detours), ("DEFECT", &outcome.defects)] {
-            for Dispute { pod, classes, fate, verdict } in disputes {
-                println!("  {what} {classes:?}: {fate:?} / {verdict:?}\n    {pod}");
+            for Dispute { pod, classes, prediction, decision } in disputes {
+                println!("  {what} {classes:?}: {prediction:?} / {decision:?}\n    {pod}");
             }
         }
         pods += outcome.pods;
         detours += outcome.detours.len();
         defects += outcome.defects.len();
-        stage.clear(&world.namespaces).await.unwrap();
+        env.clear(&cluster.namespaces).await.unwrap();
     }
     println!("{detours} detours and {defects} defects in {pods} pods");
     assert_eq!(defects, 0);

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::objects::key;
 use super::planner::{Key, SimulatedPlanner, SimulatedResult};
 use super::pods;
 use super::question::waiting;
+use super::random_cluster::RandomCluster;
 use super::rules::CLASSES;
-use super::stage::{SchedulerEnv, Verdict};
-use super::world::World;
+use super::scheduler_env::{SchedulerDecision, SchedulerEnv};
+use super::seeded_rng::SeededRng;
 
 /// Priority classes of [`SchedulerEnv::create_priority`] that batches use, highest first; pods without one come last.
 pub const PRIORITIES: [(&str, i32); 2] = [("high", 200), ("middle", 100)];
@@ -47,36 +47,36 @@ pub struct Dispute {
     /// The classes of its constraints.
     pub classes: BTreeSet<&'static str>,
     /// The planner's answer.
-    pub fate: SimulatedResult,
+    pub prediction: SimulatedResult,
     /// The scheduler's decision.
-    pub verdict: Verdict,
+    pub decision: SchedulerDecision,
 }
 
 #[derive(Clone)]
 struct Member {
     pod: Value,
     classes: BTreeSet<&'static str>,
-    fate: SimulatedResult,
-    verdict: Verdict,
+    prediction: SimulatedResult,
+    decision: SchedulerDecision,
 }
 
 impl Member {
     fn is_placed(&self) -> bool {
-        matches!(self.verdict, Verdict::Placed(_))
+        matches!(self.decision, SchedulerDecision::Placed(_))
     }
 
     /// Whether the planner promised it a place.
     fn has_promise(&self) -> bool {
-        !matches!(self.fate, SimulatedResult::Unschedulable(_))
+        !matches!(self.prediction, SimulatedResult::Unschedulable(_))
     }
 
     fn dispute(&self) -> Dispute {
-        let Self { pod, classes, fate, verdict } = self.clone();
-        Dispute { pod, classes, fate, verdict }
+        let Self { pod, classes, prediction, decision } = self.clone();
+        Dispute { pod, classes, prediction, decision }
     }
 }
 
-/// Runs a batch of random pods, and leaves the placed ones in `world`.
+/// Runs a batch of random pods, and leaves the placed ones in `cluster`.
 ///
 /// After the first pass the two may differ, because the scheduler prefers nodes by a scoring that the planner does not
 /// share. But a further pass starts from the actual positions of the pods, and then the pod that the planner places
@@ -85,20 +85,20 @@ impl Member {
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
 pub async fn run(
-    stage: &mut SchedulerEnv,
+    env: &mut SchedulerEnv,
     planner: &SimulatedPlanner,
-    world: &mut World,
-    dice: &mut Dice,
+    cluster: &mut RandomCluster,
+    rng: &mut SeededRng,
 ) -> Result<BatchOutcome> {
-    let mut waiting = recruit(dice, &world.namespaces);
+    let mut waiting = random_batch(rng, &cluster.namespaces);
     let mut outcome = BatchOutcome { pods: waiting.len(), ..BatchOutcome::default() };
     while outcome.passes < PASSES && !waiting.is_empty() {
         outcome.passes += 1;
-        let nodes = pass(stage, planner, world, &mut waiting).await?;
+        let nodes = pass(env, planner, cluster, &mut waiting).await?;
         let (placed, left): (Vec<_>, Vec<_>) = waiting.into_iter().partition(Member::is_placed);
-        let order = order_of_binding(stage, &placed)?;
+        let order = order_of_binding(env, &placed)?;
         for member in &placed {
-            if !member.has_promise() && !had_room(stage, planner, world, member, &order).await? {
+            if !member.has_promise() && !had_room(env, planner, cluster, member, &order).await? {
                 outcome.defects.push(member.dispute());
             }
         }
@@ -121,42 +121,43 @@ pub async fn run(
 /// One pass: the planner plans the pending pods, its nodes are created, and the scheduler decides. Returns the number
 /// of new nodes.
 async fn pass(
-    stage: &mut SchedulerEnv,
+    env: &mut SchedulerEnv,
     planner: &SimulatedPlanner,
-    world: &mut World,
+    cluster: &mut RandomCluster,
     members: &mut [Member],
 ) -> Result<usize> {
-    let mut objects = world.objects();
+    let mut objects = cluster.objects();
     for member in members.iter() {
-        objects.push(Arc::new(waiting(stage.complete_pod(&member.pod).await?)));
+        objects.push(Arc::new(waiting(env.complete_pod(&member.pod).await?)));
     }
     let answer = planner.ask(&objects).await?;
     for member in members.iter_mut() {
         let id: Key = key(&member.pod);
-        let fate = answer.pods.get(&id).with_context(|| format!("the planner says nothing of {id:?}"))?;
-        member.fate = fate.clone();
+        let prediction =
+            answer.pods.get(&id).with_context(|| format!("the planner says nothing of {id:?}"))?;
+        member.prediction = prediction.clone();
     }
-    let nodes = world.grow(stage, &answer).await?;
+    let nodes = cluster.grow(env, &answer).await?;
     for member in members.iter() {
-        stage.create_pod(&member.pod).await?;
+        env.create_pod(&member.pod).await?;
     }
-    settle(stage, members).await?;
+    settle(env, members).await?;
     for member in members.iter() {
         if member.is_placed() {
-            world.add_pod(stage, &key(&member.pod)).await?;
+            cluster.add_pod(env, &key(&member.pod)).await?;
         } else {
-            stage.remove_pod(&key(&member.pod)).await?;
+            env.remove_pod(&key(&member.pod)).await?;
         }
     }
     Ok(nodes)
 }
 
 /// The pods of a pass in the order in which the API server bound them.
-fn order_of_binding(stage: &SchedulerEnv, placed: &[Member]) -> Result<Vec<Key>> {
+fn order_of_binding(env: &SchedulerEnv, placed: &[Member]) -> Result<Vec<Key>> {
     let mut order = Vec::new();
     for member in placed {
         let id = key(&member.pod);
-        let pod = stage.pod(&id)?;
+        let pod = env.pod(&id)?;
         let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         order.push((version.parse::<u64>().with_context(|| format!("no version: {pod}"))?, id));
     }
@@ -168,21 +169,21 @@ fn order_of_binding(stage: &SchedulerEnv, placed: &[Member]) -> Result<Vec<Key>>
 /// bound by then. A pod that was bound later may block it: a topology spread constraint has room for a pod only until
 /// another one joins.
 async fn had_room(
-    stage: &SchedulerEnv,
+    env: &SchedulerEnv,
     planner: &SimulatedPlanner,
-    world: &World,
+    cluster: &RandomCluster,
     member: &Member,
     order: &[Key],
 ) -> Result<bool> {
     let id = key(&member.pod);
-    let mut pod = stage.pod(&id)?;
+    let mut pod = env.pod(&id)?;
     if let Some(spec) = pod["spec"].as_object_mut() {
         spec.remove("nodeName");
     }
     let pod = Arc::new(waiting(pod));
     for bound in (0..=order.len()).rev() {
         let later = &order[bound..];
-        let mut objects = world.objects();
+        let mut objects = cluster.objects();
         objects.retain(|object| {
             let other = key(object);
             object["kind"] != "Pod" || (other != id && !later.contains(&other))
@@ -198,43 +199,43 @@ async fn had_room(
 /// Waits for every decision, then repeats the pending pods until none of them is placed: a pod may have waited for one
 /// that came after it. They are created again for that, because the scheduler lets a refused pod wait for its next
 /// retry.
-async fn settle(stage: &SchedulerEnv, members: &mut [Member]) -> Result<()> {
+async fn settle(env: &SchedulerEnv, members: &mut [Member]) -> Result<()> {
     let mut first = true;
     let mut left: Vec<&mut Member> = members.iter_mut().collect();
     loop {
         let asked = left.len();
         for member in &mut left {
-            member.verdict = stage.verdict(&key(&member.pod)).await?;
+            member.decision = env.decision(&key(&member.pod)).await?;
         }
-        left.retain(|member| matches!(member.verdict, Verdict::Waits(_)));
+        left.retain(|member| matches!(member.decision, SchedulerDecision::Waits(_)));
         if left.is_empty() || (!first && left.len() == asked) {
             return Ok(());
         }
         first = false;
         for member in &mut left {
-            stage.remove_pod(&key(&member.pod)).await?;
-            stage.create_pod(&member.pod).await?;
+            env.remove_pod(&key(&member.pod)).await?;
+            env.create_pod(&member.pod).await?;
         }
     }
 }
 
 /// Several kinds of pods, several of each, those of the highest priority first as in the scheduler's queue.
-fn recruit(dice: &mut Dice, namespaces: &[String]) -> Vec<Member> {
+fn random_batch(rng: &mut SeededRng, namespaces: &[String]) -> Vec<Member> {
     let mut ranked = Vec::new();
     for kind in 0..8 {
-        let namespace = dice.pick(namespaces).clone();
-        let about = *dice.pick(&CLASSES);
-        let made = pods::pending(dice, &namespace, "", about);
-        let rank = dice.below(PRIORITIES.len() + 1);
-        for number in 0..=dice.below(6) {
+        let namespace = rng.pick(namespaces).clone();
+        let about = *rng.pick(&CLASSES);
+        let made = pods::pending(rng, &namespace, "", about);
+        let rank = rng.below(PRIORITIES.len() + 1);
+        for number in 0..=rng.below(6) {
             let mut pod = made.pod.clone();
             pod["metadata"]["name"] = json!(format!("kind-{kind}-{number}"));
             if let Some((name, _)) = PRIORITIES.get(rank) {
                 pod["spec"]["priorityClassName"] = json!(name);
             }
-            let (fate, verdict) =
-                (SimulatedResult::Unschedulable(String::new()), Verdict::Waits(String::new()));
-            ranked.push((rank, Member { pod, classes: made.classes.clone(), fate, verdict }));
+            let (prediction, decision) =
+                (SimulatedResult::Unschedulable(String::new()), SchedulerDecision::Waits(String::new()));
+            ranked.push((rank, Member { pod, classes: made.classes.clone(), prediction, decision }));
         }
     }
     ranked.sort_by_key(|(rank, _)| *rank);

@@ -1,31 +1,31 @@
-//! Planners that ignore something: the real one, called with objects from which one feature has been removed. The
+//! Planners that ignore one feature: the real one, called with objects from which that feature has been removed. The
 //! comparison is meaningful only if it detects each of them.
 
 use std::sync::Arc;
 
-use Whose::{All, Others, Own};
+use AppliesTo::{All, Others, Own};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::infrastructure::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
 use super::objects::key;
 use super::planner::SimulatedPlanner;
 use super::question::Record;
-use super::stage::HARBOUR;
-use super::terrain::{CORDON, GPU, NO_PROVISIONER, PROVISIONER};
+use super::scheduler_env::PROBE_NODE;
 
 /// A planner that ignores one feature.
 #[derive(Clone, Copy, Debug)]
-pub struct Blind {
+pub struct IgnoredFeature {
     /// The ignored feature, as text.
-    pub to: &'static str,
-    of: Whose,
+    pub name: &'static str,
+    applies_to: AppliesTo,
     /// Removes the feature from an object.
-    take_away: fn(&mut Value),
+    remove: fn(&mut Value),
 }
 
 /// The objects in which the feature is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+enum AppliesTo {
     /// The pod in question.
     Own,
     /// All other objects.
@@ -37,69 +37,74 @@ enum Whose {
 /// All features that are tested.
 // One line each, so that the table is readable.
 #[rustfmt::skip]
-pub const BLINDS: [Blind; 30] = [
-    Blind { to: "requests", of: Own, take_away: |o| each_container(o, "resources") },
-    Blind { to: "what placed pods take", of: Others, take_away: |o| each_container(o, "resources") },
-    Blind { to: "init containers", of: Own, take_away: |o| set(o, "/spec/initContainers", json!([])) },
-    Blind { to: "sidecars", of: Own, take_away: without_sidecars },
-    Blind { to: "requests of the whole pod", of: Own, take_away: |o| remove(o, "/spec/resources") },
-    Blind { to: "overhead", of: Own, take_away: |o| remove(o, "/spec/overhead") },
-    Blind { to: "daemons on new nodes", of: Others, take_away: |o| set(o, "/spec/template/spec/containers", json!([])) },
-    Blind { to: "the number of pods", of: Others, take_away: |o| set(o, "/status/allocatable/pods", json!("110")) },
-    Blind { to: "extended resources", of: Own, take_away: without_gpu },
-    Blind { to: "node selectors", of: Own, take_away: |o| remove(o, "/spec/nodeSelector") },
-    Blind { to: "node affinity", of: Own, take_away: |o| remove(o, "/spec/affinity/nodeAffinity") },
-    Blind { to: "taints", of: Others, take_away: without_taints },
-    Blind { to: "cordons", of: Others, take_away: without_cordon },
-    Blind { to: "pod affinity", of: Own, take_away: |o| remove(o, "/spec/affinity/podAffinity") },
-    Blind { to: "its own anti-affinity", of: Own, take_away: |o| remove(o, "/spec/affinity/podAntiAffinity") },
-    Blind { to: "others' anti-affinity", of: Others, take_away: |o| remove(o, "/spec/affinity/podAntiAffinity") },
-    Blind { to: "namespace selectors", of: All, take_away: |o| each_term(o, "namespaceSelector") },
-    Blind { to: "spread", of: Own, take_away: |o| remove(o, "/spec/topologySpreadConstraints") },
-    Blind { to: "the size of a skew", of: Own, take_away: with_greater_skew },
-    Blind { to: "minDomains", of: Own, take_away: |o| each_spread(o, "minDomains") },
-    Blind { to: "spread's matchLabelKeys", of: Own, take_away: without_label_keys },
-    Blind { to: "nodeTaintsPolicy", of: Own, take_away: |o| each_spread(o, "nodeTaintsPolicy") },
-    Blind { to: "nodeAffinityPolicy", of: Own, take_away: |o| each_spread(o, "nodeAffinityPolicy") },
-    Blind { to: "host ports", of: Own, take_away: |o| each_container(o, "ports") },
-    Blind { to: "volumes", of: Own, take_away: |o| remove(o, "/spec/volumes") },
-    Blind { to: "where volumes are made", of: Others, take_away: |o| remove(o, "/allowedTopologies") },
-    Blind { to: "classes that make none", of: Others, take_away: |o| if o["provisioner"] == NO_PROVISIONER { set(o, "/provisioner", json!(PROVISIONER)) } },
-    Blind { to: "claims that do not wait", of: Others, take_away: |o| set(o, "/volumeBindingMode", json!("WaitForFirstConsumer")) },
-    Blind { to: "where free volumes are", of: Others, take_away: |o| if !o["spec"]["claimRef"].is_object() { remove(o, "/spec/nodeAffinity") } },
-    Blind { to: "claims for one pod", of: Others, take_away: |o| if o["spec"]["volumeName"].is_string() { set(o, "/spec/accessModes", json!(["ReadWriteOnce"])) } },
+pub const IGNORED_FEATURES: [IgnoredFeature; 30] = [
+    IgnoredFeature { name: "requests", applies_to: Own, remove: |o| each_container(o, "resources") },
+    IgnoredFeature { name: "what placed pods take", applies_to: Others, remove: |o| each_container(o, "resources") },
+    IgnoredFeature { name: "init containers", applies_to: Own, remove: |o| set(o, "/spec/initContainers", json!([])) },
+    IgnoredFeature { name: "sidecars", applies_to: Own, remove: without_sidecars },
+    IgnoredFeature { name: "requests of the whole pod", applies_to: Own, remove: |o| remove(o, "/spec/resources") },
+    IgnoredFeature { name: "overhead", applies_to: Own, remove: |o| remove(o, "/spec/overhead") },
+    IgnoredFeature { name: "daemons on new nodes", applies_to: Others, remove: |o| set(o, "/spec/template/spec/containers", json!([])) },
+    IgnoredFeature { name: "the number of pods", applies_to: Others, remove: |o| set(o, "/status/allocatable/pods", json!("110")) },
+    IgnoredFeature { name: "extended resources", applies_to: Own, remove: without_gpu },
+    IgnoredFeature { name: "node selectors", applies_to: Own, remove: |o| remove(o, "/spec/nodeSelector") },
+    IgnoredFeature { name: "node affinity", applies_to: Own, remove: |o| remove(o, "/spec/affinity/nodeAffinity") },
+    IgnoredFeature { name: "taints", applies_to: Others, remove: without_taints },
+    IgnoredFeature { name: "cordons", applies_to: Others, remove: without_cordon },
+    IgnoredFeature { name: "pod affinity", applies_to: Own, remove: |o| remove(o, "/spec/affinity/podAffinity") },
+    IgnoredFeature { name: "its own anti-affinity", applies_to: Own, remove: |o| remove(o, "/spec/affinity/podAntiAffinity") },
+    IgnoredFeature { name: "others' anti-affinity", applies_to: Others, remove: |o| remove(o, "/spec/affinity/podAntiAffinity") },
+    IgnoredFeature { name: "namespace selectors", applies_to: All, remove: |o| each_term(o, "namespaceSelector") },
+    IgnoredFeature { name: "spread", applies_to: Own, remove: |o| remove(o, "/spec/topologySpreadConstraints") },
+    IgnoredFeature { name: "the size of a skew", applies_to: Own, remove: with_greater_skew },
+    IgnoredFeature { name: "minDomains", applies_to: Own, remove: |o| each_spread(o, "minDomains") },
+    IgnoredFeature { name: "spread's matchLabelKeys", applies_to: Own, remove: without_label_keys },
+    IgnoredFeature { name: "nodeTaintsPolicy", applies_to: Own, remove: |o| each_spread(o, "nodeTaintsPolicy") },
+    IgnoredFeature { name: "nodeAffinityPolicy", applies_to: Own, remove: |o| each_spread(o, "nodeAffinityPolicy") },
+    IgnoredFeature { name: "host ports", applies_to: Own, remove: |o| each_container(o, "ports") },
+    IgnoredFeature { name: "volumes", applies_to: Own, remove: |o| remove(o, "/spec/volumes") },
+    IgnoredFeature { name: "where volumes are made", applies_to: Others, remove: |o| remove(o, "/allowedTopologies") },
+    IgnoredFeature { name: "classes that make none", applies_to: Others, remove: |o| if o["provisioner"] == NO_PROVISIONER { set(o, "/provisioner", json!(PROVISIONER)) } },
+    IgnoredFeature { name: "claims that do not wait", applies_to: Others, remove: |o| set(o, "/volumeBindingMode", json!("WaitForFirstConsumer")) },
+    IgnoredFeature { name: "where free volumes are", applies_to: Others, remove: |o| if !o["spec"]["claimRef"].is_object() { remove(o, "/spec/nodeAffinity") } },
+    IgnoredFeature { name: "claims for one pod", applies_to: Others, remove: |o| if o["spec"]["volumeName"].is_string() { set(o, "/spec/accessModes", json!(["ReadWriteOnce"])) } },
 ];
 
-impl Blind {
+impl IgnoredFeature {
     /// Whether this planner is detected by a question that the unmodified one answered correctly. `None` if the
     /// question does not contain the ignored feature, so that its answer would be the same.
     ///
     /// # Errors
     /// When the planner does not answer.
-    pub async fn found_out(&self, planner: &SimulatedPlanner, record: &Record) -> Result<Option<bool>> {
+    pub async fn is_detected(&self, planner: &SimulatedPlanner, record: &Record) -> Result<Option<bool>> {
         let mut objects = record.state.clone();
         let pod = Arc::new(record.pod.clone());
         let mut changed = 0;
-        if self.of != Own {
-            changed += objects.iter_mut().filter_map(|object| self.overlook(object)).count();
+        if self.applies_to != Own {
+            changed += objects.iter_mut().filter_map(|object| self.remove_from(object)).count();
         }
         objects.push(pod);
-        if let (Some(pod), true) = (objects.last_mut(), self.of != Others) {
-            changed += usize::from(self.overlook(pod).is_some());
+        if let (Some(pod), true) = (objects.last_mut(), self.applies_to != Others) {
+            changed += usize::from(self.remove_from(pod).is_some());
         }
         if changed == 0 {
             return Ok(None);
         }
         let answer = planner.ask(&objects).await?;
-        Ok(Some(answer.pods.get(&key(&record.pod)).is_none_or(|fate| record.truth.contradicts(fate))))
+        Ok(Some(
+            answer
+                .pods
+                .get(&key(&record.pod))
+                .is_none_or(|prediction| record.observed.contradicts(prediction)),
+        ))
     }
 
     /// Removes the feature from `object`; `None` if there was nothing to remove.
-    fn overlook(&self, object: &mut Arc<Value>) -> Option<()> {
-        let mut seen = Value::clone(object);
-        (self.take_away)(&mut seen);
-        let changed = seen != **object;
-        *object = Arc::new(seen);
+    fn remove_from(&self, object: &mut Arc<Value>) -> Option<()> {
+        let mut without = Value::clone(object);
+        (self.remove)(&mut without);
+        let changed = without != **object;
+        *object = Arc::new(without);
         changed.then_some(())
     }
 }
@@ -141,9 +146,9 @@ fn without_sidecars(pod: &mut Value) {
     list(pod, "/spec/initContainers").for_each(|container| remove(container, "/restartPolicy"));
 }
 
-/// The harbour's taint stays: without it, it is a node like any other.
+/// The probe node keeps its taint; without it, pods would be placed there.
 fn without_taints(object: &mut Value) {
-    if key(object).1 != HARBOUR {
+    if key(object).1 != PROBE_NODE {
         remove(object, "/spec/taints");
     }
 }
@@ -188,34 +193,34 @@ fn each_term(pod: &mut Value, field: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheduler_conformance::dice::Dice;
+    use crate::scheduler_conformance::infrastructure;
     use crate::scheduler_conformance::rules;
     use crate::scheduler_conformance::rules::CLASSES;
-    use crate::scheduler_conformance::terrain;
+    use crate::scheduler_conformance::seeded_rng::SeededRng;
 
     #[test]
-    fn each_blind_planner_has_something_to_overlook_in_what_is_generated() {
-        let mut dice = Dice::new(1);
+    fn each_ignored_feature_occurs_in_what_is_generated() {
+        let mut rng = SeededRng::new(1);
         let mut objects =
-            vec![terrain::daemon_set(&mut dice, "a"), terrain::free_volume(&mut dice, "v", "n")];
-        objects.extend(terrain::storage_classes());
-        let mut bound = terrain::late_claim(&mut dice, "a", "c");
+            vec![infrastructure::daemon_set(&mut rng, "a"), infrastructure::free_volume(&mut rng, "v", "n")];
+        objects.extend(infrastructure::storage_classes());
+        let mut bound = infrastructure::late_claim(&mut rng, "a", "c");
         bound["spec"]["volumeName"] = json!("v");
         bound["spec"]["accessModes"] = json!(["ReadWriteOncePod"]);
         objects.push(bound);
         for _ in 0..40 {
-            objects.push(terrain::node(&mut dice, "n"));
+            objects.push(infrastructure::node(&mut rng, "n"));
             for class in CLASSES {
                 let mut pod =
                     json!({"spec": {"containers": [{"resources": {"requests": {}}}], "overhead": {}}});
-                rules::put(&mut dice, class, &mut pod);
+                rules::put(&mut rng, class, &mut pod);
                 objects.push(pod);
             }
         }
-        for blind in BLINDS {
-            let changes = |object: &Value| blind.overlook(&mut Arc::new(object.clone())).is_some();
-            assert!(objects.iter().any(changes), "{}", blind.to);
-            assert!(!objects.iter().all(changes), "{} is in everything", blind.to);
+        for feature in IGNORED_FEATURES {
+            let changes = |object: &Value| feature.remove_from(&mut Arc::new(object.clone())).is_some();
+            assert!(objects.iter().any(changes), "{}", feature.name);
+            assert!(!objects.iter().all(changes), "{} is in everything", feature.name);
         }
     }
 }

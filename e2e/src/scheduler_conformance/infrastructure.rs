@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use shared_crds::names::{NODEPOOL_LABEL, NODEPOOL_NAMESPACE_LABEL};
 
-use super::dice::Dice;
+use super::seeded_rng::SeededRng;
 
 /// The label of a node's zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -22,21 +22,21 @@ pub const ZONES: [&str; 3] = ["za", "zb", "zc"];
 /// Claims in each namespace that are bound only when a pod uses them, if ever: `late-0` and so on.
 pub const LATE_CLAIMS: usize = 4;
 /// The provisioner of the classes whose volumes are created on demand.
-pub const PROVISIONER: &str = "example.com/truth";
+pub const PROVISIONER: &str = "example.com/conformance";
 /// The provisioner of the class that has only existing volumes.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The label of pools by which the autoscaler selects them.
-pub const SELECTED: (&str, &str) = ("truth", "yes");
+pub const SELECTED: (&str, &str) = ("conformance", "yes");
 
 /// A node that belongs to no pool.
-pub fn node(dice: &mut Dice, name: &str) -> Value {
-    let mut labels = landscape(dice);
+pub fn node(rng: &mut SeededRng, name: &str) -> Value {
+    let mut labels = random_labels(rng);
     // A node without its own name as a label is in no domain of that key.
-    if !dice.one_in(8) {
+    if !rng.one_in(8) {
         labels[HOST] = json!(name);
     }
-    let mut node = ready(name, &labels, &capacity(dice), &taints(dice));
-    if dice.one_in(5) {
+    let mut node = ready(name, &labels, &capacity(rng), &taints(rng));
+    if rng.one_in(5) {
         node["spec"]["unschedulable"] = json!(true);
         // The node lifecycle controller, which does not run here, would add the corresponding taint. It matters to
         // topology spread constraints that honour taints.
@@ -56,10 +56,10 @@ pub fn frozen(name: &str) -> Value {
 }
 
 /// A pool without nodes.
-pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
-    let taints = if dice.one_in(4) { taints(dice) } else { json!([]) };
-    let mut labels = landscape(dice);
-    labels["pool-size"] = json!(dice.pick(&["small", "large"]));
+pub fn pool(rng: &mut SeededRng, namespace: &str, name: &str) -> Value {
+    let taints = if rng.one_in(4) { taints(rng) } else { json!([]) };
+    let mut labels = random_labels(rng);
+    labels["pool-size"] = json!(rng.pick(&["small", "large"]));
     json!({
         "apiVersion": "tandem.dev/v1alpha1",
         "kind": "NodePool",
@@ -67,10 +67,10 @@ pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
         "spec": {
             "replicas": 0,
             "minReplicas": 0,
-            "maxReplicas": 1 + dice.below(4),
+            "maxReplicas": 1 + rng.below(4),
             "template": {
                 "metadata": {"labels": labels},
-                "spec": {"capacity": capacity(dice), "taints": taints},
+                "spec": {"capacity": capacity(rng), "taints": taints},
             },
             "provider": {"simulated": {}},
         },
@@ -78,10 +78,10 @@ pub fn pool(dice: &mut Dice, namespace: &str, name: &str) -> Value {
 }
 
 /// A `DaemonSet` that runs on every node, whatever its taints.
-pub fn daemon_set(dice: &mut Dice, namespace: &str) -> Value {
+pub fn daemon_set(rng: &mut SeededRng, namespace: &str) -> Value {
     let container = json!({
         "name": "daemon", "image": "none",
-        "resources": {"requests": {"cpu": dice.pick(&["100m", "300m"]), "memory": "128Mi"}},
+        "resources": {"requests": {"cpu": rng.pick(&["100m", "300m"]), "memory": "128Mi"}},
         "ports": [{"containerPort": 8080, "hostPort": 8080, "protocol": "TCP"}],
     });
     json!({
@@ -141,30 +141,30 @@ pub fn storage_classes() -> [Value; 4] {
 }
 
 /// A claim without a volume.
-pub fn late_claim(dice: &mut Dice, namespace: &str, name: &str) -> Value {
+pub fn late_claim(rng: &mut SeededRng, namespace: &str, name: &str) -> Value {
     let modes = ["ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"];
     let classes = ["anywhere", "somewhere", "somewhere", "local", "local", "local", "at-once"];
     json!({
         "metadata": {"namespace": namespace, "name": name},
         "spec": {
-            "accessModes": [dice.pick(&modes)],
-            "resources": {"requests": {"storage": dice.pick(&["1Gi", "3Gi"])}},
-            "storageClassName": dice.pick(&classes),
+            "accessModes": [rng.pick(&modes)],
+            "resources": {"requests": {"storage": rng.pick(&["1Gi", "3Gi"])}},
+            "storageClassName": rng.pick(&classes),
         },
     })
 }
 
 /// A volume without a claim, in a zone or on the host called `host`.
-pub fn free_volume(dice: &mut Dice, name: &str, host: &str) -> Value {
-    let (key, value) = if dice.one_in(3) { (HOST, host) } else { (ZONE, *dice.pick(&ZONES)) };
+pub fn free_volume(rng: &mut SeededRng, name: &str, host: &str) -> Value {
+    let (key, value) = if rng.one_in(3) { (HOST, host) } else { (ZONE, *rng.pick(&ZONES)) };
     let shared = ["ReadWriteOnce", "ReadWriteMany"];
-    let modes = if dice.one_in(3) { &["ReadWriteOncePod"][..] } else { &shared[dice.below(2)..] };
+    let modes = if rng.one_in(3) { &["ReadWriteOncePod"][..] } else { &shared[rng.below(2)..] };
     json!({
         "metadata": {"name": name},
         "spec": {
             "accessModes": modes,
-            "capacity": {"storage": dice.pick(&["1Gi", "5Gi"])},
-            "storageClassName": dice.pick(&["local", "local", "somewhere"]),
+            "capacity": {"storage": rng.pick(&["1Gi", "5Gi"])},
+            "storageClassName": rng.pick(&["local", "local", "somewhere"]),
             "persistentVolumeReclaimPolicy": "Retain",
             "nfs": {"server": "none", "path": "/"},
             "nodeAffinity": only(key, value),
@@ -183,7 +183,7 @@ pub fn autoscaler(namespace: &str) -> Value {
     json!({
         "apiVersion": "tandem.dev/v1alpha1",
         "kind": "NodePoolAutoscaler",
-        "metadata": {"namespace": namespace, "name": "truth"},
+        "metadata": {"namespace": namespace, "name": "conformance"},
         "spec": {
             "nodePoolSelector": {"matchLabels": {SELECTED.0: SELECTED.1}},
             "mode": "Auto",
@@ -219,11 +219,11 @@ fn ready(name: &str, labels: &Value, capacity: &Value, taints: &Value) -> Value 
     })
 }
 
-fn landscape(dice: &mut Dice) -> Value {
+fn random_labels(rng: &mut SeededRng) -> Value {
     let mut labels = json!({});
     let mut maybe = |absent: usize, key: &str, values: &[&str]| {
-        if !dice.one_in(absent) {
-            labels[key] = json!(dice.pick(values));
+        if !rng.one_in(absent) {
+            labels[key] = json!(rng.pick(values));
         }
     };
     maybe(7, ZONE, &ZONES);
@@ -234,30 +234,29 @@ fn landscape(dice: &mut Dice) -> Value {
     labels
 }
 
-fn capacity(dice: &mut Dice) -> Value {
+fn capacity(rng: &mut SeededRng) -> Value {
     let mut capacity = json!({
-        "cpu": dice.pick(&["1", "2", "4"]),
-        "memory": dice.pick(&["2Gi", "4Gi", "8Gi"]),
-        "ephemeral-storage": dice.pick(&["10Gi", "20Gi"]),
-        "pods": dice.pick(&["3", "5", "110"]),
+        "cpu": rng.pick(&["1", "2", "4"]),
+        "memory": rng.pick(&["2Gi", "4Gi", "8Gi"]),
+        "ephemeral-storage": rng.pick(&["10Gi", "20Gi"]),
+        "pods": rng.pick(&["3", "5", "110"]),
     });
-    if dice.one_in(4) {
-        capacity[GPU] = json!(dice.pick(&["1", "2"]));
+    if rng.one_in(4) {
+        capacity[GPU] = json!(rng.pick(&["1", "2"]));
     }
     capacity
 }
 
-fn taints(dice: &mut Dice) -> Value {
+fn taints(rng: &mut SeededRng) -> Value {
     let mut taints = Vec::new();
-    if dice.one_in(4) {
-        taints
-            .push(json!({"key": "dedicated", "value": dice.pick(&["red", "blue"]), "effect": "NoSchedule"}));
+    if rng.one_in(4) {
+        taints.push(json!({"key": "dedicated", "value": rng.pick(&["red", "blue"]), "effect": "NoSchedule"}));
     }
-    if dice.one_in(5) {
+    if rng.one_in(5) {
         taints.push(json!({"key": "maintenance", "effect": "NoExecute"}));
     }
     // Keeps no pod away.
-    if dice.one_in(5) {
+    if rng.one_in(5) {
         taints.push(json!({"key": "crowded", "effect": "PreferNoSchedule"}));
     }
     Value::Array(taints)

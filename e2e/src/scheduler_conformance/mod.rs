@@ -4,15 +4,15 @@
 //! creating the objects. Nothing in here knows how either of them decides.
 
 pub mod batch;
-pub mod blind;
-pub mod dice;
+pub mod ignored_feature;
+pub mod infrastructure;
 pub mod objects;
 pub mod planner;
 pub mod pods;
 pub mod question;
+pub mod random_cluster;
 pub mod rules;
+pub mod scheduler_env;
 pub mod score;
-pub mod stage;
+pub mod seeded_rng;
 pub mod storage;
-pub mod terrain;
-pub mod world;

@@ -102,13 +102,13 @@ fn read(report: &Value, warnings: String) -> Result<SimulatedAnswer> {
         answer.replicas.insert(text(pool, "name"), desired);
     }
     for pod in report["pods"].as_array().context("no pods in the answer")? {
-        let fate = match text(pod, "outcome").as_str() {
+        let prediction = match text(pod, "outcome").as_str() {
             "Fits" => SimulatedResult::Fits,
             "TriggersScaleUp" => SimulatedResult::TriggersScaleUp(text(pod, "nodePool")),
             "Unschedulable" => SimulatedResult::Unschedulable(pod["reasons"].to_string()),
             other => bail!("an unknown outcome: {other}"),
         };
-        answer.pods.insert((text(pod, "namespace"), text(pod, "name")), fate);
+        answer.pods.insert((text(pod, "namespace"), text(pod, "name")), prediction);
     }
     Ok(answer)
 }
@@ -128,13 +128,13 @@ mod tests {
             let pool = json!({"namespace": "b", "name": "c", "desiredReplicas": 3});
             read(&json!({"pools": [pool], "pods": [pod(outcome)], "nodes": []}), String::new())
         };
-        for (outcome, fate) in [
+        for (outcome, prediction) in [
             ("Fits", SimulatedResult::Fits),
             ("TriggersScaleUp", SimulatedResult::TriggersScaleUp("b/c".into())),
             ("Unschedulable", SimulatedResult::Unschedulable("[]".into())),
         ] {
             let answer = report(outcome).unwrap();
-            assert_eq!(answer.pods[&("a".into(), "p".into())], fate);
+            assert_eq!(answer.pods[&("a".into(), "p".into())], prediction);
             assert_eq!(answer.replicas["c"], 3);
         }
         report("Perhaps").unwrap_err();

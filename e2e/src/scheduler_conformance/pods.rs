@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::rules;
 use super::rules::CLASSES;
+use super::seeded_rng::SeededRng;
 
 /// A random pod and the classes of its constraints.
 #[derive(Clone, Debug)]
@@ -18,40 +18,40 @@ pub struct Made {
 }
 
 /// A pending pod. It always requests some cpu, so that no pod fits on a node without allocatable cpu.
-pub fn pending(dice: &mut Dice, namespace: &str, name: &str, about: &'static str) -> Made {
-    let mut pod = plain(dice, namespace, name);
+pub fn pending(rng: &mut SeededRng, namespace: &str, name: &str, about: &'static str) -> Made {
+    let mut pod = plain(rng, namespace, name);
     let mut classes = BTreeSet::from([about]);
-    while dice.one_in(3) {
-        classes.insert(*dice.pick(&CLASSES));
+    while rng.one_in(3) {
+        classes.insert(*rng.pick(&CLASSES));
     }
     if classes.contains("podResources") {
         // The API server requires that the pod-level requests are no less than those of the containers.
         classes.retain(|class| !["resources", "initContainers"].contains(class));
     }
     for class in &classes {
-        rules::put(dice, class, &mut pod);
+        rules::put(rng, class, &mut pod);
     }
-    rules::noise(dice, &mut pod["spec"]);
+    rules::noise(rng, &mut pod["spec"]);
     Made { pod, classes }
 }
 
 /// A pod that is already on `node`, even if the scheduler would not have placed it there.
-pub fn placed(dice: &mut Dice, namespace: &str, name: &str, node: &str) -> Value {
-    let mut pod = plain(dice, namespace, name);
-    match dice.below(6) {
-        0 => rules::put(dice, "podAntiAffinity", &mut pod),
-        1 | 2 => rules::put(dice, "hostPort", &mut pod),
-        3 => rules::put(dice, "resources", &mut pod),
+pub fn placed(rng: &mut SeededRng, namespace: &str, name: &str, node: &str) -> Value {
+    let mut pod = plain(rng, namespace, name);
+    match rng.below(6) {
+        0 => rules::put(rng, "podAntiAffinity", &mut pod),
+        1 | 2 => rules::put(rng, "hostPort", &mut pod),
+        3 => rules::put(rng, "resources", &mut pod),
         _ => {}
     }
     pod["spec"]["nodeName"] = json!(node);
     pod
 }
 
-fn plain(dice: &mut Dice, namespace: &str, name: &str) -> Value {
-    let mut labels = json!({"app": dice.pick(&["red", "green", "blue"]), "version": dice.pick(&["1", "2"])});
-    if !dice.one_in(3) {
-        labels["tier"] = json!(dice.pick(&["web", "db"]));
+fn plain(rng: &mut SeededRng, namespace: &str, name: &str) -> Value {
+    let mut labels = json!({"app": rng.pick(&["red", "green", "blue"]), "version": rng.pick(&["1", "2"])});
+    if !rng.one_in(3) {
+        labels["tier"] = json!(rng.pick(&["web", "db"]));
     }
     json!({
         "apiVersion": "v1",
@@ -62,7 +62,7 @@ fn plain(dice: &mut Dice, namespace: &str, name: &str) -> Value {
             "affinity": {},
             "containers": [{
                 "name": "app", "image": "none",
-                "resources": {"requests": {"cpu": dice.pick(&["10m", "50m", "200m"]), "memory": "64Mi"}},
+                "resources": {"requests": {"cpu": rng.pick(&["10m", "50m", "200m"]), "memory": "64Mi"}},
             }],
         },
     })

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::objects::key;
 use super::planner::{SimulatedPlanner, SimulatedResult};
 use super::pods;
 use super::pods::Made;
-use super::stage::{SchedulerEnv, Verdict};
-use super::world::World;
+use super::random_cluster::RandomCluster;
+use super::scheduler_env::{SchedulerDecision, SchedulerEnv};
+use super::seeded_rng::SeededRng;
 
 /// The observed result for one pod, which determines the correct answer of the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Truth {
+pub enum ObservedPlacement {
     /// The scheduler placed it on an existing node.
     Fits,
     /// It was pending, and was placed when the nodes requested by the planner existed.
@@ -26,12 +26,12 @@ pub enum Truth {
     Stays(Option<String>),
 }
 
-impl Truth {
-    /// Whether `fate` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
+impl ObservedPlacement {
+    /// Whether `prediction` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
     /// node of it, that node would have been created.
-    pub fn contradicts(&self, fate: &SimulatedResult) -> bool {
+    pub fn contradicts(&self, prediction: &SimulatedResult) -> bool {
         !matches!(
-            (self, fate),
+            (self, prediction),
             (Self::Fits, SimulatedResult::Fits)
                 | (Self::NeedsNodes, SimulatedResult::TriggersScaleUp(_))
                 | (Self::Stays(_), SimulatedResult::Unschedulable(_))
@@ -48,11 +48,11 @@ pub struct Record {
     /// All other objects.
     pub state: Vec<Arc<Value>>,
     /// The planner's answer.
-    pub fate: SimulatedResult,
+    pub prediction: SimulatedResult,
     /// The planner's warnings.
     pub warnings: String,
     /// The observed result.
-    pub truth: Truth,
+    pub observed: ObservedPlacement,
     /// The scheduler's message.
     pub said: String,
     /// How the two differ; `None` when they agree.
@@ -65,70 +65,71 @@ pub struct Record {
 /// # Errors
 /// When the API server, the scheduler or the planner fails to answer.
 pub async fn ask(
-    stage: &mut SchedulerEnv,
+    env: &mut SchedulerEnv,
     planner: &SimulatedPlanner,
-    world: &mut World,
-    dice: &mut Dice,
+    cluster: &mut RandomCluster,
+    rng: &mut SeededRng,
     name: &str,
     about: &'static str,
 ) -> Result<Record> {
-    let namespace = dice.pick(&world.namespaces).clone();
-    let Made { pod, classes } = pods::pending(dice, &namespace, name, about);
-    let created = stage.create_pod(&pod).await?;
+    let namespace = rng.pick(&cluster.namespaces).clone();
+    let Made { pod, classes } = pods::pending(rng, &namespace, name, about);
+    let created = env.create_pod(&pod).await?;
     let id = key(&created);
     let waiting = waiting(created);
-    let around = world.objects();
+    let around = cluster.objects();
     let mut objects = around.clone();
     objects.push(Arc::new(waiting.clone()));
-    let (answer, verdict) = tokio::join!(planner.ask(&objects), stage.verdict(&id));
-    let (answer, verdict) = (answer?, verdict?);
-    let fate =
+    let (answer, decision) = tokio::join!(planner.ask(&objects), env.decision(&id));
+    let (answer, decision) = (answer?, decision?);
+    let prediction =
         answer.pods.get(&id).cloned().with_context(|| format!("the planner says nothing of {id:?}"))?;
     let mut disagreement = None;
     let mut said = String::new();
-    let truth = match verdict {
-        Verdict::Placed(node) => {
+    let observed = match decision {
+        SchedulerDecision::Placed(node) => {
             said = format!("placed on {node}");
-            world.add_pod(stage, &id).await?;
-            if fate != SimulatedResult::Fits {
-                disagreement = Some(format!("the scheduler placed it on {node}, the planner said {fate:?}"));
+            cluster.add_pod(env, &id).await?;
+            if prediction != SimulatedResult::Fits {
+                disagreement =
+                    Some(format!("the scheduler placed it on {node}, the planner said {prediction:?}"));
             }
-            Truth::Fits
+            ObservedPlacement::Fits
         }
-        Verdict::Waits(why) => {
-            stage.remove_pod(&id).await?;
+        SchedulerDecision::Waits(why) => {
+            env.remove_pod(&id).await?;
             said.push_str(&why);
-            match &fate {
+            match &prediction {
                 SimulatedResult::Fits => {
                     disagreement = Some(format!("the planner said it fits, the scheduler: {why}"));
-                    Truth::Stays(None)
+                    ObservedPlacement::Stays(None)
                 }
                 SimulatedResult::TriggersScaleUp(pool) => {
-                    let grown = world.grow(stage, &answer).await?;
-                    match again(stage, world, &pod).await? {
-                        Verdict::Placed(_) => Truth::NeedsNodes,
-                        Verdict::Waits(why) => {
+                    let grown = cluster.grow(env, &answer).await?;
+                    match again(env, cluster, &pod).await? {
+                        SchedulerDecision::Placed(_) => ObservedPlacement::NeedsNodes,
+                        SchedulerDecision::Waits(why) => {
                             disagreement =
                                 Some(format!("with {grown} new nodes, for {pool}, it still waits: {why}"));
-                            Truth::Stays(None)
+                            ObservedPlacement::Stays(None)
                         }
                     }
                 }
                 // A node of a pool that the planner reports as no help must not help.
-                SimulatedResult::Unschedulable(_) if !dice.one_in(3) => {
-                    match world.grow_anyhow(stage, dice).await? {
-                        None => Truth::Stays(None),
-                        Some(pool) => match again(stage, world, &pod).await? {
-                            Verdict::Waits(_) => Truth::Stays(Some(pool)),
-                            Verdict::Placed(node) => {
+                SimulatedResult::Unschedulable(_) if !rng.one_in(3) => {
+                    match cluster.grow_random_pool(env, rng).await? {
+                        None => ObservedPlacement::Stays(None),
+                        Some(pool) => match again(env, cluster, &pod).await? {
+                            SchedulerDecision::Waits(_) => ObservedPlacement::Stays(Some(pool)),
+                            SchedulerDecision::Placed(node) => {
                                 disagreement =
                                     Some(format!("one node of {pool} was enough: it is on {node} now"));
-                                Truth::NeedsNodes
+                                ObservedPlacement::NeedsNodes
                             }
                         },
                     }
                 }
-                SimulatedResult::Unschedulable(_) => Truth::Stays(None),
+                SimulatedResult::Unschedulable(_) => ObservedPlacement::Stays(None),
             }
         }
     };
@@ -136,26 +137,26 @@ pub async fn ask(
         classes,
         pod: waiting,
         state: around,
-        fate,
+        prediction,
         warnings: answer.warnings,
-        truth,
+        observed,
         said,
         disagreement,
     })
 }
 
 /// Asks the scheduler about the same pod with another name, because a refused pod waits for its next retry.
-async fn again(stage: &SchedulerEnv, world: &mut World, pod: &Value) -> Result<Verdict> {
+async fn again(env: &SchedulerEnv, cluster: &mut RandomCluster, pod: &Value) -> Result<SchedulerDecision> {
     let mut pod = pod.clone();
     let name = format!("{}-again", key(&pod).1);
     pod["metadata"]["name"] = json!(name);
-    stage.create_pod(&pod).await?;
-    let verdict = stage.verdict(&key(&pod)).await?;
-    match verdict {
-        Verdict::Placed(_) => world.add_pod(stage, &key(&pod)).await?,
-        Verdict::Waits(_) => stage.remove_pod(&key(&pod)).await?,
+    env.create_pod(&pod).await?;
+    let decision = env.decision(&key(&pod)).await?;
+    match decision {
+        SchedulerDecision::Placed(_) => cluster.add_pod(env, &key(&pod)).await?,
+        SchedulerDecision::Waits(_) => env.remove_pod(&key(&pod)).await?,
     }
-    Ok(verdict)
+    Ok(decision)
 }
 
 /// The pod as it is after the scheduler has found no node for it.
@@ -173,18 +174,18 @@ mod tests {
     fn each_outcome_has_one_answer_that_is_true() {
         let grows = |pool: &str| SimulatedResult::TriggersScaleUp(pool.to_owned());
         let nothing = SimulatedResult::Unschedulable(String::new());
-        for (truth, fate, contradicts) in [
-            (Truth::Fits, SimulatedResult::Fits, false),
-            (Truth::Fits, grows("a"), true),
-            (Truth::Fits, nothing.clone(), true),
-            (Truth::NeedsNodes, grows("a"), false),
-            (Truth::NeedsNodes, SimulatedResult::Fits, true),
-            (Truth::NeedsNodes, nothing.clone(), true),
-            (Truth::Stays(None), nothing.clone(), false),
-            (Truth::Stays(None), SimulatedResult::Fits, true),
-            (Truth::Stays(Some("a".into())), grows("b"), true),
+        for (observed, prediction, contradicts) in [
+            (ObservedPlacement::Fits, SimulatedResult::Fits, false),
+            (ObservedPlacement::Fits, grows("a"), true),
+            (ObservedPlacement::Fits, nothing.clone(), true),
+            (ObservedPlacement::NeedsNodes, grows("a"), false),
+            (ObservedPlacement::NeedsNodes, SimulatedResult::Fits, true),
+            (ObservedPlacement::NeedsNodes, nothing.clone(), true),
+            (ObservedPlacement::Stays(None), nothing.clone(), false),
+            (ObservedPlacement::Stays(None), SimulatedResult::Fits, true),
+            (ObservedPlacement::Stays(Some("a".into())), grows("b"), true),
         ] {
-            assert_eq!(truth.contradicts(&fate), contradicts, "{truth:?} {fate:?}");
+            assert_eq!(observed.contradicts(&prediction), contradicts, "{observed:?} {prediction:?}");
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
-use super::terrain::{GPU, HOST, KEYS, LATE_CLAIMS, RACK, ZONE, ZONES};
+use super::infrastructure::{GPU, HOST, KEYS, LATE_CLAIMS, RACK, ZONE, ZONES};
+use super::seeded_rng::SeededRng;
 
 /// All classes of constraints, by the name under which results are counted.
 pub const CLASSES: [&str; 18] = [
@@ -31,74 +31,74 @@ pub const CLASSES: [&str; 18] = [
 pub const HEAVY: [(&str, &str); 2] = [("heavy", "400m"), ("heavier", "1500m")];
 
 /// Adds a constraint of `class` to `pod`.
-pub fn put(dice: &mut Dice, class: &str, pod: &mut Value) {
+pub fn put(rng: &mut SeededRng, class: &str, pod: &mut Value) {
     let spec = &mut pod["spec"];
     match class {
         "resources" => {
-            requests(dice, &mut spec["containers"][0], &["300m", "900m", "1700m", "3"], &["512Mi", "3Gi"]);
+            requests(rng, &mut spec["containers"][0], &["300m", "900m", "1700m", "3"], &["512Mi", "3Gi"]);
         }
-        "initContainers" => init_containers(dice, spec),
+        "initContainers" => init_containers(rng, spec),
         "podResources" => {
-            let (cpu, memory) = (dice.pick(&["1", "1700m", "3"]), dice.pick(&["512Mi", "2Gi"]));
+            let (cpu, memory) = (rng.pick(&["1", "1700m", "3"]), rng.pick(&["512Mi", "2Gi"]));
             spec["resources"]["requests"] = json!({"cpu": cpu, "memory": memory});
         }
-        "overhead" => spec["runtimeClassName"] = json!(dice.pick(&HEAVY).0),
-        "extendedResource" => gpu(dice, spec),
-        "nodeSelector" => node_selector(dice, spec),
-        "nodeAffinity" => node_affinity(dice, spec),
-        "tolerations" => tolerations(dice, spec),
-        "podAffinity" if dice.one_in(3) => together(dice, pod),
-        "podAffinity" => affinity(dice, spec, "podAffinity"),
-        "podAntiAffinity" => affinity(dice, spec, "podAntiAffinity"),
-        "spreadZone" => spread(dice, spec, ZONE),
-        "spreadHost" => spread(dice, spec, HOST),
-        "spreadConfined" => confined(dice, spec),
-        "spreadTaints" => taints(dice, spec),
-        "minDomains" => min_domains(dice, spec),
-        "hostPort" => ports(dice, spec),
-        "volume" => volume(dice, spec),
-        "volumeToCome" => use_claim(spec, &format!("late-{}", dice.below(LATE_CLAIMS))),
+        "overhead" => spec["runtimeClassName"] = json!(rng.pick(&HEAVY).0),
+        "extendedResource" => gpu(rng, spec),
+        "nodeSelector" => node_selector(rng, spec),
+        "nodeAffinity" => node_affinity(rng, spec),
+        "tolerations" => tolerations(rng, spec),
+        "podAffinity" if rng.one_in(3) => together(rng, pod),
+        "podAffinity" => affinity(rng, spec, "podAffinity"),
+        "podAntiAffinity" => affinity(rng, spec, "podAntiAffinity"),
+        "spreadZone" => spread(rng, spec, ZONE),
+        "spreadHost" => spread(rng, spec, HOST),
+        "spreadConfined" => confined(rng, spec),
+        "spreadTaints" => taints(rng, spec),
+        "minDomains" => min_domains(rng, spec),
+        "hostPort" => ports(rng, spec),
+        "volume" => volume(rng, spec),
+        "volumeToCome" => use_claim(spec, &format!("late-{}", rng.below(LATE_CLAIMS))),
         _ => {}
     }
 }
 
 /// Adds preferences, which do not affect whether a pod can be placed.
-pub fn noise(dice: &mut Dice, spec: &mut Value) {
-    match dice.below(4) {
+pub fn noise(rng: &mut SeededRng, spec: &mut Value) {
+    match rng.below(4) {
         0 => push(
             &mut spec["topologySpreadConstraints"],
             json!({
-                "topologyKey": "nobody/has-this", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": selector(dice),
+                "topologyKey": "example.com/absent", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": selector(rng),
             }),
         ),
         1 => push(
             &mut spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
-            json!({"weight": 50, "podAffinityTerm": {"topologyKey": HOST, "labelSelector": selector(dice)}}),
+            json!({"weight": 50, "podAffinityTerm": {"topologyKey": HOST, "labelSelector": selector(rng)}}),
         ),
         2 => push(
             &mut spec["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"],
-            json!({"weight": 7, "preference": node_term(dice)}),
+            json!({"weight": 7, "preference": node_term(rng)}),
         ),
         _ => {}
     }
 }
 
-fn requests(dice: &mut Dice, container: &mut Value, cpu: &[&str], memory: &[&str]) {
-    container["resources"]["requests"] = json!({"cpu": dice.pick(cpu), "memory": dice.pick(memory)});
-    if dice.one_in(6) {
-        container["resources"]["requests"]["ephemeral-storage"] = json!(dice.pick(&["4Gi", "15Gi"]));
+fn requests(rng: &mut SeededRng, container: &mut Value, cpu: &[&str], memory: &[&str]) {
+    container["resources"]["requests"] = json!({"cpu": rng.pick(cpu), "memory": rng.pick(memory)});
+    if rng.one_in(6) {
+        container["resources"]["requests"]["ephemeral-storage"] = json!(rng.pick(&["4Gi", "15Gi"]));
     }
 }
 
 /// The maximum of what runs at the same time counts: init containers one by one, each together with the sidecars
 /// started before it.
-fn init_containers(dice: &mut Dice, spec: &mut Value) {
+fn init_containers(rng: &mut SeededRng, spec: &mut Value) {
     let mut made = Vec::new();
-    for number in 0..=dice.below(3) {
+    for number in 0..=rng.below(3) {
         let mut container = json!({"name": format!("init-{number}"), "image": "none"});
-        requests(dice, &mut container, &["400m", "700m", "1300m"], &["256Mi", "1Gi", "2Gi"]);
-        if dice.one_in(2) {
+        requests(rng, &mut container, &["400m", "700m", "1300m"], &["256Mi", "1Gi", "2Gi"]);
+        if rng.one_in(2) {
             container["restartPolicy"] = json!("Always");
         }
         made.push(container);
@@ -106,52 +106,52 @@ fn init_containers(dice: &mut Dice, spec: &mut Value) {
     spec["initContainers"] = Value::Array(made);
 }
 
-fn gpu(dice: &mut Dice, spec: &mut Value) {
-    let count = json!(dice.pick(&["1", "2"]));
+fn gpu(rng: &mut SeededRng, spec: &mut Value) {
+    let count = json!(rng.pick(&["1", "2"]));
     spec["containers"][0]["resources"]["requests"][GPU] = count.clone();
     // The API server requires that requests and limits are equal for such resources.
     spec["containers"][0]["resources"]["limits"] = json!({GPU: count});
 }
 
-fn node_selector(dice: &mut Dice, spec: &mut Value) {
+fn node_selector(rng: &mut SeededRng, spec: &mut Value) {
     let mut wanted = json!({});
     let choices =
         [("disk", "ssd"), ("generation", "2"), (ZONE, "za"), ("pool-size", "large"), ("pool-size", "small")];
-    for _ in 0..=dice.below(2) {
-        let (key, value) = *dice.pick(&choices);
+    for _ in 0..=rng.below(2) {
+        let (key, value) = *rng.pick(&choices);
         wanted[key] = json!(value);
     }
     spec["nodeSelector"] = wanted;
 }
 
-fn node_affinity(dice: &mut Dice, spec: &mut Value) {
-    let terms: Vec<Value> = (0..=dice.below(2)).map(|_| node_term(dice)).collect();
+fn node_affinity(rng: &mut SeededRng, spec: &mut Value) {
+    let terms: Vec<Value> = (0..=rng.below(2)).map(|_| node_term(rng)).collect();
     spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
         json!({"nodeSelectorTerms": terms});
 }
 
 /// A term over node labels: one or two rules.
-fn node_term(dice: &mut Dice) -> Value {
-    let rules: Vec<Value> = (0..=dice.below(2))
-        .map(|_| match dice.below(7) {
+fn node_term(rng: &mut SeededRng) -> Value {
+    let rules: Vec<Value> = (0..=rng.below(2))
+        .map(|_| match rng.below(7) {
             0 => json!({"key": "disk", "operator": "In", "values": ["ssd", "tape"]}),
-            1 => json!({"key": "disk", "operator": "NotIn", "values": [dice.pick(&["ssd", "hdd"])]}),
-            2 => json!({"key": "generation", "operator": "Gt", "values": [dice.pick(&["1", "2"])]}),
+            1 => json!({"key": "disk", "operator": "NotIn", "values": [rng.pick(&["ssd", "hdd"])]}),
+            2 => json!({"key": "generation", "operator": "Gt", "values": [rng.pick(&["1", "2"])]}),
             3 => json!({"key": "generation", "operator": "Lt", "values": ["3"]}),
-            4 => json!({"key": dice.pick(&["disk", ZONE]), "operator": "DoesNotExist"}),
-            5 => json!({"key": dice.pick(&["generation", "pool-size"]), "operator": "Exists"}),
-            _ => json!({"key": ZONE, "operator": "In", "values": [dice.pick(&ZONES)]}),
+            4 => json!({"key": rng.pick(&["disk", ZONE]), "operator": "DoesNotExist"}),
+            5 => json!({"key": rng.pick(&["generation", "pool-size"]), "operator": "Exists"}),
+            _ => json!({"key": ZONE, "operator": "In", "values": [rng.pick(&ZONES)]}),
         })
         .collect();
     json!({"matchExpressions": rules})
 }
 
-fn tolerations(dice: &mut Dice, spec: &mut Value) {
+fn tolerations(rng: &mut SeededRng, spec: &mut Value) {
     let mut made = Vec::new();
-    for _ in 0..=dice.below(2) {
-        let effect = *dice.pick(&["NoSchedule", "NoExecute", ""]);
-        made.push(match dice.below(5) {
-            0 => json!({"key": "dedicated", "operator": "Equal", "value": dice.pick(&["red", "blue"]), "effect": effect}),
+    for _ in 0..=rng.below(2) {
+        let effect = *rng.pick(&["NoSchedule", "NoExecute", ""]);
+        made.push(match rng.below(5) {
+            0 => json!({"key": "dedicated", "operator": "Equal", "value": rng.pick(&["red", "blue"]), "effect": effect}),
             1 => json!({"key": "dedicated", "operator": "Exists", "effect": effect}),
             2 => json!({"key": "maintenance", "operator": "Exists", "effect": effect}),
             3 => json!({"operator": "Exists", "effect": effect}),
@@ -160,70 +160,70 @@ fn tolerations(dice: &mut Dice, spec: &mut Value) {
     }
     spec["tolerations"] = Value::Array(made);
     // Nodes that other pods must not use have room.
-    if dice.one_in(2) {
+    if rng.one_in(2) {
         spec["containers"][0]["resources"]["requests"]["cpu"] = json!("900m");
     }
 }
 
 /// A selector over the labels of pods here.
-pub fn selector(dice: &mut Dice) -> Value {
-    match dice.below(10) {
+pub fn selector(rng: &mut SeededRng) -> Value {
+    match rng.below(10) {
         0 => json!({}),
         1 => json!({"matchExpressions": [{"key": "tier", "operator": "Exists"}]}),
         2 => json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
         3 => {
-            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [dice.pick(&["red", "blue"])]}]})
+            json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [rng.pick(&["red", "blue"])]}]})
         }
         4 => json!({
-            "matchLabels": {"app": dice.pick(&["red", "green"])},
+            "matchLabels": {"app": rng.pick(&["red", "green"])},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["web", "db"]}],
         }),
-        _ => json!({"matchLabels": {"app": dice.pick(&["red", "green", "blue"])}}),
+        _ => json!({"matchLabels": {"app": rng.pick(&["red", "green", "blue"])}}),
     }
 }
 
-fn affinity(dice: &mut Dice, spec: &mut Value, kind: &str) {
-    let terms: Vec<Value> = (0..=usize::from(dice.one_in(4))).map(|_| pod_term(dice)).collect();
+fn affinity(rng: &mut SeededRng, spec: &mut Value, kind: &str) {
+    let terms: Vec<Value> = (0..=usize::from(rng.one_in(4))).map(|_| pod_term(rng)).collect();
     spec["affinity"][kind]["requiredDuringSchedulingIgnoredDuringExecution"] = Value::Array(terms);
 }
 
 /// Pods with affinity to their own group: the first of a group may be placed anywhere.
-fn together(dice: &mut Dice, pod: &mut Value) {
-    let group = dice.pick(&["one", "two", "three", "four"]);
+fn together(rng: &mut SeededRng, pod: &mut Value) {
+    let group = rng.pick(&["one", "two", "three", "four"]);
     pod["metadata"]["labels"]["group"] = json!(group);
     let selector = json!({"matchLabels": {"group": group}});
     pod["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
-        json!([{"topologyKey": dice.pick(&KEYS), "labelSelector": selector}]);
+        json!([{"topologyKey": rng.pick(&KEYS), "labelSelector": selector}]);
 }
 
-fn pod_term(dice: &mut Dice) -> Value {
-    let mut term = json!({"topologyKey": dice.pick(&KEYS)});
+fn pod_term(rng: &mut SeededRng) -> Value {
+    let mut term = json!({"topologyKey": rng.pick(&KEYS)});
     // Without a selector a term selects no pod.
-    if !dice.one_in(12) {
-        term["labelSelector"] = selector(dice);
-        match dice.below(8) {
+    if !rng.one_in(12) {
+        term["labelSelector"] = selector(rng);
+        match rng.below(8) {
             0 => term["matchLabelKeys"] = json!(["version"]),
             1 => term["mismatchLabelKeys"] = json!(["version"]),
             _ => {}
         }
     }
-    match dice.below(6) {
+    match rng.below(6) {
         0 => term["namespaceSelector"] = json!({}),
-        1 => term["namespaceSelector"] = json!({"matchLabels": {"team": dice.pick(&["one", "two"])}}),
+        1 => term["namespaceSelector"] = json!({"matchLabels": {"team": rng.pick(&["one", "two"])}}),
         _ => {}
     }
     term
 }
 
-fn constraint(dice: &mut Dice, key: &str) -> Value {
+fn constraint(rng: &mut SeededRng, key: &str) -> Value {
     let mut made = json!({
         "topologyKey": key,
-        "maxSkew": 1 + dice.below(2),
+        "maxSkew": 1 + rng.below(2),
         "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": selector(dice),
+        "labelSelector": selector(rng),
     });
     // Both versions of one workload, which the label key distinguishes.
-    if dice.one_in(3) {
+    if rng.one_in(3) {
         made["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
         made["maxSkew"] = json!(1);
         made["matchLabelKeys"] = json!(["version"]);
@@ -231,66 +231,66 @@ fn constraint(dice: &mut Dice, key: &str) -> Value {
     made
 }
 
-fn spread(dice: &mut Dice, spec: &mut Value, key: &str) {
-    let made = constraint(dice, key);
+fn spread(rng: &mut SeededRng, spec: &mut Value, key: &str) {
+    let made = constraint(rng, key);
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
 /// A spread over zones of a pod that may only use one of them, so that only the skew decides.
-fn confined(dice: &mut Dice, spec: &mut Value) {
-    spec["nodeSelector"][ZONE] = json!(dice.pick(&ZONES));
-    let mut made = constraint(dice, ZONE);
+fn confined(rng: &mut SeededRng, spec: &mut Value) {
+    spec["nodeSelector"][ZONE] = json!(rng.pick(&ZONES));
+    let mut made = constraint(rng, ZONE);
     made["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
-    made["nodeAffinityPolicy"] = json!(dice.pick(&["Ignore", "Ignore", "Honor"]));
-    if dice.one_in(2) {
+    made["nodeAffinityPolicy"] = json!(rng.pick(&["Ignore", "Ignore", "Honor"]));
+    if rng.one_in(2) {
         made["matchLabelKeys"] = json!(["version"]);
     }
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
 /// A spread over hosts or zones, some of which are closed to the pod: the policy decides whether they count.
-fn taints(dice: &mut Dice, spec: &mut Value) {
-    if dice.one_in(2) {
-        spec["nodeSelector"]["disk"] = json!(dice.pick(&["ssd", "hdd"]));
+fn taints(rng: &mut SeededRng, spec: &mut Value) {
+    if rng.one_in(2) {
+        spec["nodeSelector"]["disk"] = json!(rng.pick(&["ssd", "hdd"]));
     }
-    let key = *dice.pick(&[HOST, ZONE]);
-    let mut made = constraint(dice, key);
+    let key = *rng.pick(&[HOST, ZONE]);
+    let mut made = constraint(rng, key);
     made["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
-    made["nodeTaintsPolicy"] = json!(dice.pick(&["Honor", "Honor", "Ignore"]));
+    made["nodeTaintsPolicy"] = json!(rng.pick(&["Honor", "Honor", "Ignore"]));
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
 /// A spread over few domains that are all in use: whether there are fewer than required decides.
-fn min_domains(dice: &mut Dice, spec: &mut Value) {
-    let key = *dice.pick(&[ZONE, RACK]);
-    let mut made = constraint(dice, key);
+fn min_domains(rng: &mut SeededRng, spec: &mut Value) {
+    let key = *rng.pick(&[ZONE, RACK]);
+    let mut made = constraint(rng, key);
     made["labelSelector"] = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
     made["nodeTaintsPolicy"] = json!("Honor");
-    made["minDomains"] = json!(dice.pick(&[2, 3, 5, 8]));
+    made["minDomains"] = json!(rng.pick(&[2, 3, 5, 8]));
     push(&mut spec["topologySpreadConstraints"], made);
 }
 
-fn ports(dice: &mut Dice, spec: &mut Value) {
-    let port = dice.pick(&[8080, 8080, 8081]);
-    if dice.one_in(6) {
+fn ports(rng: &mut SeededRng, spec: &mut Value) {
+    let port = rng.pick(&[8080, 8080, 8081]);
+    if rng.one_in(6) {
         spec["hostNetwork"] = json!(true);
         spec["containers"][0]["ports"] = json!([{"containerPort": port}]);
         return;
     }
     let mut made = json!({"containerPort": port, "hostPort": port});
-    if dice.one_in(4) {
+    if rng.one_in(4) {
         made["protocol"] = json!("UDP");
     }
-    if dice.one_in(4) {
-        made["hostIP"] = json!(dice.pick(&["10.0.0.1", "10.0.0.2"]));
+    if rng.one_in(4) {
+        made["hostIP"] = json!(rng.pick(&["10.0.0.1", "10.0.0.2"]));
     }
     spec["containers"][0]["ports"] = json!([made]);
 }
 
-fn volume(dice: &mut Dice, spec: &mut Value) {
+fn volume(rng: &mut SeededRng, spec: &mut Value) {
     let claims =
         ["data-za", "data-zb", "data-zc", "data-host", "data-any", "data-once", "data-unbound", "data-none"];
-    let claim = dice.pick(&claims);
+    let claim = rng.pick(&claims);
     use_claim(spec, claim);
 }
 
@@ -319,11 +319,11 @@ mod tests {
         let bare = || json!({"spec": {"containers": [{"resources": {"requests": {}}}]}});
         for class in CLASSES {
             let mut pod = bare();
-            put(&mut Dice::new(3), class, &mut pod);
+            put(&mut SeededRng::new(3), class, &mut pod);
             assert_ne!(pod, bare(), "{class}");
         }
         let mut pod = bare();
-        put(&mut Dice::new(3), "unheard-of", &mut pod);
+        put(&mut SeededRng::new(3), "unheard-of", &mut pod);
         assert_eq!(pod, bare());
     }
 }

@@ -26,13 +26,13 @@ use crate::cluster::{Cluster, ClusterOptions};
 /// How long the scheduler may take for one pod: a second when it is busy, this long when the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The node and namespace that the comparison ignores; see [`SchedulerEnv::settle`].
-pub const HARBOUR: &str = "harbour";
-/// The harbour's label by which the scheduler shows how far it has read.
-const BEACON: &str = "beacon";
+pub const PROBE_NODE: &str = "probe-node";
+/// The probe node's label. A pod that selects its newest value is placed once the scheduler has read that node.
+const REVISION_LABEL: &str = "revision";
 
 /// The scheduler's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SchedulerDecision {
     /// It is bound to this node.
     Placed(String),
     /// The scheduler found no node, for this reason.
@@ -45,7 +45,7 @@ pub struct SchedulerEnv {
     client: Client,
     storage: Storage,
     seen: Seen,
-    beacon: u64,
+    revision: u64,
     watching: JoinHandle<()>,
 }
 
@@ -79,26 +79,25 @@ impl SchedulerEnv {
         let seen = Seen { pods: Arc::default(), changed: watch::Sender::new(()) };
         let watching = tokio::spawn(seen.clone().follow(Api::all(client.clone())));
         let storage = Storage::start(client.clone()).await?;
-        let stage = Self { cluster, client, storage, seen, beacon: 0, watching };
+        let env = Self { cluster, client, storage, seen, revision: 0, watching };
         for (name, cpu) in HEAVY {
             let class = json!({
                 "metadata": {"name": name}, "handler": name, "overhead": {"podFixed": {"cpu": cpu}},
             });
-            create::<RuntimeClass>(&Api::all(stage.client.clone()), &class, "RuntimeClass").await?;
+            create::<RuntimeClass>(&Api::all(env.client.clone()), &class, "RuntimeClass").await?;
         }
-        stage.create_namespace(HARBOUR, &json!({})).await?;
-        stage
-            .create_node(&json!({
-                "metadata": {"name": HARBOUR},
-                "spec": {"taints": [{"key": HARBOUR, "effect": "NoSchedule"}]},
-                "status": {
-                    "allocatable": {"cpu": "0", "memory": "0", "pods": "1000"},
-                    "capacity": {"cpu": "0", "memory": "0", "pods": "1000"},
-                    "conditions": [{"type": "Ready", "status": "True"}],
-                },
-            }))
-            .await?;
-        Ok(stage)
+        env.create_namespace(PROBE_NODE, &json!({})).await?;
+        env.create_node(&json!({
+            "metadata": {"name": PROBE_NODE},
+            "spec": {"taints": [{"key": PROBE_NODE, "effect": "NoSchedule"}]},
+            "status": {
+                "allocatable": {"cpu": "0", "memory": "0", "pods": "1000"},
+                "capacity": {"cpu": "0", "memory": "0", "pods": "1000"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }))
+        .await?;
+        Ok(env)
     }
 
     /// The cluster, for operations that this type does not offer.
@@ -111,12 +110,12 @@ impl SchedulerEnv {
         &self.storage
     }
 
-    /// The harbour: a node that the planner must know as well.
+    /// The probe node, which the planner must know as well.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn harbour(&self) -> Result<Value> {
-        tidy(&Api::<Node>::all(self.client.clone()).get(HARBOUR).await?, "Node")
+    pub async fn probe_node(&self) -> Result<Value> {
+        tidy(&Api::<Node>::all(self.client.clone()).get(PROBE_NODE).await?, "Node")
     }
 
     /// Creates a namespace.
@@ -187,57 +186,57 @@ impl SchedulerEnv {
     ///
     /// # Errors
     /// When there is none in time, or the scheduler fails.
-    pub async fn verdict(&self, key: &Key) -> Result<Verdict> {
+    pub async fn decision(&self, key: &Key) -> Result<SchedulerDecision> {
         let mut changed = self.seen.changed.subscribe();
         let waiting = async {
             loop {
-                if let Some(verdict) = self.seen.verdict(key) {
-                    return Ok(verdict);
+                if let Some(decision) = self.seen.decision(key) {
+                    return Ok(decision);
                 }
                 changed.changed().await?;
             }
         };
-        if let Ok(verdict) = tokio::time::timeout(PATIENCE, waiting).await {
-            return verdict;
+        if let Ok(decision) = tokio::time::timeout(PATIENCE, waiting).await {
+            return decision;
         }
         self.cluster.check_alive()?;
         self.storage.check_alive()?;
-        bail!("the scheduler has said nothing of {key:?} within {PATIENCE:?}")
+        bail!("the scheduler has not decided about {key:?} within {PATIENCE:?}")
     }
 
     /// Waits until the scheduler knows every node that was created before.
     ///
     /// It reads the changes of pods in order and those of nodes in order, but the two are not synchronized: a pod may
-    /// be judged before an older node is known. So the harbour, a node, is changed last, and pods that fit only on the
-    /// changed harbour are created until one is placed.
+    /// be judged before an older node is known. So the probe node is changed last, and pods that fit only on the changed
+    /// probe node are created until one is placed.
     ///
     /// # Errors
     /// When none is placed in time.
     pub async fn settle(&mut self) -> Result<()> {
-        self.beacon += 1;
-        let beacon = self.beacon.to_string();
-        let patch = Patch::Merge(json!({"metadata": {"labels": {BEACON: beacon}}}));
-        Api::<Node>::all(self.client.clone()).patch(HARBOUR, &PatchParams::default(), &patch).await?;
+        self.revision += 1;
+        let revision = self.revision.to_string();
+        let patch = Patch::Merge(json!({"metadata": {"labels": {REVISION_LABEL: revision}}}));
+        Api::<Node>::all(self.client.clone()).patch(PROBE_NODE, &PatchParams::default(), &patch).await?;
         for attempt in 0..1000 {
             let probe = json!({
-                "metadata": {"namespace": HARBOUR, "name": format!("probe-{beacon}-{attempt}")},
+                "metadata": {"namespace": PROBE_NODE, "name": format!("probe-{revision}-{attempt}")},
                 "spec": {
-                    "nodeSelector": {BEACON: beacon},
-                    "tolerations": [{"key": HARBOUR, "operator": "Exists"}],
+                    "nodeSelector": {REVISION_LABEL: revision},
+                    "tolerations": [{"key": PROBE_NODE, "operator": "Exists"}],
                     "containers": [{"name": "probe", "image": "none"}],
                 },
             });
             self.create_pod(&probe).await?;
-            let verdict = self.verdict(&key(&probe)).await?;
+            let decision = self.decision(&key(&probe)).await?;
             self.remove_pod(&key(&probe)).await?;
-            if matches!(verdict, Verdict::Placed(_)) {
+            if matches!(decision, SchedulerDecision::Placed(_)) {
                 return Ok(());
             }
         }
-        bail!("the scheduler does not see what has become of its nodes")
+        bail!("the scheduler has not read the newest version of the probe node")
     }
 
-    /// Removes all nodes except the harbour, all pods and claims of `namespaces`, and all volumes.
+    /// Removes all nodes except the probe node, all pods and claims of `namespaces`, and all volumes.
     ///
     /// # Errors
     /// When the API server rejects it.
@@ -247,7 +246,7 @@ impl SchedulerEnv {
             self.pods(namespace).delete_collection(&at_once, &ListParams::default()).await?;
         }
         let nodes = Api::<Node>::all(self.client.clone());
-        let others = ListParams::default().labels(&format!("!{BEACON}"));
+        let others = ListParams::default().labels(&format!("!{REVISION_LABEL}"));
         nodes.delete_collection(&at_once, &others).await?;
         self.storage.clear(namespaces).await
     }
@@ -264,9 +263,9 @@ impl Drop for SchedulerEnv {
 }
 
 impl Seen {
-    fn verdict(&self, key: &Key) -> Option<Verdict> {
+    fn decision(&self, key: &Key) -> Option<SchedulerDecision> {
         let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
-        pods.get(key).and_then(verdict_of)
+        pods.get(key).and_then(decision_of)
     }
 
     async fn follow(self, pods: Api<Pod>) {
@@ -292,12 +291,12 @@ impl Seen {
 }
 
 /// The scheduler's decision, once there is one.
-fn verdict_of(pod: &Pod) -> Option<Verdict> {
+fn decision_of(pod: &Pod) -> Option<SchedulerDecision> {
     if let Some(node) = pod.spec.as_ref()?.node_name.clone().filter(|node| !node.is_empty()) {
-        return Some(Verdict::Placed(node));
+        return Some(SchedulerDecision::Placed(node));
     }
     let conditions = pod.status.as_ref()?.conditions.iter().flatten();
     let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled")?;
     (scheduled.status == "False" && scheduled.reason.as_deref() == Some("Unschedulable"))
-        .then(|| Verdict::Waits(scheduled.message.clone().unwrap_or_default()))
+        .then(|| SchedulerDecision::Waits(scheduled.message.clone().unwrap_or_default()))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::question::{Record, Truth};
+use super::question::{ObservedPlacement, Record};
 
 /// The results by class.
 #[derive(Clone, Debug, Default)]
@@ -35,10 +35,10 @@ impl Score {
             let row = self.rows.entry(class.to_owned()).or_default();
             row.asked += 1;
             row.disagreed += usize::from(record.disagreement.is_some());
-            match &record.truth {
-                Truth::Fits => row.fits += 1,
-                Truth::NeedsNodes => row.needs_nodes += 1,
-                Truth::Stays(probe) => {
+            match &record.observed {
+                ObservedPlacement::Fits => row.fits += 1,
+                ObservedPlacement::NeedsNodes => row.needs_nodes += 1,
+                ObservedPlacement::Stays(probe) => {
                     row.stays += 1;
                     row.probed += usize::from(probe.is_some());
                 }

@@ -6,9 +6,9 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A source of random choices (`SplitMix64`: <https://prng.di.unimi.it/splitmix64.c>).
 #[derive(Clone, Debug)]
-pub struct Dice(u64);
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// Starts the sequence of `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -49,13 +49,13 @@ mod tests {
     #[test]
     fn the_same_seed_falls_the_same_way_and_every_side_comes_up() {
         let throws = |seed| {
-            let mut dice = Dice::new(seed);
-            (0..200).map(|_| dice.below(6)).collect::<Vec<_>>()
+            let mut rng = SeededRng::new(seed);
+            (0..200).map(|_| rng.below(6)).collect::<Vec<_>>()
         };
         assert_eq!(throws(7), throws(7));
         assert_ne!(throws(7), throws(8));
         assert!((0..6).all(|side| throws(7).contains(&side)));
         // The first output for seed 0 that the reference implementation documents.
-        assert_eq!(Dice::new(0).next(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(SeededRng::new(0).next(), 0xe220_a839_7b1d_cdaf);
     }
 }

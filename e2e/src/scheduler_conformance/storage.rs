@@ -15,15 +15,15 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::infrastructure::{ZONE, only, storage_classes};
 use super::objects::{create, key, tidy};
-use super::terrain::{ZONE, only, storage_classes};
 
 /// The annotation that marks a claim as bound; the scheduler trusts only this annotation.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// The annotation by which the scheduler requests a volume that can be used on a node.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The volumes and claims of a stage.
+/// The volumes and claims of a [`SchedulerEnv`](super::scheduler_env::SchedulerEnv).
 pub struct Storage {
     apis: Apis,
     /// Why the binder has stopped; unset while it is running.
@@ -63,7 +63,7 @@ impl Storage {
     /// # Errors
     /// Why it has stopped.
     pub fn check_alive(&self) -> Result<()> {
-        self.stopped.get().map_or(Ok(()), |why| Err(anyhow!("nobody binds claims any more: {why}")))
+        self.stopped.get().map_or(Ok(()), |why| Err(anyhow!("the binder of claims has stopped: {why}")))
     }
 
     /// All volumes, and the claims of `namespaces`, in their current state.
