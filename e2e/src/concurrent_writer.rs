@@ -15,16 +15,16 @@ use serde_json::json;
 use shared_crds::NodePool;
 use tokio::task::JoinHandle;
 
-/// Prefix of everything the rival writes into metadata.
-const PREFIX: &str = "rival.example.com/";
+/// Prefix of everything this writer puts into metadata.
+const PREFIX: &str = "concurrent-writer.example.com/";
 
-/// A running rival.
+/// A running concurrent writer.
 pub struct ConcurrentWriter {
     stop: Arc<AtomicBool>,
     work: JoinHandle<Result<Report>>,
 }
 
-/// What the rival wrote.
+/// What it wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Annotations that the API server acknowledged.
@@ -120,7 +120,7 @@ impl Report {
     pub fn check_kept(&self, pool: &NodePool) -> Result<()> {
         ensure!(
             self.annotations.len() + self.labels.len() > 10,
-            "the rival wrote too little to prove anything: {self:?}"
+            "the concurrent writer wrote too little to prove anything: {self:?}"
         );
         let empty = BTreeMap::new();
         for (what, wrote, found) in [

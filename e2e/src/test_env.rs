@@ -18,10 +18,10 @@ use crate::places::{ControlPlanePlace, ORDINARY, Places};
 use crate::tandem::{Release, RunningOperators};
 use crate::wait::eventually;
 
-/// Namespace of the release; the trials on a control plane share it, one after the other.
+/// Namespace of the release; the tests on a control plane share it, one after the other.
 pub const RELEASE_NAMESPACE: &str = "tandem-system";
 
-/// Time limit of any step of a trial on a busy machine.
+/// Time limit of any step of a test on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The environment of one end-to-end test.
@@ -36,7 +36,7 @@ pub struct TestEnv {
     pub operators: RunningOperators,
     namespace: TestNamespace,
     log_start: u64,
-    /// Dropped last: the next trial here must not meet this one's operators.
+    /// Dropped last: the next test here must not meet this one's operators.
     _place: ControlPlanePlace,
 }
 
@@ -73,7 +73,7 @@ impl TestEnv {
         })
     }
 
-    /// Ends the trial: deletes the namespace, and with it every pool and node, which proves that the drains end; then
+    /// Ends the test: deletes the namespace, and with it every pool and node, which proves that the drains end; then
     /// stops the operators, which must exit by themselves.
     ///
     /// # Errors
@@ -210,7 +210,7 @@ impl TestEnv {
         self.cluster.audit_log().context("no audit log")
     }
 
-    /// The audit events since the trial began, about the trial's objects and cluster-scoped objects.
+    /// The audit events since the test began, about the test's objects and cluster-scoped objects.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -218,7 +218,7 @@ impl TestEnv {
         self.audit()?.follow_from(self.log_start).read_new()
     }
 
-    /// The key of one of the trial's pools in the audit log.
+    /// The key of one of the test's pools in the audit log.
     pub fn key(&self, pool: &str) -> ObjectKey {
         ObjectKey::node_pool(self.namespace.name(), pool)
     }

@@ -56,17 +56,17 @@ async fn a_service_account_without_rights_is_refused() {
     let cluster = shared().await;
     let namespace = cluster.namespace("rbac").await.unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), namespace.name());
-    accounts.create(&PostParams::default(), &typed(json!({"metadata": {"name": "nobody"}}))).await.unwrap();
-    let client = cluster.client_for_service_account(namespace.name(), "nobody").await.unwrap();
+    accounts.create(&PostParams::default(), &typed(json!({"metadata": {"name": "no-rights"}}))).await.unwrap();
+    let client = cluster.client_for_service_account(namespace.name(), "no-rights").await.unwrap();
     let error = Api::<Node>::all(client).list(&ListParams::default()).await.unwrap_err();
     let kube::Error::Api(status) = error else { panic!("{error}") };
     assert_eq!(status.code, 403);
-    let user = format!("system:serviceaccount:{}:nobody", namespace.name());
+    let user = format!("system:serviceaccount:{}:no-rights", namespace.name());
     assert!(status.message.contains(&user), "{}", status.message);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_told() {
+async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_deleted() {
     let cluster = shared().await;
     let namespace = cluster.namespace("kwok").await.unwrap();
     let client = cluster.client().await.unwrap();
@@ -109,7 +109,7 @@ async fn a_deployments_pod_runs_on_a_simulated_node_and_goes_when_told() {
     assert_eq!(status.allocatable.unwrap()["cpu"].0, "2", "a node keeps the size it was created with");
 
     deployments.delete("web", &DeleteParams::default()).await.unwrap();
-    eventually(PATIENCE, "a pod that is told to go goes at once", || async {
+    eventually(PATIENCE, "a deleted pod goes at once", || async {
         Ok(pods.list(&ListParams::default()).await?.items.is_empty().then_some(()))
     })
     .await
@@ -151,18 +151,18 @@ async fn the_audit_log_holds_each_write_with_its_writer_and_its_versions() {
     assert_eq!(create.version().map(|version| version.to_string()), created.metadata.resource_version);
     let refused = events.iter().find(|event| event.code == 409).unwrap();
     assert_eq!((refused.base_version(), refused.reason.as_str()), (Some("1"), "Conflict"));
-    let ledger = RequestCosts::of(&events, |object| *object == key);
-    let row = ledger.row("admin", "nodes").unwrap();
+    let costs = RequestCosts::of(&events, |object| *object == key);
+    let row = costs.row("admin", "nodes").unwrap();
     assert_eq!(
         (row.writes, row.succeeded, row.conflicts, row.resource_version_moved),
         (2, 1, 1, 1),
-        "\n{ledger}"
+        "\n{costs}"
     );
     nodes.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
+async fn the_request_costs_and_the_lost_update_check_report_what_was_done_to_a_pool() {
     let cluster = shared().await;
     let log = cluster.audit_log().unwrap();
     let start = log.end().unwrap();
@@ -200,19 +200,19 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
         .unwrap()
     };
     let events = writes(6).await;
-    let ledger = RequestCosts::of(&events, |object| *object == key);
+    let costs = RequestCosts::of(&events, |object| *object == key);
     // Writes, granted, no-ops, 409, 422, moves of generation and resourceVersion.
     let counted = |target: &str| {
-        let row = ledger.row("admin", target).unwrap();
+        let row = costs.row("admin", target).unwrap();
         let moved = [row.generation_moved, row.resource_version_moved];
         ([row.writes, row.succeeded, row.no_ops, row.conflicts, row.invalid], moved)
     };
-    assert_eq!(counted("nodepools"), ([2, 1, 0, 1, 0], [1, 1]), "\n{ledger}");
-    assert_eq!(counted("nodepools/scale"), ([3, 2, 1, 0, 1], [1, 1]), "\n{ledger}");
-    assert_eq!(counted("nodepools/status"), ([1, 1, 0, 0, 0], [0, 1]), "\n{ledger}");
-    let chain = LostUpdateCheck::of(&events, &key);
-    assert_eq!(chain.versions, 3);
-    chain.check_unbroken().unwrap();
+    assert_eq!(counted("nodepools"), ([2, 1, 0, 1, 0], [1, 1]), "\n{costs}");
+    assert_eq!(counted("nodepools/scale"), ([3, 2, 1, 0, 1], [1, 1]), "\n{costs}");
+    assert_eq!(counted("nodepools/status"), ([1, 1, 0, 0, 0], [0, 1]), "\n{costs}");
+    let check = LostUpdateCheck::of(&events, &key);
+    assert_eq!(check.versions, 3);
+    check.check_unbroken().unwrap();
 
     // A PUT of /scale without a version is granted, whatever it overwrites: the oracle must detect it.
     let blind = json!({
@@ -220,8 +220,8 @@ async fn the_ledger_and_the_chain_tell_what_was_done_to_a_pool() {
         "metadata": {"name": "pool", "namespace": namespace.name()}, "spec": {"replicas": 5},
     });
     pools.replace_scale("pool", &put, &typed(blind)).await.unwrap();
-    let chain = LostUpdateCheck::of(&writes(7).await, &key);
-    let error = chain.check_unbroken().unwrap_err().to_string();
+    let check = LostUpdateCheck::of(&writes(7).await, &key);
+    let error = check.check_unbroken().unwrap_err().to_string();
     assert!(error.contains("admin (/scale) made version"), "{error}");
     pools.delete("pool", &DeleteParams::default()).await.unwrap();
 }
@@ -397,7 +397,7 @@ async fn a_named_cluster_is_used_and_not_owned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_detached_supervisor_goes_with_its_starter_until_it_is_told_to_stay() {
+async fn a_detached_supervisor_ends_with_its_starter_unless_it_was_asked_to_stay() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     std::fs::create_dir(&root).unwrap();

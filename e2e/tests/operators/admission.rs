@@ -121,18 +121,18 @@ async fn answer(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_told() {
-    let trial = TestEnv::begin("slow", &[]).await.unwrap();
-    let webhook = SlowWebhook::install(trial.cluster, Duration::from_secs(6)).await;
-    trial.create(&objects::pool("slow", 2, 3)).await.unwrap();
-    trial.settles("slow", 2).await.unwrap();
+    let env = TestEnv::begin("slow", &[]).await.unwrap();
+    let webhook = SlowWebhook::install(env.cluster, Duration::from_secs(6)).await;
+    env.create(&objects::pool("slow", 2, 3)).await.unwrap();
+    env.settles("slow", 2).await.unwrap();
 
     webhook.delay.send_replace(Duration::from_secs(25));
-    trial
+    env
         .kubectl(&["patch", "npool/slow", "--type=merge", "--patch={\"spec\":{\"replicas\":3}}"])
         .await
         .unwrap();
     eventually(PATIENCE, "the pool says what keeps it", async || {
-        let status = trial.pool("slow").await?.status.unwrap_or_default();
+        let status = env.pool("slow").await?.status.unwrap_or_default();
         let condition = status.conditions.iter().find(|condition| condition.type_ == "ProvisioningHealthy");
         match condition {
             Some(it) if it.status == "False" && it.message.contains("admission webhook") => Ok(Some(())),
@@ -144,10 +144,10 @@ async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_told(
 
     // The pool recovers as soon as the webhook does.
     webhook.delay.send_replace(Duration::ZERO);
-    let pool = trial.settles("slow", 3).await.unwrap();
+    let pool = env.settles("slow", 3).await.unwrap();
     webhook.remove().await;
     let conditions = pool.status.unwrap().conditions;
     let healthy = conditions.iter().find(|condition| condition.type_ == "ProvisioningHealthy").unwrap();
     assert_eq!(healthy.status, "True", "{healthy:?}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }

@@ -25,49 +25,49 @@ use shared_crds::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 use shared_crds::ownership::{self, Owner};
 use tokio::sync::Mutex;
 
-/// Writes per second by the rival, in addition to those of both operators. A read and a write take some 10 ms, on a
+/// Writes per second by the concurrent writer, in addition to those of both operators. A read and a write take some 10 ms, on a
 /// busy machine 100 ms; at this rate one attempt in eight still succeeds there, so `retry` and `patch` stay within
 /// their budgets.
-const RIVAL_RATE: u64 = 20;
+const CONCURRENT_RATE: u64 = 20;
 
-/// A strategy is judged by its number of attempts, and on a machine that also runs another rival it needs more.
+/// A strategy is judged by its number of attempts, and on a machine that also runs another such test it needs more.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Load is added and removed while all writers write. Returns the operators' part of the ledger.
-async fn hammer(strategy: &str) -> RequestCosts {
+/// Load is added and removed while all writers write. Returns the operators' requests and conflicts.
+async fn under_load(strategy: &str) -> RequestCosts {
     let _alone = ONE_AT_A_TIME.lock().await;
-    let trial = TestEnv::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
-    trial.create(&objects::pool("busy", 0, 20)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.create(&objects::deployment("web", "busy", 0, "2")).await.unwrap();
-    let rival = ConcurrentWriter::start(trial.api(), "busy", RIVAL_RATE, 20, 7);
+    let env = TestEnv::begin(strategy, &[&format!("writeStrategy={strategy}")]).await.unwrap();
+    env.create(&objects::pool("busy", 0, 20)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::deployment("web", "busy", 0, "2")).await.unwrap();
+    let writer = ConcurrentWriter::start(env.api(), "busy", CONCURRENT_RATE, 20, 7);
 
-    let deployments = trial.api::<Deployment>();
+    let deployments = env.api::<Deployment>();
     for (pods, nodes) in [(10, 5), (24, 12), (0, 0)] {
         let patch = Patch::Merge(json!({"spec": {"replicas": pods}}));
         deployments.patch_scale("web", &PatchParams::default(), &patch).await.unwrap();
-        trial.pods_run(usize::try_from(pods).unwrap()).await.unwrap();
-        trial.settles("busy", nodes).await.unwrap();
+        env.pods_run(usize::try_from(pods).unwrap()).await.unwrap();
+        env.settles("busy", nodes).await.unwrap();
     }
 
-    let report = rival.finish().await.unwrap();
-    let pool = trial.pool("busy").await.unwrap();
+    let report = writer.finish().await.unwrap();
+    let pool = env.pool("busy").await.unwrap();
     report.check_kept(&pool).unwrap();
     managers_keep_to_their_fields(&pool);
 
-    let key = trial.key("busy");
+    let key = env.key("busy");
     let last: u64 = pool.metadata.resource_version.clone().unwrap().parse().unwrap();
     let written = |events: &[Event]| {
         let seen =
             events.iter().filter(|event| event.object.as_ref() == Some(&key)).filter_map(Event::version);
         (seen.max() >= Some(last)).then_some(())
     };
-    let audit = trial.audit().unwrap();
+    let audit = env.audit().unwrap();
     audit
         .wait_for(0, Duration::from_secs(10), "the audit log holds the pool's last version", written)
         .await
         .unwrap();
-    let events = trial.events().unwrap();
+    let events = env.events().unwrap();
     let chain = LostUpdateCheck::of(&events, &key);
     chain.check_unbroken().unwrap();
     assert!(chain.checked > 10, "only {} writes named their base", chain.checked);
@@ -77,10 +77,10 @@ async fn hammer(strategy: &str) -> RequestCosts {
     operators_write_as_told(strategy, &ours);
     let refused = guards::false_conflicts(&events, &key);
     assert!(refused.is_empty(), "guards failed that held:\n{}", refused.join("\n"));
-    let ledger = RequestCosts::of(&events, |object| *object == key);
-    println!("{strategy}: {} versions, {} changes\n{ledger}", chain.versions, effects.changes);
-    trial.end().await.unwrap();
-    ledger
+    let costs = RequestCosts::of(&events, |object| *object == key);
+    println!("{strategy}: {} versions, {} changes\n{costs}", chain.versions, effects.changes);
+    env.end().await.unwrap();
+    costs
 }
 
 /// `managedFields` must agree with the ownership contract.
@@ -165,9 +165,9 @@ fn tests_generation(body: &serde_json::Value) -> bool {
 
 /// Requests of the two operators that the API server refused because of other writers: 409, and the 422 of a failed
 /// guard.
-fn operators_conflicts(ledger: &RequestCosts) -> u64 {
+fn operators_conflicts(costs: &RequestCosts) -> u64 {
     let of = |name: &str| {
-        let own = ledger.totals.iter().filter(|row| row.writer.ends_with(name));
+        let own = costs.totals.iter().filter(|row| row.writer.ends_with(name));
         own.map(|row| row.conflicts + row.invalid).sum::<u64>()
     };
     of(NODEPOOL_OPERATOR) + of(AUTOSCALER_OPERATOR)
@@ -175,39 +175,39 @@ fn operators_conflicts(ledger: &RequestCosts) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guarded_writes_conflict_with_a_changed_spec_only_and_lose_nothing() {
-    let ledger = hammer("guarded").await;
-    // The rival changes bounds, which decisions are based on; its changes of labels and annotations must not cause
+    let costs = under_load("guarded").await;
+    // The concurrent writer changes bounds, which decisions are based on; its changes of labels and annotations must not cause
     // conflicts.
-    let conflicts = ledger.totals.iter().filter(|row| !row.writer.contains("admin")).map(|row| row.conflicts);
-    assert_eq!(conflicts.sum::<u64>(), 0, "\n{ledger}");
+    let conflicts = costs.totals.iter().filter(|row| !row.writer.contains("admin")).map(|row| row.conflicts);
+    assert_eq!(conflicts.sum::<u64>(), 0, "\n{costs}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lazy_writes_conflict_and_lose_nothing() {
     // With dozens of foreign writes a second, a cached copy is usually stale.
-    let ledger = hammer("lazy").await;
-    assert!(operators_conflicts(&ledger) > 0, "\n{ledger}");
+    let costs = under_load("lazy").await;
+    assert!(operators_conflicts(&costs) > 0, "\n{costs}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn retried_writes_lose_nothing() {
-    hammer("retry").await;
+    under_load("retry").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn versioned_patches_lose_nothing() {
-    hammer("patch").await;
+    under_load("patch").await;
 }
 
 /// Both operators handle a new pool at the same time, and a guard that there is no status yet would fail after the
 /// first status write.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
-    let mut trial = TestEnv::begin("newpool", &[]).await.unwrap();
-    let node_pool_operator = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap();
-    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
-    trial.create(&objects::deployment("web", "new", 1, "2")).await.unwrap();
-    let pods = trial.api::<Pod>();
+async fn the_count_of_a_pool_without_status_waits_for_one_and_for_no_other_writer() {
+    let mut env = TestEnv::begin("newpool", &[]).await.unwrap();
+    let node_pool_operator = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap();
+    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    env.create(&objects::deployment("web", "new", 1, "2")).await.unwrap();
+    let pods = env.api::<Pod>();
     eventually(PATIENCE, "the pod has no place", async || {
         let pods = pods.list(&ListParams::default()).await?;
         let conditions = pods.items.into_iter().filter_map(|pod| pod.status?.conditions).flatten();
@@ -216,20 +216,20 @@ async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
     })
     .await
     .unwrap();
-    trial.create(&objects::autoscaler("all", 60)).await.unwrap();
+    env.create(&objects::autoscaler("all", 60)).await.unwrap();
     let mut pool = objects::pool("new", 0, 2);
     pool.spec.replicas = Some(0);
-    trial.create(&pool).await.unwrap();
+    env.create(&pool).await.unwrap();
 
-    eventually(PATIENCE, "the Autoscaler scales it with nobody else at work", async || {
-        Ok((trial.pool("new").await?.spec.replicas == Some(1)).then_some(()))
+    eventually(PATIENCE, "the Autoscaler scales it while no other writer is running", async || {
+        Ok((env.pool("new").await?.spec.replicas == Some(1)).then_some(()))
     })
     .await
     .unwrap();
-    trial.operators.node_pool = node_pool_operator.start(trial.cluster).await.unwrap();
-    trial.settles("new", 1).await.unwrap();
-    let events = trial.events().unwrap();
-    let key = trial.key("new");
+    env.operators.node_pool = node_pool_operator.start(env.cluster).await.unwrap();
+    env.settles("new", 1).await.unwrap();
+    let events = env.events().unwrap();
+    let key = env.key("new");
     let written = events.iter().filter(|event| event.object.as_ref() == Some(&key));
     let guards: Vec<_> = written
         .filter(|event| event.subresource.is_empty() && event.writer().ends_with(AUTOSCALER_OPERATOR))
@@ -238,21 +238,21 @@ async fn the_count_of_a_pool_without_status_waits_for_one_and_for_nobody() {
         .collect();
     assert!(guards.contains(&&json!("/spec/replicas")), "{guards:?}");
     assert!(!guards.contains(&&json!("/status")), "{guards:?}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// A user, `GitOps` or a faulty controller keeps writing fields that no operator reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
-    let trial = TestEnv::begin("storm", &[]).await.unwrap();
+    let env = TestEnv::begin("storm", &[]).await.unwrap();
     let mut pool = objects::pool("stormy", 0, 3);
     pool.spec.replicas = Some(2);
-    trial.create(&pool).await.unwrap();
-    trial.settles("stormy", 2).await.unwrap();
-    let operator = &trial.operators.node_pool;
+    env.create(&pool).await.unwrap();
+    env.settles("stormy", 2).await.unwrap();
+    let operator = &env.operators.node_pool;
     let passes =
         async || operator.metric("tandem_reconcile_total", &["controller=\"nodepool\""]).await.unwrap();
-    let pools = trial.api::<NodePool>();
+    let pools = env.api::<NodePool>();
     let patch = async |value: serde_json::Value| {
         let _ = pools.patch("stormy", &PatchParams::default(), &Patch::Merge(value)).await.unwrap();
     };
@@ -274,5 +274,5 @@ async fn a_storm_of_foreign_writes_is_no_storm_of_passes() {
     let storm = passes().await - before;
     // One for the spec, one for the event of the status write, and those that two new nodes may still cause.
     assert!((1.0..=6.0).contains(&storm), "{storm} passes for 200 foreign writes and one change of the spec");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }

@@ -232,22 +232,22 @@ async fn a_late_delete_of_a_node_does_not_take_a_node_that_was_rescued_meanwhile
 /// The nodes that the Autoscaler named before it crashed do not apply when a user later writes the same number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_number() {
-    let mut trial = TestEnv::begin("left-behind", &[]).await.unwrap();
+    let mut env = TestEnv::begin("left-behind", &[]).await.unwrap();
     let mut pool = objects::pool("x", 0, 10);
     pool.spec.replicas = Some(3);
-    trial.create(&pool).await.unwrap();
-    let before = trial.settles("x", 3).await.unwrap();
-    trial.operators.autoscaler.kill_9().await.unwrap();
+    env.create(&pool).await.unwrap();
+    let before = env.settles("x", 3).await.unwrap();
+    env.operators.autoscaler.kill_9().await.unwrap();
 
     // The nodes that the operator would choose itself come first.
-    let mut nodes = trial.nodes("x").await.unwrap();
+    let mut nodes = env.nodes("x").await.unwrap();
     nodes.sort_by_key(|node| {
         let created = node.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (std::cmp::Reverse(created), node.metadata.name.clone())
     });
     let name = |node: &Node| node.metadata.name.clone().unwrap();
     let (chosen, named) = (name(&nodes[0]), name(&nodes[2]));
-    let leader = door(trial.client.clone(), WriteStrategy::Guarded);
+    let leader = door(env.client.clone(), WriteStrategy::Guarded);
     let uid = nodes[2].metadata.uid.clone().unwrap();
     let list = |pool: &NodePool| {
         let mut status = naming("cut-off", &[&named]);
@@ -259,14 +259,14 @@ async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_nu
     let written = leader.node_pool_status(&before, list).await.unwrap();
     assert!(written.is_met(), "{}", written.label());
 
-    trial.kubectl(&["scale", "npool/x", "--replicas=2"]).await.unwrap();
+    env.kubectl(&["scale", "npool/x", "--replicas=2"]).await.unwrap();
     let left = eventually(PATIENCE, "one node goes", async || {
-        let nodes: Vec<String> = trial.nodes("x").await?.iter().map(name).collect();
+        let nodes: Vec<String> = env.nodes("x").await?.iter().map(name).collect();
         if nodes.len() == 2 { Ok(Some(nodes)) } else { bail!("{nodes:?}") }
     })
     .await
     .unwrap();
     assert!(left.contains(&named), "{named} went, by a list whose number nobody wrote; {chosen} should have");
-    trial.operators.autoscaler.start_again().await.unwrap();
-    trial.end().await.unwrap();
+    env.operators.autoscaler.start_again().await.unwrap();
+    env.end().await.unwrap();
 }

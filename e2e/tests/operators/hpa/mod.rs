@@ -26,7 +26,7 @@ static PLACES: Places = Places::new(1, || {
 
 /// Scales `pool` to as many nodes as the metric's value, immediately in both directions, and never to zero: a
 /// `HorizontalPodAutoscaler` treats a count of zero that it has not written itself as "autoscaling disabled".
-async fn scaled_by_metric(trial: &TestEnv, pool: &str) {
+async fn scaled_by_metric(env: &TestEnv, pool: &str) {
     let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": {"name": pool},
         "spec": {
@@ -41,18 +41,18 @@ async fn scaled_by_metric(trial: &TestEnv, pool: &str) {
         },
     }))
     .unwrap();
-    trial.create(&autoscaler).await.unwrap();
+    env.create(&autoscaler).await.unwrap();
 }
 
 /// Waits until a pool's count is `wanted`; the error contains the status of the `HorizontalPodAutoscaler`.
-async fn counts(trial: &TestEnv, pool: &str, wanted: i32) {
+async fn counts(env: &TestEnv, pool: &str, wanted: i32) {
     // It discovers a new kind within half a minute.
     eventually(2 * PATIENCE, &format!("spec.replicas of {pool} is {wanted}"), async || {
-        let replicas = trial.pool(pool).await?.spec.replicas;
+        let replicas = env.pool(pool).await?.spec.replicas;
         if replicas == Some(wanted) {
             return Ok(Some(()));
         }
-        let said = trial.api::<HorizontalPodAutoscaler>().get_opt(pool).await?;
+        let said = env.api::<HorizontalPodAutoscaler>().get_opt(pool).await?;
         bail!("{replicas:?}; {:?}", said.and_then(|said| said.status?.conditions))
     })
     .await
@@ -61,53 +61,53 @@ async fn counts(trial: &TestEnv, pool: &str, wanted: i32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_scales_a_pool_that_was_made_without_a_count() {
-    let trial = TestEnv::begin_at(&PLACES, "hpa", &[]).await.unwrap();
-    let metrics = Metrics::start(trial.cluster).await.unwrap();
-    trial.create(&objects::pool("workers", 1, 10)).await.unwrap();
+    let env = TestEnv::begin_at(&PLACES, "hpa", &[]).await.unwrap();
+    let metrics = Metrics::start(env.cluster).await.unwrap();
+    env.create(&objects::pool("workers", 1, 10)).await.unwrap();
     // No autoscaler scales it yet, and any client can read its number of nodes.
     eventually(PATIENCE, "the scale of the pool can be read", async || {
-        let scale = trial.api::<NodePool>().get_scale("workers").await?;
+        let scale = env.api::<NodePool>().get_scale("workers").await?;
         Ok(scale.spec.and_then(|spec| spec.replicas).filter(|replicas| *replicas == 1))
     })
     .await
     .unwrap();
 
     metrics.set(4);
-    scaled_by_metric(&trial, "workers").await;
-    counts(&trial, "workers", 4).await;
-    trial.settles("workers", 4).await.unwrap();
+    scaled_by_metric(&env, "workers").await;
+    counts(&env, "workers", 4).await;
+    env.settles("workers", 4).await.unwrap();
     metrics.set(1);
-    counts(&trial, "workers", 1).await;
-    trial.settles("workers", 1).await.unwrap();
-    trial.end().await.unwrap();
+    counts(&env, "workers", 1).await;
+    env.settles("workers", 1).await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
-    let trial = TestEnv::begin("dropped", &[]).await.unwrap();
+    let env = TestEnv::begin("dropped", &[]).await.unwrap();
     let mut pool = objects::pool("workers", 1, 10);
     pool.spec.replicas = Some(3);
     let by_git = PatchParams::apply("git");
-    let pools = trial.api::<NodePool>();
+    let pools = env.api::<NodePool>();
     pools.patch("workers", &by_git, &Patch::Apply(&pool)).await.unwrap();
-    trial.settles("workers", 3).await.unwrap();
+    env.settles("workers", 3).await.unwrap();
     pool.spec.replicas = None;
     let dropped = pools.patch("workers", &by_git, &Patch::Apply(&pool)).await.unwrap();
     assert_eq!(dropped.spec.replicas, None, "the field is still owned by somebody");
-    counts(&trial, "workers", 3).await;
-    trial.settles("workers", 3).await.unwrap();
-    let events = trial.events().unwrap();
+    counts(&env, "workers", 3).await;
+    env.settles("workers", 3).await.unwrap();
+    let events = env.events().unwrap();
     let drained = events.iter().filter(|event| {
         let node = event.object.as_ref().is_some_and(|object| object.resource == "nodes");
         node && event.request.as_ref().is_some_and(|body| body.to_string().contains("unschedulable"))
     });
     assert_eq!(drained.map(|event| (event.writer(), &event.request)).collect::<Vec<_>>(), []);
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// The condition `ReplicasContested` of a pool: status and message.
-async fn contested(trial: &TestEnv, pool: &str) -> Result<(String, String)> {
-    let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
+async fn contested(env: &TestEnv, pool: &str) -> Result<(String, String)> {
+    let conditions = env.pool(pool).await?.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
     let found = found.context("the Autoscaler has not spoken yet")?;
     Ok((found.status, found.message))
@@ -115,27 +115,27 @@ async fn contested(trial: &TestEnv, pool: &str) -> Result<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_filled_count_is_not() {
-    let trial = TestEnv::begin_at(&PLACES, "beside", &[]).await.unwrap();
-    let metrics = Metrics::start(trial.cluster).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.create(&objects::pool("shared", 1, 10)).await.unwrap();
-    trial.settles("shared", 1).await.unwrap();
-    counts(&trial, "shared", 1).await;
+    let env = TestEnv::begin_at(&PLACES, "beside", &[]).await.unwrap();
+    let metrics = Metrics::start(env.cluster).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::pool("shared", 1, 10)).await.unwrap();
+    env.settles("shared", 1).await.unwrap();
+    counts(&env, "shared", 1).await;
     eventually(PATIENCE, "nobody contests the first count", async || {
-        let (status, message) = contested(&trial, "shared").await?;
+        let (status, message) = contested(&env, "shared").await?;
         if status == "False" { Ok(Some(())) } else { bail!("{status}: {message}") }
     })
     .await
     .unwrap();
 
     metrics.set(3);
-    scaled_by_metric(&trial, "shared").await;
+    scaled_by_metric(&env, "shared").await;
     eventually(2 * PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
-        let (status, message) = contested(&trial, "shared").await?;
+        let (status, message) = contested(&env, "shared").await?;
         let named = message.contains("kube-controller-manager set spec.replicas to 3");
         if status == "True" && named { Ok(Some(())) } else { bail!("{status}: {message}") }
     })
     .await
     .unwrap();
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }

@@ -32,11 +32,11 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Starts to hold the writes of `operator` for `pool`: the Autoscaler's writes of the count, and the `NodePool`
-    /// operator's writes to nodes of the trial's namespace, which must exist.
-    pub(crate) async fn begin(trial: &TestEnv, operator: OperatorKind, pool: &str) -> Result<Self> {
+    /// operator's writes to nodes of the test's namespace, which must exist.
+    pub(crate) async fn begin(env: &TestEnv, operator: OperatorKind, pool: &str) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let account = trial.release.pod(trial.cluster, operator).await?.service_account;
-        let (system, namespace) = (trial.release.namespace(), trial.namespace());
+        let account = env.release.pod(env.cluster, operator).await?.service_account;
+        let (system, namespace) = (env.release.namespace(), env.namespace());
         let name = format!("hold.{namespace}.example.com");
         let (rule, about) = match operator {
             OperatorKind::Autoscaler => (
@@ -56,22 +56,22 @@ impl Hold {
                 "admissionReviewVersions": ["v1"],
                 "clientConfig": {"url": format!("https://{}/", listener.local_addr()?)},
                 "rules": [rule],
-                // A hold that a failed test leaves behind must not affect other trials.
+                // A hold that a failed test leaves behind must not affect other tests.
                 "matchConditions": [{"name": "from", "expression": from}, {"name": "about", "expression": about}],
                 "failurePolicy": "Fail",
                 "sideEffects": "None",
                 "timeoutSeconds": LONGEST,
             }],
         }))?;
-        let configurations = Api::<ValidatingWebhookConfiguration>::all(trial.client.clone());
+        let configurations = Api::<ValidatingWebhookConfiguration>::all(env.client.clone());
         configurations.create(&PostParams::default(), &configuration).await?;
-        let client = trial.cluster.client_for_service_account(system, &account).await?;
+        let client = env.cluster.client_for_service_account(system, &account).await?;
         let probe = match operator {
             OperatorKind::Autoscaler => {
                 Probe::Replicas { pools: Api::namespaced(client, namespace), pool: pool.to_owned() }
             }
             OperatorKind::NodePool => {
-                let node = trial.nodes(pool).await?.into_iter().next().context("the pool has no node")?;
+                let node = env.nodes(pool).await?.into_iter().next().context("the pool has no node")?;
                 Probe::Node { nodes: Api::all(client), node: node.metadata.name.unwrap_or_default() }
             }
         };

@@ -51,47 +51,47 @@ async fn a_frozen_leader_of_the_autoscaler_is_replaced_and_does_not_write_when_i
 /// Frozen in the middle of a pass, which is the dangerous moment: on waking, the pass continues until it is stopped.
 async fn a_frozen_leader(work: Work) {
     let Work { operator, pool, nodes: [at_first, then, at_last], come, go } = work;
-    let mut trial = TestEnv::begin("leader", &QUICK_LEASE).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
-    begin(&trial, &work).await.unwrap();
-    done(&trial, &work, at_first).await;
-    let first = holder(&trial, operator, 0).await;
-    let second = replica.replica(1).start(trial.cluster).await.unwrap();
-    at_rest(&trial, operator, 0).await;
+    let mut env = TestEnv::begin("leader", &QUICK_LEASE).await.unwrap();
+    let replica = env.release.pod(env.cluster, operator).await.unwrap();
+    begin(&env, &work).await.unwrap();
+    done(&env, &work, at_first).await;
+    let first = holder(&env, operator, 0).await;
+    let second = replica.replica(1).start(env.cluster).await.unwrap();
+    at_rest(&env, operator, 0).await;
 
-    let mut hold = Hold::begin(&trial, operator, pool).await.unwrap();
-    ask(&trial, &work, then).await;
+    let mut hold = Hold::begin(&env, operator, pool).await.unwrap();
+    ask(&env, &work, then).await;
     hold.caught().await.unwrap();
-    process(&mut trial, operator).signal(Signal::Freeze).await.unwrap();
+    process(&mut env, operator).signal(Signal::Freeze).await.unwrap();
     hold.end().await.unwrap();
     // The new leader works: it completes what the first one began, and more.
-    let now = holder(&trial, operator, 1).await;
+    let now = holder(&env, operator, 1).await;
     assert_ne!(now, first);
-    done(&trial, &work, then).await;
+    done(&env, &work, then).await;
 
     // Work for a replica that still believes it leads: its caches will show it this change first.
-    ask(&trial, &work, at_last).await;
-    let woken = trial.audit().unwrap().end().unwrap();
-    let first = process(&mut trial, operator);
+    ask(&env, &work, at_last).await;
+    let woken = env.audit().unwrap().end().unwrap();
+    let first = process(&mut env, operator);
     first.signal(Signal::Continue).await.unwrap();
     let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
     let log = first.log_tail();
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{log}");
-    done(&trial, &work, at_last).await;
+    done(&env, &work, at_last).await;
 
     // It must not even send a request, whatever the answer: a name conflict or a changed value would hide a write.
-    let since = trial.audit().unwrap().follow_from(woken).read_new().unwrap();
+    let since = env.audit().unwrap().follow_from(woken).read_new().unwrap();
     assert_eq!(writes(&since, operator, 0), [], "the woken leader wrote\n{log}");
     // The controls: it wrote while it led, with this name, and the last of its writes was interrupted.
-    let events = trial.events().unwrap();
+    let events = env.events().unwrap();
     let before = writes(&events, operator, 0);
     let codes: Vec<u16> = before.iter().map(|(.., code)| *code).collect();
     assert!(codes.contains(&200) && codes.last().is_some_and(|code| *code >= 500), "{before:#?}");
     assert_ne!(writes(&events, operator, 1), [], "the second leader wrote nothing");
     assert_eq!((made(&events, pool), asked(&events, "delete", pool).len()), (come, go));
 
-    *process(&mut trial, operator) = second;
-    trial.end().await.unwrap();
+    *process(&mut env, operator) = second;
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,17 +111,17 @@ async fn a_lease_that_somebody_deletes_is_made_anew_when_its_leader_has_ended() 
 /// renews; otherwise none of its lease requests is answered. Returns how many writes each replica sent since.
 async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let operator = OperatorKind::NodePool;
-    let mut trial = TestEnv::begin("deleted", &QUICK_LEASE).await.unwrap();
-    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, operator).await.unwrap();
-    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
-    trial.operators.node_pool = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    let mut env = TestEnv::begin("deleted", &QUICK_LEASE).await.unwrap();
+    let proxy = FaultProxy::start(env.cluster).await.unwrap();
+    let replica = env.release.pod(env.cluster, operator).await.unwrap();
+    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    env.operators.node_pool = replica.start_through(env.cluster, &proxy).await.unwrap();
     let mut pool = objects::pool("p", 0, 100);
     pool.spec.replicas = Some(1);
-    trial.create(&pool).await.unwrap();
-    trial.settles("p", 1).await.unwrap();
-    holder(&trial, operator, 0).await;
-    let second = replica.replica(1).start(trial.cluster).await.unwrap();
+    env.create(&pool).await.unwrap();
+    env.settles("p", 1).await.unwrap();
+    holder(&env, operator, 0).await;
+    let second = replica.replica(1).start(env.cluster).await.unwrap();
     eventually(PATIENCE, "the second replica has seen who leads", async || {
         second.check_alive()?;
         let log = std::fs::read_to_string(second.log_path())?;
@@ -133,27 +133,27 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     if !hears {
         proxy.refuse(InjectedRefusal { target: "/leases/".into(), code: 503, one_in: 1 });
     }
-    let deleted = trial.audit().unwrap().end().unwrap();
-    let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
+    let deleted = env.audit().unwrap().end().unwrap();
+    let leases = Api::<Lease>::namespaced(env.client.clone(), env.release.namespace());
     let _ = leases.delete("tandem-nodepool-operator", &DeleteParams::default()).await.unwrap();
     // A new generation requires a write by the leader, and there is always another one.
-    let pools = trial.api::<NodePool>();
+    let pools = env.api::<NodePool>();
     let most = AtomicI32::new(100);
     eventually(PATIENCE, "the second replica works", async || {
         let change = json!({"spec": {"maxReplicas": most.fetch_add(1, Ordering::Relaxed) + 1}});
         let change = Patch::Merge(change);
         pools.patch("p", &PatchParams::default(), &change).await?;
-        let events = trial.audit()?.follow_from(deleted).read_new()?;
+        let events = env.audit()?.follow_from(deleted).read_new()?;
         Ok((changes(&events, operator, 1).count() >= 3).then_some(()))
     })
     .await
     .unwrap();
-    let first = process(&mut trial, operator);
+    let first = process(&mut env, operator);
     let exit = tokio::time::timeout(PATIENCE, first.wait()).await.ok();
     assert_eq!(exit, Some(Exit::Code(1)), "a leader that lost its lease ends\n{}", first.log_tail());
 
-    let events = trial.events().unwrap();
-    let since = trial.audit().unwrap().follow_from(deleted).read_new().unwrap();
+    let events = env.events().unwrap();
+    let since = env.audit().unwrap().follow_from(deleted).read_new().unwrap();
     let last_of_first = changes(&events, operator, 0).map(|event| event.completed).max().unwrap();
     let first_of_second = changes(&events, operator, 1).map(|event| event.received).min().unwrap();
     assert!(last_of_first < first_of_second, "both wrote from {first_of_second} to {last_of_first}");
@@ -168,9 +168,9 @@ async fn a_deleted_lease(hears: bool) -> (usize, usize) {
     let lasted = Duration::try_from(made.duration_since(renewed)).unwrap();
     assert!(lasted >= LEASE, "the lease was made anew {lasted:?} after it was renewed");
 
-    *process(&mut trial, operator) = second;
-    trial.settles("p", 1).await.unwrap();
-    trial.end().await.unwrap();
+    *process(&mut env, operator) = second;
+    env.settles("p", 1).await.unwrap();
+    env.end().await.unwrap();
     (changes(&since, operator, 0).count(), changes(&since, operator, 1).count())
 }
 
@@ -204,8 +204,8 @@ fn writes(
 
 /// Waits until a replica has sent nothing for a second: a write that is about to be sent when it is frozen would be
 /// sent when it wakes.
-async fn at_rest(trial: &TestEnv, operator: OperatorKind, replica: usize) {
-    let sent = || anyhow::Ok(writes(&trial.events()?, operator, replica).len());
+async fn at_rest(env: &TestEnv, operator: OperatorKind, replica: usize) {
+    let sent = || anyhow::Ok(writes(&env.events()?, operator, replica).len());
     eventually(PATIENCE, &format!("{}-{replica} comes to rest", operator.name()), async || {
         let before = sent()?;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -216,16 +216,16 @@ async fn at_rest(trial: &TestEnv, operator: OperatorKind, replica: usize) {
     .unwrap();
 }
 
-fn process(trial: &mut TestEnv, operator: OperatorKind) -> &mut OperatorProcess {
+fn process(env: &mut TestEnv, operator: OperatorKind) -> &mut OperatorProcess {
     match operator {
-        OperatorKind::NodePool => &mut trial.operators.node_pool,
-        OperatorKind::Autoscaler => &mut trial.operators.autoscaler,
+        OperatorKind::NodePool => &mut env.operators.node_pool,
+        OperatorKind::Autoscaler => &mut env.operators.autoscaler,
     }
 }
 
 /// Waits until a replica of the operator holds the lease, and returns the holder's identity.
-pub(super) async fn holder(trial: &TestEnv, operator: OperatorKind, replica: usize) -> String {
-    let leases = Api::<Lease>::namespaced(trial.client.clone(), trial.release.namespace());
+pub(super) async fn holder(env: &TestEnv, operator: OperatorKind, replica: usize) -> String {
+    let leases = Api::<Lease>::namespaced(env.client.clone(), env.release.namespace());
     let name = operator.name();
     eventually(PATIENCE, &format!("{name}-{replica} leads"), async || {
         let lease = leases.get(&format!("tandem-{name}")).await?;
@@ -238,37 +238,37 @@ pub(super) async fn holder(trial: &TestEnv, operator: OperatorKind, replica: usi
 }
 
 /// Gives the operator work: a pool that should have some nodes, because of its `replicas` or because of pods.
-async fn begin(trial: &TestEnv, work: &Work) -> Result<()> {
+async fn begin(env: &TestEnv, work: &Work) -> Result<()> {
     let nodes = work.nodes[0];
     let mut pool = objects::pool(work.pool, 0, 5);
     match work.operator {
         OperatorKind::NodePool => {
             pool.spec.replicas = Some(nodes);
-            trial.create(&pool).await?;
+            env.create(&pool).await?;
         }
         OperatorKind::Autoscaler => {
-            trial.create(&pool).await?;
-            trial.create(&objects::autoscaler("all", 600)).await?;
+            env.create(&pool).await?;
+            env.create(&objects::autoscaler("all", 600)).await?;
             // One pod fits on a node.
-            trial.create(&objects::deployment("web", work.pool, nodes, "3")).await?;
+            env.create(&objects::deployment("web", work.pool, nodes, "3")).await?;
         }
     }
     Ok(())
 }
 
 /// Gives it other work of the same kind.
-async fn ask(trial: &TestEnv, work: &Work, nodes: i32) {
+async fn ask(env: &TestEnv, work: &Work, nodes: i32) {
     match work.operator {
-        OperatorKind::NodePool => scale(trial, &format!("npool/{}", work.pool), nodes).await,
-        OperatorKind::Autoscaler => scale(trial, "deployment/web", nodes).await,
+        OperatorKind::NodePool => scale(env, &format!("npool/{}", work.pool), nodes).await,
+        OperatorKind::Autoscaler => scale(env, "deployment/web", nodes).await,
     }
 }
 
 /// Waits until the operator has done its work.
-async fn done(trial: &TestEnv, work: &Work, wanted: i32) {
+async fn done(env: &TestEnv, work: &Work, wanted: i32) {
     eventually(PATIENCE, &format!("{} has {wanted} nodes", work.pool), async || {
-        let nodes = trial.nodes(work.pool).await?.len();
-        let replicas = trial.pool(work.pool).await?.spec.replicas;
+        let nodes = env.nodes(work.pool).await?.len();
+        let replicas = env.pool(work.pool).await?.spec.replicas;
         if replicas == Some(wanted) && i32::try_from(nodes)? == wanted {
             return Ok(Some(()));
         }

@@ -42,8 +42,8 @@ const QUICK_LEASE: [&str; 6] = [
 ];
 
 /// `kubectl scale` of `what`, a kind and a name.
-async fn scale(trial: &TestEnv, what: &str, replicas: i32) {
-    trial.kubectl(&["scale", what, &format!("--replicas={replicas}")]).await.unwrap();
+async fn scale(env: &TestEnv, what: &str, replicas: i32) {
+    env.kubectl(&["scale", what, &format!("--replicas={replicas}")]).await.unwrap();
 }
 
 /// A lease that outlives a restart of the API server, which takes some twenty seconds.
@@ -73,8 +73,8 @@ fn sent_by(event: &Event, operator: OperatorKind, replica: usize) -> bool {
 }
 
 /// The node counts that the Autoscaler wrote to `pool`, in order.
-fn replicas_written(trial: &TestEnv, events: &[Event], pool: &str) -> Vec<i64> {
-    let pool = trial.key(pool);
+fn replicas_written(env: &TestEnv, events: &[Event], pool: &str) -> Vec<i64> {
+    let pool = env.key(pool);
     let scales = events.iter().filter(|event| {
         sent_by(event, OperatorKind::Autoscaler, 0)
             && event.is_write()
@@ -87,10 +87,10 @@ fn replicas_written(trial: &TestEnv, events: &[Event], pool: &str) -> Vec<i64> {
 
 /// Waits until exactly `wanted` pods of the Deployment called `app` are unschedulable, and returns the scheduler's
 /// messages.
-async fn unschedulable(trial: &TestEnv, app: &str, wanted: usize) -> Vec<String> {
+async fn unschedulable(env: &TestEnv, app: &str, wanted: usize) -> Vec<String> {
     let of_app = ListParams::default().labels(&format!("app={app}"));
     eventually(PATIENCE, &format!("{wanted} pods of {app} wait for a node"), async || {
-        let pods = trial.api::<Pod>().list(&of_app).await?.items;
+        let pods = env.api::<Pod>().list(&of_app).await?.items;
         let conditions = pods.iter().filter_map(|pod| pod.status.as_ref()?.conditions.as_ref()).flatten();
         let waiting: Vec<String> = conditions
             .filter(|c| c.type_ == "PodScheduled" && c.reason.as_deref() == Some("Unschedulable"))
@@ -104,8 +104,8 @@ async fn unschedulable(trial: &TestEnv, app: &str, wanted: usize) -> Vec<String>
 
 /// Changes the spec of `pool` without an effect on its nodes, and waits until the `NodePool` operator has observed the
 /// change.
-async fn observed(trial: &TestEnv, pool: &str, spec: Value) {
-    let pools = trial.api::<NodePool>();
+async fn observed(env: &TestEnv, pool: &str, spec: Value) {
+    let pools = env.api::<NodePool>();
     let change = Patch::Merge(json!({"spec": spec}));
     let generation = pools.patch(pool, &PatchParams::default(), &change).await.unwrap().metadata.generation;
     eventually(PATIENCE, &format!("the NodePool operator looks at {pool}"), async || {
@@ -118,15 +118,15 @@ async fn observed(trial: &TestEnv, pool: &str, spec: Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_bring_nodes_and_idle_nodes_go() {
-    let trial = TestEnv::begin("story", &[]).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 6, "2")).await.unwrap();
-    trial.pods_run(6).await.unwrap();
-    let pool = trial.settles("workers", 3).await.unwrap();
+    let env = TestEnv::begin("story", &[]).await.unwrap();
+    env.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::deployment("web", "workers", 6, "2")).await.unwrap();
+    env.pods_run(6).await.unwrap();
+    let pool = env.settles("workers", 3).await.unwrap();
     assert_eq!(pool.spec.replicas, Some(3));
 
-    let table = trial.kubectl(&["get", "npool,npa"]).await.unwrap();
+    let table = env.kubectl(&["get", "npool,npa"]).await.unwrap();
     for word in ["DESIRED", "AUTOSCALER", "AllNodesReady", "Auto"] {
         assert!(table.contains(word), "{word} is missing in\n{table}");
     }
@@ -140,25 +140,25 @@ async fn pods_bring_nodes_and_idle_nodes_go() {
         );
     }
 
-    scale(&trial, "deployment/web", 0).await;
-    trial.settles("workers", 0).await.unwrap();
-    let events = trial.kubectl(&["get", "events", "--output=name"]).await.unwrap();
+    scale(&env, "deployment/web", 0).await;
+    env.settles("workers", 0).await.unwrap();
+    let events = env.kubectl(&["get", "events", "--output=name"]).await.unwrap();
     assert!(!events.is_empty());
-    let reasons = trial.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
+    let reasons = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
     for reason in ["TriggeredScaleUp", "ScaleDown"] {
         assert!(reasons.contains(reason), "{reason} is missing in {reasons}");
     }
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_settled_pool_is_not_written_to() {
-    let trial = TestEnv::begin("quiet", &[]).await.unwrap();
-    trial.create(&objects::pool("still", 2, 4)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-    trial.settles("still", 2).await.unwrap();
+    let env = TestEnv::begin("quiet", &[]).await.unwrap();
+    env.create(&objects::pool("still", 2, 4)).await.unwrap();
+    env.create(&objects::autoscaler("all", 600)).await.unwrap();
+    env.settles("still", 2).await.unwrap();
     // The last status may still be in flight: idle begins when two reads, a second apart, see the same version.
-    let version = async || trial.pool("still").await.unwrap().metadata.resource_version;
+    let version = async || env.pool("still").await.unwrap().metadata.resource_version;
     let last = eventually(PATIENCE, "the pool comes to rest", async || {
         let before = version().await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -167,34 +167,34 @@ async fn a_settled_pool_is_not_written_to() {
     })
     .await
     .unwrap();
-    let before = trial.audit().unwrap().end().unwrap();
+    let before = env.audit().unwrap().end().unwrap();
     // Not a wait for an event: during this time no write may happen.
     tokio::time::sleep(Duration::from_secs(8)).await;
-    let events = trial.audit().unwrap().follow_from(before).read_new().unwrap();
+    let events = env.audit().unwrap().follow_from(before).read_new().unwrap();
     let writes = events.iter().filter(|event| {
         let leases = event.object.as_ref().is_some_and(|object| object.resource == "leases");
         event.is_write() && !leases && event.user.contains("tandem-system")
     });
     assert_eq!(writes.map(|event| (&event.user, &event.verb, &event.object)).collect::<Vec<_>>(), []);
-    assert_eq!(trial.pool("still").await.unwrap().metadata.resource_version, last);
-    trial.end().await.unwrap();
+    assert_eq!(env.pool("still").await.unwrap().metadata.resource_version, last);
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
-    let trial = TestEnv::begin("budget", &[]).await.unwrap();
+    let env = TestEnv::begin("budget", &[]).await.unwrap();
     let mut pool = objects::pool("guarded", 1, 3);
     pool.spec.replicas = Some(1);
-    trial.create(&pool).await.unwrap();
-    trial.create(&objects::deployment("web", "guarded", 1, "1")).await.unwrap();
-    trial.pods_run(1).await.unwrap();
+    env.create(&pool).await.unwrap();
+    env.create(&objects::deployment("web", "guarded", 1, "1")).await.unwrap();
+    env.pods_run(1).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
     }))
     .unwrap();
-    trial.create(&budget).await.unwrap();
-    let budgets = trial.api::<PodDisruptionBudget>();
+    env.create(&budget).await.unwrap();
+    let budgets = env.api::<PodDisruptionBudget>();
     eventually(PATIENCE, "the budget is counted", async || {
         let status = budgets.get("web").await?.status.context("no status")?;
         if status.current_healthy == Some(1) && status.disruptions_allowed == Some(0) {
@@ -207,44 +207,44 @@ async fn evictions_honour_a_disruption_budget_and_the_drain_waits() {
     .unwrap();
 
     // A user deletes the node: the finalizer keeps it while the PodDisruptionBudget blocks the pod.
-    let nodes = Api::<Node>::all(trial.client.clone());
-    let name = trial.nodes("guarded").await.unwrap()[0].metadata.name.clone().unwrap();
+    let nodes = Api::<Node>::all(env.client.clone());
+    let name = env.nodes("guarded").await.unwrap()[0].metadata.name.clone().unwrap();
     let _ = nodes.delete(&name, &DeleteParams::default()).await.unwrap();
     let refused = |events: &[Event]| {
         let evictions = events.iter().filter(|event| event.subresource == "eviction" && event.code == 429);
         (evictions.count() >= 2).then_some(())
     };
-    let audit = trial.audit().unwrap();
+    let audit = env.audit().unwrap();
     let start = audit.end().unwrap();
     audit.wait_for(start, PATIENCE, "two evictions are refused", refused).await.unwrap();
     assert!(nodes.get_opt(&name).await.unwrap().is_some(), "the node went while a budget held its pod");
-    assert_eq!(trial.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 1);
+    assert_eq!(env.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 1);
 
     // A second pod elsewhere satisfies the PodDisruptionBudget, and the drain continues.
-    scale(&trial, "deployment/web", 2).await;
+    scale(&env, "deployment/web", 2).await;
     eventually(PATIENCE, "the node is drained and gone", async || {
         Ok(nodes.get_opt(&name).await?.is_none().then_some(()))
     })
     .await
     .unwrap();
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_outlive_an_api_server_that_goes_away() {
     // A leader that cannot renew its lease exits, which another test shows. Here it has enough time until the API
     // server is back.
-    let trial = TestEnv::begin("restart", &PATIENT_LEASE).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
-    trial.settles("workers", 1).await.unwrap();
-    trial.cluster.restart_api_server().await.unwrap();
-    trial.operators.check_alive().unwrap();
-    scale(&trial, "deployment/web", 8).await;
-    trial.pods_run(8).await.unwrap();
-    trial.settles("workers", 4).await.unwrap();
-    trial.end().await.unwrap();
+    let env = TestEnv::begin("restart", &PATIENT_LEASE).await.unwrap();
+    env.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    env.create(&objects::autoscaler("all", 600)).await.unwrap();
+    env.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
+    env.settles("workers", 1).await.unwrap();
+    env.cluster.restart_api_server().await.unwrap();
+    env.operators.check_alive().unwrap();
+    scale(&env, "deployment/web", 8).await;
+    env.pods_run(8).await.unwrap();
+    env.settles("workers", 4).await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -301,29 +301,29 @@ async fn operators_without_their_definitions_wait_and_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recommend_decides_and_writes_no_replicas() {
-    let trial = TestEnv::begin("recommend", &[]).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.settles("workers", 0).await.unwrap();
+    let env = TestEnv::begin("recommend", &[]).await.unwrap();
+    env.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    env.settles("workers", 0).await.unwrap();
     let mut autoscaler = objects::autoscaler("all", 1);
     autoscaler.spec.mode = shared_crds::v1alpha1::AutoscalerMode::Recommend;
-    trial.create(&autoscaler).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 4, "2")).await.unwrap();
+    env.create(&autoscaler).await.unwrap();
+    env.create(&objects::deployment("web", "workers", 4, "2")).await.unwrap();
     eventually(PATIENCE, "a recommendation", async || {
-        let pool = trial.pool("workers").await?;
+        let pool = env.pool("workers").await?;
         let wanted = pool.status.and_then(|status| status.autoscaling).and_then(|own| own.desired_replicas);
         if wanted == Some(2) { Ok(Some(())) } else { bail!("desiredReplicas {wanted:?}") }
     })
     .await
     .unwrap();
     assert_eq!(
-        trial.pool("workers").await.unwrap().spec.replicas,
+        env.pool("workers").await.unwrap().spec.replicas,
         Some(0),
         "what was filled in is written over"
     );
     // After a switch to Auto, the same decision is written.
     let auto = Patch::Merge(json!({"spec": {"mode": "Auto"}}));
-    trial.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &auto).await.unwrap();
-    trial.pods_run(4).await.unwrap();
-    trial.settles("workers", 2).await.unwrap();
-    trial.end().await.unwrap();
+    env.api::<NodePoolAutoscaler>().patch("all", &PatchParams::default(), &auto).await.unwrap();
+    env.pods_run(4).await.unwrap();
+    env.settles("workers", 2).await.unwrap();
+    env.end().await.unwrap();
 }

@@ -28,62 +28,62 @@ const PROMPT: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
-    let trial = TestEnv::begin("refused", &[]).await.unwrap();
+    let env = TestEnv::begin("refused", &[]).await.unwrap();
     for pool in ["refused", "served"] {
-        trial.create(&objects::pool(pool, 0, 10)).await.unwrap();
+        env.create(&objects::pool(pool, 0, 10)).await.unwrap();
     }
-    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
+    env.create(&objects::autoscaler("all", 600)).await.unwrap();
     for pool in ["refused", "served"] {
-        trial.settles(pool, 0).await.unwrap();
+        env.settles(pool, 0).await.unwrap();
     }
-    let policy = Policy::begin(&trial, "refused").await.unwrap();
-    let start = trial.audit().unwrap().end().unwrap();
-    trial.create(&objects::deployment("waits", "refused", 1, "1")).await.unwrap();
-    let refusals = |events: &[Event]| scales(&trial, events, "refused", 422).len();
+    let policy = Policy::begin(&env, "refused").await.unwrap();
+    let start = env.audit().unwrap().end().unwrap();
+    env.create(&objects::deployment("waits", "refused", 1, "1")).await.unwrap();
+    let refusals = |events: &[Event]| scales(&env, events, "refused", 422).len();
     let often = |events: &[Event]| (refusals(events) >= MANY).then_some(());
-    trial.audit().unwrap().wait_for(start, PATIENCE, "the pool is refused many times", often).await.unwrap();
+    env.audit().unwrap().wait_for(start, PATIENCE, "the pool is refused many times", often).await.unwrap();
 
     // A pod for the other pool, in the middle of the longest backoff so far.
-    let began = trial.audit().unwrap().end().unwrap();
-    trial.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
+    let began = env.audit().unwrap().end().unwrap();
+    env.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
     let answered =
-        |events: &[Event]| scales(&trial, events, "served", 200).first().map(|event| event.received);
+        |events: &[Event]| scales(&env, events, "served", 200).first().map(|event| event.received);
     let answered =
-        trial.audit().unwrap().wait_for(began, PATIENCE, "the other pool grows", answered).await.unwrap();
-    let since = trial.audit().unwrap().follow_from(began).read_new().unwrap();
-    let asked = since.iter().find(|event| is_marked(&trial, event, "web-")).unwrap();
+        env.audit().unwrap().wait_for(began, PATIENCE, "the other pool grows", answered).await.unwrap();
+    let since = env.audit().unwrap().follow_from(began).read_new().unwrap();
+    let asked = since.iter().find(|event| is_marked(&env, event, "web-")).unwrap();
     let took = Duration::try_from(answered.duration_since(asked.completed)).unwrap();
-    assert!(took < PROMPT, "the pod waited {took:?}\n{}", trial.operators.autoscaler.log_tail());
-    trial.settles("served", 1).await.unwrap();
+    assert!(took < PROMPT, "the pod waited {took:?}\n{}", env.operators.autoscaler.log_tail());
+    env.settles("served", 1).await.unwrap();
 
     // The pool reports the error with the server's message, and is not retried in a tight loop.
-    let able = able(&trial, "False").await.unwrap();
+    let able = able(&env, "False").await.unwrap();
     assert!(able.contains(REFUSAL), "{able}");
-    unschedulable(&trial, "waits", 1).await;
-    let all = trial.audit().unwrap().follow_from(start).read_new().unwrap();
+    unschedulable(&env, "waits", 1).await;
+    let all = env.audit().unwrap().follow_from(start).read_new().unwrap();
     assert!(refusals(&all) < 3 * MANY, "{} refusals", refusals(&all));
 
     // Once the cause is gone the pool is served, immediately if the pool itself changes, and reports it.
     policy.end().await.unwrap();
-    trial.kubectl(&["label", "npool/refused", "budget=granted"]).await.unwrap();
-    trial.settles("refused", 1).await.unwrap();
-    self::able(&trial, "True").await.unwrap();
-    trial.end().await.unwrap();
+    env.kubectl(&["label", "npool/refused", "budget=granted"]).await.unwrap();
+    env.settles("refused", 1).await.unwrap();
+    self::able(&env, "True").await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// The answers with `code` to the Autoscaler's writes of the replicas of `pool`.
-fn scales<'a>(trial: &TestEnv, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
-    let key = trial.key(pool);
+fn scales<'a>(env: &TestEnv, events: &'a [Event], pool: &str, code: u16) -> Vec<&'a Event> {
+    let key = env.key(pool);
     let of_pool = events.iter().filter(|event| event.is_write() && event.object.as_ref() == Some(&key));
     // Of the object itself, the Autoscaler writes only the count.
     let scales = of_pool.filter(|event| matches!(&*event.subresource, "" | "scale") && event.code == code);
     scales.filter(|event| event.user.contains("autoscaler")).collect()
 }
 
-/// Whether the scheduler reported here that it finds no node for a pod of the trial with this name prefix.
-fn is_marked(trial: &TestEnv, event: &Event, prefix: &str) -> bool {
+/// Whether the scheduler reported here that it finds no node for a pod of the test with this name prefix.
+fn is_marked(env: &TestEnv, event: &Event, prefix: &str) -> bool {
     let Some(object) = event.object.as_ref().filter(|object| object.resource == "pods") else { return false };
-    object.namespace == trial.namespace()
+    object.namespace == env.namespace()
         && object.name.starts_with(prefix)
         && event.subresource == "status"
         && event.user.contains("kube-scheduler")
@@ -91,9 +91,9 @@ fn is_marked(trial: &TestEnv, event: &Event, prefix: &str) -> bool {
 }
 
 /// Waits until the condition `AbleToScale` of the refused pool has this status, and returns its message.
-async fn able(trial: &TestEnv, status: &str) -> Result<String> {
+async fn able(env: &TestEnv, status: &str) -> Result<String> {
     eventually(PATIENCE, &format!("AbleToScale is {status}"), async || {
-        let conditions = trial.pool("refused").await?.status.unwrap_or_default().conditions;
+        let conditions = env.pool("refused").await?.status.unwrap_or_default().conditions;
         let able = conditions.into_iter().find(|c| c.type_ == "AbleToScale").context("no AbleToScale")?;
         ensure!(able.status == status, "{able:?}");
         Ok(Some(able.message))
@@ -111,9 +111,9 @@ struct Policy {
 }
 
 impl Policy {
-    async fn begin(trial: &TestEnv, pool: &str) -> Result<Self> {
-        let name = format!("refuses-{}", trial.namespace());
-        let here = json!({"matchLabels": {"kubernetes.io/metadata.name": trial.namespace()}});
+    async fn begin(env: &TestEnv, pool: &str) -> Result<Self> {
+        let name = format!("refuses-{}", env.namespace());
+        let here = json!({"matchLabels": {"kubernetes.io/metadata.name": env.namespace()}});
         let scale = json!({"apiGroups": ["tandem.dev"], "apiVersions": ["*"], "operations": ["UPDATE"],
             "resources": ["nodepools", "nodepools/scale"]});
         // An unset count is absent both in the object and in its scale.
@@ -127,11 +127,11 @@ impl Policy {
         let binding = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
             "policyName": name, "validationActions": ["Deny"],
         }}))?;
-        let policies = Api::all(trial.client.clone());
-        let bindings = Api::all(trial.client.clone());
+        let policies = Api::all(env.client.clone());
+        let bindings = Api::all(env.client.clone());
         policies.create(&PostParams::default(), &policy).await?;
         bindings.create(&PostParams::default(), &binding).await?;
-        let this = Self { policies, bindings, pools: trial.api(), name, pool: pool.to_owned() };
+        let this = Self { policies, bindings, pools: env.api(), name, pool: pool.to_owned() };
         // The API server gets its policies from a watch, shortly after.
         eventually(PATIENCE, "the policy is in force", async || match this.probe().await {
             Err(kube::Error::Api(status)) if status.message.contains(REFUSAL) => Ok(Some(())),

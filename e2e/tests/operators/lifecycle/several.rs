@@ -39,16 +39,16 @@ fn of_the_group(name: &str, replicas: i32, cpu: &str, more: &Value) -> Deploymen
 }
 
 /// How many pods of a Deployment run in each zone.
-async fn running_in(trial: &TestEnv, app: &str, zone: &str) -> anyhow::Result<usize> {
-    let nodes = trial.nodes(&format!("shop-{zone}")).await?;
+async fn running_in(env: &TestEnv, app: &str, zone: &str) -> anyhow::Result<usize> {
+    let nodes = env.nodes(&format!("shop-{zone}")).await?;
     let names: Vec<_> = nodes.into_iter().filter_map(|node| node.metadata.name).collect();
-    let pods = trial.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await?;
+    let pods = env.api::<Pod>().list(&ListParams::default().labels(&format!("app={app}"))).await?;
     let there = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     Ok(pods.items.iter().filter(|pod| there(pod).is_some_and(|node| names.contains(&node))).count())
 }
 
-async fn change(trial: &TestEnv, autoscaler: &str, spec: Value) {
-    let autoscalers = trial.api::<NodePoolAutoscaler>();
+async fn change(env: &TestEnv, autoscaler: &str, spec: Value) {
+    let autoscalers = env.api::<NodePoolAutoscaler>();
     autoscalers
         .patch(autoscaler, &PatchParams::default(), &Patch::Merge(json!({"spec": spec})))
         .await
@@ -57,44 +57,44 @@ async fn change(trial: &TestEnv, autoscaler: &str, spec: Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
-    let trial = TestEnv::begin("several", &[]).await.unwrap();
+    let env = TestEnv::begin("several", &[]).await.unwrap();
     for zone in ["east", "west"] {
-        trial.create(&pool_in(zone)).await.unwrap();
+        env.create(&pool_in(zone)).await.unwrap();
     }
     let mut autoscaler = objects::autoscaler("all", 1);
     autoscaler.spec.scale_down.as_mut().unwrap().utilization_threshold_percent = 80;
-    trial.create(&autoscaler).await.unwrap();
+    env.create(&autoscaler).await.unwrap();
 
     // Two of them fill a node, and the zones may differ by at most one: three each, on two nodes each.
     let spread = json!({"topologySpreadConstraints": [{
         "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
     }]});
-    trial.create(&of_the_group("web", 6, "1500m", &spread)).await.unwrap();
-    trial.pods_run(6).await.unwrap();
+    env.create(&of_the_group("web", 6, "1500m", &spread)).await.unwrap();
+    env.pods_run(6).await.unwrap();
     for zone in ["east", "west"] {
-        trial.settles(&format!("shop-{zone}"), 2).await.unwrap();
-        assert_eq!(running_in(&trial, "web", zone).await.unwrap(), 3, "{zone}");
+        env.settles(&format!("shop-{zone}"), 2).await.unwrap();
+        assert_eq!(running_in(&env, "web", zone).await.unwrap(), 3, "{zone}");
     }
-    trial.kubectl(&["delete", "deployment/web"]).await.unwrap();
+    env.kubectl(&["delete", "deployment/web"]).await.unwrap();
     for zone in ["east", "west"] {
-        trial.settles(&format!("shop-{zone}"), 0).await.unwrap();
+        env.settles(&format!("shop-{zone}"), 0).await.unwrap();
     }
 
     // Four fill a node. Half of them are removed, equally from both nodes, and those of one node move to the other one.
-    trial.create(&of_the_group("api", 8, "1", &json!({}))).await.unwrap();
-    trial.pods_run(8).await.unwrap();
+    env.create(&of_the_group("api", 8, "1", &json!({}))).await.unwrap();
+    env.pods_run(8).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "api"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "api"}}},
     }))
     .unwrap();
-    trial.create(&budget).await.unwrap();
-    scale(&trial, "deployment/api", 4).await;
+    env.create(&budget).await.unwrap();
+    scale(&env, "deployment/api", 4).await;
     eventually(PATIENCE, "one node is left for four pods", async || {
-        let east = trial.pool("shop-east").await?.spec.replicas;
-        let west = trial.pool("shop-west").await?.spec.replicas;
-        let nodes = trial.nodes("shop-east").await?.len() + trial.nodes("shop-west").await?.len();
+        let east = env.pool("shop-east").await?.spec.replicas;
+        let west = env.pool("shop-west").await?.spec.replicas;
+        let nodes = env.nodes("shop-east").await?.len() + env.nodes("shop-west").await?.len();
         match (east, west) {
             (Some(east), Some(west)) if east + west == 1 && nodes == 1 => Ok(Some(())),
             counts => bail!("{counts:?} are set, {nodes} nodes are there"),
@@ -102,68 +102,68 @@ async fn pools_of_two_zones_grow_together_and_a_half_empty_node_is_cleared() {
     })
     .await
     .unwrap();
-    trial.pods_run(4).await.unwrap();
-    let evicted = trial.events().unwrap().into_iter().filter(|event| {
+    env.pods_run(4).await.unwrap();
+    let evicted = env.events().unwrap().into_iter().filter(|event| {
         event.subresource == "eviction" && event.succeeded() && event.user.contains("nodepool-operator")
     });
     assert!(evicted.count() >= 1, "a node that was not empty was cleared");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// The condition `ReplicasContested` of a pool: status and message.
-async fn contested(trial: &TestEnv, pool: &str) -> anyhow::Result<(String, String)> {
-    let conditions = trial.pool(pool).await?.status.unwrap_or_default().conditions;
+async fn contested(env: &TestEnv, pool: &str) -> anyhow::Result<(String, String)> {
+    let conditions = env.pool(pool).await?.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
     Ok(found.map(|condition| (condition.status, condition.message)).unwrap_or_default())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
-    let trial = TestEnv::begin("contested", &[]).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
-    trial.pods_run(2).await.unwrap();
-    trial.settles("workers", 1).await.unwrap();
-    assert_eq!(contested(&trial, "workers").await.unwrap().0, "False");
+    let env = TestEnv::begin("contested", &[]).await.unwrap();
+    env.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.create(&objects::deployment("web", "workers", 2, "2")).await.unwrap();
+    env.pods_run(2).await.unwrap();
+    env.settles("workers", 1).await.unwrap();
+    assert_eq!(contested(&env, "workers").await.unwrap().0, "False");
 
-    scale(&trial, "npool/workers", 3).await;
+    scale(&env, "npool/workers", 3).await;
     eventually(PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
-        let (status, message) = contested(&trial, "workers").await?;
+        let (status, message) = contested(&env, "workers").await?;
         if status == "True" && message.contains('3') { Ok(Some(())) } else { bail!("{status}: {message}") }
     })
     .await
     .unwrap();
-    trial.settles("workers", 3).await.unwrap();
+    env.settles("workers", 3).await.unwrap();
     // Two of the nodes are empty and old enough to be removed. During this time they must not be.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(trial.pool("workers").await.unwrap().spec.replicas, Some(3), "a person's number is kept");
+    assert_eq!(env.pool("workers").await.unwrap().spec.replicas, Some(3), "a person's number is kept");
 
-    change(&trial, "all", json!({"onContested": "Reclaim"})).await;
-    trial.settles("workers", 1).await.unwrap();
-    let reasons = trial.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
+    change(&env, "all", json!({"onContested": "Reclaim"})).await;
+    env.settles("workers", 1).await.unwrap();
+    let reasons = env.kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"]).await.unwrap();
     for reason in ["ReplicasContested", "ReplicasReclaimed"] {
         assert!(reasons.contains(reason), "{reason} is missing in {reasons}");
     }
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schedule_holds_nodes_and_lets_them_go() {
-    let trial = TestEnv::begin("schedule", &[]).await.unwrap();
-    trial.create(&objects::pool("workers", 0, 10)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 1)).await.unwrap();
-    trial.settles("workers", 0).await.unwrap();
+    let env = TestEnv::begin("schedule", &[]).await.unwrap();
+    env.create(&objects::pool("workers", 0, 10)).await.unwrap();
+    env.create(&objects::autoscaler("all", 1)).await.unwrap();
+    env.settles("workers", 0).await.unwrap();
     // It starts every minute and lasts an hour, so it is active whenever the test runs.
     let schedule = json!([{"name": "always", "schedule": "* * * * *", "timeZone": "Europe/Berlin",
         "durationSeconds": 3600, "minReplicas": 2}]);
-    change(&trial, "all", json!({"schedules": schedule})).await;
-    trial.settles("workers", 2).await.unwrap();
+    change(&env, "all", json!({"schedules": schedule})).await;
+    env.settles("workers", 2).await.unwrap();
 
-    change(&trial, "all", json!({"schedules": [{"name": "odd", "schedule": "0 25 * * *", "durationSeconds": 60, "minReplicas": 2}]})).await;
-    trial.settles("workers", 0).await.unwrap();
+    change(&env, "all", json!({"schedules": [{"name": "odd", "schedule": "0 25 * * *", "durationSeconds": 60, "minReplicas": 2}]})).await;
+    env.settles("workers", 0).await.unwrap();
     let message = eventually(PATIENCE, "the autoscaler says what is wrong with the schedule", async || {
-        let status = trial.api::<NodePoolAutoscaler>().get("all").await?.status.unwrap_or_default();
+        let status = env.api::<NodePoolAutoscaler>().get("all").await?.status.unwrap_or_default();
         let valid = status.conditions.into_iter().find(|condition| condition.type_ == "SchedulesValid");
         match valid {
             Some(condition) if condition.status == "False" => Ok(Some(condition.message)),
@@ -173,5 +173,5 @@ async fn a_schedule_holds_nodes_and_lets_them_go() {
     .await
     .unwrap();
     assert!(message.contains("odd") && message.contains("25"), "{message}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }

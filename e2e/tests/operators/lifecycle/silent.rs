@@ -26,11 +26,11 @@ use shared_crds::v1alpha1::DrainSpec;
 use super::{observed, scale};
 
 /// A node that kwok no longer simulates, in its state at that time.
-async fn silenced(trial: &TestEnv, pool: &str) -> Node {
-    let nodes = trial.nodes(pool).await.unwrap();
+async fn silenced(env: &TestEnv, pool: &str) -> Node {
+    let nodes = env.nodes(pool).await.unwrap();
     assert_eq!(nodes.len(), 1, "{pool} has {} nodes", nodes.len());
     let off = Patch::Merge(json!({"metadata": {"annotations": {"kwok.x-k8s.io/node": null}}}));
-    let api = Api::<Node>::all(trial.client.clone());
+    let api = Api::<Node>::all(env.client.clone());
     api.patch(&nodes[0].name_any(), &PatchParams::default(), &off).await.unwrap()
 }
 
@@ -64,7 +64,7 @@ fn not_ready() -> Patch<Value> {
 
 /// A pod on the nodes of `pool` that may take `grace` seconds to end, and a `PodDisruptionBudget` that allows no
 /// eviction of it.
-async fn guarded_pod(trial: &TestEnv, pool: &str, grace: u32) {
+async fn guarded_pod(env: &TestEnv, pool: &str, grace: u32) {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "db", "labels": {"app": "db"}},
         "spec": {
@@ -74,32 +74,32 @@ async fn guarded_pod(trial: &TestEnv, pool: &str, grace: u32) {
         },
     }))
     .unwrap();
-    trial.create(&pod).await.unwrap();
+    env.create(&pod).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "db"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}},
     }))
     .unwrap();
-    trial.create(&budget).await.unwrap();
-    trial.pods_run(1).await.unwrap();
+    env.create(&budget).await.unwrap();
+    env.pods_run(1).await.unwrap();
 }
 
 /// A pool of one node whose drain timeout is a second, after which pods are deleted, with a guarded pod on the node.
 /// Returns the node's name.
-async fn short_drain(trial: &TestEnv, pool: &str, grace: u32) -> String {
+async fn short_drain(env: &TestEnv, pool: &str, grace: u32) -> String {
     let mut object = objects::pool(pool, 0, 3);
     object.spec.replicas = Some(1);
     object.spec.drain = Some(DrainSpec { timeout_seconds: Some(1) });
-    trial.create(&object).await.unwrap();
-    guarded_pod(trial, pool, grace).await;
-    trial.settles(pool, 1).await.unwrap();
-    trial.nodes(pool).await.unwrap()[0].name_any()
+    env.create(&object).await.unwrap();
+    guarded_pod(env, pool, grace).await;
+    env.settles(pool, 1).await.unwrap();
+    env.nodes(pool).await.unwrap()[0].name_any()
 }
 
 /// Waits until the guarded pod has a deletion timestamp. It exists until the kubelet confirms the deletion.
-async fn told_to_end(trial: &TestEnv) -> Pod {
+async fn told_to_end(env: &TestEnv) -> Pod {
     eventually(PATIENCE, "the pod is told to end", async || {
-        let pod = trial.api::<Pod>().get("db").await?;
+        let pod = env.api::<Pod>().get("db").await?;
         Ok(pod.metadata.deletion_timestamp.is_some().then_some(pod))
     })
     .await
@@ -108,63 +108,63 @@ async fn told_to_end(trial: &TestEnv) -> Pod {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
-    let trial = TestEnv::begin("grace", &[]).await.unwrap();
-    let name = short_drain(&trial, "short", 30).await;
-    let frozen = Frozen::kwok(trial.cluster);
-    scale(&trial, "npool/short", 0).await;
-    let pod = told_to_end(&trial).await;
+    let env = TestEnv::begin("grace", &[]).await.unwrap();
+    let name = short_drain(&env, "short", 30).await;
+    let frozen = Frozen::kwok(env.cluster);
+    scale(&env, "npool/short", 0).await;
+    let pod = told_to_end(&env).await;
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "less than the pod's own grace");
 
     // During this time the node must stay: the pod may still be writing to its volume.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    let nodes = Api::<Node>::all(trial.client.clone());
+    let nodes = Api::<Node>::all(env.client.clone());
     let node = nodes.get_opt(&name).await.unwrap();
     assert!(node.is_some(), "the node went while a pod on it still had its grace");
     assert_eq!(node.and_then(|node| node.metadata.deletion_timestamp), None, "the node was deleted");
 
     // The kubelet confirms the deletion.
     drop(frozen);
-    trial.settles("short", 0).await.unwrap();
-    trial.end().await.unwrap();
+    env.settles("short", 0).await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
-    let trial = TestEnv::begin("unconfirmed", &[]).await.unwrap();
-    let name = short_drain(&trial, "short", 1).await;
-    let frozen = Frozen::kwok(trial.cluster);
-    scale(&trial, "npool/short", 0).await;
-    told_to_end(&trial).await;
-    let nodes = Api::<Node>::all(trial.client.clone());
+    let env = TestEnv::begin("unconfirmed", &[]).await.unwrap();
+    let name = short_drain(&env, "short", 1).await;
+    let frozen = Frozen::kwok(env.cluster);
+    scale(&env, "npool/short", 0).await;
+    told_to_end(&env).await;
+    let nodes = Api::<Node>::all(env.client.clone());
     eventually(PATIENCE, "the node goes", async || Ok(nodes.get_opt(&name).await?.is_none().then_some(())))
         .await
         .unwrap();
     drop(frozen);
     // The pod garbage collector does it some time later.
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
-    let gone = trial.api::<Pod>().delete("db", &at_once).await.map(drop);
+    let gone = env.api::<Pod>().delete("db", &at_once).await.map(drop);
     assert!(gone.is_ok() || matches!(&gone, Err(kube::Error::Api(status)) if status.code == 404), "{gone:?}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start() {
-    let trial = TestEnv::begin("unmarked", &[]).await.unwrap();
+    let env = TestEnv::begin("unmarked", &[]).await.unwrap();
     let mut pool = objects::pool("workers", 0, 3);
     pool.spec.replicas = Some(1);
-    trial.create(&pool).await.unwrap();
-    trial.create(&objects::deployment("web", "workers", 1, "1")).await.unwrap();
-    trial.pods_run(1).await.unwrap();
-    observed(&trial, "workers", json!({"paused": true, "provisioningTimeoutSeconds": 1})).await;
+    env.create(&pool).await.unwrap();
+    env.create(&objects::deployment("web", "workers", 1, "1")).await.unwrap();
+    env.pods_run(1).await.unwrap();
+    observed(&env, "workers", json!({"paused": true, "provisioningTimeoutSeconds": 1})).await;
 
     // As if it had just become Ready, without a recorded ready time, and had lost its kubelet for a moment.
-    let node = silenced(&trial, "workers").await;
-    let (name, nodes) = (node.name_any(), Api::<Node>::all(trial.client.clone()));
+    let node = silenced(&env, "workers").await;
+    let (name, nodes) = (node.name_any(), Api::<Node>::all(env.client.clone()));
     nodes.patch_status(&name, &PatchParams::default(), &not_ready()).await.unwrap();
     let unmark = Patch::Merge(json!({"metadata": {"annotations": {READY_TIME_ANNOTATION: null}}}));
     nodes.patch(&name, &PatchParams::default(), &unmark).await.unwrap();
-    let before = trial.audit().unwrap().end().unwrap();
-    observed(&trial, "workers", json!({"paused": false})).await;
+    let before = env.audit().unwrap().end().unwrap();
+    observed(&env, "workers", json!({"paused": false})).await;
 
     eventually(PATIENCE, "it is written down that the node has run", async || {
         let node = nodes.get(&name).await?;
@@ -176,13 +176,13 @@ async fn a_node_that_was_ready_while_its_pool_was_paused_did_not_fail_to_start()
     .await
     .map(|marked| assert!(marked, "the node was deleted as one that did not start"))
     .unwrap();
-    observed(&trial, "workers", json!({"maxReplicas": 4})).await;
-    let events = trial.audit().unwrap().follow_from(before).read_new().unwrap();
+    observed(&env, "workers", json!({"maxReplicas": 4})).await;
+    let events = env.audit().unwrap().follow_from(before).read_new().unwrap();
     let evictions = events.iter().filter(|event| event.subresource == "eviction").count();
     assert_eq!(evictions, 0, "a pod was evicted");
     let node = nodes.get(&name).await.unwrap();
     assert_eq!(node.metadata.deletion_timestamp, None);
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

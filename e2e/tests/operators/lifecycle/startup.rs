@@ -20,26 +20,26 @@ const TAINT: &str = "example.com/agent-not-ready";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes_the_taint_away() {
-    let mut trial = TestEnv::begin("startup", &QUICK_LEASE).await.unwrap();
+    let mut env = TestEnv::begin("startup", &QUICK_LEASE).await.unwrap();
     let mut pool = objects::pool("warming", 0, 10);
     pool.spec.template.spec.startup_taints =
         vec![NodeTaint { key: TAINT.to_owned(), value: None, effect: TaintEffect::NoSchedule }];
-    trial.create(&pool).await.unwrap();
-    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-    trial.create(&objects::deployment("web", "warming", 2, "1")).await.unwrap();
-    trial.settles("warming", 1).await.unwrap();
-    let node = only_node(&trial).await;
+    env.create(&pool).await.unwrap();
+    env.create(&objects::autoscaler("all", 600)).await.unwrap();
+    env.create(&objects::deployment("web", "warming", 2, "1")).await.unwrap();
+    env.settles("warming", 1).await.unwrap();
+    let node = only_node(&env).await;
     let name = node.metadata.name.clone().unwrap();
     assert!(is_tainted(&node), "born without the taint: {:?}", node.spec);
 
     // Two pods are pending although the node is Ready, and so is a third one created meanwhile: none triggers another
     // node.
-    blocked(&trial, 2).await;
-    planned(&trial, 2).await;
-    scale(&trial, "deployment/web", 3).await;
-    blocked(&trial, 3).await;
-    planned(&trial, 3).await;
-    one_node(&trial, &name).await;
+    blocked(&env, 2).await;
+    planned(&env, 2).await;
+    scale(&env, "deployment/web", 3).await;
+    blocked(&env, 3).await;
+    planned(&env, 3).await;
+    one_node(&env, &name).await;
 
     // An agent tolerates the taint, the only obstacle for the other pods, and removes it.
     let agent: Pod = serde_json::from_value(json!({
@@ -55,23 +55,23 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
         },
     }))
     .unwrap();
-    trial.create(&agent).await.unwrap();
-    runs_on(&trial, "agent", 1, &name).await;
-    assert_eq!(unschedulable(&trial, "web", 3).await.len(), 3);
-    assert!(is_tainted(&only_node(&trial).await), "the taint went before anybody took it away");
-    let removed = trial.audit().unwrap().end().unwrap();
-    trial.kubectl(&["taint", "node", &name, &format!("{TAINT}:NoSchedule-")]).await.unwrap();
-    runs_on(&trial, "web", 3, &name).await;
+    env.create(&agent).await.unwrap();
+    runs_on(&env, "agent", 1, &name).await;
+    assert_eq!(unschedulable(&env, "web", 3).await.len(), 3);
+    assert!(is_tainted(&only_node(&env).await), "the taint went before anybody took it away");
+    let removed = env.audit().unwrap().end().unwrap();
+    env.kubectl(&["taint", "node", &name, &format!("{TAINT}:NoSchedule-")]).await.unwrap();
+    runs_on(&env, "web", 3, &name).await;
 
     // The template still contains the taint, but no operator restores it: neither in a pass nor after a restart.
-    observed(&trial, "warming", json!({"maxReplicas": 11})).await;
-    trial.operators.node_pool.kill_9().await.unwrap();
-    trial.operators.node_pool.start_again().await.unwrap();
-    observed(&trial, "warming", json!({"maxReplicas": 12})).await;
-    let pool = trial.settles("warming", 1).await.unwrap();
+    observed(&env, "warming", json!({"maxReplicas": 11})).await;
+    env.operators.node_pool.kill_9().await.unwrap();
+    env.operators.node_pool.start_again().await.unwrap();
+    observed(&env, "warming", json!({"maxReplicas": 12})).await;
+    let pool = env.settles("warming", 1).await.unwrap();
     assert_eq!(pool.spec.template.spec.startup_taints.len(), 1);
-    one_node(&trial, &name).await;
-    let events = trial.audit().unwrap().follow_from(removed).read_new().unwrap();
+    one_node(&env, &name).await;
+    let events = env.audit().unwrap().follow_from(removed).read_new().unwrap();
     let writes = events.iter().filter(|event| {
         event.is_write() && event.object.as_ref().is_some_and(|o| o.resource == "nodes" && o.name == name)
     });
@@ -85,17 +85,17 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     assert!(again.is_empty(), "the taint was there again after {again:?}");
 
     // The control: pods that do not fit on that node get another one, which is created with the taint, too.
-    scale(&trial, "deployment/web", 5).await;
-    trial.settles("warming", 2).await.unwrap();
-    blocked(&trial, 2).await;
-    planned(&trial, 2).await;
-    let nodes = trial.nodes("warming").await.unwrap();
+    scale(&env, "deployment/web", 5).await;
+    env.settles("warming", 2).await.unwrap();
+    blocked(&env, 2).await;
+    planned(&env, 2).await;
+    let nodes = env.nodes("warming").await.unwrap();
     let tainted: BTreeMap<_, _> =
         nodes.iter().map(|node| (node.metadata.name.as_deref().unwrap(), is_tainted(node))).collect();
     assert_eq!(tainted.get(name.as_str()), Some(&false), "{tainted:?}");
     assert_eq!(tainted.values().filter(|tainted| **tainted).count(), 1, "{tainted:?}");
-    assert_eq!(raised(&trial), [1, 2]);
-    trial.end().await.unwrap();
+    assert_eq!(raised(&env), [1, 2]);
+    env.end().await.unwrap();
 }
 
 fn is_tainted(node: &Node) -> bool {
@@ -103,33 +103,33 @@ fn is_tainted(node: &Node) -> bool {
     taints.any(|taint| taint.key == TAINT && taint.effect == "NoSchedule")
 }
 
-async fn only_node(trial: &TestEnv) -> Node {
-    let mut nodes = trial.nodes("warming").await.unwrap();
+async fn only_node(env: &TestEnv) -> Node {
+    let mut nodes = env.nodes("warming").await.unwrap();
     let names: Vec<_> = nodes.iter().map(|node| &node.metadata.name).collect();
     assert_eq!(nodes.len(), 1, "there are {names:?}");
     nodes.remove(0)
 }
 
 /// The node counts that the Autoscaler requested, except for the initial zero.
-fn raised(trial: &TestEnv) -> Vec<i64> {
-    let mut written = replicas_written(trial, &trial.events().unwrap(), "warming");
+fn raised(env: &TestEnv) -> Vec<i64> {
+    let mut written = replicas_written(env, &env.events().unwrap(), "warming");
     written.retain(|replicas| *replicas != 0);
     written
 }
 
 /// Checks that there is one node and that neither operator ever requested more.
-async fn one_node(trial: &TestEnv, name: &str) {
-    assert_eq!(only_node(trial).await.metadata.name.as_deref(), Some(name));
-    assert_eq!(trial.pool("warming").await.unwrap().spec.replicas, Some(1));
-    let names = asked(&trial.events().unwrap(), "create", "warming");
+async fn one_node(env: &TestEnv, name: &str) {
+    assert_eq!(only_node(env).await.metadata.name.as_deref(), Some(name));
+    assert_eq!(env.pool("warming").await.unwrap().spec.replicas, Some(1));
+    let names = asked(&env.events().unwrap(), "create", "warming");
     assert_eq!(names.iter().collect::<Vec<_>>(), [name], "other nodes were made");
-    assert_eq!(raised(trial), [1]);
+    assert_eq!(raised(env), [1]);
 }
 
 /// Waits until the scheduler has rejected the node for `wanted` pods because of its taint.
-async fn blocked(trial: &TestEnv, wanted: usize) {
+async fn blocked(env: &TestEnv, wanted: usize) {
     eventually(PATIENCE, &format!("{wanted} pods wait for the taint to go"), async || {
-        let messages = unschedulable(trial, "web", wanted).await;
+        let messages = unschedulable(env, "web", wanted).await;
         if messages.iter().all(|message| message.contains("untolerated taint")) {
             return Ok(Some(()));
         }
@@ -140,8 +140,8 @@ async fn blocked(trial: &TestEnv, wanted: usize) {
 }
 
 /// Makes the Autoscaler plan with the current state, and checks that it sees `waiting` pods.
-async fn planned(trial: &TestEnv, waiting: i32) {
-    let autoscalers = trial.api::<NodePoolAutoscaler>();
+async fn planned(env: &TestEnv, waiting: i32) {
+    let autoscalers = env.api::<NodePoolAutoscaler>();
     // Its status of a new generation comes from a pass that began after this.
     let change = json!({"spec": {"scaleDown": {"unneededSeconds": 600 + waiting}}});
     let patched = autoscalers.patch("all", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
@@ -157,10 +157,10 @@ async fn planned(trial: &TestEnv, waiting: i32) {
 }
 
 /// Waits until all `wanted` pods called `app` run on the node.
-async fn runs_on(trial: &TestEnv, app: &str, wanted: usize, node: &str) {
+async fn runs_on(env: &TestEnv, app: &str, wanted: usize, node: &str) {
     let of_app = ListParams::default().labels(&format!("app={app}"));
     eventually(PATIENCE, &format!("{wanted} pods of {app} run on {node}"), async || {
-        let pods = trial.api::<Pod>().list(&of_app).await?.items;
+        let pods = env.api::<Pod>().list(&of_app).await?.items;
         let on_node = pods.iter().filter(|pod| {
             pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
                 && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")

@@ -27,15 +27,15 @@ use super::{PATIENT_LEASE, QUICK_LEASE, scale, sent_by};
 /// there are ten.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
-    let mut trial = TestEnv::begin("stale", &QUICK_LEASE).await.unwrap();
-    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    let mut env = TestEnv::begin("stale", &QUICK_LEASE).await.unwrap();
+    let proxy = FaultProxy::start(env.cluster).await.unwrap();
     let mut pool = objects::pool("p", 0, 12);
     pool.spec.replicas = Some(3);
-    trial.create(&pool).await.unwrap();
-    trial.settles("p", 3).await.unwrap();
-    holder(&trial, OperatorKind::NodePool, 0).await;
-    let replica = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap().replica(1);
-    let standby = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    env.create(&pool).await.unwrap();
+    env.settles("p", 3).await.unwrap();
+    holder(&env, OperatorKind::NodePool, 0).await;
+    let replica = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap().replica(1);
+    let standby = replica.start_through(env.cluster, &proxy).await.unwrap();
     eventually(PATIENCE, "the standby has its caches", async || {
         Ok(standby.waits_for().await?.is_none().then_some(()))
     })
@@ -43,24 +43,24 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
     .unwrap();
     proxy.silence_watches();
 
-    scale(&trial, "npool/p", 10).await;
-    trial.settles("p", 10).await.unwrap();
-    trial.operators.node_pool.kill_9().await.unwrap();
-    trial.operators.node_pool = standby;
-    holder(&trial, OperatorKind::NodePool, 1).await;
+    scale(&env, "npool/p", 10).await;
+    env.settles("p", 10).await.unwrap();
+    env.operators.node_pool.kill_9().await.unwrap();
+    env.operators.node_pool = standby;
+    holder(&env, OperatorKind::NodePool, 1).await;
     // It has become the leader and knows that its caches are stale.
     eventually(PATIENCE, "the new leader says that its caches are of no use", async || {
-        trial.operators.check_alive()?;
-        let waits = trial.operators.node_pool.waits_for().await?;
+        env.operators.check_alive()?;
+        let waits = env.operators.node_pool.waits_for().await?;
         Ok(waits.filter(|waits| waits.contains("cache of nodepools")).map(|_| ()))
     })
     .await
     .unwrap();
     // The nodes of this pool only: a test that failed before leaves a namespace, and its nodes are removed meanwhile.
-    let nodes = trial.nodes("p").await.unwrap();
+    let nodes = env.nodes("p").await.unwrap();
     let nodes: BTreeSet<String> = nodes.iter().filter_map(|node| node.metadata.name.clone()).collect();
     let written = || {
-        let events = trial.events().unwrap();
+        let events = env.events().unwrap();
         let by_the_new = |event: &&Event| event.is_write() && sent_by(event, OperatorKind::NodePool, 1);
         let of_pool = |event: &Event| {
             let object = event.object.as_ref().filter(|object| object.resource == "nodes")?;
@@ -68,51 +68,51 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
         };
         events.iter().filter(by_the_new).filter_map(of_pool).collect::<Vec<_>>()
     };
-    assert_eq!(written(), Vec::<String>::new(), "{}", trial.operators.node_pool.log_tail());
+    assert_eq!(written(), Vec::<String>::new(), "{}", env.operators.node_pool.log_tail());
 
     proxy.restore_watches();
-    scale(&trial, "npool/p", 11).await;
-    trial.settles("p", 11).await.unwrap();
-    let log = std::fs::read_to_string(trial.operators.node_pool.log_path()).unwrap();
+    scale(&env, "npool/p", 11).await;
+    env.settles("p", 11).await.unwrap();
+    let log = std::fs::read_to_string(env.operators.node_pool.log_path()).unwrap();
     assert_eq!(written(), Vec::<String>::new(), "{log}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// The connections stay open but no data arrives any more, as with a firewall that drops their state.
 #[tokio::test(flavor = "multi_thread")]
 async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
-    let mut trial = TestEnv::begin("silent", &[]).await.unwrap();
-    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
-    trial.operators.node_pool.stop(PATIENCE).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, OperatorKind::NodePool).await.unwrap();
-    trial.operators.node_pool = replica.start_through(trial.cluster, &proxy).await.unwrap();
+    let mut env = TestEnv::begin("silent", &[]).await.unwrap();
+    let proxy = FaultProxy::start(env.cluster).await.unwrap();
+    env.operators.node_pool.stop(PATIENCE).await.unwrap();
+    let replica = env.release.pod(env.cluster, OperatorKind::NodePool).await.unwrap();
+    env.operators.node_pool = replica.start_through(env.cluster, &proxy).await.unwrap();
     let mut pool = objects::pool("p", 0, 5);
     pool.spec.replicas = Some(1);
-    trial.create(&pool).await.unwrap();
-    trial.settles("p", 1).await.unwrap();
+    env.create(&pool).await.unwrap();
+    env.settles("p", 1).await.unwrap();
 
     proxy.silence_open_watches();
-    scale(&trial, "npool/p", 3).await;
-    trial.settles("p", 3).await.unwrap();
-    let silent = trial
+    scale(&env, "npool/p", 3).await;
+    env.settles("p", 3).await.unwrap();
+    let silent = env
         .operators
         .node_pool
         .metric("tandem_watch_errors_total", &["category=\"silent\""])
         .await
         .unwrap();
     assert!(silent >= 1.0, "{silent}");
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_it_is_given_back() {
-    let trial = TestEnv::begin("revoked", &[]).await.unwrap();
+    let env = TestEnv::begin("revoked", &[]).await.unwrap();
     let mut pool = objects::pool("p", 0, 5);
     pool.spec.replicas = Some(1);
-    trial.create(&pool).await.unwrap();
-    trial.settles("p", 1).await.unwrap();
+    env.create(&pool).await.unwrap();
+    env.settles("p", 1).await.unwrap();
 
-    let roles = Api::<ClusterRole>::all(trial.client.clone());
+    let roles = Api::<ClusterRole>::all(env.client.clone());
     let role = roles.get("tandem-nodepool-operator").await.unwrap();
     let mut without = role.clone();
     for rule in without.rules.iter_mut().flatten() {
@@ -125,8 +125,8 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
     without.metadata.resource_version = None;
     roles.replace("tandem-nodepool-operator", &PostParams::default(), &without).await.unwrap();
     let waits = eventually(PATIENCE, "/readyz says that nodes cannot be watched", async || {
-        trial.operators.check_alive()?;
-        Ok(trial.operators.node_pool.waits_for().await?.filter(|waits| waits.contains("cache of nodes")))
+        env.operators.check_alive()?;
+        Ok(env.operators.node_pool.waits_for().await?.filter(|waits| waits.contains("cache of nodes")))
     })
     .await
     .unwrap();
@@ -136,15 +136,15 @@ async fn a_right_that_is_taken_away_closes_readyz_and_stops_the_decisions_until_
     again.metadata.managed_fields = None;
     again.metadata.resource_version = None;
     roles.replace("tandem-nodepool-operator", &PostParams::default(), &again).await.unwrap();
-    scale(&trial, "npool/p", 2).await;
-    trial.settles("p", 2).await.unwrap();
-    trial.end().await.unwrap();
+    scale(&env, "npool/p", 2).await;
+    env.settles("p", 2).await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// The API server accepts a time that is later than this program can represent.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
-    let mut trial = TestEnv::begin("odd", &[]).await.unwrap();
+    let mut env = TestEnv::begin("odd", &[]).await.unwrap();
     let odd = json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "odd"},
         "spec": {
@@ -156,81 +156,81 @@ async fn an_object_that_cannot_be_read_is_named_and_the_rest_goes_on() {
         },
     });
     let input = serde_json::to_string(&odd).unwrap();
-    let namespace = trial.namespace().to_owned();
+    let namespace = env.namespace().to_owned();
     let args = ["--namespace", &namespace, "create", "--filename", "-"];
-    trial.cluster.kubectl_with_input(&args, &input).await.unwrap();
+    env.cluster.kubectl_with_input(&args, &input).await.unwrap();
     // Received by a watch, and by the list of one that starts.
     for wanted in [1, 2] {
         eventually(PATIENCE, "the object is counted", async || {
-            trial.operators.check_alive()?;
+            env.operators.check_alive()?;
             let labels = ["resource=\"daemonsets\""];
-            let count = trial.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
+            let count = env.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
             Ok((count > 0.5).then_some(()))
         })
         .await
         .unwrap();
-        let log = std::fs::read_to_string(trial.operators.autoscaler.log_path()).unwrap();
+        let log = std::fs::read_to_string(env.operators.autoscaler.log_path()).unwrap();
         assert!(log.contains(&format!("{namespace}/odd")), "{log}");
         assert!(log.contains("spec.template.metadata.creationTimestamp"), "{log}");
         if wanted == 1 {
-            trial.create(&objects::pool("p", 0, 5)).await.unwrap();
-            trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-            trial.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
-            trial.pods_run(1).await.unwrap();
-            trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
-            trial.operators.autoscaler.start_again().await.unwrap();
+            env.create(&objects::pool("p", 0, 5)).await.unwrap();
+            env.create(&objects::autoscaler("all", 600)).await.unwrap();
+            env.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
+            env.pods_run(1).await.unwrap();
+            env.operators.autoscaler.stop(PATIENCE).await.unwrap();
+            env.operators.autoscaler.start_again().await.unwrap();
         }
     }
-    scale(&trial, "deployment/web", 2).await;
-    trial.pods_run(2).await.unwrap();
+    scale(&env, "deployment/web", 2).await;
+    env.pods_run(2).await.unwrap();
 
-    trial.kubectl(&["delete", "daemonset", "odd", "--ignore-not-found"]).await.unwrap();
+    env.kubectl(&["delete", "daemonset", "odd", "--ignore-not-found"]).await.unwrap();
     eventually(PATIENCE, "its deletion is noticed", async || {
         let labels = ["resource=\"daemonsets\""];
-        let count = trial.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
+        let count = env.operators.autoscaler.metric("tandem_unreadable_objects", &labels).await?;
         Ok((count < 0.5).then_some(()))
     })
     .await
     .unwrap();
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// Every other page is refused, so a list of four pages that restarts each time never completes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages() {
-    let mut trial = TestEnv::begin("busy", &[]).await.unwrap();
+    let mut env = TestEnv::begin("busy", &[]).await.unwrap();
     for number in 0..170 {
         let budget: PodDisruptionBudget = serde_json::from_value(json!({
             "metadata": {"name": format!("b-{number}")},
             "spec": {"minAvailable": 1, "selector": {"matchLabels": {"no": "pod"}}},
         }))
         .unwrap();
-        trial.create(&budget).await.unwrap();
+        env.create(&budget).await.unwrap();
     }
-    let proxy = FaultProxy::start(trial.cluster).await.unwrap();
+    let proxy = FaultProxy::start(env.cluster).await.unwrap();
     proxy.refuse(InjectedRefusal { target: "continue=".into(), code: 429, one_in: 2 });
-    trial.operators.autoscaler.stop(PATIENCE).await.unwrap();
-    let replica = trial.release.pod(trial.cluster, OperatorKind::Autoscaler).await.unwrap();
-    trial.operators.autoscaler = replica.start_through(trial.cluster, &proxy).await.unwrap();
-    trial.create(&objects::pool("p", 0, 5)).await.unwrap();
-    trial.create(&objects::autoscaler("all", 600)).await.unwrap();
-    trial.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
-    trial.pods_run(1).await.unwrap();
+    env.operators.autoscaler.stop(PATIENCE).await.unwrap();
+    let replica = env.release.pod(env.cluster, OperatorKind::Autoscaler).await.unwrap();
+    env.operators.autoscaler = replica.start_through(env.cluster, &proxy).await.unwrap();
+    env.create(&objects::pool("p", 0, 5)).await.unwrap();
+    env.create(&objects::autoscaler("all", 600)).await.unwrap();
+    env.create(&objects::deployment("web", "p", 1, "3")).await.unwrap();
+    env.pods_run(1).await.unwrap();
     assert!(proxy.refused() > 0);
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// A value that a newer version of the CRD allows and this operator, after a rollback, does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on() {
-    let trial = TestEnv::begin("newer", &[]).await.unwrap();
+    let env = TestEnv::begin("newer", &[]).await.unwrap();
     for name in ["p", "other"] {
         let mut pool = objects::pool(name, 0, 5);
         pool.spec.replicas = Some(2);
-        trial.create(&pool).await.unwrap();
-        trial.settles(name, 2).await.unwrap();
+        env.create(&pool).await.unwrap();
+        env.settles(name, 2).await.unwrap();
     }
-    let definitions = Api::<CustomResourceDefinition>::all(trial.client.clone());
+    let definitions = Api::<CustomResourceDefinition>::all(env.client.clone());
     let name = "nodepools.tandem.dev";
     let before = definitions.get(name).await.unwrap();
     let mut newer = serde_json::to_value(&before).unwrap();
@@ -243,17 +243,17 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     let patch = json!({"spec": {"replicas": 1, "template": {"spec": {"taints": [{"key": "k", "effect": "NoVisit"}]}}}});
     let patch = patch.to_string();
     let args = ["patch", "npool/p", "--type=merge", "--patch", patch.as_str()];
-    eventually(PATIENCE, "the API server takes the new value", async || Ok(trial.kubectl(&args).await.ok()))
+    eventually(PATIENCE, "the API server takes the new value", async || Ok(env.kubectl(&args).await.ok()))
         .await
         .unwrap();
     let condition = |type_: &'static str| {
         let output =
             format!("jsonpath={{.status.conditions[?(@.type==\"{type_}\")]['status','reason','message']}}");
-        let trial = &trial;
-        async move { trial.kubectl(&["get", "npool/p", "--output", &output]).await }
+        let env = &env;
+        async move { env.kubectl(&["get", "npool/p", "--output", &output]).await }
     };
     let stalled = eventually(PATIENCE, "the pool is told that it cannot be read", async || {
-        trial.operators.check_alive()?;
+        env.operators.check_alive()?;
         Ok(Some(condition("Stalled").await?).filter(|said| said.starts_with("True Unreadable")))
     })
     .await
@@ -262,19 +262,19 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     assert!(condition("Ready").await.unwrap().starts_with("False Unreadable"));
     // Its previous state is kept: one node too many is not removed.
     let replicas =
-        trial.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
+        env.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
     assert_eq!(replicas.trim(), "2");
-    scale(&trial, "npool/other", 3).await;
-    trial.settles("other", 3).await.unwrap();
-    assert_eq!(trial.nodes("p").await.unwrap().len(), 2);
+    scale(&env, "npool/other", 3).await;
+    env.settles("other", 3).await.unwrap();
+    assert_eq!(env.nodes("p").await.unwrap().len(), 2);
 
     let patch = json!([{"op": "remove", "path": "/spec/template/spec/taints"}]).to_string();
-    trial.kubectl(&["patch", "npool/p", "--type=json", "--patch", &patch]).await.unwrap();
-    trial.settles("p", 1).await.unwrap();
+    env.kubectl(&["patch", "npool/p", "--type=json", "--patch", &patch]).await.unwrap();
+    env.settles("p", 1).await.unwrap();
     let mut before = before;
     before.metadata.resource_version = newer.metadata.resource_version;
     definitions.replace(name, &PostParams::default(), &before).await.unwrap();
-    trial.end().await.unwrap();
+    env.end().await.unwrap();
 }
 
 /// etcd is restored from a backup, and versions are lower than before. A watch from before waits for a version that
