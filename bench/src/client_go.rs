@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
 use fnv::FnvHasher;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -69,7 +69,7 @@ fn built() -> Result<PathBuf> {
         return Ok(program);
     }
     std::fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    tell(&format!("building the client-go writers: about a minute, once; kept in {}", cache.display()));
+    inform(&format!("building the client-go writers: about a minute, once; kept in {}", cache.display()));
     // Built aside and moved, so that a build which is interrupted leaves nothing that looks complete.
     let aside = tempfile::tempdir_in(&cache).context("cannot create a directory to build in")?;
     let made = aside.path().join(BINARY);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 
 use crate::client_go::ClientGo;
 use crate::load::{Amount, Load, starts};
@@ -117,7 +117,7 @@ async fn measure(
                 cells.push(Cell { policy, object, report: Report::default(), expected: 0, failed: None });
             }
             let amount = Amount::of(load, k, quick);
-            tell(&format!("{k} writers, {}: {} rounds", load.name(), amount.rounds));
+            inform(&format!("{k} writers, {}: {} rounds", load.name(), amount.rounds));
             for round in 0..amount.rounds {
                 for cell in cells.iter_mut().filter(|cell| cell.failed.is_none()) {
                     let session = Session {

@@ -15,12 +15,12 @@ pub fn false_conflicts(events: &[Event], object: &ObjectKey) -> Vec<String> {
     let moved = |completed, asked| {
         generations.iter().any(|&(received, generation)| received <= completed && generation > asked)
     };
-    let told = |(event, _): (&&Event, i64)| {
+    let report = |(event, _): (&&Event, i64)| {
         let (who, code, message) = (event.writer(), event.code, &event.message);
         let request = event.request.as_ref().map(ToString::to_string).unwrap_or_default();
         format!("{who}, {} of {:?}, {code} {message}: {request}", event.verb, event.subresource)
     };
-    guarded.filter(|(event, asked)| !moved(event.completed, *asked)).map(told).collect()
+    guarded.filter(|(event, asked)| !moved(event.completed, *asked)).map(report).collect()
 }
 
 /// The generation that a JSON Patch tests.
@@ -93,8 +93,8 @@ mod tests {
         let refused = |events: &[Event]| false_conflicts(events, &key).len();
         assert_eq!(refused(&[first(), patch(1, None, 1)]), 0);
         let still = [first(), patch(2, None, 1), patch(2, Some(object(11, Some(3), None)), 2)];
-        let [told] = &false_conflicts(&still, &key)[..] else { panic!("one of them") };
-        assert!(told.starts_with("a, patch of \"\", 422"), "{told}");
+        let [report] = &false_conflicts(&still, &key)[..] else { panic!("one of them") };
+        assert!(report.starts_with("a, patch of \"\", 422"), "{report}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A TCP proxy to the API server that loses data: it forwards bytes until it is told to lose one request or one answer.
+//! A TCP proxy to the API server that loses data: it forwards bytes until it is asked to lose one request or one answer.
 //!
 //! It does not parse TLS or HTTP, so it selects by time: the next bytes that a client sends after [`LossyProxy::lose`]
 //! are treated as the request. Warm the connection up first, or those bytes are a handshake.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_loses_what_it_was_told_to_once_and_nothing_else() {
+    async fn it_loses_what_was_asked_once_and_nothing_else() {
         for (loss, arrives) in [(Loss::Request, false), (Loss::Answer, true)] {
             let (server, got) = server().await;
             let proxy = LossyProxy::start(0, server).await.unwrap();

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::cluster::Cluster;
-use crate::control_plane::go::tell;
+use crate::control_plane::go::inform;
 use crate::control_plane::{ready, toolbox};
 use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 
@@ -80,7 +80,7 @@ async fn build() -> Result<PathBuf> {
             command.env_remove(name);
         }
     }
-    tell("building the operators");
+    inform("building the operators");
     let output = command
         .args(["build", "--profile", profile, "--target-dir"])
         .arg(&target)

@@ -37,7 +37,7 @@ const FINALIZER: &str = "example.com/hold";
 const CONDITION_TYPES: [&str; 2] = ["First", "Second"];
 
 /// A UID that no object has.
-const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
+const NO_OBJECT: &str = "00000000-0000-0000-0000-000000000000";
 
 /// A version as the real server counts them, long before any write of the tests.
 const ANCIENT: &str = "1";
@@ -83,7 +83,7 @@ impl Real {
     }
 
     fn uid(&self, uid: Uid) -> &str {
-        self.uids.get(&uid).map_or(NOBODY, String::as_str)
+        self.uids.get(&uid).map_or(NO_OBJECT, String::as_str)
     }
 
     /// The `metadata` of a body with a version and a UID, or neither.
@@ -613,7 +613,7 @@ async fn compare(
     };
     let mut generator = Generator { random: SmallRng::seed_from_u64(seed), seen: Vec::new() };
     let mut tally = BTreeMap::new();
-    let mut story = format!("{SEED_VARIABLE}={seed}\n");
+    let mut report = format!("{SEED_VARIABLE}={seed}\n");
     let mut differed = false;
     for step in 0..LENGTH {
         let request = settled(&model, generator.request(model.object));
@@ -625,11 +625,11 @@ async fn compare(
         let expected = Said { code, reason: reason.word().to_owned(), moved, generation_delta, stored };
         let (said, message) = real.answer(&request, &model).await;
         let body = wire.body.map(|body| body.to_string()).unwrap_or_default();
-        writeln!(story, "{step}: {request:?}\n   {} {} {body}", wire.verb, wire.subresource).unwrap();
-        writeln!(story, "   the server: {said:?} {message}").unwrap();
+        writeln!(report, "{step}: {request:?}\n   {} {} {body}", wire.verb, wire.subresource).unwrap();
+        writeln!(report, "   the server: {said:?} {message}").unwrap();
         if said != expected {
-            writeln!(story, "   the model:  {expected:?}\n   {reason:?} {:?}", model.object).unwrap();
-            writeln!(story, "   managedFields before: {owners}\n   managedFields after:  {}", real.owners())
+            writeln!(report, "   the model:  {expected:?}\n   {reason:?} {:?}", model.object).unwrap();
+            writeln!(report, "   managedFields before: {owners}\n   managedFields after:  {}", real.owners())
                 .unwrap();
             differed = true;
             break;
@@ -645,7 +645,7 @@ async fn compare(
         change: RequestedChange::Finalizer(false),
     };
     real.answer(&hold, &model).await;
-    if differed { Err(story) } else { Ok(tally) }
+    if differed { Err(report) } else { Ok(tally) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -665,7 +665,7 @@ async fn the_model_answers_as_the_server_does() {
                     *tally.entry(kind).or_default() += times;
                 }
             }
-            Err(story) => panic!("the model and the server differ:\n{story}"),
+            Err(report) => panic!("the model and the server differ:\n{report}"),
         }
     }
     println!("answers, all alike:");
@@ -697,11 +697,11 @@ async fn a_model_with_one_wrong_rule_is_caught() {
     let cluster = tandem::definitions_only().await.unwrap();
     // As if a custom resource could be PUT without a version.
     for seed in SEEDS {
-        if let Err(story) = compare(cluster, Server::new(Unconditional::Allowed), seed).await {
-            let last = story.lines().rfind(|line| line.contains("the server:")).unwrap();
-            assert!(last.contains("must be specified for an update"), "{story}");
+        if let Err(report) = compare(cluster, Server::new(Unconditional::Allowed), seed).await {
+            let last = report.lines().rfind(|line| line.contains("the server:")).unwrap();
+            assert!(last.contains("must be specified for an update"), "{report}");
             return;
         }
     }
-    panic!("the server takes a PUT without a version, or nobody sent one");
+    panic!("the server takes a PUT without a version, or no sequence has one");
 }

@@ -56,7 +56,10 @@ async fn a_service_account_without_rights_is_refused() {
     let cluster = shared().await;
     let namespace = cluster.namespace("rbac").await.unwrap();
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), namespace.name());
-    accounts.create(&PostParams::default(), &typed(json!({"metadata": {"name": "no-rights"}}))).await.unwrap();
+    accounts
+        .create(&PostParams::default(), &typed(json!({"metadata": {"name": "no-rights"}})))
+        .await
+        .unwrap();
     let client = cluster.client_for_service_account(namespace.name(), "no-rights").await.unwrap();
     let error = Api::<Node>::all(client).list(&ListParams::default()).await.unwrap_err();
     let kube::Error::Api(status) = error else { panic!("{error}") };
@@ -298,13 +301,13 @@ async fn after_an_explicit_stop_no_process_and_no_file_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_panic_no_process_and_no_file_is_left() {
-    let (tell, told) = tokio::sync::oneshot::channel();
+    let (sender, receiver) = tokio::sync::oneshot::channel();
     let panicked = tokio::spawn(async move {
         let cluster = Cluster::start(ClusterOptions::api_only()).await.unwrap();
-        tell.send((cluster.root().to_owned(), cluster.pids())).unwrap();
+        sender.send((cluster.root().to_owned(), cluster.pids())).unwrap();
         panic!("on purpose");
     });
-    let (root, pids) = told.await.unwrap();
+    let (root, pids) = receiver.await.unwrap();
     assert!(panicked.await.unwrap_err().is_panic());
     assert!(!root.exists() && !pids.iter().any(|(_, pid)| alive(*pid)));
 }

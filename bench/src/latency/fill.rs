@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::wait::eventually;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
@@ -128,7 +128,7 @@ pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
                 none_waits(client, CATCH_UP).await?;
             }
             if made / TELL != (made - places.len()) / TELL {
-                tell(&format!("  {made} pods made"));
+                inform(&format!("  {made} pods made"));
             }
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
 use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::tandem::{Release, RunningOperators};
 use e2e::wait::eventually;
@@ -123,21 +123,21 @@ async fn with(
     operators.check_alive()?;
     let empty = resident(operators, Field::Resident)?;
 
-    tell(&format!("making {} nodes", deal.nodes));
+    inform(&format!("making {} nodes", deal.nodes));
     fill::namespaces(&client).await?;
     fill::nodes(&client, deal, samples).await?;
-    tell(&format!("making {} pods", deal.pods()));
+    inform(&format!("making {} pods", deal.pods()));
     fill::pods(&client, deal).await?;
     fill::plan(&client).await?;
     tokio::time::sleep(REST).await;
     operators.check_alive()?;
     fill::check(&client, deal).await?;
 
-    tell(&format!("taking {samples} samples"));
+    inform(&format!("taking {samples} samples"));
     let (taken, failed) = take(&client, samples).await?;
     operators.check_alive()?;
     let (now, peak) = (resident(operators, Field::Resident)?, resident(operators, Field::Peak)?);
-    tell("starting the operators again");
+    inform("starting the operators again");
     start_again(operators).await?;
     let again = resident(operators, Field::Peak)?;
     let memory = [(OperatorKind::NodePool, 0), (OperatorKind::Autoscaler, 1)].map(|(operator, at)| Memory {

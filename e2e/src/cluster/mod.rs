@@ -279,7 +279,9 @@ impl Cluster {
     fn private(&self) -> Result<&Private> {
         match &self.backing {
             Backing::Private(private) => Ok(private),
-            Backing::Foreign(_) => bail!("somebody else's API server is not ours to stop"),
+            Backing::Foreign(_) => {
+                bail!("the API server of a cluster that this harness did not start is not stopped")
+            }
             Backing::Attached { .. } => bail!("the control plane was started by another process"),
         }
     }

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 
 use super::{Cluster, client_of};
-use crate::control_plane::go::tell;
+use crate::control_plane::go::inform;
 use crate::wait::eventually;
 
 /// Time limit of the API server's answer at the end of a test, which may have failed.
@@ -103,8 +103,8 @@ impl Drop for TestNamespace {
         });
         match deleting.join() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tell(&format!("the namespace {} may be left behind: {error:#}", self.name)),
-            Err(_) => tell(&format!("the namespace {} may be left behind", self.name)),
+            Ok(Err(error)) => inform(&format!("the namespace {} may be left behind: {error:#}", self.name)),
+            Err(_) => inform(&format!("the namespace {} may be left behind", self.name)),
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{ClusterOptions, KEEP_VARIABLE, client_of};
 use crate::control_plane::components::Components;
-use crate::control_plane::go::tell;
+use crate::control_plane::go::inform;
 use crate::control_plane::layout::Layout;
 use crate::control_plane::pki::{Identity, write_identities};
 use crate::control_plane::ports::{Ports, was_taken};
@@ -41,7 +41,7 @@ impl Private {
         let keep = std::env::var_os(KEEP_VARIABLE).is_some();
         Self::start_with(options, &|root| {
             if keep {
-                tell(&format!("{KEEP_VARIABLE} is set: logs stay in {}", root.display()));
+                inform(&format!("{KEEP_VARIABLE} is set: logs stay in {}", root.display()));
             }
             ProcessSupervisor::spawn((!keep).then_some(root))
         })

@@ -105,7 +105,7 @@ impl Go {
             }
             if said.elapsed() > PROGRESS {
                 said = Instant::now();
-                tell(&format!("  … {compiled} packages compiled in {} s", began.elapsed().as_secs()));
+                inform(&format!("  … {compiled} packages compiled in {} s", began.elapsed().as_secs()));
             }
         }
         let status = child.wait().context("cannot wait for go")?;
@@ -117,7 +117,7 @@ impl Go {
                 last.get(from..).unwrap_or_default().join("\n")
             );
         }
-        tell(&format!(
+        inform(&format!(
             "control plane built in {} s ({compiled} packages compiled)",
             began.elapsed().as_secs()
         ));
@@ -126,7 +126,7 @@ impl Go {
 }
 
 /// Prints a message immediately, also from inside a test, whose `println!` would be held back until it fails.
-pub fn tell(message: &str) {
+pub fn inform(message: &str) {
     // A closed standard error cannot be handled.
     writeln!(std::io::stderr(), "{message}").ok();
 }

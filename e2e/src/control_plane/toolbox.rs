@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use fnv::FnvHasher;
 
-use super::go::{Go, KUBERNETES_VERSION, tell};
+use super::go::{Go, KUBERNETES_VERSION, inform};
 
 /// Environment variable with the directory of envtest's programs.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
@@ -136,7 +136,7 @@ impl Toolbox {
                 .with_context(|| format!("cannot create {}", self.cache.display()))?;
             let lock = File::create(self.cache.join("lock")).context("cannot create the build's lock")?;
             if lock.try_lock().is_err() {
-                tell("another process builds the control plane: waiting for it");
+                inform("another process builds the control plane: waiting for it");
                 lock.lock().context("cannot lock the build")?;
             }
             // Checked again, because the process that held the lock may have built it. All tools are built at once, so
@@ -163,7 +163,7 @@ impl Toolbox {
         let go = Go::find(self.path.as_deref(), &self.module, &names)?;
         let mut packages: Vec<&str> = missing.iter().map(|tool| tool.built_as().1).collect();
         packages.dedup();
-        tell(&format!(
+        inform(&format!(
             "building {names} (Kubernetes {KUBERNETES_VERSION}) with go {}: 6 to 10 minutes on two cores, once; \
              kept in {}",
             go.version(),

@@ -2,14 +2,14 @@
 //! a final table from the API server's own audit log.
 
 mod screen;
-mod stage;
-mod story;
+mod setup;
+mod steps;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use screen::Screen;
-use stage::Stage;
+use setup::Setup;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::ObjectKey;
@@ -36,36 +36,36 @@ pub struct DemoOptions {
 /// that does not happen.
 pub async fn run(options: DemoOptions) -> Result<Option<RequestCosts>> {
     let screen = &Screen::new(options.json);
-    let mut stage = Stage::new(screen, &options).await?;
+    let mut setup = Setup::new(screen, &options).await?;
     // From here on the cleanup always runs: an interrupt is a result, not the end of the process.
     let mut terminated = signal(SignalKind::terminate())?;
-    let told = tokio::select! {
-        told = play(screen, &mut stage, &options) => told,
+    let played = tokio::select! {
+        played = play(screen, &mut setup, &options) => played,
         _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
         _ = terminated.recv() => Err(anyhow!("terminated")),
     };
-    if let Err(error) = &told {
+    if let Err(error) = &played {
         screen.say("demo", &format!("{error}; clearing up"));
     }
-    let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == stage::NAMESPACE;
-    let bill = stage.events().map(|events| events.map(|events| RequestCosts::of(&events, ours)));
-    let kept = options.audit_log.as_deref().map_or(Ok(()), |to| stage.keep_audit_log(to));
-    let cleared = stage.clear(screen).await;
-    told?;
+    let ours = |object: &ObjectKey| object.resource == "nodepools" && object.namespace == setup::NAMESPACE;
+    let costs = setup.events().map(|events| events.map(|events| RequestCosts::of(&events, ours)));
+    let kept = options.audit_log.as_deref().map_or(Ok(()), |to| setup.keep_audit_log(to));
+    let cleared = setup.clear(screen).await;
+    played?;
     cleared?;
-    let bill = bill.transpose()?;
-    match &bill {
-        Some(bill) => screen.bill(bill, &options.write_strategy)?,
-        None => screen.say("audit", "this cluster's audit log is not ours to read, so there is no table"),
+    let costs = costs.transpose()?;
+    match &costs {
+        Some(costs) => screen.costs(costs, &options.write_strategy)?,
+        None => screen.say("audit", "this cluster's audit log is cannot be read, so there is no table"),
     }
     kept?;
     if let Some(log) = &options.audit_log {
-        screen.say("audit", &format!("the log is kept; a picture of it: {}", stage::timeline_command(log)));
+        screen.say("audit", &format!("the log is kept; a picture of it: {}", setup::timeline_command(log)));
     }
-    Ok(bill)
+    Ok(costs)
 }
 
-async fn play(screen: &Screen, stage: &mut Stage, options: &DemoOptions) -> Result<()> {
-    stage.fill(screen, options).await?;
-    story::tell(screen, stage, options).await
+async fn play(screen: &Screen, setup: &mut Setup, options: &DemoOptions) -> Result<()> {
+    setup.fill(screen, options).await?;
+    steps::run(screen, setup, options).await
 }

@@ -43,26 +43,26 @@ impl Screen {
     }
 
     /// Prints the table, and how to read it.
-    pub(super) fn bill(&self, ledger: &RequestCosts, strategy: &str) -> Result<()> {
+    pub(super) fn costs(&self, costs: &RequestCosts, strategy: &str) -> Result<()> {
         let mut out = std::io::stdout();
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(ledger)?)?;
+            writeln!(out, "{}", serde_json::to_string_pretty(costs)?)?;
             return Ok(());
         }
         self.part(&format!("What it cost, from the API server's audit log (write strategy: {strategy})"));
-        writeln!(out, "\n{ledger}")?;
-        let conflicts = ledger.conflicts();
+        writeln!(out, "\n{costs}")?;
+        let conflicts = costs.conflicts();
         let cost = if strategy == "lazy" { "thrown away" } else { "done again" };
-        let verdict = match conflicts {
-            0 => "No request was answered 409: nobody's write stood in anybody's way".to_owned(),
+        let summary = match conflicts {
+            0 => "No request was answered 409: no write was refused because of another".to_owned(),
             1 => format!("1 request was answered 409 Conflict and its work {cost}"),
             many => format!("{many} requests were answered 409 Conflict and their work {cost}"),
         };
-        writeln!(out, "{verdict}.")?;
+        writeln!(out, "{summary}.")?;
         writeln!(
             out,
             "REQ/OK is reads and writes per write that was granted. GENERATION moved with the spec alone, RESOURCEVERSION\n\
-             with every change by anybody: that is why a write made from a copy can be refused for a change that does not matter."
+             with every change of any field: that is why a write made from a copy can be refused for a change that does not matter."
         )?;
         if strategy != "lazy" {
             writeln!(out, "Compare: cargo demo -- --write-strategy lazy")?;

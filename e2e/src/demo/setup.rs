@@ -24,7 +24,7 @@ pub(super) const NAMESPACE: &str = "tandem-demo";
 const MANIFEST: &str = include_str!("../../manifests/demo.yaml");
 
 /// A cluster with Tandem on it, as far as the setup has got.
-pub(super) struct Stage {
+pub(super) struct Setup {
     pub(super) cluster: Cluster,
     release: Option<Release>,
     operators: Option<RunningOperators>,
@@ -32,11 +32,11 @@ pub(super) struct Stage {
     kwok: Option<OperatorProcess>,
 }
 
-impl Stage {
+impl Setup {
     /// Starts or finds the cluster. On a cluster that this harness does not run, it fails if Tandem or a demo exists
     /// already.
     pub(super) async fn new(screen: &Screen, options: &DemoOptions) -> Result<Self> {
-        screen.part("Setting the stage");
+        screen.part("Setting up");
         let source = options.kubeconfig.clone().map(BinarySource::Foreign);
         let cluster =
             Cluster::start(cluster::ClusterOptions { source, ..cluster::ClusterOptions::default() }).await?;
@@ -96,7 +96,7 @@ impl Stage {
 
     /// Copies the audit log, if it can be read.
     pub(super) fn keep_audit_log(&self, to: &Path) -> Result<()> {
-        let log = self.cluster.audit_log().context("this cluster's audit log is not ours to keep")?;
+        let log = self.cluster.audit_log().context("this cluster's audit log cannot be read")?;
         std::fs::copy(log.path(), to)
             .with_context(|| format!("cannot write the audit log to {}", to.display()))?;
         Ok(())

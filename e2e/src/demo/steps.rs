@@ -11,7 +11,7 @@ use shared_crds::NodePool;
 use shared_crds::names::node_selector;
 use tokio::time::Instant;
 
-use super::stage::{NAMESPACE, PATIENCE, Stage};
+use super::setup::{NAMESPACE, PATIENCE, Setup};
 use super::{DemoOptions, Screen};
 
 /// The pool of the manifest.
@@ -19,25 +19,25 @@ const POOL: &str = "workers";
 /// Interval between two reads.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &DemoOptions) -> Result<()> {
-    let audience = Audience::new(stage.cluster.client().await?);
+pub(super) async fn run(screen: &Screen, setup: &Setup, options: &DemoOptions) -> Result<()> {
+    let reader = StateReader::new(setup.cluster.client().await?);
     let scale = async |replicas: u32| {
         let replicas = format!("--replicas={replicas}");
-        stage.cluster.kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas]).await
+        setup.cluster.kubectl(&["scale", "deployment/web", "--namespace", NAMESPACE, &replicas]).await
     };
 
     screen.part("A Deployment that does not fit: 24 pods of 1 cpu, no node");
     scale(24).await?;
-    audience.watch(screen, stage, "24 pods run", |scene| scene.running == 24 && scene.settled()).await?;
+    reader.watch(screen, setup, "24 pods run", |state| state.running == 24 && state.settled()).await?;
 
     screen.part("More load: 36 pods");
     scale(36).await?;
-    audience.watch(screen, stage, "36 pods run", |scene| scene.running == 36 && scene.settled()).await?;
-    Screen::quote(&stage.cluster.kubectl(&["get", "npool,npa", "--namespace", NAMESPACE]).await?);
+    reader.watch(screen, setup, "36 pods run", |state| state.running == 36 && state.settled()).await?;
+    Screen::quote(&setup.cluster.kubectl(&["get", "npool,npa", "--namespace", NAMESPACE]).await?);
 
-    screen.part("A person asks for more than the pool allows");
+    screen.part("A user asks for more than the pool allows");
     let asked =
-        stage.cluster.kubectl(&["scale", "npool/workers", "--namespace", NAMESPACE, "--replicas=99"]).await;
+        setup.cluster.kubectl(&["scale", "npool/workers", "--namespace", NAMESPACE, "--replicas=99"]).await;
     match asked {
         Ok(_) => bail!("the API server accepted 99 replicas in a pool of at most 12"),
         Err(refused) => Screen::quote(&format!("{refused:#}")),
@@ -45,18 +45,18 @@ pub(super) async fn tell(screen: &Screen, stage: &Stage, options: &DemoOptions) 
 
     screen.part("The load goes");
     scale(9).await?;
-    audience
-        .watch(screen, stage, "9 pods run on few nodes", |scene| {
-            scene.running == 9 && scene.nodes < 12 && scene.settled()
+    reader
+        .watch(screen, setup, "9 pods run on few nodes", |state| {
+            state.running == 9 && state.nodes < 12 && state.settled()
         })
         .await?;
     scale(0).await?;
-    audience
-        .watch(screen, stage, "no node is left", |scene| {
-            scene.running == 0 && scene.nodes == 0 && scene.settled()
+    reader
+        .watch(screen, setup, "no node is left", |state| {
+            state.running == 0 && state.nodes == 0 && state.settled()
         })
         .await?;
-    let reasons = stage
+    let reasons = setup
         .cluster
         .kubectl(&[
             "get",
@@ -85,7 +85,7 @@ fn tally(reasons: &str) -> String {
 
 /// The observed state at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Scene {
+struct ClusterState {
     pending: usize,
     running: usize,
     desired: Option<i32>,
@@ -97,7 +97,7 @@ struct Scene {
     reported_ready: i32,
 }
 
-impl Scene {
+impl ClusterState {
     /// Whether nodes, wanted count and reported status agree, and no change is in progress.
     fn settled(&self) -> bool {
         let desired = usize::try_from(self.desired.unwrap_or(0)).unwrap_or(0);
@@ -109,7 +109,7 @@ impl Scene {
             && reported == desired
     }
 
-    fn tell(&self, before: &Self, screen: &Screen) {
+    fn print_changes(&self, before: &Self, screen: &Screen) {
         if self.pending != before.pending || self.running != before.running {
             screen.say("pods", &format!("{} pending, {} running", self.pending, self.running));
         }
@@ -131,13 +131,13 @@ impl Scene {
 }
 
 /// Reads the cluster repeatedly.
-struct Audience {
+struct StateReader {
     pods: Api<Pod>,
     nodes: Api<Node>,
     pools: Api<NodePool>,
 }
 
-impl Audience {
+impl StateReader {
     fn new(client: Client) -> Self {
         Self {
             pods: Api::namespaced(client.clone(), NAMESPACE),
@@ -150,28 +150,28 @@ impl Audience {
     async fn watch(
         &self,
         screen: &Screen,
-        stage: &Stage,
+        setup: &Setup,
         what: &str,
-        done: impl Fn(&Scene) -> bool,
+        done: impl Fn(&ClusterState) -> bool,
     ) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let mut before = self.look().await?;
+        let mut before = self.read().await?;
         loop {
-            let scene = self.look().await?;
-            scene.tell(&before, screen);
-            if done(&scene) {
+            let state = self.read().await?;
+            state.print_changes(&before, screen);
+            if done(&state) {
                 return Ok(());
             }
-            stage.check_alive()?;
+            setup.check_alive()?;
             if Instant::now() > deadline {
-                bail!("{what}: not within {PATIENCE:?}; last seen {scene:?}\n{}", stage.log_tails());
+                bail!("{what}: not within {PATIENCE:?}; last seen {state:?}\n{}", setup.log_tails());
             }
-            before = scene;
+            before = state;
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    async fn look(&self) -> Result<Scene> {
+    async fn read(&self) -> Result<ClusterState> {
         // A list with one element: the table counts the `get` requests of the operators, and one by the demo would be
         // included.
         let named = ListParams::default().fields(&format!("metadata.name={POOL}"));
@@ -187,7 +187,7 @@ impl Audience {
         let phase =
             |pod: &Pod, wanted: &str| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some(wanted);
         let status = pool.status.unwrap_or_default();
-        Ok(Scene {
+        Ok(ClusterState {
             pending: alive.clone().filter(|pod| phase(pod, "Pending")).count(),
             running: alive.filter(|pod| phase(pod, "Running")).count(),
             desired: pool.spec.replicas,

@@ -117,7 +117,7 @@ impl ProcessSupervisor {
         })
     }
 
-    /// Starts a supervisor that is reached through `socket`, and that outlives this process once it is told to
+    /// Starts a supervisor that is reached through `socket`, and that outlives this process once it was asked to
     /// [stay](Self::stay): before that, no later process could find what an interrupted process has left behind.
     ///
     /// # Errors

@@ -120,18 +120,17 @@ async fn answer(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_told() {
+async fn nodes_are_made_through_a_slow_webhook_and_one_that_is_too_slow_is_reported() {
     let env = TestEnv::begin("slow", &[]).await.unwrap();
     let webhook = SlowWebhook::install(env.cluster, Duration::from_secs(6)).await;
     env.create(&objects::pool("slow", 2, 3)).await.unwrap();
     env.settles("slow", 2).await.unwrap();
 
     webhook.delay.send_replace(Duration::from_secs(25));
-    env
-        .kubectl(&["patch", "npool/slow", "--type=merge", "--patch={\"spec\":{\"replicas\":3}}"])
+    env.kubectl(&["patch", "npool/slow", "--type=merge", "--patch={\"spec\":{\"replicas\":3}}"])
         .await
         .unwrap();
-    eventually(PATIENCE, "the pool says what keeps it", async || {
+    eventually(PATIENCE, "the pool reports the cause", async || {
         let status = env.pool("slow").await?.status.unwrap_or_default();
         let condition = status.conditions.iter().find(|condition| condition.type_ == "ProvisioningHealthy");
         match condition {

@@ -74,7 +74,7 @@ async fn under_load(strategy: &str) -> RequestCosts {
     let effects = WriteEffects::of(&events, &key);
     effects.check_owned().unwrap();
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
-    operators_write_as_told(strategy, &ours);
+    operators_use_the_strategy(strategy, &ours);
     let refused = guards::false_conflicts(&events, &key);
     assert!(refused.is_empty(), "guards failed that held:\n{}", refused.join("\n"));
     let costs = RequestCosts::of(&events, |object| *object == key);
@@ -114,7 +114,7 @@ fn managers_keep_to_their_fields(pool: &NodePool) {
 }
 
 /// Each strategy is recognised by its requests: the audit log must match the flag.
-fn operators_write_as_told(strategy: &str, events: &[&Event]) {
+fn operators_use_the_strategy(strategy: &str, events: &[&Event]) {
     let by_operators = |event: &&&Event| {
         let name = event.writer();
         name.ends_with(NODEPOOL_OPERATOR) || name.ends_with(AUTOSCALER_OPERATOR)
@@ -133,14 +133,14 @@ fn operators_write_as_told(strategy: &str, events: &[&Event]) {
         *seen.entry((write.writer(), write.subresource.as_str())).or_default() += 1;
         let body = write.request.as_ref().unwrap();
         let is_apply = body.get("apiVersion").is_some() && write.base_version().is_none();
-        let as_told = match (strategy, write.subresource.as_str()) {
+        let matches = match (strategy, write.subresource.as_str()) {
             ("lazy" | "retry", _) => write.verb == "update" && write.base_version().is_some(),
             ("patch", _) => write.verb == "patch" && body.is_object() && write.base_version().is_some(),
             ("guarded", "") => write.verb == "patch" && tests_generation(body),
             ("guarded", "status") => write.verb == "patch" && (is_apply || tests_generation(body)),
             _ => false,
         };
-        assert!(as_told, "not what {strategy} does: {} {} {body}", write.verb, write.subresource);
+        assert!(matches, "not what {strategy} does: {} {} {body}", write.verb, write.subresource);
     }
     assert_eq!(seen.len(), 3, "status of both operators and scale of one: {seen:?}");
     match strategy {

@@ -1,7 +1,7 @@
 //! `cargo demo`, as a user runs it, on the cluster that the environment names.
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_tells_its_story_to_the_end() {
+async fn the_demo_runs_to_its_end() {
     let _turn = e2e::places::turn().await.unwrap();
     let kubeconfig = std::env::var_os(e2e::control_plane::locate::KUBECONFIG_VARIABLE).map(Into::into);
     let options = e2e::demo::DemoOptions {
@@ -11,20 +11,21 @@ async fn the_demo_tells_its_story_to_the_end() {
         audit_log: None,
     };
     let own_control_plane = options.kubeconfig.is_none();
-    let bill = e2e::demo::run(options).await.unwrap();
+    let costs = e2e::demo::run(options).await.unwrap();
     assert_eq!(
-        bill.is_some(),
+        costs.is_some(),
         own_control_plane,
         "the table comes from the audit log of a control plane of our own"
     );
-    let Some(bill) = bill else { return };
+    let Some(costs) = costs else { return };
     for (writer, target) in [
         ("tandem-system:tandem-nodepool-operator", "nodepools/status"),
         ("tandem-system:tandem-autoscaler-operator", "nodepools/status"),
         ("tandem-system:tandem-autoscaler-operator", "nodepools"),
     ] {
-        let row = bill.row(writer, target).unwrap_or_else(|| panic!("{writer} never wrote {target}\n{bill}"));
-        assert!(row.succeeded > 3, "{bill}");
-        assert_eq!((row.conflicts, row.invalid), (0, 0), "{bill}");
+        let row =
+            costs.row(writer, target).unwrap_or_else(|| panic!("{writer} never wrote {target}\n{costs}"));
+        assert!(row.succeeded > 3, "{costs}");
+        assert_eq!((row.conflicts, row.invalid), (0, 0), "{costs}");
     }
 }

@@ -125,12 +125,12 @@ async fn each_operator_is_refused_what_is_not_its_own() {
 }
 
 /// A user with one of the cluster's own roles (`view`, `edit`, `admin`) in one namespace.
-struct Person {
+struct NamespaceUser {
     client: Client,
     namespace: String,
 }
 
-impl Person {
+impl NamespaceUser {
     async fn with_role(cluster: &Cluster, role: &str, namespace: &str) -> Self {
         let name = format!("{role}-of-{namespace}");
         let binding = json!({
@@ -178,9 +178,9 @@ impl Person {
         found
     }
 
-    /// Waits until the authorizer knows the current sum of the roles. A controller aggregates the cluster's roles, one
+    /// Waits until the authorizer has the current sum of the roles. A controller aggregates the cluster's roles, one
     /// change after the other: a role created now is aggregated after all others.
-    async fn knows_its_roles(&self, cluster: &Cluster) {
+    async fn has_current_roles(&self, cluster: &Cluster) {
         static MARKERS: AtomicUsize = AtomicUsize::new(0);
         let marker = format!("marker{}", MARKERS.fetch_add(1, Ordering::Relaxed));
         let collected: BTreeMap<String, &str> = ["view", "edit", "admin"]
@@ -224,14 +224,14 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     let drain = Patch::Merge(json!({"spec": {"drain": {"timeoutSeconds": 1}}}));
     let params = PatchParams::default();
 
-    let viewer = Person::with_role(cluster, "view", namespace.name()).await;
-    let editor = Person::with_role(cluster, "edit", namespace.name()).await;
-    let owner = Person::with_role(cluster, "admin", namespace.name()).await;
-    for person in [&viewer, &editor, &owner] {
-        person.knows_its_roles(cluster).await;
-        assert_eq!(person.may_write().await, BTreeSet::new());
+    let viewer = NamespaceUser::with_role(cluster, "view", namespace.name()).await;
+    let editor = NamespaceUser::with_role(cluster, "edit", namespace.name()).await;
+    let owner = NamespaceUser::with_role(cluster, "admin", namespace.name()).await;
+    for user in [&viewer, &editor, &owner] {
+        user.has_current_roles(cluster).await;
+        assert_eq!(user.may_write().await, BTreeSet::new());
         // All three can read it.
-        let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
+        let pools = Api::<NodePool>::namespaced(user.client.clone(), namespace.name());
         pools.get("x").await.unwrap();
         // The server's real answer, in addition to the access review.
         assert!(is_forbidden(pools.create(&PostParams::default(), &objects::pool("y", 0, 100_000)).await));
@@ -241,8 +241,8 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
 
     // They must not have it done indirectly, either: the controller of HorizontalPodAutoscalers may scale anything.
     // Policies take a moment.
-    let by_proxy = async |person: &Person| {
-        let scalers = Api::<HorizontalPodAutoscaler>::namespaced(person.client.clone(), namespace.name());
+    let by_proxy = async |user: &NamespaceUser| {
+        let scalers = Api::<HorizontalPodAutoscaler>::namespaced(user.client.clone(), namespace.name());
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         scalers.create(&dry_run, &scaler_of("tandem.dev/v1alpha1", "NodePool")).await
     };
@@ -255,22 +255,22 @@ async fn editing_pools_is_not_in_the_hands_of_namespace_editors_unless_asked_for
     scalers.create(&PostParams::default(), &scaler_of("apps/v1", "Deployment")).await.unwrap();
 
     Release::install(cluster, RELEASE_NAMESPACE, &["rbac.aggregateToEdit=true".to_owned()]).await.unwrap();
-    for person in [&editor, &owner] {
-        person.knows_its_roles(cluster).await;
-        let pools = Api::<NodePool>::namespaced(person.client.clone(), namespace.name());
+    for user in [&editor, &owner] {
+        user.has_current_roles(cluster).await;
+        let pools = Api::<NodePool>::namespaced(user.client.clone(), namespace.name());
         pools.patch("x", &params, &drain).await.unwrap();
         pools.patch_scale("x", &params, &scale).await.unwrap();
-        by_proxy(person).await.unwrap();
-        let all = person.may_write().await;
+        by_proxy(user).await.unwrap();
+        let all = user.may_write().await;
         assert!(all.iter().all(|what| !what.contains("/status")), "{all:?}");
     }
-    viewer.knows_its_roles(cluster).await;
+    viewer.has_current_roles(cluster).await;
     assert_eq!(viewer.may_write().await, BTreeSet::new());
 
     // When it is no longer requested, it is removed again; a user with a binding to the role keeps it.
     Release::install(cluster, RELEASE_NAMESPACE, &[]).await.unwrap();
-    let node_admin = Person::with_role(cluster, "tandem-edit", namespace.name()).await;
-    editor.knows_its_roles(cluster).await;
+    let node_admin = NamespaceUser::with_role(cluster, "tandem-edit", namespace.name()).await;
+    editor.has_current_roles(cluster).await;
     assert_eq!(editor.may_write().await, BTreeSet::new());
     assert!(node_admin.may(names::GROUP, "nodepools/scale", "patch").await);
 }

@@ -266,7 +266,10 @@ async fn a_list_that_was_left_behind_is_not_followed_when_a_person_writes_its_nu
     })
     .await
     .unwrap();
-    assert!(left.contains(&named), "{named} went, by a list whose number nobody wrote; {chosen} should have");
+    assert!(
+        left.contains(&named),
+        "{named} went, by a list whose number was never written; {chosen} should have"
+    );
     env.operators.autoscaler.start_again().await.unwrap();
     env.end().await.unwrap();
 }

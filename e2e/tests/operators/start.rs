@@ -268,7 +268,7 @@ async fn the_proxy_of_a_kubeconfig_is_used_and_one_that_cannot_be_is_named() {
 
     let output = look(Some(&proxy), &[]).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(tunnels.load(Ordering::Relaxed) > 0, "nobody came through the proxy");
+    assert!(tunnels.load(Ordering::Relaxed) > 0, "no connection went through the proxy");
 
     // The local machine is not reached through the environment's proxy, which does not exist here.
     let output = look(None, &[("HTTPS_PROXY", "http://127.0.0.1:1")]).await;

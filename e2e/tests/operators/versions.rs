@@ -260,7 +260,7 @@ async fn add_ones(name: String, namespace: String, times: u32, tally: Arc<Tally>
             annotations.insert(COUNT.into(), (count + 1).to_string());
             UpdateDecision::Write
         });
-        let Outcome::Written(stored) = outcome.await? else { bail!("nobody else does this writer's work") };
+        let Outcome::Written(stored) = outcome.await? else { bail!("the update ended without a write") };
         let read = watched.fresh(&of, Duration::from_secs(10)).await?.context("the pool is gone")?;
         let version = |pool: &NodePool| pool.metadata.resource_version.as_deref().and_then(Version::parse);
         ensure!(version(&read) >= version(&stored), "read {read:?} after writing {stored:?}");
@@ -287,7 +287,7 @@ async fn writers_that_a_watch_feeds_lose_nothing_read_their_own_writes_and_seldo
     let count = |count: &AtomicU32| count.load(Ordering::Relaxed);
     let (watch, live, conflicts) = (count(&tally.watch), count(&tally.live), count(&tally.conflicts));
     println!("{watch} attempts from the watch, {live} from a live read, {conflicts} conflicts");
-    assert!(conflicts > 0, "nobody met anybody, so nothing was shown");
+    assert!(conflicts > 0, "no writer met a conflict, so nothing was shown");
     assert_eq!(watch + live, WRITERS * EACH + conflicts);
     assert!(live * 2 < watch, "{live} live reads beside {watch} from the watch");
 }

@@ -263,7 +263,7 @@ impl Bench {
         make(&Api::<Namespace>::all(admin.clone()), json!({"metadata": {"name": NAMESPACE}})).await;
         let bench = Self { cluster, admin, door };
         make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "default"}})).await;
-        make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "nobody"}})).await;
+        make(&bench.set_up::<ServiceAccount>(), json!({"metadata": {"name": "no-rights"}})).await;
         bench
     }
 

@@ -1,4 +1,4 @@
-//! Requests that fail without a verdict: throttled, timed out, lost answers, a server that goes away.
+//! Requests that fail without a definite answer: throttled, timed out, lost answers, a server that goes away.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) async fn throttled(bench: &Bench, table: &mut Table) {
                     return Ok(Some((sitting, error)));
                 }
             }
-            bail!("nobody was turned away")
+            bail!("no request was turned away")
         })
         .await
         .unwrap()

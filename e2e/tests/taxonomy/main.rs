@@ -25,7 +25,7 @@ use crate::refused::{
 
 /// Compares the API server's audit log with the requests reported to the observer, in order.
 async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
-    let told: Vec<(&str, bool)> = table
+    let reported: Vec<(&str, bool)> = table
         .tally
         .all
         .lock()
@@ -49,17 +49,17 @@ async fn check_against_the_audit_log(bench: &Bench, table: &mut Table) {
     let same = audit.wait_for(0, Duration::from_secs(10), "the log agrees", |events| {
         let ours = events.iter().filter(|event| event.user_agent == AGENT);
         let logged: Vec<_> = ours.map(|event| (event.verb.as_str(), event.succeeded())).collect();
-        (logged == told).then_some(())
+        (logged == reported).then_some(())
     });
     if same.await.is_ok() {
-        table.lines.push(format!("the audit log agrees about all {} requests", told.len()));
+        table.lines.push(format!("the audit log agrees about all {} requests", reported.len()));
         return;
     }
     let events = audit.read_all().unwrap();
     let ours = events.iter().filter(|event| event.user_agent == AGENT);
     let logged: Vec<_> = ours.map(|event| (event.verb.as_str(), event.succeeded())).collect();
-    let at = logged.iter().zip(&told).position(|(a, b)| a != b);
-    table.wrong(&format!("{} logged, {} told, first difference at {at:?}", logged.len(), told.len()));
+    let at = logged.iter().zip(&reported).position(|(a, b)| a != b);
+    table.wrong(&format!("{} logged, {} reported, first difference at {at:?}", logged.len(), reported.len()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -108,12 +108,13 @@ pub(crate) async fn field_managers(bench: &Bench, table: &mut Table) {
     let options = &table.options();
     let (pools, door) = (&bench.set_up::<NodePool>(), &bench.watched::<NodePool>());
     bench.pool("owned").await;
-    let owner = PatchParams::apply("somebody").force();
+    let owner = PatchParams::apply("other-manager").force();
     let spec = |count: i32| applied("owned", &json!({"spec": {"maxReplicas": count}}));
     let status = |count: i32| applied("owned", &json!({"status": {"readyReplicas": count}}));
     pools.patch("owned", &owner, &Patch::Apply(spec(8))).await.unwrap();
     pools.patch_status("owned", &owner, &Patch::Apply(status(8))).await.unwrap();
-    let of = |field: &str| Class::FieldManager { conflicts: vec![FieldConflict::new("somebody", field)] };
+    let of =
+        |field: &str| Class::FieldManager { conflicts: vec![FieldConflict::new("other-manager", field)] };
     let me = PatchParams::apply("taxonomy");
 
     let answer = pools.patch("owned", &me, &Patch::Apply(spec(9))).await;
@@ -582,9 +583,9 @@ pub(crate) async fn no_rights(bench: &Bench, table: &mut Table) {
     let pool = bench.pool("locked").await;
     let mut changed = pool.clone();
     let _ = grow(&mut changed);
-    let account = bench.cluster.kubeconfig_for_service_account(NAMESPACE, "nobody").await.unwrap();
-    let nobody = connect(&account, "nobody", |_| {}).await;
-    let answer = Api::<NodePool>::namespaced(nobody, NAMESPACE)
+    let account = bench.cluster.kubeconfig_for_service_account(NAMESPACE, "no-rights").await.unwrap();
+    let no_rights = connect(&account, "no-rights", |_| {}).await;
+    let answer = Api::<NodePool>::namespaced(no_rights, NAMESPACE)
         .replace("locked", &PostParams::default(), &changed)
         .await;
     table.answer("no right to, PUT", Verb::Put, answer, 403, &Forbidden);

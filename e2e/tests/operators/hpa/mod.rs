@@ -93,7 +93,7 @@ async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
     env.settles("workers", 3).await.unwrap();
     pool.spec.replicas = None;
     let dropped = pools.patch("workers", &by_git, &Patch::Apply(&pool)).await.unwrap();
-    assert_eq!(dropped.spec.replicas, None, "the field is still owned by somebody");
+    assert_eq!(dropped.spec.replicas, None, "a field manager still owns the field");
     counts(&env, "workers", 3).await;
     env.settles("workers", 3).await.unwrap();
     let events = env.events().unwrap();
@@ -109,7 +109,7 @@ async fn a_count_that_is_taken_out_of_a_manifest_takes_no_node_with_it() {
 async fn contested(env: &TestEnv, pool: &str) -> Result<(String, String)> {
     let conditions = env.pool(pool).await?.status.unwrap_or_default().conditions;
     let found = conditions.into_iter().find(|condition| condition.type_ == "ReplicasContested");
-    let found = found.context("the Autoscaler has not spoken yet")?;
+    let found = found.context("the pool has no condition ReplicasContested yet")?;
     Ok((found.status, found.message))
 }
 
@@ -121,7 +121,7 @@ async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_fille
     env.create(&objects::pool("shared", 1, 10)).await.unwrap();
     env.settles("shared", 1).await.unwrap();
     counts(&env, "shared", 1).await;
-    eventually(PATIENCE, "nobody contests the first count", async || {
+    eventually(PATIENCE, "the first count is not contested", async || {
         let (status, message) = contested(&env, "shared").await?;
         if status == "False" { Ok(Some(())) } else { bail!("{status}: {message}") }
     })
@@ -130,7 +130,7 @@ async fn a_horizontal_pod_autoscaler_beside_an_autoscaler_is_named_and_the_fille
 
     metrics.set(3);
     scaled_by_metric(&env, "shared").await;
-    eventually(2 * PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
+    eventually(2 * PATIENCE, "the Autoscaler reports another writer of replicas", async || {
         let (status, message) = contested(&env, "shared").await?;
         let named = message.contains("kube-controller-manager set spec.replicas to 3");
         if status == "True" && named { Ok(Some(())) } else { bail!("{status}: {message}") }

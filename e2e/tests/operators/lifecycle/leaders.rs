@@ -95,7 +95,7 @@ async fn a_frozen_leader(work: Work) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_somebody_deletes_makes_no_second_leader_beside_one_that_does_not_hear_of_it() {
+async fn a_deleted_lease_makes_no_second_leader_beside_one_that_cannot_read_it() {
     let (first, second) = a_deleted_lease(false).await;
     // The control: it continued its work, so two leaders could have overlapped.
     assert_ne!(first, 0, "the first leader wrote nothing more");
@@ -103,7 +103,7 @@ async fn a_lease_that_somebody_deletes_makes_no_second_leader_beside_one_that_do
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_somebody_deletes_is_made_anew_when_its_leader_has_ended() {
+async fn a_deleted_lease_is_created_again_when_its_leader_has_ended() {
     a_deleted_lease(true).await;
 }
 
@@ -229,7 +229,7 @@ pub(super) async fn holder(env: &TestEnv, operator: OperatorKind, replica: usize
     let name = operator.name();
     eventually(PATIENCE, &format!("{name}-{replica} leads"), async || {
         let lease = leases.get(&format!("tandem-{name}")).await?;
-        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the lease")?;
+        let holder = lease.spec.and_then(|spec| spec.holder_identity).context("the lease has no holder")?;
         ensure!(holder.starts_with(&format!("{name}-{replica}_")), "{holder:?} holds the lease");
         Ok(Some(holder))
     })

@@ -46,8 +46,7 @@ async fn a_pool_that_may_not_be_written_does_not_slow_the_others() {
     // A pod for the other pool, in the middle of the longest backoff so far.
     let began = env.audit().unwrap().end().unwrap();
     env.create(&objects::deployment("web", "served", 1, "1")).await.unwrap();
-    let answered =
-        |events: &[Event]| scales(&env, events, "served", 200).first().map(|event| event.received);
+    let answered = |events: &[Event]| scales(&env, events, "served", 200).first().map(|event| event.received);
     let answered =
         env.audit().unwrap().wait_for(began, PATIENCE, "the other pool grows", answered).await.unwrap();
     let since = env.audit().unwrap().follow_from(began).read_new().unwrap();

@@ -118,7 +118,7 @@ async fn contested(env: &TestEnv, pool: &str) -> anyhow::Result<(String, String)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
+async fn a_users_count_is_kept_or_overwritten_and_reported_either_way() {
     let env = TestEnv::begin("contested", &[]).await.unwrap();
     env.create(&objects::pool("workers", 0, 10)).await.unwrap();
     env.create(&objects::autoscaler("all", 1)).await.unwrap();
@@ -128,7 +128,7 @@ async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
     assert_eq!(contested(&env, "workers").await.unwrap().0, "False");
 
     scale(&env, "npool/workers", 3).await;
-    eventually(PATIENCE, "the Autoscaler says that somebody else set replicas", async || {
+    eventually(PATIENCE, "the Autoscaler reports another writer of replicas", async || {
         let (status, message) = contested(&env, "workers").await?;
         if status == "True" && message.contains('3') { Ok(Some(())) } else { bail!("{status}: {message}") }
     })
@@ -137,7 +137,7 @@ async fn what_a_person_sets_is_kept_and_said_or_taken_back_and_said() {
     env.settles("workers", 3).await.unwrap();
     // Two of the nodes are empty and old enough to be removed. During this time they must not be.
     tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(env.pool("workers").await.unwrap().spec.replicas, Some(3), "a person's number is kept");
+    assert_eq!(env.pool("workers").await.unwrap().spec.replicas, Some(3), "the user's count is kept");
 
     change(&env, "all", json!({"onContested": "Reclaim"})).await;
     env.settles("workers", 1).await.unwrap();

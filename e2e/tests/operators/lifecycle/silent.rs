@@ -97,8 +97,8 @@ async fn short_drain(env: &TestEnv, pool: &str, grace: u32) -> String {
 }
 
 /// Waits until the guarded pod has a deletion timestamp. It exists until the kubelet confirms the deletion.
-async fn told_to_end(env: &TestEnv) -> Pod {
-    eventually(PATIENCE, "the pod is told to end", async || {
+async fn deleted_pod(env: &TestEnv) -> Pod {
+    eventually(PATIENCE, "the pod is deleted", async || {
         let pod = env.api::<Pod>().get("db").await?;
         Ok(pod.metadata.deletion_timestamp.is_some().then_some(pod))
     })
@@ -112,7 +112,7 @@ async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
     let name = short_drain(&env, "short", 30).await;
     let frozen = Frozen::kwok(env.cluster);
     scale(&env, "npool/short", 0).await;
-    let pod = told_to_end(&env).await;
+    let pod = deleted_pod(&env).await;
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "less than the pod's own grace");
 
     // During this time the node must stay: the pod may still be writing to its volume.
@@ -129,12 +129,12 @@ async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_whose_end_nobody_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
+async fn a_pod_whose_deletion_no_kubelet_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
     let env = TestEnv::begin("unconfirmed", &[]).await.unwrap();
     let name = short_drain(&env, "short", 1).await;
     let frozen = Frozen::kwok(env.cluster);
     scale(&env, "npool/short", 0).await;
-    told_to_end(&env).await;
+    deleted_pod(&env).await;
     let nodes = Api::<Node>::all(env.client.clone());
     eventually(PATIENCE, "the node goes", async || Ok(nodes.get_opt(&name).await?.is_none().then_some(())))
         .await

@@ -58,7 +58,7 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
     env.create(&agent).await.unwrap();
     runs_on(&env, "agent", 1, &name).await;
     assert_eq!(unschedulable(&env, "web", 3).await.len(), 3);
-    assert!(is_tainted(&only_node(&env).await), "the taint went before anybody took it away");
+    assert!(is_tainted(&only_node(&env).await), "the taint went before the agent removed it");
     let removed = env.audit().unwrap().end().unwrap();
     env.kubectl(&["taint", "node", &name, &format!("{TAINT}:NoSchedule-")]).await.unwrap();
     runs_on(&env, "web", 3, &name).await;
@@ -76,7 +76,10 @@ async fn a_node_with_a_startup_taint_is_capacity_on_its_way_until_an_agent_takes
         event.is_write() && event.object.as_ref().is_some_and(|o| o.resource == "nodes" && o.name == name)
     });
     let writes: Vec<_> = writes.collect();
-    assert!(!writes.is_empty(), "nobody wrote to the node, not even to take its taint away");
+    assert!(
+        !writes.is_empty(),
+        "the audit log has no write to the node, not even the one that removed its taint"
+    );
     let tainted = |body: &Option<Value>| body.as_ref().is_some_and(|body| body.to_string().contains(TAINT));
     let again = writes.iter().filter(|event| {
         tainted(&event.response) || sent_by(event, OperatorKind::NodePool, 0) && tainted(&event.request)

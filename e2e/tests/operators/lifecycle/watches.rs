@@ -80,7 +80,7 @@ async fn a_standby_with_dead_watches_that_comes_to_lead_removes_no_node() {
 
 /// The connections stay open but no data arrives any more, as with a firewall that drops their state.
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
+async fn watches_that_died_silently_are_opened_anew_within_a_minute() {
     let mut env = TestEnv::begin("silent", &[]).await.unwrap();
     let proxy = FaultProxy::start(env.cluster).await.unwrap();
     env.operators.node_pool.stop(PATIENCE).await.unwrap();
@@ -94,12 +94,8 @@ async fn watches_that_died_without_a_word_are_opened_anew_within_a_minute() {
     proxy.silence_open_watches();
     scale(&env, "npool/p", 3).await;
     env.settles("p", 3).await.unwrap();
-    let silent = env
-        .operators
-        .node_pool
-        .metric("tandem_watch_errors_total", &["category=\"silent\""])
-        .await
-        .unwrap();
+    let silent =
+        env.operators.node_pool.metric("tandem_watch_errors_total", &["category=\"silent\""]).await.unwrap();
     assert!(silent >= 1.0, "{silent}");
     env.end().await.unwrap();
 }
@@ -222,7 +218,7 @@ async fn a_list_ends_although_the_api_server_is_too_busy_for_some_of_its_pages()
 
 /// A value that a newer version of the CRD allows and this operator, after a rollback, does not know.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on() {
+async fn a_pool_that_cannot_be_read_gets_a_condition_and_no_changes_and_others_go_on() {
     let env = TestEnv::begin("newer", &[]).await.unwrap();
     for name in ["p", "other"] {
         let mut pool = objects::pool(name, 0, 5);
@@ -252,7 +248,7 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
         let env = &env;
         async move { env.kubectl(&["get", "npool/p", "--output", &output]).await }
     };
-    let stalled = eventually(PATIENCE, "the pool is told that it cannot be read", async || {
+    let stalled = eventually(PATIENCE, "a condition says that the pool cannot be read", async || {
         env.operators.check_alive()?;
         Ok(Some(condition("Stalled").await?).filter(|said| said.starts_with("True Unreadable")))
     })
@@ -261,8 +257,7 @@ async fn a_pool_that_cannot_be_read_is_told_so_and_left_alone_and_others_go_on()
     assert!(stalled.contains("effect") && stalled.contains("NoVisit"), "{stalled}");
     assert!(condition("Ready").await.unwrap().starts_with("False Unreadable"));
     // Its previous state is kept: one node too many is not removed.
-    let replicas =
-        env.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
+    let replicas = env.kubectl(&["get", "npool/p", "--output", "jsonpath={.status.replicas}"]).await.unwrap();
     assert_eq!(replicas.trim(), "2");
     scale(&env, "npool/other", 3).await;
     env.settles("other", 3).await.unwrap();
