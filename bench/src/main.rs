@@ -31,7 +31,7 @@ enum Bench {
 }
 
 fn main() -> anyhow::Result<()> {
-    // The control plane is held by this same binary, in another process; see `e2e::process_supervisor`.
+    // This same binary, in another process, supervises the control plane; see `e2e::process_supervisor`.
     if e2e::process_supervisor::serve_if_asked()? {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! A cache that a real watch feeds, and that can be held back: its events wait at a gate while a scenario keeps the gate
-//! shut, or pass it one by one. How far a cache is behind is then no matter of luck.
+//! A cache that is fed by a real watch and can be delayed: its events wait at a gate while a scenario keeps the gate
+//! closed, or pass it one by one. So the scenario determines how stale the cache is.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -22,10 +22,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::context::{Actor, PATIENCE};
 
-/// `OnChange` of each object that an event has brought, when the cache holds what the event said.
+/// Called with each object of an event, once the cache has applied the event.
 pub type OnChange<K> = Box<dyn Fn(&K) + Send>;
 
-/// An actor's cache of the stage's objects of a kind.
+/// An actor's cache of the objects of a kind in the scenario's namespace.
 pub struct Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -33,16 +33,16 @@ where
     watched: Watched<K>,
     namespace: String,
     gate: Arc<Gate>,
-    /// Moves after each event that was taken in.
+    /// Incremented after each applied event.
     ticks: watch::Receiver<u64>,
     _feed: AbortOnDropHandle<()>,
 }
 
-/// What every event passes on its way into the cache.
+/// Every event passes it on the way into the cache.
 #[derive(Default)]
 struct Gate {
-    /// How many events may still pass; all of them, if it is open. Held while an event is taken in, so that nothing is on
-    /// its way any more when the gate has been shut.
+    /// How many events may still pass; `None` while the gate is open. Locked while an event is applied, so that no event
+    /// is in progress after the gate was closed.
     left: Mutex<Option<u64>>,
     moved: Notify,
 }
@@ -53,15 +53,15 @@ impl Gate {
         self.moved.notify_one();
     }
 
-    /// Waits for its turn, and takes an event in.
-    async fn pass(&self, mut take_in: impl FnMut()) {
+    /// Waits until an event may pass, and applies it.
+    async fn pass(&self, mut apply: impl FnMut()) {
         loop {
             let may_pass = {
                 let mut left = self.left();
                 let may_pass = *left != Some(0);
                 if may_pass {
                     *left = left.map(|left| left - 1);
-                    take_in();
+                    apply();
                 }
                 may_pass
             };
@@ -77,18 +77,18 @@ impl Gate {
     }
 }
 
-/// The cache takes nothing in for as long as this lives, but what is let through.
+/// While this exists, the cache applies only the events that it lets through.
 #[must_use = "the gate opens when this is dropped"]
-pub struct Shut(Arc<Gate>);
+pub struct ClosedGate(Arc<Gate>);
 
-impl Shut {
-    /// Lets this many of the events through that wait, or come next.
+impl ClosedGate {
+    /// Lets this many events through, those that wait first.
     pub fn let_through(&self, events: u64) {
         self.0.set(Some(events));
     }
 }
 
-impl Drop for Shut {
+impl Drop for ClosedGate {
     fn drop(&mut self) {
         self.0.set(None);
     }
@@ -99,13 +99,13 @@ where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Lists and watches as `actor`; both requests have been told when this returns. `hears` is told of each event.
-    pub async fn start(actor: &Actor, hears: OnChange<K>) -> Result<Self> {
+    /// Lists and watches as `actor`; both requests are recorded when this returns. `on_change` is called for each event.
+    pub async fn start(actor: &Actor, on_change: OnChange<K>) -> Result<Self> {
         let (reader, writer) = store();
         let watched = Watched::new(reader, Expectations::new(K::plural(&())));
         let gate = Arc::<Gate>::default();
         let (ticker, ticks) = watch::channel(0);
-        let feed = Feed { writer, watched: watched.clone(), gate: Arc::clone(&gate), hears, ticker };
+        let feed = Feed { writer, watched: watched.clone(), gate: Arc::clone(&gate), on_change, ticker };
         let feed = AbortOnDropHandle::new(tokio::spawn(feed.run(actor.clone())));
         let namespace = actor.namespace().to_owned();
         let cache = Self { watched, namespace, gate, ticks, _feed: feed };
@@ -118,10 +118,10 @@ where
         Ok(cache)
     }
 
-    /// Shuts the gate: from now on events wait.
-    pub fn shut(&self) -> Shut {
+    /// Closes the gate: from now on events wait.
+    pub fn close_gate(&self) -> ClosedGate {
         self.gate.set(Some(0));
-        Shut(Arc::clone(&self.gate))
+        ClosedGate(Arc::clone(&self.gate))
     }
 
     /// The cached copy, however old.
@@ -130,7 +130,7 @@ where
         found.map(Arc::unwrap_or_clone).with_context(|| format!("{name} is not in the cache"))
     }
 
-    /// The reflector underneath, which knows which of its copies are older than our own writes.
+    /// The underlying reflector, which records which of its copies are older than this process's own writes.
     pub fn watched(&self) -> &Watched<K> {
         &self.watched
     }
@@ -145,23 +145,23 @@ where
         ObjectRef::new(name).within(&self.namespace)
     }
 
-    /// Waits until the cache holds this very version of an object. Nobody may write it meanwhile.
+    /// Waits until the cache holds exactly this version of an object. The object must not be written meanwhile.
     pub async fn holds(&self, name: &str, version: &str) -> Result<()> {
         let mut ticks = self.ticks.clone();
         let holds = ticks.wait_for(|_| {
-            // Not between the store and those who are told what is in it.
+            // Not in the middle of an event: after the store has it, and before the callbacks have.
             let _whole = self.gate.left();
             self.copy(name).is_ok_and(|copy| copy.resource_version().as_deref() == Some(version))
         });
         tokio::time::timeout(PATIENCE, holds)
             .await
-            .with_context(|| format!("the cache does not come to hold {name} at {version}"))?
+            .with_context(|| format!("the cache does not reach version {version} of {name}"))?
             .context("the watch has ended")?;
         Ok(())
     }
 }
 
-/// What carries the watch's events into the cache.
+/// Applies the watch's events to the cache.
 struct Feed<K>
 where
     K: Resource<DynamicType = ()> + Clone + 'static,
@@ -170,7 +170,7 @@ where
     writer: Writer<K>,
     watched: Watched<K>,
     gate: Arc<Gate>,
-    hears: OnChange<K>,
+    on_change: OnChange<K>,
     ticker: watch::Sender<u64>,
 }
 
@@ -185,21 +185,21 @@ where
         while let Some(event) = events.next().await {
             let Ok(event) = event else { continue };
             let gate = Arc::clone(&self.gate);
-            gate.pass(|| self.take_in(&event)).await;
-            // With the gate free again: those who wait for a tick look into the cache through it.
+            gate.pass(|| self.apply(&event)).await;
+            // After the gate is unlocked, because a task that waits for a tick locks it to read the cache.
             self.ticker.send_modify(|tick| *tick += 1);
         }
     }
 
-    /// First the store, then those who decide from it, and last those who wait for it.
-    fn take_in(&mut self, event: &Event<K>) {
+    /// First the store, then the reflector's waiters, and last the callback.
+    fn apply(&mut self, event: &Event<K>) {
         self.writer.apply_watcher_event(event);
         self.watched.observe(event);
         match event {
-            Event::Apply(object) | Event::Delete(object) => (self.hears)(object),
-            // A list is in the store only when it is complete.
+            Event::Apply(object) | Event::Delete(object) => (self.on_change)(object),
+            // The store has a list only when it is complete.
             Event::InitDone => {
-                self.watched.store().state().iter().for_each(|object| (self.hears)(object));
+                self.watched.store().state().iter().for_each(|object| (self.on_change)(object));
             }
             Event::Init | Event::InitApply(_) => {}
         }

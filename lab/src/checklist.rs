@@ -1,7 +1,7 @@
-//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every claim in them that is wrong
-//! or only half the truth.
+//! What the lab has to show: every pattern about write conflicts that tutorials teach, and every wrong or incomplete claim
+//! in them.
 
-/// A pattern to be shown running: its number, and what it is.
+/// The patterns to show: number and text.
 pub const ROWS: &[(&str, &str)] = &[
     ("0a", "provoke a conflict and read the exact text of the 409"),
     ("0b", "carry the resourceVersion from a GET into a PUT"),

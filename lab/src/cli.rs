@@ -22,9 +22,9 @@ use crate::{index, page, scenarios};
 const PREFIX: &str = "tandem-lab";
 /// Longest name of a namespace (a DNS label, RFC 1123).
 const LONGEST_NAME: usize = 63;
-/// What ended a run that was asked to end.
+/// The error of a run that a signal ended.
 const INTERRUPTED: &str = "interrupted";
-/// How near a name has to be to be taken for a slip (Jaro-Winkler, 1 is the same).
+/// Similarity from which on a name counts as mistyped (Jaro-Winkler, 1 is equal).
 const NEAR: f64 = 0.8;
 
 /// Write conflicts in Kubernetes, shown on a real API server
@@ -68,10 +68,10 @@ enum Command {
     Timeline(timeline::Args),
 }
 
-/// Runs it. Exit code 1: a claim did not hold; 2: it could not be played.
+/// Runs the command. Exit code 1: a claim did not hold; 2: a scenario could not be run.
 pub fn main() -> ExitCode {
     let done = (|| {
-        // The control plane is held by this same binary, in another process; see `e2e::process_supervisor`.
+        // This same binary, in another process, supervises the control plane; see `e2e::process_supervisor`.
         if e2e::process_supervisor::serve_if_asked()? {
             return Ok(true);
         }
@@ -92,7 +92,7 @@ pub fn main() -> ExitCode {
 async fn run(mut args: Args) -> Result<bool> {
     if let Some(Command::Timeline(args)) = args.command.take() {
         let page = timeline::page_of_objects(args)?;
-        warn_of(&page)?;
+        print_warnings(&page)?;
         writeln!(std::io::stdout(), "{page}")?;
         return Ok(true);
     }
@@ -107,8 +107,8 @@ async fn run(mut args: Args) -> Result<bool> {
         return list(args.json).map(|()| true);
     }
     check(&args, &chosen)?;
-    let venue = args.kubeconfig.clone().map_or(ClusterSource::Embedded, ClusterSource::Named);
-    let clusters = ClusterPool::new(venue, &args.namespace);
+    let source = args.kubeconfig.clone().map_or(ClusterSource::Embedded, ClusterSource::Named);
+    let clusters = ClusterPool::new(source, &args.namespace);
     let mut played = Vec::new();
     let ended = tokio::select! {
         ended = play_all(&args, &clusters, &chosen, &mut played) => ended,
@@ -139,7 +139,7 @@ async fn run(mut args: Args) -> Result<bool> {
     Ok(played.iter().all(Played::passed))
 }
 
-/// Refuses what cannot be done before anything is begun.
+/// Refuses impossible requests before anything is started.
 fn check(args: &Args, chosen: &[Scenario]) -> Result<()> {
     if let (Some(embedded), Some(_)) =
         (chosen.iter().find(|scenario| scenario.needs.is_embedded()), &args.kubeconfig)
@@ -188,13 +188,13 @@ async fn write_report(clusters: &ClusterPool, played: &[Played], out: &Path) -> 
         setup_user: logs.admin,
     };
     let page = timeline::page_of_namespaces(wanted, out)?;
-    warn_of(&page)?;
+    print_warnings(&page)?;
     // Standard output may be the JSON of the run.
     writeln!(std::io::stderr(), "{page}")?;
     Ok(())
 }
 
-fn warn_of(page: &PageFile) -> Result<()> {
+fn print_warnings(page: &PageFile) -> Result<()> {
     for warning in &page.warnings {
         writeln!(std::io::stderr(), "warning: {warning}")?;
     }
@@ -214,14 +214,14 @@ async fn play_all(
             all.push(Played::not_played(scenario, Some("needs the embedded control plane")));
             continue;
         }
-        let audience: EventSink =
+        let sink: EventSink =
             if args.json { Arc::new(|_| {}) } else { Arc::new(move |event| narrator.event(event)) };
         if args.json {
             Narrator::progress(scenario, place + 1, chosen.len());
         } else {
             narrator.begin(scenario);
         }
-        let played = play(clusters, scenario, audience).await?;
+        let played = play(clusters, scenario, sink).await?;
         if !args.json {
             narrator.end(scenario);
         }
@@ -233,7 +233,7 @@ async fn play_all(
     Ok(())
 }
 
-/// Ends with Ctrl-C, or when the process is asked to end, or its terminal is closed.
+/// Waits for Ctrl-C, a request to terminate, or the closing of the terminal.
 async fn asked_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
@@ -335,9 +335,9 @@ fn report(args: &Args, played: &[Played]) -> Result<()> {
             .collect();
         let conflicts = requests.iter().filter(|code| **code == 409).count();
         let claims = of.events.iter().filter(|event| matches!(event.what, What::Check { .. })).count();
-        let verdict = if of.passed() { "as claimed" } else { "NOT AS CLAIMED" };
+        let result = if of.passed() { "as claimed" } else { "NOT AS CLAIMED" };
         let seconds = format!("{:.1}", of.seconds);
-        table.row(&[&of.name, &verdict, &seconds, &requests.len(), &conflicts, &claims]);
+        table.row(&[&of.name, &result, &seconds, &requests.len(), &conflicts, &claims]);
     }
     writeln!(out)?;
     for line in columns(&table, str::to_owned) {

@@ -1,5 +1,5 @@
-//! Where scenarios can be played: the embedded control plane, started when it is first needed, or a cluster that was named.
-//! It is left as it was found.
+//! The clusters that scenarios run on: the embedded control plane, started when it is first needed, or a cluster that the
+//! user named. A user's cluster is left as it was found.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,48 +23,48 @@ use crate::pool;
 use crate::rights::{check_rights, check_version};
 use crate::scenario::Needs;
 
-/// The label on what the lab makes in a cluster; its value names the run.
+/// The label on the objects that the lab creates in a cluster; its value identifies the run.
 pub(crate) const RUN_LABEL: &str = "tandem.dev/lab-run";
-/// How long a definition may take until it is served.
+/// Time limit until a definition is served.
 const SERVED: Duration = Duration::from_secs(30);
-/// How long a namespace may take to go.
+/// Time limit of a namespace's deletion.
 const GONE: Duration = Duration::from_secs(90);
 
-/// Where to play.
+/// Where to run scenarios.
 #[derive(Clone, Debug)]
 pub enum ClusterSource {
-    /// A control plane of our own.
+    /// An embedded control plane.
     Embedded,
     /// The cluster of this kubeconfig.
     Named(PathBuf),
 }
 
-/// The audit logs of the control planes that were started.
+/// The audit logs of the started control planes.
 #[derive(Clone, Debug)]
 pub struct AuditLogs {
-    /// Of the one with an API server alone.
+    /// The log of the one with only an API server.
     pub small: Option<PathBuf>,
-    /// Of the one that operators run on.
+    /// The log of the one that operators run on.
     pub large: Option<PathBuf>,
-    /// The user that backstage requests come from.
+    /// The user of the unrecorded client, which prepares scenarios.
     pub admin: &'static str,
 }
 
-/// The clusters that scenarios are played on.
+/// The clusters that scenarios run on.
 pub struct ClusterPool {
-    venue: ClusterSource,
+    source: ClusterSource,
     prefix: String,
     small: OnceCell<Arc<Cluster>>,
     large: OnceCell<Arc<Cluster>>,
-    /// Names this run, in a label on everything that it makes outside its namespaces.
+    /// Identifies this run, in a label on all objects that it creates outside its namespaces.
     run: String,
 }
 
 impl ClusterPool {
     /// A pool of clusters whose namespaces begin with `prefix`. Nothing is started yet.
-    pub fn new(venue: ClusterSource, prefix: &str) -> Self {
+    pub fn new(source: ClusterSource, prefix: &str) -> Self {
         Self {
-            venue,
+            source,
             prefix: prefix.to_owned(),
             small: OnceCell::new(),
             large: OnceCell::new(),
@@ -72,30 +72,30 @@ impl ClusterPool {
         }
     }
 
-    /// Looks at a named cluster before anything is done to it.
+    /// Checks a named cluster before anything is created there.
     ///
     /// # Errors
-    /// When it does not answer, is too old, or lets us do too little: says which right is missing.
+    /// When it does not answer, is too old, or the kubeconfig lacks rights, which are named.
     pub async fn open(&self) -> Result<()> {
-        if let ClusterSource::Named(kubeconfig) = &self.venue {
+        if let ClusterSource::Named(kubeconfig) = &self.source {
             let source = Some(BinarySource::Foreign(kubeconfig.clone()));
             let cluster = Cluster::start(ClusterOptions { source, ..ClusterOptions::default() }).await?;
             let client = cluster.client().await?;
             check_version(&client).await?;
             check_rights(&client).await?;
-            // Before the definitions, so that they are taken away also when this is cut off.
+            // Before the definitions, so that they are removed even if this is interrupted.
             self.small.set(Arc::new(cluster)).ok().context("the cluster is set once")?;
             self.define(&client).await?;
         }
         Ok(())
     }
 
-    /// Whether what `needs` this can be played here.
+    /// Whether a scenario with these `needs` can run here.
     pub fn can_play(&self, needs: Needs) -> bool {
-        matches!(self.venue, ClusterSource::Embedded) || !needs.is_embedded()
+        matches!(self.source, ClusterSource::Embedded) || !needs.is_embedded()
     }
 
-    /// The cluster for what `needs` it.
+    /// The cluster for a scenario with these `needs`.
     pub async fn cluster(&self, needs: Needs) -> Result<Arc<Cluster>> {
         ensure!(
             self.can_play(needs),
@@ -107,7 +107,7 @@ impl ClusterPool {
         };
         let start = async || -> Result<Arc<Cluster>> {
             if needs == Needs::Operators {
-                // Building them may take minutes, which are not a scenario's.
+                // Building them may take minutes, which do not count for the scenario.
                 OperatorKind::NodePool.binary().await?;
                 OperatorKind::Autoscaler.binary().await?;
             }
@@ -118,10 +118,10 @@ impl ClusterPool {
         cell.get_or_try_init(start).await.cloned()
     }
 
-    /// A namespace for a scenario.
+    /// Creates the namespace of a scenario.
     ///
     /// # Errors
-    /// When there is one of that name: it is somebody's, and left alone.
+    /// When a namespace of that name exists: the lab does not use it.
     pub async fn namespace(&self, cluster: &Cluster, scenario: &str) -> Result<TestNamespace> {
         let name = format!("{}-{scenario}", self.prefix);
         let exists = Api::<Namespace>::all(cluster.client().await?)
@@ -138,19 +138,19 @@ impl ClusterPool {
         cluster.namespace_called(&name, &[(RUN_LABEL, &self.run)]).await
     }
 
-    /// The audit logs of what was played so far, complete, until [`Self::close`].
+    /// The complete audit logs so far; the files exist until [`Self::close`].
     ///
     /// # Errors
-    /// When a log does not show what was asked last.
+    /// When a log does not contain the last request in time.
     pub async fn audit_logs(&self) -> Result<AuditLogs> {
         let (small, large) = (complete_log(self.small.get()).await?, complete_log(self.large.get()).await?);
         Ok(AuditLogs { small, large, admin: Identity::Admin.user() })
     }
 
-    /// Takes a namespace away, and on a named cluster waits until it is gone.
+    /// Removes a namespace, and on a named cluster waits until it is gone.
     pub async fn clear(&self, cluster: &Cluster, namespace: TestNamespace) -> Result<()> {
-        match self.venue {
-            // The control plane goes as a whole, and a small one has nobody who would empty the namespace.
+        match self.source {
+            // The control plane is removed as a whole, and a small one has no namespace controller.
             ClusterSource::Embedded => Ok(()),
             ClusterSource::Named(_) => {
                 release(&cluster.client().await?, namespace.name()).await?;
@@ -159,10 +159,10 @@ impl ClusterPool {
         }
     }
 
-    /// Leaves a named cluster as it was, whatever is under way. It goes on after an error, and ends with all of them.
+    /// Restores a named cluster, even if a scenario was interrupted. Continues after an error, and returns all errors.
     pub async fn close(self) -> Result<()> {
         let mut errors = Vec::new();
-        if let (ClusterSource::Named(_), Some(cluster)) = (&self.venue, self.small.get()) {
+        if let (ClusterSource::Named(_), Some(cluster)) = (&self.source, self.small.get()) {
             errors.extend(self.tidy(cluster).await.err());
         }
         for cluster in [self.small, self.large].into_iter().filter_map(OnceCell::into_inner) {
@@ -173,13 +173,16 @@ impl ClusterPool {
         together(&errors)
     }
 
-    /// What tells the things that this run made from others.
+    /// The label selector of the objects that this run created.
     pub fn label(&self) -> String {
         format!("{RUN_LABEL}={}", self.run)
     }
 
-    /// Takes away every namespace and definition with the label of this run, also one whose making was cut off.
-    #[expect(clippy::disallowed_methods, reason = "what this run made goes, whatever version it has")]
+    /// Removes every namespace and definition with the label of this run, including those of an interrupted creation.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "objects of this run are removed, whatever their version is"
+    )]
     async fn tidy(&self, cluster: &Cluster) -> Result<()> {
         let client = cluster.client().await?;
         let ours = ListParams::default().labels(&self.label());
@@ -204,8 +207,8 @@ impl ClusterPool {
         together(&errors)
     }
 
-    /// Makes the lab's definitions, and waits until they are served.
-    #[expect(clippy::disallowed_methods, reason = "a definition is made once, and by nobody else")]
+    /// Creates the lab's definitions, and waits until they are served.
+    #[expect(clippy::disallowed_methods, reason = "only this run creates the definition, once")]
     async fn define(&self, client: &Client) -> Result<()> {
         let definitions = Api::<CustomResourceDefinition>::all(client.clone());
         for mut definition in pool::definitions()? {
@@ -231,8 +234,8 @@ impl ClusterPool {
     }
 }
 
-/// Where the cluster's audit log is, when everything that was answered before stands in it: an answer can be there a moment
-/// before its line is, so something is asked and waited for.
+/// The path of the cluster's audit log, once it contains every request that was answered before: a line may be written a
+/// moment after the answer, so a marker request is sent and waited for.
 async fn complete_log(cluster: Option<&Arc<Cluster>>) -> Result<Option<PathBuf>> {
     let Some((cluster, log)) = cluster.and_then(|cluster| Some((cluster, cluster.audit_log()?))) else {
         return Ok(None);
@@ -256,12 +259,12 @@ fn unless_gone<T>(answer: Result<T, kube::Error>) -> Result<()> {
 }
 
 fn together(errors: &[anyhow::Error]) -> Result<()> {
-    let told: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
-    if told.is_empty() { Ok(()) } else { bail!("{}", told.join("; ")) }
+    let texts: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+    if texts.is_empty() { Ok(()) } else { bail!("{}", texts.join("; ")) }
 }
 
-/// Lets go of the lab's objects in a namespace: a scenario that was cut off may have left its finalizer on one.
-#[expect(clippy::disallowed_methods, reason = "these objects are the lab's own, and about to go")]
+/// Removes the finalizers of the lab's objects in a namespace: an interrupted scenario may have left one.
+#[expect(clippy::disallowed_methods, reason = "these objects are the lab's own, and are about to be deleted")]
 async fn release(client: &Client, namespace: &str) -> Result<()> {
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     for definition in pool::definitions()? {

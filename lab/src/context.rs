@@ -1,5 +1,5 @@
-//! Where a scenario is played: a namespace on a real API server, actors whose requests are written down, a narrator, and
-//! claims that are checked.
+//! What a scenario runs in: a namespace on a real API server, actors whose requests are recorded, a narration, and claims
+//! that are checked.
 
 use std::fmt::Debug;
 use std::ops::Deref;
@@ -18,35 +18,35 @@ use tokio::time::Instant;
 use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::request_recorder::{OnRequest, RequestRecorder};
 
-/// `OnRequest` of every event as it happens.
+/// Called with every event as it happens.
 pub type EventSink = Arc<dyn Fn(&TranscriptEvent) + Send + Sync>;
 
-/// How long anything may take that only has to happen some time, on a machine that is busy.
+/// Time limit, on a busy machine, of a step whose duration does not matter.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A scenario's share of the world.
+/// The environment of one scenario.
 pub struct ScenarioContext {
     /// The cluster.
     pub cluster: Arc<Cluster>,
     namespace: String,
-    script: Arc<Script>,
+    transcript: Arc<Transcript>,
 }
 
 /// What has happened so far.
-struct Script {
+struct Transcript {
     began: Instant,
-    audience: EventSink,
+    sink: EventSink,
     events: Mutex<Events>,
 }
 
 #[derive(Default)]
 struct Events {
     all: Vec<TranscriptEvent>,
-    /// How many parts are under way whose order differs from run to run.
+    /// Number of running parts whose order differs from run to run.
     racing: u32,
 }
 
-impl Script {
+impl Transcript {
     fn add(&self, what: What) {
         self.add_as(what, false);
     }
@@ -60,20 +60,20 @@ impl Script {
             events.all.push(event.clone());
             event
         };
-        (self.audience)(&event);
+        (self.sink)(&event);
     }
 
-    fn races(&self, more: bool) {
+    fn set_racing(&self, more: bool) {
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events.racing = if more { events.racing + 1 } else { events.racing.saturating_sub(1) };
     }
 }
 
 impl ScenarioContext {
-    /// A stage in `namespace`, which exists.
-    pub fn new(cluster: Arc<Cluster>, namespace: String, audience: EventSink) -> Self {
-        let script = Script { began: Instant::now(), audience, events: Mutex::default() };
-        Self { cluster, namespace, script: Arc::new(script) }
+    /// A context in `namespace`, which must exist.
+    pub fn new(cluster: Arc<Cluster>, namespace: String, sink: EventSink) -> Self {
+        let transcript = Transcript { began: Instant::now(), sink, events: Mutex::default() };
+        Self { cluster, namespace, transcript: Arc::new(transcript) }
     }
 
     /// The namespace's name.
@@ -81,80 +81,80 @@ impl ScenarioContext {
         &self.namespace
     }
 
-    /// The narrator: what is about to happen, in a sentence or two.
+    /// Narrates what happens next, in a sentence or two.
     pub fn say(&self, text: &str) {
-        self.script.add(What::Say { text: text.to_owned() });
+        self.transcript.add(What::Say { text: text.to_owned() });
     }
 
-    /// An actor did something that is no request.
+    /// Adds an action of an actor that is not a request.
     pub fn act(&self, actor: &str, text: &str) {
-        self.script.add(What::Act { actor: actor.to_owned(), text: text.to_owned() });
+        self.transcript.add(What::Act { actor: actor.to_owned(), text: text.to_owned() });
     }
 
-    /// What was measured, and is the same in every run.
+    /// Adds a measurement that is the same in every run.
     pub fn table(&self, table: Table) {
-        self.script.add(What::Table(table));
+        self.transcript.add(What::Table(table));
     }
 
-    /// What was measured, and differs from run to run: shown live, not on the page.
+    /// Adds a measurement that differs from run to run: shown live, not on the page.
     pub fn live_table(&self, table: Table) {
-        self.script.add_as(What::Table(table), true);
+        self.transcript.add_as(What::Table(table), true);
     }
 
-    /// What a program printed, and prints in every run.
+    /// Adds the output of a program that is the same in every run.
     pub fn quote(&self, text: &str) {
-        self.script.add(What::Quote { text: text.trim_end().to_owned() });
+        self.transcript.add(What::Quote { text: text.trim_end().to_owned() });
     }
 
-    /// What a program printed, and prints otherwise the next time: shown live, not on the page.
+    /// Adds the output of a program that differs from run to run: shown live, not on the page.
     pub fn live_quote(&self, text: &str) {
-        self.script.add_as(What::Quote { text: text.trim_end().to_owned() }, true);
+        self.transcript.add_as(What::Quote { text: text.trim_end().to_owned() }, true);
     }
 
-    /// A claim: the scenario fails, at its end, when it does not hold. The text must be the same in every run.
+    /// Adds a claim. The scenario fails at its end when it does not hold. The text must be the same in every run.
     pub fn check(&self, claim: &str, holds: bool) {
-        self.script.add(What::Check { claim: claim.to_owned(), holds });
+        self.transcript.add(What::Check { claim: claim.to_owned(), holds });
     }
 
-    /// As [`Self::check`], showing live what was `found`.
+    /// Like [`Self::check`], and shows live what was `found` if it is not what was wanted.
     pub fn check_eq<T: PartialEq + Debug>(&self, claim: &str, found: &T, wanted: &T) {
         if found != wanted {
             let text = format!("found {found:?}, wanted {wanted:?}");
-            self.script.add_as(What::Quote { text }, true);
+            self.transcript.add_as(What::Quote { text }, true);
         }
         self.check(claim, found == wanted);
     }
 
-    /// Somebody who sends requests, each of which is written down.
+    /// A new actor, whose requests are recorded.
     pub async fn actor(&self, name: &str) -> Result<Actor> {
         let mut config = self.cluster.client_config().await?;
-        // A hidden repetition of a request would be told as one, and counted as one.
+        // The recorder sees a request once, however often the client repeats it.
         config.default_retry = false;
         self.actor_with(name, config)
     }
 
-    /// As [`Self::actor`], with the identity and the settings in `config`.
+    /// Like [`Self::actor`], with the identity and the settings in `config`.
     pub fn actor_with(&self, name: &str, config: kube::Config) -> Result<Actor> {
-        let script = Arc::clone(&self.script);
+        let transcript = Arc::clone(&self.transcript);
         let sent = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&sent);
-        let hears: OnRequest = Arc::new(move |request: RecordedRequest| {
+        let on_request: OnRequest = Arc::new(move |request: RecordedRequest| {
             kept.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
-            script.add(What::Request(Box::new(request)));
+            transcript.add(What::Request(Box::new(request)));
         });
-        let recorder = RequestRecorder { actor: name.to_owned(), hears };
+        let recorder = RequestRecorder { actor: name.to_owned(), on_request };
         let builder = kube::client::ClientBuilder::try_from(config).context("cannot make a client")?;
         let client = builder.with_layer(&recorder).build();
         Ok(Actor { name: name.to_owned(), namespace: self.namespace.clone(), client, sent })
     }
 
-    /// A client whose requests nobody sees: for setting the stage, and for asking what is so.
-    pub async fn backstage(&self) -> Result<Client> {
+    /// A client whose requests are not recorded: for the setup, and for reading what is stored.
+    pub async fn unrecorded_client(&self) -> Result<Client> {
         self.cluster.client().await
     }
 
-    /// Creates an object backstage.
-    #[expect(clippy::disallowed_methods, reason = "setting the scene is no controller's write")]
+    /// Creates an object with [`Self::unrecorded_client`].
+    #[expect(clippy::disallowed_methods, reason = "the setup is not a controller's write")]
     pub async fn set<K>(&self, object: &K) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -163,37 +163,37 @@ impl ScenarioContext {
             + Serialize
             + DeserializeOwned,
     {
-        let api = Api::<K>::namespaced(self.backstage().await?, &self.namespace);
+        let api = Api::<K>::namespaced(self.unrecorded_client().await?, &self.namespace);
         let created = api.create(&PostParams::default(), object).await;
         created.with_context(|| format!("cannot create a {}", K::kind(&())))
     }
 
-    /// What the API server holds, asked backstage.
+    /// Reads what the API server has stored, with [`Self::unrecorded_client`].
     pub async fn stored<K>(&self, name: &str) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let api = Api::<K>::namespaced(self.backstage().await?, &self.namespace);
+        let api = Api::<K>::namespaced(self.unrecorded_client().await?, &self.namespace);
         api.get(name).await.with_context(|| format!("cannot read {name}"))
     }
 
-    /// Requests and acts in `part` come in another order, or another number, in every run: they are shown live, and the
-    /// page says `what` instead.
+    /// Runs `part`, whose requests and acts differ in order or number from run to run: they are shown live, and the page
+    /// has the text `what` instead.
     pub async fn racing<T>(&self, what: &str, part: impl Future<Output = T>) -> T {
         self.say(what);
-        self.script.races(true);
+        self.transcript.set_racing(true);
         let result = part.await;
-        self.script.races(false);
+        self.transcript.set_racing(false);
         result
     }
 
-    /// Everything so far.
+    /// All events so far.
     pub fn events(&self) -> Vec<TranscriptEvent> {
-        self.script.events.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+        self.transcript.events.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
     }
 }
 
-/// Somebody who sends requests. Derefs to the client.
+/// A sender of requests, all of which are recorded. Derefs to the client.
 #[derive(Clone)]
 pub struct Actor {
     name: String,
@@ -203,17 +203,17 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Who it is.
+    /// The actor's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The stage's namespace.
+    /// The scenario's namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The stage's objects of a kind, through this actor's eyes.
+    /// The API for the objects of a kind in the scenario's namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -221,17 +221,17 @@ impl Actor {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The client, whose requests are written down.
+    /// The client, whose requests are recorded.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Everything it has sent.
+    /// All requests that it has sent.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many requests it has sent, how many of them were writes that were granted, and how many met a 409.
+    /// Number of requests that it has sent, of granted writes, and of 409s.
     pub fn counts(&self) -> RequestCounts {
         let mut counts = RequestCounts::default();
         for request in self.requests() {
@@ -251,7 +251,7 @@ impl Deref for Actor {
     }
 }
 
-/// What an actor has sent.
+/// Counts of an actor's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Requests, reads included.

@@ -1,10 +1,10 @@
-//! What happens in a scenario, in the order in which it happens. The terminal, the page and the JSON all are views of this.
+//! The events of a scenario, in order. The terminal's output, the page and the JSON are made from them.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// One thing that happened.
+/// One event of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TranscriptEvent {
     /// Seconds since the scenario began.
@@ -12,41 +12,41 @@ pub struct TranscriptEvent {
     pub at: Duration,
     /// Whether it may differ from run to run, so that the page leaves it out.
     pub live: bool,
-    /// What it was.
+    /// The event itself.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "camelCase")]
 pub enum What {
-    /// The narrator says what is about to happen.
+    /// Narration of what happens next.
     Say {
         /// A sentence or two.
         text: String,
     },
-    /// An actor sent a request and has its answer.
+    /// A request of an actor, with its answer.
     Request(Box<RecordedRequest>),
-    /// An actor did something that is no request.
+    /// An action of an actor that is not a request.
     Act {
-        /// Who.
+        /// The actor's name.
         actor: String,
-        /// What.
+        /// The action.
         text: String,
     },
-    /// Something was measured.
+    /// A measurement.
     Table(Table),
-    /// Something a program printed.
+    /// The output of a program.
     Quote {
         /// Its lines.
         text: String,
     },
     /// A claim, and whether it holds.
     Check {
-        /// What is claimed.
+        /// The text of the claim.
         claim: String,
-        /// Whether it is so.
+        /// Whether it holds.
         holds: bool,
     },
 }
@@ -55,13 +55,13 @@ pub enum What {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedRequest {
-    /// Who sent it.
+    /// The sender's name.
     pub actor: String,
     /// `GET`, `LIST`, `WATCH`, `CREATE`, `PUT`, `MERGE`, `JSON`, `APPLY`, `STRATEGIC`, `DELETE`.
     pub verb: &'static str,
     /// Resource, name and subresource, as in `pools/workers/status`.
     pub target: String,
-    /// What the body was made from: the version in it, or the guard of a JSON Patch.
+    /// The base of the write: the version in the body, or the guard of a JSON Patch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The HTTP code; 0 when no answer came.
@@ -69,7 +69,7 @@ pub struct RecordedRequest {
     /// `Conflict`, `Invalid`, …; empty when it was granted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What the server said; empty when it was granted.
+    /// The server's message; empty when it was granted.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The version of the object in the answer.
@@ -91,13 +91,13 @@ impl RecordedRequest {
         self.code >= 200 && self.code < 300
     }
 
-    /// Whether it asks for a change.
+    /// Whether it is a write.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, "GET" | "LIST" | "WATCH")
     }
 }
 
-/// Columns and rows.
+/// A table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Table {
     /// The columns' names.

@@ -1,4 +1,4 @@
-//! A scenario in the terminal, as it happens.
+//! Prints a scenario to the terminal while it runs.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -6,33 +6,33 @@ use crate::event::{RecordedRequest, Table, TranscriptEvent, What};
 use crate::redact::plain;
 use crate::scenario::Scenario;
 
-/// Width of the narrator's lines.
+/// Width of the printed lines.
 const WIDTH: usize = 100;
 
-/// Prints to standard error, so that standard output holds results alone.
+/// Prints to standard error, because standard output is for results.
 #[derive(Clone, Copy)]
 pub struct Narrator {
     colour: bool,
 }
 
 impl Narrator {
-    /// In colour on a terminal that wants it.
+    /// Uses colours on a terminal, unless `NO_COLOR` is set.
     pub fn new() -> Self {
         Self { colour: std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
     }
 
-    /// The curtain rises.
+    /// Prints a scenario's title.
     pub fn begin(self, scenario: &Scenario) {
         let title = format!("── {} ── {}", scenario.name, scenario.title);
         line(&format!("\n{}", self.paint("1;36", &title)));
     }
 
-    /// How far a run has come that is not narrated.
+    /// Prints the progress of a run that is not narrated.
     pub fn progress(scenario: &Scenario, place: usize, of: usize) {
         line(&format!("{place} of {of}: {}", scenario.name));
     }
 
-    /// Something happened.
+    /// Prints an event.
     pub fn event(self, event: &TranscriptEvent) {
         match &event.what {
             What::Say { text } => {
@@ -63,7 +63,7 @@ impl Narrator {
         }
     }
 
-    /// What to take home.
+    /// Prints a scenario's conclusion.
     pub fn end(self, scenario: &Scenario) {
         line("");
         for wrapped in wrap(scenario.lesson, WIDTH) {
@@ -72,14 +72,14 @@ impl Narrator {
     }
 
     fn request(self, request: &RecordedRequest) {
-        let told = request_line(request, str::to_owned, str::to_owned, false);
+        let text = request_line(request, str::to_owned, str::to_owned, false);
         let colour = match request.code {
             0 | 500.. => "31",
             409 => "1;33",
             400..=499 => "33",
             _ => "2",
         };
-        for (index, part) in told.lines().enumerate() {
+        for (index, part) in text.lines().enumerate() {
             line(&if index == 0 { format!("  {}", self.paint(colour, part)) } else { format!("  {part}") });
         }
     }
@@ -95,7 +95,7 @@ impl Default for Narrator {
     }
 }
 
-/// A request in a line, and what the server said in a second one when it refused, unless it said just that before.
+/// A request in one line, with the server's message in a second line if there is one and it is not repeated.
 pub(crate) fn request_line(
     request: &RecordedRequest,
     version: impl Fn(&str) -> String,
@@ -104,29 +104,29 @@ pub(crate) fn request_line(
 ) -> String {
     let RecordedRequest { actor, verb, target, from, code, reason, generation, items, .. } = request;
     let from = from.as_deref().map(|from| format!("from {}", version(from))).unwrap_or_default();
-    let mut told = format!("{actor:<12}  {verb:<9}  {target:<28}  {from:<14}  → {code}");
+    let mut text = format!("{actor:<12}  {verb:<9}  {target:<28}  {from:<14}  → {code}");
     if *code == 0 {
-        told = format!("{actor:<12}  {verb:<9}  {target:<28}  {from:<14}  → no answer");
+        text = format!("{actor:<12}  {verb:<9}  {target:<28}  {from:<14}  → no answer");
     }
     if !reason.is_empty() {
-        told.push_str(&format!(" {reason}"));
+        text.push_str(&format!(" {reason}"));
     }
     if let Some(stored) = &request.version {
-        told.push_str(&format!("  {}", version(stored)));
+        text.push_str(&format!("  {}", version(stored)));
     }
     if let Some(generation) = generation {
-        told.push_str(&format!("  (generation {generation})"));
+        text.push_str(&format!("  (generation {generation})"));
     }
     if let Some(items) = items {
-        told.push_str(&format!("  {items} item{}", if *items == 1 { "" } else { "s" }));
+        text.push_str(&format!("  {items} item{}", if *items == 1 { "" } else { "s" }));
     }
     if !request.message.is_empty() && !is_repeated {
-        told.push_str(&format!("\n{:<12}  {}", "", message(&request.message)));
+        text.push_str(&format!("\n{:<12}  {}", "", message(&request.message)));
     }
-    told
+    text
 }
 
-/// A table in columns as wide as they need, with a rule under the head.
+/// A table in aligned columns, with a rule under the head.
 pub(crate) fn columns(table: &Table, text: impl Fn(&str) -> String) -> Vec<String> {
     let rows: Vec<Vec<String>> = std::iter::once(&table.head)
         .chain(&table.rows)

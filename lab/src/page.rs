@@ -1,4 +1,4 @@
-//! The page of a scenario: the transcript of a run, with everything left out or renamed that differs between runs.
+//! The page of a scenario: the transcript of a run, without or with replacements for everything that differs between runs.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::narrate::{columns, request_line};
 use crate::redact::Redactions;
 use crate::scenario::Scenario;
 
-/// Where the pages are.
+/// The directory of the pages.
 pub fn directory() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conflicts"))
 }
@@ -38,18 +38,18 @@ pub fn render(scenario: &Scenario, events: &[TranscriptEvent], namespace: &str) 
     }
     page.push_str(&format!("\nRun it: `cargo lab {}`\n", scenario.name));
     let mut block = Block::default();
-    let mut said = String::new();
+    let mut last_message = String::new();
     for event in events.iter().filter(|event| !event.live) {
         match &event.what {
             What::Say { text } => block.prose(&mut page, &names.text(text)),
             What::Request(request) => {
-                let is_repeated = request.message == said;
+                let is_repeated = request.message == last_message;
                 if !request.message.is_empty() {
-                    said.clone_from(&request.message);
+                    last_message.clone_from(&request.message);
                 }
                 let version = |version: &str| names.version(version);
-                let told = request_line(request, version, |text| names.message(text), is_repeated);
-                block.requests(&mut page, &told);
+                let line = request_line(request, version, |text| names.message(text), is_repeated);
+                block.requests(&mut page, &line);
             }
             What::Act { actor, text } => {
                 block.requests(&mut page, &format!("{actor:<12}  {}", names.text(text)));
@@ -119,7 +119,7 @@ impl Block {
         page.push_str(&format!("\n{text}\n"));
     }
 
-    /// Requests and acts stand together in one block.
+    /// Consecutive requests and acts are in one block.
     fn requests(&mut self, page: &mut String, text: &str) {
         if *self != Self::Requests {
             self.open(page);

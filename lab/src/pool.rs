@@ -1,5 +1,5 @@
-//! The lab's own resource: as small as a custom resource can be that has a spec, a status, a scale and conditions. A cluster
-//! that the lab visits need not know Tandem.
+//! The lab's own resource: a minimal custom resource with a spec, a status, a scale and conditions. So a user's cluster
+//! does not need Tandem's definitions.
 
 use anyhow::Result;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -84,7 +84,7 @@ pub struct FooSpec {
     pub greeting: Option<String>,
 }
 
-/// Every definition that the lab brings along.
+/// All definitions that the lab installs.
 pub fn definitions() -> Result<Vec<CustomResourceDefinition>> {
     Ok(vec![Pool::crd(), Foo::crd()])
 }

@@ -1,11 +1,11 @@
-//! What differs from run to run without meaning anything, given names: versions become `v1`, `v2`, … in their order, UIDs
-//! `uid-1`, `uid-2`, … as they appear, and the namespace `lab`.
+//! Replaces what differs from run to run without a meaning: versions become `v1`, `v2`, … in their order, UIDs `uid-1`,
+//! `uid-2`, … in the order of their appearance, and the namespace `lab`.
 
 use std::collections::BTreeSet;
 
 use crate::event::{RecordedRequest, TranscriptEvent, What};
 
-/// The names given in one scenario.
+/// The replacements of one scenario.
 pub struct Redactions {
     versions: Vec<u128>,
     uids: Vec<String>,
@@ -13,7 +13,7 @@ pub struct Redactions {
 }
 
 impl Redactions {
-    /// Redactions for everything that the page of these events shows.
+    /// The replacements for everything that the page of these events shows.
     pub fn of(events: &[TranscriptEvent], namespace: &str) -> Self {
         let mut versions = BTreeSet::new();
         let mut uids = Vec::new();
@@ -35,14 +35,14 @@ impl Redactions {
         Self { versions: versions.into_iter().collect(), uids, namespace: namespace.to_owned() }
     }
 
-    /// The name of a version, if it is one.
+    /// The replacement of `version`, or the text itself if it is not a known version.
     pub fn version(&self, version: &str) -> String {
         let number = version.parse().ok();
         let place = number.and_then(|number: u128| self.versions.binary_search(&number).ok());
         place.map_or_else(|| version.to_owned(), |place| format!("v{}", place + 1))
     }
 
-    /// A text with names for what is marked as a version, for UIDs and for the namespace.
+    /// `text` with marked versions, UIDs and the namespace replaced.
     pub fn text(&self, text: &str) -> String {
         let mut named = String::with_capacity(text.len());
         let mut rest = text;
@@ -63,8 +63,8 @@ impl Redactions {
         named.replace(&self.namespace, "lab")
     }
 
-    /// A server's message: it does not mark its versions, so in one that speaks of versions every whole number that is one
-    /// of them is taken for it.
+    /// A server's message with the same replaced. Its versions are not marked, so if it contains the word "version", every
+    /// whole number that equals a known version is replaced.
     pub fn message(&self, message: &str) -> String {
         let message = self.text(message);
         if !message.to_lowercase().contains("version") {
@@ -84,7 +84,7 @@ impl Redactions {
 const OPEN: char = '\u{2039}';
 const CLOSE: char = '\u{203a}';
 
-/// A text with its marked versions as they are.
+/// `text` without the marks around versions.
 pub fn plain(text: &str) -> String {
     text.replace([OPEN, CLOSE], "")
 }
@@ -105,7 +105,7 @@ fn texts(what: &What) -> Vec<&str> {
     }
 }
 
-/// Everything in `text` that has the form of a UID: 8-4-4-4-12 hexadecimal digits.
+/// All words of `text` that have the form of a UID: 8-4-4-4-12 hexadecimal digits.
 fn uids_in(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !(character.is_ascii_hexdigit() || character == '-')).filter(|word| {
         let lengths: Vec<usize> = word.split('-').map(str::len).collect();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_named_in_their_order_and_not_in_that_of_their_appearance() {
+    fn versions_are_numbered_in_their_order_and_not_in_that_of_their_appearance() {
         let request = RecordedRequest {
             version: Some("1200".into()),
             from: Some("998".into()),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_leaves_out_gets_no_name() {
+    fn versions_that_the_page_leaves_out_get_no_number() {
         let mut hidden = event(What::Request(Box::new(RecordedRequest {
             version: Some("1".into()),
             ..RecordedRequest::default()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_and_the_namespace_get_names() {
+    fn uids_and_the_namespace_are_replaced() {
         let text =
             "n/p has UID 0d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e, not 1d9f0c5e-5d0c-4a0e-9d2b-0a3b6f7c8d9e";
         let names = Redactions::of(&[event(What::Quote { text: text.into() })], "tandem-lab-x");

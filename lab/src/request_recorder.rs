@@ -1,7 +1,7 @@
-//! A client that writes down every request it sends and what came of it, whatever cluster it talks to.
+//! A client layer that records every request and its answer, on any cluster.
 //!
-//! The lab's own eyes: an audit log is better, but somebody else's cluster gives none. Bodies are buffered, except those
-//! of watches and logs.
+//! An audit log would be better, but the one of a user's cluster cannot be read. Bodies are buffered, except those of
+//! watches and logs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,16 +21,16 @@ use tower::{BoxError, Layer, Service};
 
 use crate::event::RecordedRequest;
 
-/// `OnRequest` of each request when its answer is there.
+/// Called with each request once its answer has arrived.
 pub type OnRequest = Arc<dyn Fn(RecordedRequest) + Send + Sync>;
 
-/// Puts an actor's name on every request and tells of it.
+/// Puts an actor's name into every request, and records the request.
 #[derive(Clone)]
 pub struct RequestRecorder {
-    /// Who sends.
+    /// The sender's name.
     pub actor: String,
-    /// Who hears.
-    pub hears: OnRequest,
+    /// Called for each request.
+    pub on_request: OnRequest,
 }
 
 impl<S> Layer<S> for RequestRecorder {
@@ -68,14 +68,14 @@ where
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let RequestRecorder { actor, hears } = self.recorder.clone();
+        let RequestRecorder { actor, on_request } = self.recorder.clone();
         let (mut parts, body) = request.into_parts();
         let audit_id = format!("{AUDIT_PREFIX}{:016x}/{actor}", rand::random::<u64>());
-        // A name that cannot stand in a header is left out; the log then has the user alone.
+        // A name that is invalid in a header is left out; the log then has only the user.
         if let Ok(audit_id) = HeaderValue::from_str(&audit_id) {
             parts.headers.insert("audit-id", audit_id);
         }
-        // What kube sends is in memory as a whole, so it is there at once.
+        // kube's request bodies are complete in memory, so this does not wait.
         let Some(Ok(sent)) = body.collect_bytes().now_or_never() else {
             return Box::pin(async {
                 Err("a request is sent in pieces, which the lab cannot record".into())
@@ -83,14 +83,14 @@ where
         };
         let content_type = parts.headers.get(http::header::CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let mut told = RecordedRequest {
+        let mut record = RecordedRequest {
             actor,
             verb: verb(parts.method.as_str(), &parts.uri, content_type),
             target: target(&parts.uri),
             from: serde_json::from_slice(&sent).ok().and_then(|body| base(&parts.method, &body)),
             ..RecordedRequest::default()
         };
-        let is_stream = told.verb == "WATCH" || told.target.ends_with("/log");
+        let is_stream = record.verb == "WATCH" || record.target.ends_with("/log");
         let began = Instant::now();
         let answer = self.inner.call(http::Request::from_parts(parts, Body::from(sent.to_vec())));
         Box::pin(async move {
@@ -98,31 +98,31 @@ where
                 Ok(answer) => answer,
                 Err(error) => {
                     let error = error.into();
-                    told.message = format!("no answer: {error}");
-                    told.millis = millis(began.elapsed());
-                    hears(told);
+                    record.message = format!("no answer: {error}");
+                    record.millis = millis(began.elapsed());
+                    on_request(record);
                     return Err(error);
                 }
             };
             let (parts, body) = answer.into_parts();
-            told.code = parts.status.as_u16();
+            record.code = parts.status.as_u16();
             if is_stream && parts.status == StatusCode::OK {
-                told.millis = millis(began.elapsed());
-                hears(told);
+                record.millis = millis(began.elapsed());
+                on_request(record);
                 return Ok(Response::from_parts(parts, body.map_err(Into::into).boxed_unsync()));
             }
             let received = body.collect().await.map_err(Into::into);
-            told.millis = millis(began.elapsed());
+            record.millis = millis(began.elapsed());
             let received = match received {
                 Ok(received) => received.to_bytes(),
                 Err(error) => {
-                    told.message = format!("the answer broke off: {error}");
-                    hears(told);
+                    record.message = format!("the answer broke off: {error}");
+                    on_request(record);
                     return Err(error);
                 }
             };
-            read_answer(&mut told, &received);
-            hears(told);
+            read_answer(&mut record, &received);
+            on_request(record);
             let whole = Full::new(received).map_err(|never| match never {});
             Ok(Response::from_parts(parts, whole.boxed_unsync()))
         })
@@ -133,25 +133,25 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What the answer says of the object, or of what was wrong.
-fn read_answer(told: &mut RecordedRequest, body: &[u8]) {
+/// Reads the object's version, or the error, from the answer.
+fn read_answer(record: &mut RecordedRequest, body: &[u8]) {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
-        if !told.succeeded() {
-            String::from_utf8_lossy(body).trim().clone_into(&mut told.message);
+        if !record.succeeded() {
+            String::from_utf8_lossy(body).trim().clone_into(&mut record.message);
         }
         return;
     };
     let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     if answer["kind"] == "Status" {
-        if !told.succeeded() {
-            told.reason = text("/reason").unwrap_or_default();
-            told.message = text("/message").unwrap_or_default();
+        if !record.succeeded() {
+            record.reason = text("/reason").unwrap_or_default();
+            record.message = text("/message").unwrap_or_default();
         }
         return;
     }
-    told.version = text("/metadata/resourceVersion").filter(|version| !version.is_empty());
-    told.generation = answer.pointer("/metadata/generation").and_then(Value::as_i64);
-    told.items = answer["items"].as_array().map(Vec::len);
+    record.version = text("/metadata/resourceVersion").filter(|version| !version.is_empty());
+    record.generation = answer.pointer("/metadata/generation").and_then(Value::as_i64);
+    record.items = answer["items"].as_array().map(Vec::len);
 }
 
 fn verb(method: &str, uri: &Uri, content_type: &str) -> &'static str {
@@ -194,11 +194,11 @@ fn target(uri: &Uri) -> String {
     split(uri).1.join("/")
 }
 
-/// What the body was decided from: the version in it, or the guard of a JSON Patch. An empty version in a PUT is shown as
-/// empty, because it means something.
+/// The base of the write: the version in the body, or the guard of a JSON Patch. An empty version in a PUT is shown as
+/// empty, because it has a meaning.
 fn base(method: &http::Method, body: &Value) -> Option<String> {
     if let Some(operations) = body.as_array() {
-        // A test of the UID only says which object is meant; where there is another one, that is what was decided from.
+        // A test of the UID only identifies the object; another test, if there is one, is the base of the decision.
         let tests = || operations.iter().filter(|operation| operation["op"] == "test");
         let guard = tests().find(|test| test["path"] != "/metadata/uid").or_else(|| tests().next())?;
         let path = guard["path"].as_str().unwrap_or_default();

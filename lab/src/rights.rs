@@ -1,4 +1,4 @@
-//! Whether the lab can play on somebody else's cluster: how new it is, and what this kubeconfig may do there.
+//! Checks whether the lab can run on a user's cluster: its version, and the rights of the kubeconfig.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authorization::v1::{
@@ -9,17 +9,18 @@ use kube::{Api, Client};
 
 use crate::pool;
 
-/// Oldest Kubernetes that the lab knows: the first whose validation of custom resources its definitions rely on
-/// (CRD ratcheting and CEL are on by default from here on).
+/// Oldest supported Kubernetes: the lab's definitions rely on its validation of custom resources (CRD ratcheting and CEL
+/// are on by default since then).
 const OLDEST: (u32, u32) = (1, 30);
-/// Whether a version, as the API server writes it (`1`, `29+`), is one that the lab does not know.
+
+/// Whether a version, as the API server writes it (`1`, `29+`), is older than that.
 fn is_too_old(major: &str, minor: &str) -> bool {
     let number =
         |text: &str| text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse::<u32>().unwrap_or(0);
     (number(major), number(minor)) < OLDEST
 }
 
-/// Fails on a cluster that the lab is too young for.
+/// Fails on a cluster that is too old for the lab.
 pub(crate) async fn check_version(client: &Client) -> Result<()> {
     let version = client.apiserver_version().await.context("the cluster does not tell its version")?;
     let (major, minor) = OLDEST;
@@ -31,7 +32,7 @@ pub(crate) async fn check_version(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What the lab has to be allowed: verb, group, resource with its subresource.
+/// The rights that the lab needs: verb, group, resource with its subresource.
 const RIGHTS: [(&str, &str, &str); 22] = [
     ("get", "", "namespaces"),
     ("list", "", "namespaces"),
@@ -57,8 +58,8 @@ const RIGHTS: [(&str, &str, &str); 22] = [
     ("impersonate", "", "users"),
 ];
 
-/// Asks the API server whether it would let us. Nothing is changed.
-#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
+/// Asks the API server for the kubeconfig's rights. Nothing is changed.
+#[expect(clippy::disallowed_methods, reason = "a review is created to ask for rights, and stores nothing")]
 pub(crate) async fn check_rights(client: &Client) -> Result<()> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let mut missing = Vec::new();
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_too_old_is_told_from_one_that_is_not() {
+    fn a_cluster_that_is_too_old_is_recognised() {
         for (major, minor, old) in
             [("1", "29+", true), ("1", "30", false), ("1", "36+", false), ("", "", true)]
         {

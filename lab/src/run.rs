@@ -1,4 +1,4 @@
-//! Plays one scenario from beginning to end.
+//! Runs one scenario from beginning to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use crate::context::{EventSink, ScenarioContext};
 use crate::event::{TranscriptEvent, What};
 use crate::scenario::{Needs, Scenario};
 
-/// How long a scenario may take: far longer than any does, so that one that hangs is told of.
+/// Time limit of a scenario: far longer than any takes, so that one that hangs is reported.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The same for one that runs the operators, several times over.
+/// Time limit of a scenario that runs the operators, several times.
 const OPERATORS_LIMIT: Duration = Duration::from_secs(600);
 
-/// How a scenario went.
+/// The result of a scenario.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Played {
-    /// Which.
+    /// The scenario's name.
     pub name: &'static str,
-    /// Rows of the checklist that it shows.
+    /// The rows of the checklist that it shows.
     pub rows: &'static [&'static str],
-    /// Claims that it refutes.
+    /// The claims that it refutes.
     pub refutes: &'static [&'static str],
-    /// Why it was not played, if it was not.
+    /// Why it was not run; `None` if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_played: Option<&'static str>,
-    /// What was wrong; empty when all was as claimed.
+    /// Claims that do not hold, and errors; empty when it passed.
     pub failures: Vec<String>,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// The namespace that it was played in.
+    /// The namespace that it ran in.
     pub namespace: String,
-    /// Everything that happened.
+    /// All events.
     pub events: Vec<TranscriptEvent>,
 }
 
 impl Played {
-    /// One that has not been played, and why.
+    /// The result of a scenario that was not run, and why.
     pub fn not_played(scenario: &Scenario, why: Option<&'static str>) -> Self {
         Self {
             name: scenario.name,
@@ -55,28 +55,28 @@ impl Played {
         }
     }
 
-    /// Whether all was as claimed.
+    /// Whether every claim holds and no error occurred.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// Fails with everything that was wrong.
+    /// Checks that it passed.
     ///
     /// # Errors
-    /// When something was.
-    pub fn verdict(&self) -> Result<()> {
+    /// With all failures, if it did not.
+    pub fn check_passed(&self) -> Result<()> {
         if self.passed() { Ok(()) } else { bail!("{}: {}", self.name, self.failures.join("\n")) }
     }
 }
 
-/// Plays `scenario` before `audience`. What goes wrong is in the result.
+/// Runs `scenario`, and passes its events to `sink`. Its failures are in the result.
 ///
 /// # Errors
-/// When it could not be begun: no cluster, no namespace.
-pub async fn play(clusters: &ClusterPool, scenario: &Scenario, audience: EventSink) -> Result<Played> {
+/// When it could not be started: no cluster, no namespace.
+pub async fn play(clusters: &ClusterPool, scenario: &Scenario, sink: EventSink) -> Result<Played> {
     let cluster = clusters.cluster(scenario.needs).await?;
     let namespace = clusters.namespace(&cluster, scenario.name).await?;
-    let ctx = ScenarioContext::new(Arc::clone(&cluster), namespace.name().to_owned(), audience);
+    let ctx = ScenarioContext::new(Arc::clone(&cluster), namespace.name().to_owned(), sink);
     let began = Instant::now();
     let limit = if scenario.needs == Needs::Operators { OPERATORS_LIMIT } else { LIMIT };
     let result = tokio::time::timeout(limit, (scenario.run)(&ctx)).await;

@@ -1,45 +1,45 @@
-//! What a scenario is, and which there are.
+//! The type of a scenario.
 
 use anyhow::Result;
 use futures::future::BoxFuture;
 
 use crate::context::ScenarioContext;
 
-/// One thing to see on a real API server.
+/// One demonstration on a real API server.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// Its name on the command line, and of its page.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// What it shows, in one line.
     pub title: &'static str,
     /// The rows of the checklist that it shows.
     pub rows: &'static [&'static str],
     /// The wrong claims that it refutes.
     pub refutes: &'static [&'static str],
-    /// What to take home, in two lines.
+    /// The conclusion, in at most two lines.
     pub lesson: &'static str,
-    /// What it has to be played on.
+    /// The cluster that it needs.
     pub needs: Needs,
-    /// The play.
+    /// The function that runs it.
     pub run: Play,
 }
 
-/// How a scenario is played.
+/// The function of a scenario.
 pub type Play = for<'a> fn(&'a ScenarioContext) -> BoxFuture<'a, Result<()>>;
 
-/// What a scenario has to be played on.
+/// The cluster that a scenario needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// An API server, anybody's.
+    /// Any API server.
     ApiServer,
-    /// The embedded control plane: it looks into etcd, or at the API server's audit log.
+    /// The embedded control plane: the scenario reads etcd, or the API server's audit log.
     Embedded,
-    /// The embedded control plane with scheduler, controllers and simulated kubelets: both operators run on it.
+    /// The embedded control plane with scheduler, controllers and simulated kubelets, on which both operators run.
     Operators,
 }
 
 impl Needs {
-    /// Whether somebody else's cluster will not do.
+    /// Whether it cannot run on a user's cluster.
     pub const fn is_embedded(self) -> bool {
         matches!(self, Self::Embedded | Self::Operators)
     }

@@ -1,4 +1,4 @@
-//! What the command answers to bad input, and what it leaves on somebody else's cluster: nothing.
+//! The command's answers to bad input, and that it leaves nothing on a user's cluster.
 
 #![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
@@ -16,7 +16,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// How long anything here may take on a machine that is busy.
+/// Time limit of any step on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lab(args: &[&str]) -> Command {
@@ -34,14 +34,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A cluster that plays somebody else's, and the right to be the only one who looks at what is left on it.
-async fn foreign() -> (&'static Cluster, MutexGuard<'static, ()>) {
+/// A cluster in the role of a user's, and a lock on it, because each test checks what is left on it.
+async fn users_cluster() -> (&'static Cluster, MutexGuard<'static, ()>) {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
-    static TURN: Mutex<()> = Mutex::const_new(());
+    static LOCK: Mutex<()> = Mutex::const_new(());
     e2e::process_supervisor::served_by(Path::new(env!("CARGO_BIN_EXE_lab")));
     let options = ClusterOptions { scheduler: false, kwok: false, ..ClusterOptions::private() };
     let cluster = CLUSTER.get_or_try_init(|| Cluster::start(options)).await.unwrap();
-    (cluster, TURN.lock().await)
+    (cluster, LOCK.lock().await)
 }
 
 fn path(path: &Path) -> &str {
@@ -93,7 +93,7 @@ async fn a_cluster_that_cannot_be_reached_is_named() {
     );
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("kubeconfig");
-    // Port 1 of the loopback address: nobody listens there.
+    // Port 1 of the loopback address, on which no server listens.
     let text = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -107,8 +107,8 @@ async fn a_cluster_that_cannot_be_reached_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_elses_cluster_is_played_on_and_left_as_it_was() {
-    let (cluster, _turn) = foreign().await;
+async fn a_users_cluster_is_left_as_it_was() {
+    let (cluster, _lock) = users_cluster().await;
     let output =
         run(&["conflict", "generation", "no-op", "--kubeconfig", path(cluster.kubeconfig_path())]).await;
     assert!(output.status.success(), "{}", stderr(&output));
@@ -116,8 +116,8 @@ async fn somebody_elses_cluster_is_played_on_and_left_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
-    let (cluster, _turn) = foreign().await;
+async fn an_interrupted_scenario_leaves_nothing() {
+    let (cluster, _lock) = users_cluster().await;
     let child = lab(&["generation", "--kubeconfig", path(cluster.kubeconfig_path())]).spawn().unwrap();
     let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
     eventually(PATIENCE, "the scenario has begun", async || {
@@ -135,9 +135,9 @@ async fn a_scenario_that_is_cut_off_leaves_nothing_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the scene")]
+#[expect(clippy::disallowed_methods, reason = "the setup of a test")]
 async fn a_namespace_that_exists_is_left_alone() {
-    let (cluster, _turn) = foreign().await;
+    let (cluster, _lock) = users_cluster().await;
     let namespaces = Api::<Namespace>::all(cluster.client().await.unwrap());
     let theirs: Namespace = serde_json::from_value(json!({"metadata": {"name": "taken-conflict"}})).unwrap();
     namespaces.create(&PostParams::default(), &theirs).await.unwrap();
@@ -146,15 +146,15 @@ async fn a_namespace_that_exists_is_left_alone() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("the namespace taken-conflict exists already"), "{}", stderr(&output));
     let kept = namespaces.get("taken-conflict").await.unwrap();
-    assert!(kept.metadata.deletion_timestamp.is_none(), "somebody else's namespace is being deleted");
+    assert!(kept.metadata.deletion_timestamp.is_none(), "the user's namespace is being deleted");
     nothing_is_left(cluster).await.unwrap();
     let _ = namespaces.delete("taken-conflict", &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the scene")]
+#[expect(clippy::disallowed_methods, reason = "the setup of a test")]
 async fn rights_that_are_missing_are_named_and_nothing_is_done() {
-    let (cluster, _turn) = foreign().await;
+    let (cluster, _lock) = users_cluster().await;
     let accounts = Api::<ServiceAccount>::namespaced(cluster.client().await.unwrap(), "default");
     let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "reader"}})).unwrap();
     accounts.create(&PostParams::default(), &account).await.unwrap();
@@ -175,7 +175,7 @@ async fn rights_that_are_missing_are_named_and_nothing_is_done() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_refused_before_anything_is_begun() {
+async fn impossible_requests_are_refused_before_anything_is_started() {
     let nowhere = ["conflict", "--report", "/nonexistent/page.html"];
     let foreign = ["etcd-revision", "--kubeconfig", "nowhere"];
     let pages = ["conflict", "--kubeconfig", "nowhere", "--write-pages"];
@@ -230,7 +230,7 @@ async fn a_page_does_not_take_the_place_of_its_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scenario_that_is_named_twice_is_played_once() {
-    let (cluster, _turn) = foreign().await;
+    let (cluster, _lock) = users_cluster().await;
     let kubeconfig = path(cluster.kubeconfig_path());
     let output = run(&["conflict", "conflict", "--kubeconfig", kubeconfig, "--json"]).await;
     let played: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -238,9 +238,9 @@ async fn a_scenario_that_is_named_twice_is_played_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[expect(clippy::disallowed_methods, reason = "sets the scene")]
+#[expect(clippy::disallowed_methods, reason = "the setup of a test")]
 async fn definitions_of_another_lab_are_left_alone() {
-    let (cluster, _turn) = foreign().await;
+    let (cluster, _lock) = users_cluster().await;
     let definitions = Api::<CustomResourceDefinition>::all(cluster.client().await.unwrap());
     let theirs = lab::pool::definitions().unwrap().remove(0);
     let name = theirs.metadata.name.clone().unwrap();
@@ -250,7 +250,7 @@ async fn definitions_of_another_lab_are_left_alone() {
     let said = format!("the definition {name} exists already");
     assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     let kept = definitions.get(&name).await.unwrap();
-    assert!(kept.metadata.deletion_timestamp.is_none(), "somebody else's definition is being deleted");
+    assert!(kept.metadata.deletion_timestamp.is_none(), "the other lab's definition is being deleted");
     let _ = definitions.delete(&name, &DeleteParams::default()).await.unwrap();
     nothing_is_left(cluster).await.unwrap();
 }

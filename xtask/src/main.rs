@@ -69,7 +69,7 @@ enum Task {
 }
 
 fn main() -> anyhow::Result<()> {
-    // What the demo starts is held by this same binary, in another process; see `e2e::process_supervisor`.
+    // This same binary, in another process, supervises what the demo starts; see `e2e::process_supervisor`.
     if e2e::process_supervisor::serve_if_asked()? {
         return Ok(());
     }

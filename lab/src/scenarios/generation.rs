@@ -79,7 +79,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.check_eq("a held deletion moves version and generation", &moved, &(true, true));
     ctx.table(table);
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    let pools = kube::Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = kube::Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     pools.patch("workers", &PatchParams::default(), &free).await?;
     Ok(())
 }

@@ -38,7 +38,7 @@ async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Cont
     controller.care_for("always");
     create(alice, "always").await?;
     controller.catch_up().await?;
-    let shut = controller.cache.shut();
+    let gate = controller.cache.close_gate();
     let first = controller.next().await?;
     let written = put(&controller.actor, &saying(&first, "Hello")).await?;
     controller.ended(Ok(()))?;
@@ -52,7 +52,7 @@ async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Cont
     ctx.check("and that calls no second reconcile: the queue is empty", controller.is_idle());
 
     ctx.say("Now the event of the controller's own write is let through.");
-    drop(shut);
+    drop(gate);
     let second = controller.turn().await?;
     ctx.check_eq(
         &format!("it calls the second reconcile, in which the cache has the new version {}", version(&after)),

@@ -60,14 +60,14 @@ struct Play<'a> {
 
 impl Play<'_> {
     /// Alice makes a Foo, the controller's watch is held back, Bob changes the name in the label.
-    async fn begin(&mut self, name: &str) -> Result<crate::cache::Shut> {
+    async fn begin(&mut self, name: &str) -> Result<crate::cache::ClosedGate> {
         self.controller.care_for(name);
         create(&self.alice, name).await?;
         label(&self.alice, name, json!("Alice")).await?;
         self.controller.catch_up().await?;
-        let shut = self.controller.cache.shut();
+        let gate = self.controller.cache.close_gate();
         label(&self.bob, name, json!("Bob")).await?;
-        Ok(shut)
+        Ok(gate)
     }
 
     /// How often the pool was read since `before` requests.
@@ -105,7 +105,7 @@ impl Play<'_> {
     async fn returned(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("Way A. Alice makes a Foo and puts her name in the label. Before the controller comes to it, Bob puts in his, and the watch is slow: its events are held back. The controller decides from its cache and returns each conflict; its own work queue, no part of the server, calls it again, after 5 ms, 10 ms, 20 ms, …");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("returned").await?;
+        let gate = self.begin("returned").await?;
         while self.controller.tally().reconciles < 3 && !self.controller.is_idle() {
             let copy = self.controller.next().await?;
             let result = self.reconcile(&copy).await?;
@@ -119,7 +119,7 @@ impl Play<'_> {
         );
         self.ctx.check_eq("the rest of the reconcile was done three times too", &self.reads(before), &3);
         self.ctx.say("Now the watch brings what Bob did.");
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
@@ -127,13 +127,13 @@ impl Play<'_> {
     async fn dropped(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The same, but the conflict is not even returned: the reconcile ends as if all were well. Here every event calls a reconcile, and the write that won is an event which the watch has yet to bring.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("dropped").await?;
+        let gate = self.begin("dropped").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
         self.ctx.check("the queue is empty", self.controller.is_idle());
-        drop(shut);
+        drop(gate);
         self.controller.catch_up().await?;
         self.ctx.check("with Bob's event the queue has it again", !self.controller.is_idle());
         self.settle().await?;
@@ -144,12 +144,12 @@ impl Play<'_> {
     async fn forgotten(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The conflict is neither returned nor retried, as before.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("forgotten").await?;
+        let gate = self.begin("forgotten").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(Ok(()))?;
-        drop(shut);
+        drop(gate);
         self.controller.catch_up().await?;
         let cached = self.controller.cache.copy("forgotten")?;
         self.ctx.check_eq(
@@ -166,12 +166,12 @@ impl Play<'_> {
     async fn returned_under_a_filter(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The same filter, and the conflict is returned: the queue needs no event.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("filtered").await?;
+        let gate = self.begin("filtered").await?;
         let copy = self.controller.next().await?;
         let result = self.reconcile(&copy).await?;
         self.ctx.check("the PUT met a conflict", result.is_err());
         self.controller.ended(result)?;
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }
@@ -179,7 +179,7 @@ impl Play<'_> {
     async fn retried(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("Way B. The same with `update`, which after the conflict reads the Foo from the server and asks for a new decision.");
         let before = self.controller.actor.requests().len();
-        let shut = self.begin("retried").await?;
+        let gate = self.begin("retried").await?;
         let copy = self.controller.next().await?;
         self.controller.actor.api::<Pool>().get("workers").await?;
         let foos = self.controller.actor.api::<Foo>();
@@ -198,7 +198,7 @@ impl Play<'_> {
         self.controller.ended(Ok(()))?;
         self.ctx.check_eq("the rest of the reconcile was done once", &self.reads(before), &1);
         self.ctx.say("The events come later, and find nothing to do.");
-        drop(shut);
+        drop(gate);
         self.settle().await?;
         Ok((self.controller.tally(), self.reads(before)))
     }

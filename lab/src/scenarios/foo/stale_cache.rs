@@ -36,7 +36,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let made = create(&bob, "hello").await?;
     cache.holds("hello", &version_of(&made)?).await?;
     let play = Play { ctx, bob, controller, cache };
-    let shut = play.cache.shut();
+    let gate = play.cache.close_gate();
     label(&play.bob, "hello", json!("bob")).await?;
     play.compare().await?;
 
@@ -46,7 +46,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let newest = play.pass_the_cache_by().await?;
 
     ctx.say("Now the events are let through.");
-    drop(shut);
+    drop(gate);
     let fresh = play.cache.watched().fresh(&play.cache.reference("hello"), PATIENCE).await?;
     let fresh = fresh.context("the cache has lost it")?;
     ctx.check_eq(
@@ -163,7 +163,7 @@ impl Play<'_> {
 
     async fn somebody_elses_write(&self) -> Result<()> {
         self.ctx.say("Somebody else's write is in nobody's memory. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
-        let _shut = self.cache.shut();
+        let _shut = self.cache.close_gate();
         label(&self.bob, "hello", json!("bob-again")).await?;
         let before = self.controller.counts();
         let object = self.cache.object("hello");

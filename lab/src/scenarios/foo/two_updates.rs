@@ -135,12 +135,12 @@ async fn behind(
     controller.care_for("behind");
     create(alice, "behind").await?;
     controller.catch_up().await?;
-    let shut = controller.cache.shut();
+    let gate = controller.cache.close_gate();
     let copy = controller.next().await?;
     let result = Way::FromTheAnswer.reconcile(controller, &copy).await?;
     ctx.check("the first reconcile meets no conflict", result.is_ok());
     controller.ended(result)?;
-    shut.let_through(1);
+    gate.let_through(1);
     let copy = controller.next().await?;
     let stored = controller.stored().await?;
     ctx.check(
@@ -150,7 +150,7 @@ async fn behind(
     let result = Way::FromTheAnswer.reconcile(controller, &copy).await?;
     ctx.check("and meets a conflict at its first PUT", result.is_err());
     controller.ended(result)?;
-    drop(shut);
+    drop(gate);
     let mut reconciles = 0;
     while reconciles < LOOKED_AT / 2 {
         let Some(copy) = controller.turn().await? else { break };

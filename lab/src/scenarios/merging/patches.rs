@@ -155,7 +155,7 @@ async fn invented(ctx: &ScenarioContext) -> Result<()> {
     ctx.say(
         "So the version in a body is set by hand, and has to be. What must not be done is to make one up.",
     );
-    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let stored = pools.get(POOL).await?.metadata.resource_version.context("no version")?;
     let next = stored.parse::<u128>().context("the version is no number")? + 1;
     let versions = [
@@ -179,7 +179,7 @@ async fn invented(ctx: &ScenarioContext) -> Result<()> {
 /// Each guard against each kind of write in between, on pools of their own, backstage.
 async fn matrix(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Every guard against every write that may come in between; each time from 3 to 5, on a pool of its own.");
-    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let mut table = Table::new(&["guard", "nothing", "a report", "the machine type", "the count"]);
     let mut found = Vec::new();
     for guard in &guards::ALL {

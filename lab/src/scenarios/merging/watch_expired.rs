@@ -75,7 +75,7 @@ async fn watched_again<K>(ctx: &ScenarioContext) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    let api = Api::<K>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let api = Api::<K>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     eventually(PATIENCE, "watches are taken again", async || {
         Ok(Some(api.watch(&WatchParams::default().timeout(1), "0").await.map(drop)?))
     })

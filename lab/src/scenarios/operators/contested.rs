@@ -273,7 +273,7 @@ async fn condition(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
 /// waits for each decision: what it was going to do has had its time.
 #[expect(clippy::disallowed_methods, reason = "a person changes a bound that nobody else writes")]
 async fn decided_anew(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
-    let pools = Api::<NodePool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = Api::<NodePool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let mut pool = condition(ctx, reason).await?;
     for _ in 0..3 {
         tokio::time::sleep(LONGER_THAN_IDLE).await;

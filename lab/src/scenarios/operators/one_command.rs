@@ -101,7 +101,7 @@ fn node(ctx: &ScenarioContext) -> (String, String) {
 }
 
 async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
-    let client = ctx.backstage().await?;
+    let client = ctx.unrecorded_client().await?;
     ctx.cluster.kubectl_with_input(&["apply", "--filename", "-"], node).await?;
     let name = format!("{}-node", ctx.namespace());
     let nodes = Api::<Node>::all(client.clone());

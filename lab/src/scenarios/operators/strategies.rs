@@ -157,7 +157,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     ctx.set(&objects::pool("busy", 0, 20)).await?;
     ctx.set(&objects::autoscaler("all", 1)).await?;
     ctx.set(&objects::deployment("web", "busy", 0, "2")).await?;
-    let pools = Api::<NodePool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = Api::<NodePool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let rival = ConcurrentWriter::start(pools, "busy", STORM, 20, 7);
     let mut rounds = 0;
     while rounds < ROUNDS {
@@ -211,7 +211,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     reason = "a person scales a Deployment, which no operator of ours writes"
 )]
 async fn load(ctx: &ScenarioContext, pods: i32) -> Result<()> {
-    let deployments = Api::<Deployment>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let deployments = Api::<Deployment>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let patch = Patch::Merge(json!({"spec": {"replicas": pods}}));
     deployments.patch_scale("web", &PatchParams::default(), &patch).await?;
     Ok(())

@@ -108,14 +108,14 @@ impl<'a> Tandem<'a> {
 
     /// A pool's nodes as they are now.
     pub(super) async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
-        let nodes = Api::<Node>::all(self.ctx.backstage().await?);
+        let nodes = Api::<Node>::all(self.ctx.unrecorded_client().await?);
         let of_pool = ListParams::default().labels(&node_selector(self.ctx.namespace(), pool));
         Ok(nodes.list(&of_pool).await?.items)
     }
 
     /// Waits until `wanted` pods run, and no other is there.
     pub(super) async fn pods_run(&self, wanted: usize) -> Result<()> {
-        let pods = Api::<Pod>::namespaced(self.ctx.backstage().await?, self.ctx.namespace());
+        let pods = Api::<Pod>::namespaced(self.ctx.unrecorded_client().await?, self.ctx.namespace());
         eventually(PATIENCE, &format!("{wanted} pods run"), || async {
             let found = pods.list(&ListParams::default()).await?.items;
             let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());

@@ -116,7 +116,7 @@ fn labelled(name: &str, value: &str) -> Value {
 async fn busy_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let before = alice.counts();
     // Its requests would bury those of Alice.
-    let unseen = Api::namespaced(ctx.backstage().await?, ctx.namespace());
+    let unseen = Api::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let beside_the_owner = async {
         let stop = CancellationToken::new();
         let counting = tokio::spawn(keep_ticking(unseen, stop.clone()));

@@ -24,7 +24,7 @@ const NAME: &str = "hello";
 #[expect(clippy::disallowed_methods, reason = "a definition of this scenario's own, and nobody else's")]
 pub(super) async fn changes(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("And there is how an object is encoded. A third kind is defined, Note, which the server takes as v1 and as v2, and stores as v1.");
-    let definitions = Api::<CustomResourceDefinition>::all(ctx.backstage().await?);
+    let definitions = Api::<CustomResourceDefinition>::all(ctx.unrecorded_client().await?);
     let definition = serde_json::from_value(definition(&run_label(ctx).await?))?;
     definitions.create(&PostParams::default(), &definition).await.context("cannot make the definition")?;
     let played = play(ctx, alice, &definitions).await;
@@ -40,7 +40,8 @@ async fn play(
     definitions: &Api<CustomResourceDefinition>,
 ) -> Result<()> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, "v1", "Note"), "notes");
-    let unseen = Api::<DynamicObject>::namespaced_with(ctx.backstage().await?, ctx.namespace(), &resource);
+    let unseen =
+        Api::<DynamicObject>::namespaced_with(ctx.unrecorded_client().await?, ctx.namespace(), &resource);
     eventually(PATIENCE, "notes are served", async || {
         Ok(Some(unseen.list(&ListParams::default().limit(1)).await?))
     })
@@ -96,7 +97,7 @@ fn told(before: &DynamicObject, after: &DynamicObject) -> &'static str {
 
 /// What tells a cluster that is not ours whose definition this is, so that it is taken away also when this is cut off.
 async fn run_label(ctx: &ScenarioContext) -> Result<BTreeMap<String, String>> {
-    let namespaces = Api::<Namespace>::all(ctx.backstage().await?);
+    let namespaces = Api::<Namespace>::all(ctx.unrecorded_client().await?);
     let labels =
         namespaces.get(ctx.namespace()).await.context("the scenario's namespace is gone")?.metadata.labels;
     let of_run = labels.into_iter().flatten().filter(|(key, _)| key == crate::cluster_pool::RUN_LABEL);

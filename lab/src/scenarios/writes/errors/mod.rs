@@ -139,7 +139,7 @@ async fn not_found_is_no_success(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry says Gone, and whoever calls decides what that means.");
     let alice = ctx.actor("alice").await?;
     let reported = careless(&alice, "nobody").await;
-    let pools = Api::<Pool>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let stored = pools.get_opt("nobody").await?;
     ctx.check("success is reported, and there is no object that would have 5 replicas", {
         reported.is_ok() && stored.is_none()

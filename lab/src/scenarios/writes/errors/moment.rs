@@ -69,7 +69,7 @@ async fn hold_a_pod(ctx: &ScenarioContext) -> Result<()> {
         },
     }))?;
     ctx.set(&pod).await?;
-    let pods = Api::<Pod>::namespaced(ctx.backstage().await?, ctx.namespace());
+    let pods = Api::<Pod>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     // One that is pending would be let go whatever the budget says.
     let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
     pods.patch_status(WEB, &PatchParams::default(), &running).await.context("the pod does not run")?;
