@@ -1,4 +1,4 @@
-//! The conflict itself: who causes it, and what the server says.
+//! The conflict itself: its cause, and the server's answer.
 
 use anyhow::{Context as _, Result, bail};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -14,12 +14,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A write made from an old copy is refused",
     rows: &["0a", "0b", "0d", "4b"],
     refutes: &[],
-    lesson: "A PUT says which version it was made from, and the server takes it only while that is the newest.\nA 409 is no fault: it says that somebody else was first, and nothing was written.",
+    lesson: "A PUT says which version it was made from, and the server takes it only while that is the newest.\nA 409 is no fault: it says that another write came first, and nothing was written.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// What the API server says, with the name of the resource and of the object.
+/// The API server's message, with the names of the resource and of the object.
 const TEXT: &str = "Operation cannot be fulfilled on pools.lab.tandem.dev \"workers\": the object has been modified; please apply your changes to the latest version and try again";
 
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests that the front door is built on")]
@@ -46,7 +46,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let mut old = written;
     old.spec.replicas = Some(5);
     let Err(kube::Error::Api(status)) = pools.replace("workers", &PostParams::default(), &old).await else {
-        bail!("the PUT of an old copy was taken");
+        bail!("the PUT of an old copy was accepted");
     };
     ctx.check_eq(
         "the answer is 409 with reason Conflict",

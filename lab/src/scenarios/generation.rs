@@ -1,4 +1,4 @@
-//! `resourceVersion` beside `generation`: what moves which.
+//! Which writes move `resourceVersion`, and which move `generation`.
 
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -19,7 +19,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// What is done, where, and whether version and generation are to move.
+/// The changes: text, endpoint, and whether version and generation must move.
 const CHANGES: [(&str, Endpoint, bool, bool); 8] = [
     ("spec", Endpoint::Main, true, true),
     ("the same spec again", Endpoint::Main, false, false),
@@ -52,19 +52,19 @@ fn body(change: &str) -> Value {
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     let alice = ctx.actor("alice").await?;
     ctx.set(&pool("workers", 3)).await?;
-    ctx.say("One change after the other; nobody else writes.");
+    ctx.say("One change after the other, without another writer.");
     let mut table = Table::new(&["what is written", "resourceVersion", "generation"]);
     for (change, endpoint, moves_version, moves_generation) in CHANGES {
         let before = marks(&ctx.stored("workers").await?)?;
         send(&alice, endpoint, &body(change)).await?;
         let after = marks(&ctx.stored("workers").await?)?;
         let moved = (before.0 != after.0, before.1 != after.1);
-        table.row(&[&change, &told(moved.0), &told(moved.1)]);
+        table.row(&[&change, &moves_or_stays(moved.0), &moves_or_stays(moved.1)]);
         ctx.check_eq(
             &format!(
                 "{change}: the version {}, the generation {}",
-                told(moves_version),
-                told(moves_generation)
+                moves_or_stays(moves_version),
+                moves_or_stays(moves_generation)
             ),
             &moved,
             &(moves_version, moves_generation),
@@ -75,7 +75,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     alice.api::<Pool>().delete("workers", &DeleteParams::default()).await?;
     let after = marks(&ctx.stored("workers").await?)?;
     let moved = (before.0 != after.0, before.1 != after.1);
-    table.row(&[&"deletion, held by a finalizer", &told(moved.0), &told(moved.1)]);
+    table.row(&[&"deletion, held by a finalizer", &moves_or_stays(moved.0), &moves_or_stays(moved.1)]);
     ctx.check_eq("a held deletion moves version and generation", &moved, &(true, true));
     ctx.table(table);
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -100,6 +100,6 @@ fn marks(pool: &Pool) -> Result<(String, i64)> {
     Ok((version, pool.metadata.generation.context("no generation")?))
 }
 
-const fn told(moves: bool) -> &'static str {
+const fn moves_or_stays(moves: bool) -> &'static str {
     if moves { "moves" } else { "stays" }
 }

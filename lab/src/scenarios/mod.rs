@@ -1,4 +1,4 @@
-//! Every scenario, in the order in which they are best seen.
+//! All scenarios, in their recommended order.
 
 mod conflict;
 mod foo;
@@ -10,7 +10,7 @@ mod writes;
 
 use crate::scenario::Scenario;
 
-/// All of them.
+/// All scenarios.
 pub fn all() -> Vec<Scenario> {
     let first = vec![conflict::SCENARIO, generation::SCENARIO];
     [first, writes::all(), foo::all(), retry::all(), merging::all(), operators::all()].concat()

@@ -1,5 +1,5 @@
-//! The smallest controller: a cache fed by a watch, a work queue fed by the same events, and a loop that the scenario turns
-//! by hand, so that it can look between two reconciles. What a reconcile does is the scenario's business.
+//! A minimal controller: a cache fed by a watch, a work queue fed by the same events, and a loop that the scenario steps
+//! through, so that it can check the state between two reconciles. The scenario implements the reconcile.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,17 +17,17 @@ use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::{RecordedRequest, version};
 use crate::pool::Foo;
 
-/// First pause after a failed reconcile, doubled by each further one: client-go's work queue.
+/// First pause after a failed reconcile, doubled by each further failure: as in client-go's work queue.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause: client-go's too.
+/// Longest pause: as in client-go's work queue.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1000);
 
-/// What has become of one object so far.
+/// Counts for one object so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Events that the watch brought.
+    /// Received watch events.
     pub(super) events: usize,
-    /// Reconciles begun.
+    /// Started reconciles.
     pub(super) reconciles: usize,
     /// Reconciles that ended in a conflict.
     pub(super) failed: usize,
@@ -42,7 +42,7 @@ pub(super) struct Controller<'a> {
     ctx: &'a ScenarioContext,
     /// Its client.
     pub(super) actor: Actor,
-    /// What it decides from.
+    /// The cache that it decides from.
     pub(super) cache: Cache<Foo>,
     inbox: Arc<Inbox>,
     limiter: ItemExponentialFailure<String>,
@@ -50,19 +50,19 @@ pub(super) struct Controller<'a> {
     failed: usize,
 }
 
-/// Where events arrive.
+/// Receives the watch's events.
 #[derive(Default)]
 struct Inbox {
     of: Mutex<String>,
     queue: Queue,
     events: AtomicUsize,
-    /// Whether an event that leaves the generation as it was is dropped.
+    /// Whether events without a change of the generation are dropped.
     by_generation: AtomicBool,
     generation: Mutex<Option<i64>>,
 }
 
 impl Inbox {
-    fn hears(&self, object: &Foo) {
+    fn receive(&self, object: &Foo) {
         let name = object.name_any();
         if *self.of.lock().unwrap_or_else(PoisonError::into_inner) != name {
             return;
@@ -78,17 +78,17 @@ impl Inbox {
 }
 
 impl<'a> Controller<'a> {
-    /// Lists and watches. Nothing is reconciled before it is told what to care for.
+    /// Lists and watches. Nothing is reconciled before an object is selected.
     pub(super) async fn start(ctx: &'a ScenarioContext) -> Result<Self> {
         let actor = ctx.actor("controller").await?;
         let inbox = Arc::new(Inbox::default());
         let feed = Arc::clone(&inbox);
-        let cache = Cache::start(&actor, Box::new(move |object| feed.hears(object))).await?;
+        let cache = Cache::start(&actor, Box::new(move |object| feed.receive(object))).await?;
         let limiter = ItemExponentialFailure::new(FIRST_PAUSE, LONGEST_PAUSE);
         Ok(Self { ctx, actor, cache, inbox, limiter, reconciles: 0, failed: 0 })
     }
 
-    /// From now on it cares for this Foo, which is yet to be made, and for no other.
+    /// Selects the Foo to reconcile, which does not exist yet; other objects are ignored.
     pub(super) fn care_for(&mut self, name: &str) {
         name.clone_into(&mut self.inbox.of.lock().unwrap_or_else(PoisonError::into_inner));
         self.inbox.events.store(0, Ordering::SeqCst);
@@ -98,17 +98,17 @@ impl<'a> Controller<'a> {
         self.failed = 0;
     }
 
-    /// From now on events are filtered as by controller-runtime's `GenerationChangedPredicate`.
+    /// From now on filters events like controller-runtime's `GenerationChangedPredicate`.
     pub(super) fn compare_generations(&self) {
         self.inbox.by_generation.store(true, Ordering::SeqCst);
     }
 
-    /// What it cares for.
+    /// The selected object.
     pub(super) fn name(&self) -> String {
         self.inbox.of.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What has become of it.
+    /// The counts for the selected object.
     pub(super) fn tally(&self) -> Tally {
         let target = format!("foos/{}", self.name());
         let requests = self.actor.requests();
@@ -124,13 +124,13 @@ impl<'a> Controller<'a> {
         }
     }
 
-    /// Waits until the cache holds what the server does. Everybody else is to be still.
+    /// Waits until the cache is up to date. No other writer may write meanwhile.
     pub(super) async fn catch_up(&self) -> Result<()> {
         let stored = self.stored().await?;
         self.cache.holds(&self.name(), &version_of(&stored)?).await
     }
 
-    /// What the server holds, asked backstage.
+    /// The stored object, read with an unrecorded request.
     pub(super) async fn stored(&self) -> Result<Foo> {
         self.ctx.stored(&self.name()).await
     }
@@ -140,8 +140,8 @@ impl<'a> Controller<'a> {
         self.inbox.queue.is_empty()
     }
 
-    /// Begins the next reconcile with a cache that is not behind; `None` when there is none to begin, and there will be
-    /// none: every event up to now has been heard.
+    /// Starts the next reconcile with an up-to-date cache; `None` when the queue is empty after every event so far was
+    /// received.
     pub(super) async fn turn(&mut self) -> Result<Option<Foo>> {
         self.catch_up().await?;
         if self.is_idle() {
@@ -150,10 +150,10 @@ impl<'a> Controller<'a> {
         self.next().await.map(Some)
     }
 
-    /// Begins the next reconcile, as soon as the queue has one, from whatever the cache holds.
+    /// Starts the next reconcile as soon as the queue has one, with the current cache.
     pub(super) async fn next(&mut self) -> Result<Foo> {
         let next = timeout(PATIENCE, self.inbox.queue.next()).await;
-        let name = next.context("nothing comes out of the queue")?;
+        let name = next.context("the queue stays empty")?;
         let copy = self.cache.copy(&name)?;
         self.reconciles += 1;
         let says = match greeting_of(&copy) {
@@ -169,7 +169,7 @@ impl<'a> Controller<'a> {
         Ok(copy)
     }
 
-    /// A reconcile has ended: after a conflict the queue holds the object for a while.
+    /// Ends a reconcile: after a conflict the queue delays the object.
     pub(super) fn ended(&mut self, result: Result<(), kube::Error>) -> Result<()> {
         let name = self.name();
         match result {

@@ -1,4 +1,4 @@
-//! The Foo article: one small controller, and what its writes do to its own loop.
+//! The Foo article: one small controller, and the effect of its writes on its own loop.
 
 mod controller;
 mod no_op;
@@ -19,7 +19,7 @@ use crate::context::Actor;
 use crate::pool::{Foo, FooSpec};
 use crate::scenario::Scenario;
 
-/// In the order of the article.
+/// The scenarios, in the order of the article.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         no_op::SCENARIO,
@@ -35,27 +35,27 @@ fn version_of(object: &Foo) -> Result<String> {
     object.resource_version().context("the copy has no version")
 }
 
-/// What a copy says.
+/// The greeting in a copy.
 fn greeting_of(object: &Foo) -> &str {
     object.spec.greeting.as_deref().unwrap_or_default()
 }
 
-/// A copy that says something else.
+/// A copy with another greeting.
 fn saying(object: &Foo, greeting: &str) -> Foo {
     let mut changed = object.clone();
     changed.spec.greeting = Some(greeting.to_owned());
     changed
 }
 
-/// Somebody makes a Foo that says nothing yet.
-#[expect(clippy::disallowed_methods, reason = "a person creates it, and nobody else")]
+/// Creates a Foo without a greeting.
+#[expect(clippy::disallowed_methods, reason = "a user creates it, and is its only creator")]
 async fn create(actor: &Actor, name: &str) -> Result<Foo> {
     let object = Foo::new(name, FooSpec::default());
     Ok(actor.api::<Foo>().create(&PostParams::default(), &object).await?)
 }
 
-/// Somebody sets a label, whatever version there is.
-#[expect(clippy::disallowed_methods, reason = "a person who does not look at versions")]
+/// Sets a label, at any version.
+#[expect(clippy::disallowed_methods, reason = "a user's patch without a version")]
 async fn label(actor: &Actor, name: &str, value: Value) -> Result<Foo> {
     let patch = Patch::Merge(json!({"metadata": {"labels": {"name": value}}}));
     Ok(actor.api::<Foo>().patch(name, &PatchParams::default(), &patch).await?)
@@ -67,7 +67,7 @@ async fn put(actor: &Actor, object: &Foo) -> Result<Foo, kube::Error> {
     actor.api::<Foo>().replace(&object.name_any(), &PostParams::default(), object).await
 }
 
-/// One goal, written where it is not met, beginning with the cached copy. Answers the outcome's label.
+/// Writes one goal if it is not met, starting from the cached copy. Returns the outcome's label.
 async fn say_hello(controller: &Controller<'_>) -> Result<&'static str> {
     let (name, foos) = (controller.name(), controller.actor.api::<Foo>());
     let (cached, options) = (controller.cache.object(&name), WriteOptions::new("controller"));

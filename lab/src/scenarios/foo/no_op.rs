@@ -65,11 +65,11 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What became of one thing that Alice did.
+/// The effects of one action of Alice.
 struct Settled {
     events: usize,
     reconciles: usize,
-    /// The label in the copy that the last reconcile looked at.
+    /// The label in the copy of the last reconcile.
     saw: Option<String>,
 }
 
@@ -79,7 +79,7 @@ impl Settled {
     }
 }
 
-/// Reconciles, doing nothing, until there is nothing to reconcile. `before` is how it stood when this ended last.
+/// Runs empty reconciles until the queue is empty. `before` is the result of the previous call.
 async fn settle(controller: &mut Controller<'_>, before: &mut Tally) -> Result<Settled> {
     let mut saw = None;
     while let Some(copy) = controller.turn().await? {

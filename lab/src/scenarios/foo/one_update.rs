@@ -1,4 +1,4 @@
-//! One update in each reconcile: what calls the second one, and why there is no third.
+//! One update in each reconcile: what triggers the second one, and why there is no third.
 
 use anyhow::Result;
 
@@ -32,7 +32,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// The naive half. The watch is held back around the first reconcile, so that the cache is certain to be old.
+/// The naive half. The watch is delayed during the first reconcile, so that the cache is certainly stale.
 async fn puts_always(ctx: &ScenarioContext, alice: &Actor, controller: &mut Controller<'_>) -> Result<Tally> {
     ctx.say("Its first reconcile function sets the greeting to “Hello” and puts the object, each time. Alice makes a Foo for it. The events of the watch are held back until the first reconcile is over.");
     controller.care_for("always");
@@ -80,7 +80,7 @@ async fn compares_first(
     controller.care_for("compared");
     create(alice, "compared").await?;
     let mut outcomes = Vec::new();
-    // More turns than it takes, so that one too many is seen.
+    // More steps than needed, so that an unwanted one would be seen.
     while outcomes.len() < 5 && controller.turn().await?.is_some() {
         let outcome = say_hello(controller).await?;
         outcomes.push(outcome);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Which objects are to be looked at, and from when on.
+/// The queued objects, each with the earliest time of its reconcile.
 #[derive(Default)]
 pub(super) struct Queue {
     slots: Mutex<HashMap<String, Instant>>,
@@ -14,23 +14,23 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// `name` is to be looked at from `at` on, or earlier if it was to be already.
+    /// Queues `name` for `at`, or keeps an earlier time.
     pub(super) fn add(&self, name: &str, at: Instant) {
         self.slots().entry(name.to_owned()).and_modify(|slot| *slot = at.min(*slot)).or_insert(at);
         self.added.notify_one();
     }
 
-    /// Whether nothing is to be done, neither now nor later.
+    /// Whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.slots().is_empty()
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub(super) fn clear(&self) {
         self.slots().clear();
     }
 
-    /// The next object, as soon as there is one and its time has come.
+    /// The next object, once there is one and its time has come.
     pub(super) async fn next(&self) -> String {
         loop {
             let first = self.first();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_event_brings_forward_what_waits() {
+    async fn an_event_makes_a_delayed_object_due() {
         let (queue, now) = (Queue::default(), Instant::now());
         queue.add("a", now + Duration::from_secs(10));
         let event = async {

@@ -1,4 +1,4 @@
-//! Way A on one object: the reconcile returns the conflict and the work queue calls it again. Beside it, way B.
+//! Way A on one object: the reconcile returns the conflict and the work queue repeats it. For comparison, way B.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Source, UpdateDecision, WriteOptions, update};
@@ -59,7 +59,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// Alice makes a Foo, the controller's watch is held back, Bob changes the name in the label.
+    /// Alice creates a Foo, the controller's watch is delayed, and Bob changes the name in the label.
     async fn begin(&mut self, name: &str) -> Result<crate::cache::ClosedGate> {
         self.controller.care_for(name);
         create(&self.alice, name).await?;
@@ -70,20 +70,20 @@ impl Play<'_> {
         Ok(gate)
     }
 
-    /// How often the pool was read since `before` requests.
+    /// Number of reads of the pool after the first `before` requests.
     fn reads(&self, before: usize) -> usize {
         let requests = self.controller.actor.requests();
         requests.iter().skip(before).filter(|request| request.target == "pools/workers").count()
     }
 
-    /// Everything that a reconcile does before it writes.
+    /// The part of a reconcile before its write.
     async fn decide(&self, copy: &Foo) -> Result<Option<Foo>> {
         self.controller.actor.api::<Pool>().get("workers").await?;
         let goal = greeting(copy).context("there is no name to greet")?;
         Ok((greeting_of(copy) != goal).then(|| saying(copy, &goal)))
     }
 
-    /// A reconcile that puts, and answers what came of it.
+    /// A reconcile that sends a PUT; returns its result.
     async fn reconcile(&self, copy: &Foo) -> Result<Result<(), kube::Error>> {
         Ok(match self.decide(copy).await? {
             Some(changed) => put(&self.controller.actor, &changed).await.map(drop),
@@ -140,7 +140,7 @@ impl Play<'_> {
         Ok((self.controller.tally(), self.reads(before)))
     }
 
-    /// What becomes of a conflict that is dropped where the event of the write that won is dropped too.
+    /// A dropped conflict, where the event of the winning write is dropped too.
     async fn forgotten(&mut self) -> Result<(Tally, usize)> {
         self.ctx.say("The conflict is neither returned nor retried, as before.");
         let before = self.controller.actor.requests().len();
@@ -159,7 +159,7 @@ impl Play<'_> {
         );
         self.ctx.check("but the queue is empty: nothing calls the reconcile", self.controller.is_idle());
         let stored = self.controller.stored().await?;
-        self.ctx.check_eq("the write is forgotten: nobody is greeted", &greeting_of(&stored), &"");
+        self.ctx.check_eq("the write is forgotten: the greeting is not written", &greeting_of(&stored), &"");
         Ok((self.controller.tally(), self.reads(before)))
     }
 
@@ -204,7 +204,7 @@ impl Play<'_> {
     }
 }
 
-/// What a Foo is to say.
+/// The greeting that a Foo should have.
 fn greeting(object: &Foo) -> Option<String> {
     object.labels().get("name").map(|name| format!("Hello, {name}"))
 }

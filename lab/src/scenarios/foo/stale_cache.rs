@@ -1,4 +1,4 @@
-//! A cache that is behind: what a retry does that reads from it, and what reading one's own writes does about it.
+//! A stale cache: a retry that reads from it, and how reading one's own writes helps.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How long a copy is waited for that cannot come.
+/// How long the scenario waits for a copy that cannot arrive.
 const SHORT: Duration = Duration::from_millis(50);
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -55,7 +55,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         &newest,
     );
     play.control(&newest).await?;
-    play.somebody_elses_write().await
+    play.another_writers_change().await
 }
 
 struct Play<'a> {
@@ -66,7 +66,7 @@ struct Play<'a> {
 }
 
 impl Play<'_> {
-    /// What the cache has, beside what the server has.
+    /// Adds a row: the cached version beside the stored one.
     async fn compare(&self) -> Result<()> {
         let cached = version_of(&self.cache.copy("hello")?)?;
         let stored = version_of(&self.ctx.stored("hello").await?)?;
@@ -77,7 +77,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// client-go's loop, whose read is the cache's.
+    /// client-go's loop, with reads from the cache.
     async fn cached_retry(&self, greeting: &str) -> Result<Foo, RetryError<kube::Error>> {
         retry_on_conflict(&RetryPolicy::client_go_default_retry(), async || {
             let copy = self.cache.copy("hello").map_err(|error| kube::Error::Service(error.into()))?;
@@ -89,7 +89,7 @@ impl Play<'_> {
     async fn retry_from_the_cache(&self) -> Result<()> {
         self.ctx.say("The usual retry (client-go's DefaultRetry: five attempts, 10 ms apart) with a read from the cache in each attempt, as a cached client's Get does it:");
         let Err(RetryError::Exhausted { attempts, .. }) = self.cached_retry("from the cache").await else {
-            bail!("a PUT from an old copy was taken");
+            bail!("a PUT from an old copy was accepted");
         };
         let conflicts = self.controller.counts().conflicts;
         self.ctx.check_eq(
@@ -146,7 +146,7 @@ impl Play<'_> {
         version_of(&written)
     }
 
-    /// The same loop with a cache that is not behind.
+    /// The same loop with an up-to-date cache.
     async fn control(&self, newest: &str) -> Result<()> {
         self.ctx.say("For comparison, the first retry once more, with nothing held back: it was not the loop that failed, but the copy. Its four pauses make 40 ms; a watch that takes longer leaves it where it was above.");
         let before = self.controller.counts();
@@ -161,9 +161,9 @@ impl Play<'_> {
         self.cache.holds("hello", &version_of(&written)?).await
     }
 
-    async fn somebody_elses_write(&self) -> Result<()> {
-        self.ctx.say("Somebody else's write is in nobody's memory. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
-        let _shut = self.cache.close_gate();
+    async fn another_writers_change(&self) -> Result<()> {
+        self.ctx.say("The controller has no record of another writer's change. The events are held back once more, and Bob writes again: `update` with `Source::Watched` loses its first attempt, waits for the watch to bring the version that won, and as it does not come, reads from the server.");
+        let _gate = self.cache.close_gate();
         label(&self.bob, "hello", json!("bob-again")).await?;
         let before = self.controller.counts();
         let object = self.cache.object("hello");

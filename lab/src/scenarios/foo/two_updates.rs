@@ -1,5 +1,5 @@
-//! Two updates in each reconcile that contradict each other: a loop without end, with a stale copy and without one; and the
-//! conflicts, which a stale copy alone makes.
+//! Two updates in each reconcile that contradict each other: an endless loop, with and without a stale copy; and the
+//! conflicts, which only a stale copy causes.
 
 use anyhow::Result;
 use conflict_retry::freshness::Version;
@@ -23,9 +23,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How many reconciles are looked at one by one.
+/// Number of reconciles that are checked one by one.
 const LOOKED_AT: usize = 4;
-/// How many there are when nobody slows them down.
+/// Number of reconciles at full speed.
 const AT_SPEED: usize = 20;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -38,7 +38,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     controller.care_for("alternating");
     create(&alice, "alternating").await?;
     let seen = look_at(&mut controller, Way::FromTheAnswer).await?;
-    seen.told(&mut table, "two goals, from the answer");
+    seen.add_row(&mut table, "two goals, from the answer");
     ctx.check_eq("no request met a conflict", &seen.tally.conflicts, &0);
     ctx.check("no reconcile began with an old copy", !seen.was_behind);
     goes_on(ctx, &seen);
@@ -49,7 +49,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     controller.care_for("one-copy");
     create(&alice, "one-copy").await?;
     let seen = look_at(&mut controller, Way::FromOneCopy).await?;
-    seen.told(&mut table, "two goals, from one copy");
+    seen.add_row(&mut table, "two goals, from one copy");
     ctx.check_eq(
         "every second reconcile fails: the controller is in conflict with itself",
         &seen.tally.failed,
@@ -63,7 +63,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     controller.care_for("retried");
     create(&alice, "retried").await?;
     let seen = look_at(&mut controller, Way::WithRetry).await?;
-    seen.told(&mut table, "two goals, with a retry");
+    seen.add_row(&mut table, "two goals, with a retry");
     ctx.check_eq("no reconcile failed", &seen.tally.failed, &0);
     ctx.check_eq("each met a conflict, which the retry hides", &seen.tally.conflicts, &LOOKED_AT);
     goes_on(ctx, &seen);
@@ -72,7 +72,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     controller.care_for("idempotent");
     create(&alice, "idempotent").await?;
     let seen = look_at(&mut controller, Way::OneGoal).await?;
-    seen.told(&mut table, "one goal, written if not met");
+    seen.add_row(&mut table, "one goal, written if not met");
     ctx.check_eq(
         "two reconciles and one PUT, of which none fails",
         &(seen.tally.reconciles, seen.tally.puts, seen.tally.conflicts),
@@ -83,19 +83,19 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What was seen of one way.
+/// The observations of one way.
 struct Seen {
     tally: Tally,
-    /// Whether a reconcile began with a copy that was older than what the server had.
+    /// Whether a reconcile began with a stale copy.
     was_behind: bool,
-    /// Whether there was another reconcile to begin.
+    /// Whether another reconcile was queued at the end.
     goes_on: bool,
-    /// What the Foo said after each reconcile.
+    /// The greeting after each reconcile.
     said: Vec<String>,
 }
 
 impl Seen {
-    fn told(&self, table: &mut Table, what: &str) {
+    fn add_row(&self, table: &mut Table, what: &str) {
         let Tally { reconciles, failed, puts, conflicts, events: _ } = self.tally;
         let then = if self.goes_on { "goes on" } else { "quiet" };
         table.row(&[&what, &reconciles, &failed, &puts, &conflicts, &then]);
@@ -110,7 +110,7 @@ fn goes_on(ctx: &ScenarioContext, seen: &Seen) {
     );
 }
 
-/// Turns the loop until nothing is left to do, or long enough.
+/// Runs the loop until the queue is empty, or for a limited number of reconciles.
 async fn look_at(controller: &mut Controller<'_>, way: Way) -> Result<Seen> {
     let (mut was_behind, mut said) = (false, Vec::new());
     while said.len() < LOOKED_AT {
@@ -161,7 +161,7 @@ async fn behind(
     controller.catch_up().await?;
     let seen =
         Seen { tally: controller.tally(), was_behind: true, goes_on: !controller.is_idle(), said: vec![] };
-    seen.told(table, "two goals, from a cache behind");
+    seen.add_row(table, "two goals, from a cache behind");
     ctx.check_eq(
         "when nothing is held back any more, no further conflict comes, and the loop goes on",
         &(seen.tally.reconciles, seen.tally.conflicts, seen.goes_on),
@@ -197,7 +197,7 @@ async fn at_speed(ctx: &ScenarioContext, alice: &Actor, controller: &mut Control
     Ok(())
 }
 
-/// What a reconcile does.
+/// The ways of a reconcile to write.
 #[derive(Clone, Copy)]
 enum Way {
     /// Each update from the answer to the one before.
@@ -211,7 +211,7 @@ enum Way {
 }
 
 impl Way {
-    /// The inner result is the reconcile's own: a conflict is an end that it may have.
+    /// The inner result is that of the reconcile: a conflict is one of its expected results.
     async fn reconcile(self, controller: &Controller<'_>, copy: &Foo) -> Result<Result<(), kube::Error>> {
         let actor = &controller.actor;
         Ok(match self {
@@ -240,7 +240,7 @@ async fn from_one_copy(actor: &Actor, copy: &Foo) -> Result<(), kube::Error> {
     put(actor, &saying(copy, "World")).await.map(drop)
 }
 
-/// From the copy at first, and after a conflict from what the server has.
+/// From the copy at first, and after a conflict from a live read.
 async fn update_foo(actor: &Actor, copy: &Foo, greeting: &str) -> Result<(), RetryError<kube::Error>> {
     let mut at_hand = Some(copy.clone());
     let attempt = || {

@@ -1,4 +1,4 @@
-//! Server-side apply: whose field is whose, and what a dispute looks like.
+//! Server-side apply: ownership of fields, and conflicts about it.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Class, Outcome, Verb, WriteError, is_conflict};
@@ -20,9 +20,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How often Carol insists.
+/// How often Carol repeats her apply.
 const ATTEMPTS: usize = 5;
-/// Writes of each that meet. Fewer than the server itself merges again before it gives up, so that they must succeed.
+/// Concurrent writes of each. Fewer than the server's own merge attempts, so that they must succeed.
 const ROUNDS: i32 = 3;
 const POOL: &str = "workers";
 
@@ -107,14 +107,14 @@ async fn disputed(ctx: &ScenarioContext, carol: &Actor) -> Result<()> {
     let Err(error @ WriteError::FieldManager { .. }) =
         apply_spec(carol, POOL, &json!({"replicas": 9}), false).await
     else {
-        bail!("the apply of somebody else's field was not refused as such");
+        bail!("the apply of another manager's field was not refused as such");
     };
     ctx.quote(&error.to_string());
     ctx.check_eq("one request, and an error that says whose it is", &(carol.counts().requests - before), &1);
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the loop that people write by hand, around a bare apply")]
+#[expect(clippy::disallowed_methods, reason = "a hand-written loop around a bare apply")]
 async fn insist(carol: &Actor) -> Result<Vec<kube::Error>> {
     let body = Patch::Apply(spec_body(POOL, &json!({"replicas": 9})));
     let mut errors = Vec::new();
@@ -128,7 +128,7 @@ async fn insist(carol: &Actor) -> Result<Vec<kube::Error>> {
     Ok(errors)
 }
 
-/// What ends a dispute: not time, not another version, but the owner.
+/// What resolves an ownership conflict: not time, not another version, but the owner.
 async fn ended(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, carol: &Actor) -> Result<()> {
     const POOL: &str = "builders";
     ctx.say("Five tries at once prove little. What does the answer depend on? A second pool, owned alike; Carol applies her count to it three times, each time the same body: at once, after a write that moves the version, and after Bob has left the count out of his apply.");
@@ -162,7 +162,7 @@ async fn ended(ctx: &ScenarioContext, alice: &Actor, bob: &Actor, carol: &Actor)
     Ok(())
 }
 
-/// The manager that a refused apply names; none, if it was granted.
+/// The manager that a refused apply names; `None` if it was granted.
 fn owner_in_the_way(answer: Result<Outcome<Pool>, WriteError>) -> Result<Option<String>> {
     match answer {
         Err(WriteError::FieldManager { conflicts, .. }) => Ok(conflicts.first().map(|c| c.manager.clone())),
@@ -216,7 +216,7 @@ async fn given_up(ctx: &ScenarioContext, bob: &Actor, carol: &Actor) -> Result<(
     Ok(())
 }
 
-/// The object, when the goal is met.
+/// The object, if the goal is met.
 fn met(outcome: Outcome<Pool>) -> Result<Pool> {
     let label = outcome.label();
     outcome.met().with_context(|| format!("the apply ended as {label}"))

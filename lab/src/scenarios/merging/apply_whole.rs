@@ -1,4 +1,4 @@
-//! What an apply takes that says more than it means.
+//! The fields that an apply takes over because it sends more than it intends to set.
 
 use anyhow::{Result, bail};
 use conflict_retry::{Class, Verb, WriteError};
@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// A spec as a type without optional fields has it: what nobody set is zero, or empty, and is sent.
+/// A spec type without optional fields: unset fields are zero or empty, and are sent.
 #[derive(Default, Serialize)]
 struct Defaults {
     replicas: i32,
@@ -49,7 +49,7 @@ async fn copied(ctx: &ScenarioContext, bob: &Actor, dave: &Actor) -> Result<()> 
     let pool = ctx.stored::<Pool>("copied").await?;
     ctx.table(table(&pool.metadata));
     ctx.check(
-        "no conflict, because he changed nobody's value; but now he owns the count and the machine type too",
+        "no conflict, because he changed no value of another owner; but now he owns the count and the machine type too",
         owns(&pool.metadata, "dave", "spec.replicas") && owns(&pool.metadata, "dave", "spec.machine"),
     );
     ctx.say("Bob, whose count it is, changes it:");

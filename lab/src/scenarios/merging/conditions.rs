@@ -41,7 +41,7 @@ async fn atomic(ctx: &ScenarioContext, provisioner: &Actor, scaler: &Actor) -> R
         _ => None,
     };
     ctx.check_eq(
-        "the second is refused: the dispute is over the list, though nobody touches the other's entry",
+        "the second is refused: the dispute is over the list, though neither touches the other's entry",
         &field.as_deref(),
         &Some(".status.atomicConditions"),
     );
@@ -59,7 +59,9 @@ async fn atomic(ctx: &ScenarioContext, provisioner: &Actor, scaler: &Actor) -> R
 }
 
 async fn map(ctx: &ScenarioContext, provisioner: &Actor, scaler: &Actor) -> Result<()> {
-    ctx.say("The same two with status.conditions, whose schema says: a map, keyed by type. Nobody forces anything.");
+    ctx.say(
+        "The same two with status.conditions, whose schema says: a map, keyed by type. Neither uses force.",
+    );
     met(apply_status(provisioner, POOL, &list("conditions", "Ready")?, false).await?)?;
     met(apply_status(scaler, POOL, &list("conditions", "ScalingActive")?, false).await?)?;
     let pool = ctx.stored::<Pool>(POOL).await?;

@@ -1,4 +1,4 @@
-//! Every guard of a patch against every write in between, measured one by one.
+//! Every guard of a patch against every kind of intermediate write, measured one by one.
 
 use anyhow::{Context as _, Result};
 use kube::Api;
@@ -9,18 +9,18 @@ use crate::pool::{Pool, pool};
 
 /// A patch from 3 replicas to 5.
 pub(super) struct Guard {
-    /// What it is called.
+    /// Its text in the table.
     pub(super) name: &'static str,
     short: &'static str,
     is_json: bool,
     body: fn(&Pool) -> Value,
     /// The answers, in the order of [`BETWEEN`].
     pub(super) wanted: [u16; 4],
-    /// What they come to.
+    /// The conclusion.
     pub(super) claim: &'static str,
 }
 
-/// What somebody else writes in between, and where.
+/// The other writer's intermediate writes: text and endpoint.
 pub(super) struct Between {
     short: &'static str,
     body: fn() -> Value,
@@ -83,7 +83,7 @@ fn tested(path: &str, value: &Value) -> Value {
     ])
 }
 
-/// The code that the patch is answered with.
+/// The status code of the patch's answer.
 #[expect(clippy::disallowed_methods, reason = "each kind of patch is measured bare, by itself")]
 pub(super) async fn answer(pools: &Api<Pool>, guard: &Guard, between: &Between) -> Result<u16> {
     let name = format!("{}-{}", guard.short, between.short);

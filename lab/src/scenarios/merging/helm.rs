@@ -1,4 +1,4 @@
-//! A chart that sets a count which somebody else changes.
+//! A chart that sets a count which another writer changes.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A chart that sets replicas, and an autoscaler that changes them: who wins at the next upgrade",
     rows: &[],
     refutes: &[],
-    lesson: "A chart leaves out what somebody else is to write: then an upgrade neither fails over it nor resets it.\nLeave it out when the other owns it already; a field that its last owner leaves out is removed.",
+    lesson: "A chart leaves out what another writer sets: then an upgrade neither fails over it nor resets it.\nLeave it out when the other owns it already; a field that its last owner leaves out is removed.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -50,7 +50,7 @@ async fn refused(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Resu
     let pool = ctx.stored::<Pool>("workers").await?;
     ctx.table(spec_table(&pool.metadata));
     ctx.check(
-        "whoever changes a field owns it: the count is the autoscaler's",
+        "the writer that changes a field owns it: the count is the autoscaler's",
         owns(&pool.metadata, "autoscaler", "spec.replicas") && !owns(&pool.metadata, "helm", "spec.replicas"),
     );
     ctx.say("The next release changes the machine type and nothing else.");
@@ -59,11 +59,11 @@ async fn refused(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Resu
         bail!("the upgrade took the autoscaler's field");
     };
     let error = format!("{error:#}");
-    let told = error.lines().last().unwrap_or_default();
-    ctx.quote(told);
+    let message = error.lines().last().unwrap_or_default();
+    ctx.quote(message);
     ctx.check(
-        "the upgrade fails, over a count that nobody changed in the chart",
-        told.contains("conflict with \"autoscaler\"") && told.contains(".spec.replicas"),
+        "the upgrade fails, over a count that has not changed in the chart",
+        message.contains("conflict with \"autoscaler\"") && message.contains(".spec.replicas"),
     );
     let pool = ctx.stored::<Pool>("workers").await?;
     ctx.check_eq(
@@ -95,7 +95,7 @@ async fn client_side(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> 
     charts.helm(ctx, "upgrade", "workers", "chart", &old_way).await?;
     let pool = ctx.stored::<Pool>("workers").await?;
     ctx.check_eq("the count is the same in both releases, so it stays", &pool.spec.replicas, &Some(5));
-    ctx.say("Until somebody changes the chart's number, which has had no effect so far:");
+    ctx.say("Until a user changes the chart's number, which has had no effect so far:");
     let new_number = ["--set", "machine=medium,replicas=4", "--server-side=false"];
     charts.helm(ctx, "upgrade", "workers", "chart", &new_number).await?;
     let pool = ctx.stored::<Pool>("workers").await?;
@@ -129,7 +129,7 @@ async fn left_out(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Res
 }
 
 async fn last_owner(ctx: &ScenarioContext, charts: &Charts, scaler: &Actor) -> Result<()> {
-    ctx.say("Two more releases, installed with replicas: 3, that nobody has scaled yet. For the second one the autoscaler applies the 3 as well before the chart leaves it out.");
+    ctx.say("Two more releases, installed with replicas: 3, that have not been scaled yet. For the second one the autoscaler applies the 3 as well before the chart leaves it out.");
     for name in ["idle", "handed-over"] {
         charts.helm(ctx, "install", name, "chart", &[]).await?;
     }
@@ -162,7 +162,7 @@ impl Charts {
         self.directory.path().join(chart)
     }
 
-    /// Runs Helm, and tells of it without what differs from machine to machine.
+    /// Runs Helm, and records it without what differs from machine to machine.
     async fn helm(
         &self,
         ctx: &ScenarioContext,

@@ -1,4 +1,4 @@
-//! Writers that share an object without a retry: patches, server-side apply, `/scale`, and those who only watch.
+//! Writers that share an object without a retry: patches, server-side apply, `/scale`; and watchers.
 
 mod apply;
 mod apply_whole;
@@ -20,7 +20,7 @@ mod watching;
 
 use crate::scenario::Scenario;
 
-/// All of this group, in the order in which they are best seen.
+/// This group's scenarios, in their recommended order.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         patches::SCENARIO,

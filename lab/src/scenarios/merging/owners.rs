@@ -1,4 +1,4 @@
-//! Who owns which field: what `metadata.managedFields` says, in a form that can be read.
+//! The owners of fields: `metadata.managedFields` in a readable form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::context::Actor;
 use crate::event::Table;
 use crate::pool::Pool;
 
-/// Why a table has a manager that is nobody on the page.
+/// Explains the manager in a table that is no actor on the page.
 pub(super) const MAKER: &str = "The manager “unknown” is who made the pool: a client that names no field manager goes by its user agent, and this one sends none either.";
 
 /// An apply of these fields of a pool's spec, as the actor and under its name.
@@ -24,7 +24,7 @@ pub(super) async fn apply_spec(
     conflict_retry::apply(&actor.api::<Pool>(), name, &options, &spec_body(name, spec)).await
 }
 
-/// As [`apply_spec`], of the status.
+/// Like [`apply_spec`], for the status.
 pub(super) async fn apply_status(
     actor: &Actor,
     name: &str,
@@ -37,7 +37,7 @@ pub(super) async fn apply_status(
     conflict_retry::apply_status(&actor.api::<Pool>(), name, &options, &body).await
 }
 
-/// What an apply sends.
+/// The body of an apply.
 pub(super) fn spec_body(name: &str, spec: &Value) -> Value {
     let mut body = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "metadata": {"name": name}});
     if !spec.is_null() {
@@ -63,7 +63,7 @@ pub(super) fn owns(metadata: &ObjectMeta, manager: &str, field: &str) -> bool {
     owners(metadata).get(manager).is_some_and(|fields| fields.contains(field))
 }
 
-/// The same as a table.
+/// The fields of each manager, as a table.
 pub(super) fn table(metadata: &ObjectMeta) -> Table {
     let mut table = Table::new(&["field manager", "owns"]);
     for (manager, fields) in owners(metadata) {
@@ -72,7 +72,7 @@ pub(super) fn table(metadata: &ObjectMeta) -> Table {
     table
 }
 
-/// As [`table`], of the spec alone.
+/// Like [`table`], for the spec only.
 pub(super) fn spec_table(metadata: &ObjectMeta) -> Table {
     let mut table = Table::new(&["field manager", "owns"]);
     for (manager, fields) in owners(metadata) {
@@ -105,11 +105,11 @@ fn entry(keys: &str) -> String {
     let Ok(Value::Object(keys)) = serde_json::from_str::<Value>(keys) else {
         return keys.to_owned();
     };
-    let told = keys.iter().map(|(key, value)| match value.as_str() {
+    let texts = keys.iter().map(|(key, value)| match value.as_str() {
         Some(text) => format!("{key}={text}"),
         None => format!("{key}={value}"),
     });
-    told.collect::<Vec<_>>().join(",")
+    texts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

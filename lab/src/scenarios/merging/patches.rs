@@ -149,7 +149,7 @@ async fn versioned(ctx: &ScenarioContext, alice: &Actor, bob: &Actor) -> Result<
     Ok(())
 }
 
-/// Backstage, because a version that never was has no name on the page.
+/// With the unrecorded client, because a version that never existed has no replacement on the page.
 #[expect(clippy::disallowed_methods, reason = "each kind of patch is shown bare, by itself")]
 async fn invented(ctx: &ScenarioContext) -> Result<()> {
     ctx.say(
@@ -165,10 +165,10 @@ async fn invented(ctx: &ScenarioContext) -> Result<()> {
         ("\"\"", String::new()),
     ];
     let (mut table, mut answers) = (Table::new(&["version in the merge patch", "answer"]), Vec::new());
-    for (told, text) in versions {
-        let body = json!({"metadata": {"resourceVersion": text}, "spec": {"note": told}});
+    for (label, text) in versions {
+        let body = json!({"metadata": {"resourceVersion": text}, "spec": {"note": label}});
         let answer = guards::code(pools.patch(POOL, &PatchParams::default(), &Patch::Merge(body)).await)?;
-        table.row(&[&told, &answer]);
+        table.row(&[&label, &answer]);
         answers.push(answer);
     }
     ctx.table(table);
@@ -176,7 +176,7 @@ async fn invented(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// Each guard against each kind of write in between, on pools of their own, backstage.
+/// Each guard against each kind of intermediate write, on separate pools, with the unrecorded client.
 async fn matrix(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Every guard against every write that may come in between; each time from 3 to 5, on a pool of its own.");
     let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
@@ -210,7 +210,7 @@ async fn merge(actor: &Actor, body: &Value) -> Result<Pool, kube::Error> {
     actor.api::<Pool>().patch(POOL, &PatchParams::default(), &Patch::Merge(body)).await
 }
 
-/// A write to the status: it moves the version and nothing that anybody decides from.
+/// A write to the status: it moves the version and changes no basis of a decision.
 async fn report(actor: &Actor, ready: i32) -> Result<()> {
     let status = json!({"ready": ready});
     super::owners::apply_status(actor, POOL, &status, false).await?.met().context("no report")?;

@@ -1,4 +1,4 @@
-//! `/scale`: what guards a write of a count.
+//! `/scale`: the guards of a write of a count.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Class, Outcome, ScaleDecision, ScaleView, Source, Verb, WriteOptions, is_conflict};

@@ -1,4 +1,4 @@
-//! `/scale` where it does not show the count: zero and unset; and what it makes of an apply.
+//! `/scale` where it does not show the count: zero and unset; and how it handles an apply.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Outcome, ScaleDecision, Source, WriteOptions};
@@ -73,10 +73,10 @@ async fn unset(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
 
 async fn apply(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.set(&pool("applied", 3)).await?;
-    ctx.say("An apply to /scale, which somebody may try who applies everything else: another count, the same with force, and at last the count that is there. The first answer calls the owner “unknown”: that is who made the pool, a client that names no field manager and sends no user agent, whose name it would go by.");
+    ctx.say("An apply to /scale, which a user may try who applies everything else: another count, the same with force, and at last the count that is there. The first answer calls the owner “unknown”: that is who made the pool, a client that names no field manager and sends no user agent, whose name it would go by.");
     let other = code(applied(alice, "applied", 5, false).await)?;
     ctx.check_eq(
-        "another count is refused, 409, because somebody else set the one that is there",
+        "another count is refused, 409, because another manager set the one that is there",
         &other,
         &409,
     );
@@ -101,7 +101,7 @@ async fn to(alice: &Actor, name: &str, count: i32) -> Result<Outcome<conflict_re
         .context("not scaled")
 }
 
-/// From whatever the test names to 1.
+/// From the value in the test to 1.
 #[expect(clippy::disallowed_methods, reason = "each kind of write is shown bare, by itself")]
 async fn guarded(alice: &Actor, name: &str, test: &Value) -> Result<Scale, kube::Error> {
     let operations = json!([

@@ -1,4 +1,4 @@
-//! Strategic merge patches: who takes them.
+//! Strategic merge patches: which resources accept them.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::{Source, Subresource, WriteOptions};

@@ -24,7 +24,7 @@ pub(super) const UNOWNED: Scenario = Scenario {
 
 pub(super) const OWNED: Scenario = Scenario {
     name: "third-controller-owned",
-    title: "A third controller with a field manager and a condition of its own disturbs nobody",
+    title: "A third controller with a field manager and a condition of its own disturbs no other writer",
     rows: &[],
     refutes: &[],
     lesson: "One field manager for each controller, one owner for each field and each condition type, and only apply.\nThen managedFields is the contract, and the server refuses what breaks it.",
@@ -34,10 +34,10 @@ pub(super) const OWNED: Scenario = Scenario {
 
 /// The pool that controllers share.
 pub(super) const POOL: &str = "workers";
-/// Reports of each controller that meet. Fewer than the server itself merges again before it gives up.
+/// Concurrent reports of each controller. Fewer than the server's own merge attempts.
 const ROUNDS: i32 = 2;
 
-/// The two that are there: who writes which fields.
+/// The two existing controllers, and their fields.
 pub(super) async fn two(ctx: &ScenarioContext) -> Result<(Actor, Actor)> {
     let provisioner = ctx.actor("provisioner").await?;
     let scaler = ctx.actor("scaler").await?;
@@ -56,7 +56,7 @@ async fn unowned(ctx: &ScenarioContext) -> Result<()> {
     report(&provisioner, &provisioned(3)?).await?;
     let status = copy.status.get_or_insert_default();
     status.message = Some("3 a day".to_owned());
-    // It knows of no other conditions than its own.
+    // It has only its own conditions.
     status.conditions = vec![condition("WithinBudget", "True", "Shown")?];
     let refused = put(&third, copy.clone()).await;
     ctx.check("the first PUT is refused, as it should be", refused.is_err_and(|error| is_conflict(&error)));
@@ -99,7 +99,7 @@ async fn put(third: &Actor, pool: Pool) -> Result<Pool, kube::Error> {
 async fn owned(ctx: &ScenarioContext) -> Result<()> {
     let (provisioner, scaler) = two(ctx).await?;
     let third = ctx.actor("budget").await?;
-    ctx.say("The third one gets a field manager of its own, budget, and what nobody owns yet: the message, and the condition WithinBudget. It reads nothing.");
+    ctx.say("The third one gets a field manager of its own, budget, and what has no owner yet: the message, and the condition WithinBudget. It reads nothing.");
     report(&third, &priced(0)?).await?;
     let rounds = async || -> Result<()> {
         for round in 1..=ROUNDS {
@@ -116,7 +116,7 @@ async fn owned(ctx: &ScenarioContext) -> Result<()> {
     ctx.racing("All three report at the same time, twice.", rounds()).await?;
     let pool = ctx.stored::<Pool>(POOL).await?;
     let conflicts: usize = [&provisioner, &scaler, &third].iter().map(|actor| actor.counts().conflicts).sum();
-    ctx.check_eq("nobody met a conflict", &conflicts, &0);
+    ctx.check_eq("no writer met a conflict", &conflicts, &0);
     let status = pool.status.clone().unwrap_or_default();
     ctx.check_eq(
         "the last word of each is there: 3 ready, 2 a day, three conditions",
@@ -145,7 +145,7 @@ async fn collision(ctx: &ScenarioContext, third: &Actor) -> Result<()> {
     let mut body = list("Ready")?;
     body["conditions"][0]["status"] = json!("False");
     let Err(error @ WriteError::FieldManager { .. }) = apply_status(third, POOL, &body, false).await else {
-        anyhow::bail!("a condition that is somebody else's was taken");
+        anyhow::bail!("an apply of another controller's condition was accepted");
     };
     ctx.quote(&error.to_string());
     let pool = ctx.stored::<Pool>(POOL).await?;
@@ -181,7 +181,7 @@ pub(super) async fn report(actor: &Actor, status: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The types of the conditions that are there.
+/// The types of the conditions.
 pub(super) fn types(pool: &Pool) -> Vec<String> {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     conditions.map(|condition| condition.type_.clone()).collect()

@@ -1,4 +1,4 @@
-//! What a Role can keep a third controller from, and what it cannot.
+//! What a Role can prevent a third controller from doing, and what it cannot.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Source, Subresource, WriteError, WriteOptions, add_finalizer, merge_patch};
@@ -31,7 +31,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 };
 
 const FINALIZER: &str = "lab.tandem.dev/budget";
-/// What each of the two tries.
+/// The requests that each of the two tries.
 const TRIED: [&str; 3] = ["its condition, to /status", "the count in the spec", "a finalizer"];
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -106,7 +106,7 @@ async fn around(ctx: &ScenarioContext, budget: &Actor) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of somebody else's field")]
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of another controller's field")]
 async fn within(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> Result<()> {
     ctx.say("Within the status the Role says nothing. The provisioner reports 3 ready; budget applies that there are none, under its own name and without force.");
     report(provisioner, &provisioned(3)?).await?;
@@ -131,7 +131,7 @@ fn held(pool: &Pool) -> (Option<i32>, usize) {
     (pool.spec.replicas, pool.metadata.finalizers.as_ref().map_or(0, Vec::len))
 }
 
-/// A service account with a Role of these rules, when the API server knows of them.
+/// A service account with a Role of these rules, once the API server applies them.
 async fn account(ctx: &ScenarioContext, name: &str, rules: &serde_json::Value) -> Result<Actor> {
     let metadata = json!({"name": name});
     ctx.set(&serde_json::from_value::<ServiceAccount>(json!({"metadata": metadata}))?).await?;
@@ -154,8 +154,8 @@ async fn account(ctx: &ScenarioContext, name: &str, rules: &serde_json::Value) -
     ctx.actor_with(name, config)
 }
 
-/// Asks the API server as the account itself. A Role is in force as a whole or not at all.
-#[expect(clippy::disallowed_methods, reason = "a review is a question, though it is asked by a create")]
+/// Asks the API server as the account itself. A Role becomes effective as a whole.
+#[expect(clippy::disallowed_methods, reason = "a review is created to ask for rights, and stores nothing")]
 async fn may_report(client: &Client, namespace: &str) -> Result<bool> {
     let attributes = ResourceAttributes {
         namespace: Some(namespace.to_owned()),

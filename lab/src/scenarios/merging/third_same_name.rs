@@ -1,4 +1,4 @@
-//! Two controllers that apply under one field manager are one owner, who changes his mind with each report.
+//! Two controllers that apply under one field manager are one owner, whose set of fields changes with each report.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{WriteError, WriteOptions};
@@ -20,7 +20,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// The name that both use first.
+/// The field manager that both use at first.
 const SHARED: &str = "pool-operator";
 /// Reports of each, in turn.
 const ROUNDS: i32 = 2;
@@ -43,12 +43,12 @@ async fn shared(ctx: &ScenarioContext, provisioner: &Actor, budget: &Actor) -> R
     ctx.check_eq(
         "before the second report: 1 ready, no message, and Ready",
         &seen(&before),
-        &(Some(1), None, told(&["Ready"])),
+        &(Some(1), None, strings(&["Ready"])),
     );
     ctx.check_eq(
         "after it the count and Ready are gone: left out by pool-operator, who owned them",
         &seen(&after),
-        &(None, Some("1 a day".to_owned()), told(&["WithinBudget"])),
+        &(None, Some("1 a day".to_owned()), strings(&["WithinBudget"])),
     );
     ctx.table(table(&after.metadata));
     ctx.say(MAKER);
@@ -93,7 +93,7 @@ async fn report(actor: &Actor, name: &str, manager: &str, status: &Value) -> Res
     body["status"] = status.clone();
     let options = WriteOptions::new(manager);
     match conflict_retry::apply_status(&actor.api::<Pool>(), name, &options, &body).await {
-        // Counted at the end.
+        // They are counted at the end.
         Err(WriteError::FieldManager { .. }) => {}
         answer => drop(answer?.met().context("the report was not taken")?),
     }
@@ -111,6 +111,6 @@ fn seen(pool: &Pool) -> (Option<i32>, Option<String>, Vec<String>) {
     (status.ready, status.message, types(pool))
 }
 
-fn told(types: &[&str]) -> Vec<String> {
+fn strings(types: &[&str]) -> Vec<String> {
     types.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! Whom a third controller's reports wake: what a watcher compares decides how many passes it makes.
+//! The passes that a third controller's reports trigger: they depend on what a watcher compares.
 
 use anyhow::{Context as _, Result, bail};
 use futures::StreamExt as _;
@@ -18,7 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A report is an event for every watcher: who compares what it reads makes no pass for another's report",
     rows: &[],
     refutes: &[],
-    lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what somebody wrote over in the status is then never put right.",
+    lesson: "Compare what a pass reads, before and after: the generation, and your own part of the status.\nThe generation alone is too little: what another writer changed in the status is then never put right.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -27,10 +27,10 @@ pub(super) const SCENARIO: Scenario = Scenario {
 const REPORTS: i32 = 3;
 
 type Events = BoxStream<'static, Result<WatchEvent<Pool>, kube::Error>>;
-/// Whether nothing changed that a pass concerns itself with.
+/// Whether an event changes nothing that a pass reads.
 type Same = fn(&Pool, &Pool) -> bool;
 
-/// A controller that watches the pool, and what it compares.
+/// A controller that watches the pool, and its comparison.
 struct Watcher {
     actor: Actor,
     compares: &'static str,
@@ -51,13 +51,13 @@ impl Watcher {
         pool: &Pool,
     ) -> Result<Self> {
         let actor = ctx.actor(name).await?;
-        // Bookmarks would come or not, as time has it.
+        // Whether bookmarks arrive would depend on the timing.
         let params = WatchParams { bookmarks: false, ..WatchParams::default() };
         let events = actor.api::<Pool>().watch(&params, version(pool)?).await?.boxed();
         Ok(Self { actor, compares, same, events, last: pool.clone(), counted: Vec::new() })
     }
 
-    /// Takes every event up to `until`, which is the last. A pass begins with a read.
+    /// Handles every event up to `until`, the last one. A pass begins with a read.
     async fn take(&mut self, until: &Pool) -> Result<()> {
         let (mut events, mut passes) = (0, 0);
         while version(&self.last)? != version(until)? {
@@ -98,7 +98,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     apply_status(&budget, POOL, &priced(REPORTS)?, false).await?.met().context("no report")?;
     let after = ctx.stored::<Pool>(POOL).await?;
     ctx.check_eq(
-        "the version has not moved, so nobody is told: only a change is an event",
+        "the version has not moved, so no watcher is notified: only a change is an event",
         &version(&after)?,
         &version(&before)?,
     );
@@ -112,7 +112,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What has happened since the last phase, through the eyes of each in turn.
+/// Lets each watcher handle the events since the last phase, one after the other.
 async fn phase(ctx: &ScenarioContext, watchers: &mut [Watcher]) -> Result<()> {
     let now = ctx.stored::<Pool>(POOL).await?;
     for watcher in watchers {
@@ -126,11 +126,11 @@ fn concluded(ctx: &ScenarioContext, watchers: &[Watcher]) {
         ["who", "compares", "3 reports of budget", "a change of the spec", "its count written over"];
     let mut table = Table::new(&columns);
     for watcher in watchers {
-        let told = |phase: usize| match watcher.counted.get(phase) {
+        let counts = |phase: usize| match watcher.counted.get(phase) {
             Some((events, passes)) => format!("{events} → {passes}"),
             None => String::new(),
         };
-        table.row(&[&watcher.actor.name(), &watcher.compares, &told(0), &told(1), &told(2)]);
+        table.row(&[&watcher.actor.name(), &watcher.compares, &counts(0), &counts(1), &counts(2)]);
     }
     ctx.say("Events → passes of each:");
     ctx.table(table);
@@ -169,7 +169,7 @@ fn same_read(before: &Pool, now: &Pool) -> bool {
     same_generation(before, now) && meta(before) == meta(now) && own(before) == own(now)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of somebody else's field")]
+#[expect(clippy::disallowed_methods, reason = "the naive half: a bare patch of another controller's field")]
 async fn write_over(alice: &Actor) -> Result<()> {
     let params = PatchParams { field_manager: Some("alice".to_owned()), ..PatchParams::default() };
     let body = Patch::Merge(json!({"status": {"ready": 9}}));

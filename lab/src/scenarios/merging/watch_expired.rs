@@ -1,4 +1,4 @@
-//! A version that the server no longer has: 410, and how to go on.
+//! A version that the server no longer has: 410, and how to continue.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "410 Expired: the version to resume a watch from is gone, and deletions have to be found by listing again",
     rows: &["4h"],
     refutes: &["watch-misses-nothing"],
-    lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nWhoever goes on from now instead never hears of what was deleted in between.",
+    lesson: "Look at the type of each event: an ERROR event has a Status, not your object. After a 410 list again, and take what the list lacks for deleted; then watch from the list's version.\nA watch that starts from now instead never shows what was deleted in between.",
     needs: Needs::Embedded,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -51,9 +51,9 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     relisted(ctx, &mut relisting, &bob).await
 }
 
-/// What happens while both are away: changes, and everything older is forgotten, by etcd and by the API server.
+/// Changes while neither watches; etcd and the API server drop all older versions.
 async fn away(ctx: &ScenarioContext, bob: &Actor, seen: &str) -> Result<()> {
-    ctx.say("Both connections break. While nobody watches, Bob deletes a pool and makes another.");
+    ctx.say("Both connections break. While no watch is open, Bob deletes a pool and makes another.");
     let options = WriteOptions::new("bob");
     let pools = bob.api::<Pool>();
     let _deleted = conflict_retry::delete(&pools, "second", &options, &DeleteParams::default()).await?;
@@ -70,7 +70,7 @@ async fn away(ctx: &ScenarioContext, bob: &Actor, seen: &str) -> Result<()> {
     Ok(())
 }
 
-/// The API server fills its memory anew for each kind, and takes no watch of it before.
+/// Waits until the API server has filled its watch cache of the kind; it accepts no watch before.
 async fn watched_again<K>(ctx: &ScenarioContext) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
@@ -82,7 +82,7 @@ where
     .await
 }
 
-/// What etcd does by itself every five minutes, at the API server's request.
+/// Compacts etcd, which the API server otherwise requests every five minutes.
 async fn compact(ctx: &ScenarioContext, revision: &str) -> Result<()> {
     let address = ctx.cluster.etcd().context("no etcd to speak with")?;
     let etcd = Client::try_from(Config::new(address.parse().context("no address")?))?;
@@ -100,7 +100,7 @@ async fn refused(ctx: &ScenarioContext, relisting: &mut Watcher) -> Result<()> {
         bail!("the watch went on from a version that is gone");
     };
     ctx.live_quote(&status.message);
-    // The rest of the message is the oldest version that it has, which depends on what else was written.
+    // The rest of the message is the oldest available version, which depends on other writes.
     let message = status.message.replace(&from, &version(&from));
     let message = message.split(" (").next().unwrap_or_default();
     ctx.act("alice", &format!("ERROR      {} {}: {message}", status.code, status.reason));
@@ -122,7 +122,7 @@ async fn refused(ctx: &ScenarioContext, relisting: &mut Watcher) -> Result<()> {
     Ok(())
 }
 
-/// A loop that does not look at what an event is.
+/// A loop that does not check the type of events.
 async fn trusting(ctx: &ScenarioContext, from: &str) -> Result<()> {
     ctx.say("Dave resumes from there too. His loop takes the object of every event for a pool, as many examples do (in Go: `event.Object.(*Pool)` without the `ok`), and panics where it is something else.");
     let dave = ctx.actor("dave").await?;
@@ -147,7 +147,7 @@ async fn trusting(ctx: &ScenarioContext, from: &str) -> Result<()> {
     Ok(())
 }
 
-/// The object of an event, or a panic, of which no more is printed than the page shows.
+/// The object of an event, or a panic, of which only the text on the page is printed.
 fn taken_for_a_pool(event: &Value) -> Pool {
     match serde_json::from_value(event["object"].clone()) {
         Ok(pool) => pool,
@@ -162,7 +162,7 @@ async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
     seen.sort();
     ctx.check_eq("she is told what exists", &seen, &vec!["ADDED first".to_owned(), "ADDED third".to_owned()]);
     ctx.check_eq(
-        "the second pool is gone, nobody will ever tell her so, and her cache keeps it",
+        "the second pool is gone, no event will ever say so, and her cache keeps it",
         &naive.names(),
         &vec!["first", "second", "third"],
     );

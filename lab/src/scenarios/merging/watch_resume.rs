@@ -1,4 +1,4 @@
-//! A watch that is resumed where it broke off, while the server has that version, and one that goes on from now.
+//! A watch that is resumed from its last version, while the server has that version, and one that starts from now.
 
 use anyhow::{Context as _, Result, bail};
 use conflict_retry::WriteOptions;
@@ -25,9 +25,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Watches of a few seconds until a bookmark has come.
+/// Number of watches of a few seconds, one of which brings a bookmark.
 const WATCHES: u32 = 12;
-/// Seconds of each.
+/// Duration of each, in seconds.
 const WATCH_SECONDS: u32 = 4;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -44,7 +44,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     bookmarks(ctx, &resuming, &bob).await
 }
 
-/// Two who list and watch alike.
+/// Two actors that list and watch in the same way.
 async fn connected(
     ctx: &ScenarioContext,
     alice: Actor,
@@ -59,13 +59,13 @@ async fn connected(
     ctx.check_eq(
         "each is told of it",
         &(seen, also),
-        &(told(&["MODIFIED first"]), told(&["MODIFIED first"])),
+        &(strings(&["MODIFIED first"]), strings(&["MODIFIED first"])),
     );
     Ok((resuming, naive))
 }
 
 async fn away(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
-    ctx.say("Both connections break. Before anybody is back, Bob changes one pool, deletes another and makes a third.");
+    ctx.say("Both connections break. Before either is back, Bob changes one pool, deletes another and makes a third.");
     note(bob, "first", "changed").await?;
     let options = WriteOptions::new("bob");
     let _deleted =
@@ -82,7 +82,7 @@ async fn resumed(ctx: &ScenarioContext, resuming: &mut Watcher) -> Result<()> {
     ctx.check_eq(
         "everything that happened meanwhile arrives, in its order, the deletion included",
         &seen,
-        &told(&["MODIFIED first", "DELETED second", "ADDED third"]),
+        &strings(&["MODIFIED first", "DELETED second", "ADDED third"]),
     );
     ctx.check_eq("her cache is what the server has", &resuming.names(), &vec!["first", "third"]);
     Ok(())
@@ -96,19 +96,19 @@ async fn from_now(ctx: &ScenarioContext, naive: &mut Watcher) -> Result<()> {
     ctx.check_eq(
         "she is told what exists, and of no deletion",
         &seen,
-        &told(&["ADDED first", "ADDED third"]),
+        &strings(&["ADDED first", "ADDED third"]),
     );
     ctx.check_eq(
-        "her cache keeps a ghost: the second pool, which nobody has any more",
+        "her cache keeps a ghost: the second pool, which no longer exists",
         &naive.names(),
         &vec!["first", "second", "third"],
     );
     Ok(())
 }
 
-/// A quiet watch, while the store moves on.
+/// A watch without events, while the store's version advances.
 async fn bookmarks(ctx: &ScenarioContext, resuming: &Watcher, bob: &Actor) -> Result<()> {
-    ctx.say("A watch of a pool that nobody writes stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
+    ctx.say("A watch of a pool without any writer stays at its version while the store moves on, until the server no longer has it. Bookmarks carry it along: they say how far everything has been seen.");
     let from = resuming.version.clone();
     let what = format!(
         "Alice watches the first pool only, from {}, with allowWatchBookmarks; Bob writes another one meanwhile.",
@@ -144,7 +144,7 @@ async fn bookmark(resuming: &Watcher, bob: &Actor, from: &str) -> Result<(String
                     }
                 }
                 WatchEvent::Error(status) => bail!("the watch ended with {}", status.code),
-                _ => bail!("a change of a pool that nobody writes"),
+                _ => bail!("an event of a pool that has no writer"),
             }
         }
     }
@@ -157,6 +157,6 @@ async fn note(bob: &Actor, name: &str, note: &str) -> Result<String> {
     pool.metadata.resource_version.context("no version")
 }
 
-fn told(events: &[&str]) -> Vec<String> {
+fn strings(events: &[&str]) -> Vec<String> {
     events.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! A watch in the hand: what arrives, where it left off, and what a cache makes of it.
+//! A watch that a scenario reads event by event, with its last version and a cache.
 
 use std::collections::BTreeSet;
 
@@ -12,34 +12,34 @@ use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::version;
 use crate::pool::Pool;
 
-/// Somebody who watches pools and keeps what it has seen.
+/// An actor that watches pools and caches their names.
 pub(super) struct Watcher {
     actor: Actor,
-    /// The names of the pools that it believes to exist.
+    /// The names of the pools in its cache.
     cache: BTreeSet<String>,
-    /// The version that it has seen everything up to.
+    /// The version up to which it has received all events.
     pub(super) version: String,
 }
 
 type Events = BoxStream<'static, Result<WatchEvent<Pool>, kube::Error>>;
 
-/// What a watch brought.
+/// What a watch delivered.
 pub(super) enum Brought {
-    /// A change, told as the actor would.
+    /// A change, as text.
     Change(String),
-    /// The server cannot go on from there.
+    /// The server no longer has the version.
     Refused(Box<Status>),
 }
 
 impl Watcher {
-    /// Lists, which is how every watch begins.
+    /// Lists, as every watch begins.
     pub(super) async fn list(actor: Actor) -> Result<Self> {
         let mut watcher = Self { actor, cache: BTreeSet::new(), version: String::new() };
         watcher.relist().await?;
         Ok(watcher)
     }
 
-    /// Lists again: says which pools the cache had that are gone.
+    /// Lists again; returns the pools that the cache had and that are gone.
     pub(super) async fn relist(&mut self) -> Result<Vec<String>> {
         let list = self.actor.api::<Pool>().list(&kube::api::ListParams::default()).await?;
         self.version = list.metadata.resource_version.clone().context("the list has no version")?;
@@ -51,62 +51,62 @@ impl Watcher {
 
     /// Watches from `version`.
     pub(super) async fn watch(&self, version: &str) -> Result<Events> {
-        // Bookmarks would come or not, as time has it.
+        // Whether bookmarks arrive would depend on the timing.
         let params = WatchParams { bookmarks: false, ..WatchParams::default() };
         Ok(self.actor.api::<Pool>().watch(&params, version).await?.boxed())
     }
 
-    /// Takes the next event into the cache, and tells of it.
+    /// Applies the next event to the cache, and records it.
     pub(super) async fn next(&mut self, ctx: &ScenarioContext, events: &mut Events) -> Result<Brought> {
         let next = tokio::time::timeout(PATIENCE, events.next()).await.context("no event came")?;
-        let (told, pool, exists) = match next.context("the watch ended")?? {
+        let (change, pool, exists) = match next.context("the watch ended")?? {
             WatchEvent::Added(pool) => ("ADDED", pool, true),
             WatchEvent::Modified(pool) => ("MODIFIED", pool, true),
             WatchEvent::Deleted(pool) => ("DELETED", pool, false),
             WatchEvent::Error(status) => return Ok(Brought::Refused(status)),
-            WatchEvent::Bookmark(_) => bail!("a bookmark that nobody asked for"),
+            WatchEvent::Bookmark(_) => bail!("a bookmark that was not requested"),
         };
         let name = name(&pool);
         self.version = pool.metadata.resource_version.clone().context("no version")?;
-        ctx.act(self.actor.name(), &format!("{told:<9}  {name:<28}  at {}", version(&self.version)));
+        ctx.act(self.actor.name(), &format!("{change:<9}  {name:<28}  at {}", version(&self.version)));
         if exists {
             self.cache.insert(name.clone());
         } else {
             self.cache.remove(&name);
         }
-        Ok(Brought::Change(format!("{told} {name}")))
+        Ok(Brought::Change(format!("{change} {name}")))
     }
 
-    /// Takes as many events, and says what they were.
+    /// Applies `count` events, and returns them as text.
     pub(super) async fn take(
         &mut self,
         ctx: &ScenarioContext,
         events: &mut Events,
         count: usize,
     ) -> Result<Vec<String>> {
-        let mut told = Vec::new();
-        while told.len() < count {
+        let mut changes = Vec::new();
+        while changes.len() < count {
             match self.next(ctx, events).await? {
-                Brought::Change(change) => told.push(change),
+                Brought::Change(change) => changes.push(change),
                 Brought::Refused(status) => bail!("the watch ended with {}: {}", status.code, status.message),
             }
         }
-        Ok(told)
+        Ok(changes)
     }
 
-    /// The pools, through the watcher's eyes.
+    /// The API of the pools, with the watcher's client.
     pub(super) fn pools(&self) -> kube::Api<Pool> {
         self.actor.api()
     }
 
-    /// Who is in the cache.
+    /// The names in the cache.
     pub(super) fn names(&self) -> Vec<&str> {
         self.cache.iter().map(String::as_str).collect()
     }
 }
 
-/// Two who begin alike. A list has the version of the whole store, which others move too, so that the page does not show
-/// it.
+/// Two watchers with equal caches. The version of a list is that of the whole store, which other writers move too, so the
+/// page does not show it.
 pub(super) async fn two(ctx: &ScenarioContext, one: Actor, other: Actor) -> Result<(Watcher, Watcher)> {
     let lists = async { tokio::try_join!(Watcher::list(one), Watcher::list(other)) };
     ctx.racing("Alice and Carol each list the pools, and watch from the version of the list.", lists).await

@@ -1,4 +1,4 @@
-//! Reads the audit log for people: who wrote, through which endpoint, in which form, and what it changed.
+//! Readable tables from the audit log: the writer, the endpoint, the form of the write, and the changed fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(super) const WHY_NO_409: &str = "Each operator applies its own part of the s
 /// How `guarded` writes a status.
 pub(super) const REPORT: &str = "server-side apply with force";
 
-/// Who sent the request: an operator by its name, a controller of Kubernetes by its own, everybody else is a person.
+/// The sender of a request: the name of an operator, or of a controller of Kubernetes; any other sender is a user.
 pub(super) fn writer(event: &Event) -> String {
     let name = event.writer();
     if let Some(operator) = operator(event) {
@@ -35,7 +35,7 @@ pub(super) fn writer(event: &Event) -> String {
     }
 }
 
-/// Which of the two operators sent the request, if one did.
+/// The operator that sent the request, if it is one of the two.
 pub(super) fn operator(event: &Event) -> Option<&'static str> {
     [NODEPOOL_OPERATOR, AUTOSCALER_OPERATOR].into_iter().find(|name| event.writer().ends_with(name))
 }
@@ -49,7 +49,7 @@ pub(super) fn endpoint(event: &Event) -> String {
     }
 }
 
-/// The form of a write, and what holds it to what was read.
+/// The form of a write, and its guard.
 pub(super) fn form(event: &Event) -> &'static str {
     let body = event.request.as_ref();
     let is_versioned = event.base_version().is_some();
@@ -81,8 +81,8 @@ pub(super) fn form(event: &Event) -> &'static str {
     }
 }
 
-/// Whether none of these changes by the operators could meet a 409, whoever else writes: each is a forced apply that names no
-/// version, or a JSON Patch that tests what it was decided from. Says live in which forms they came.
+/// Whether none of the operators' changes could meet a 409, whatever other writers do: each is a forced apply without a
+/// version, or a JSON Patch that tests the basis of its decision. Shows their forms live.
 pub(super) fn cannot_conflict<'a>(
     ctx: &ScenarioContext,
     events: impl IntoIterator<Item = &'a Event>,
@@ -96,8 +96,7 @@ pub(super) fn cannot_conflict<'a>(
     forms.contains(REPORT) && forms.iter().all(|form| *form == REPORT || guarded.contains(form))
 }
 
-/// The writes to `object` that were granted or refused, in the order in which they were answered: when, who, how, and what
-/// came of it.
+/// The writes to `object`, granted or refused, in the order of their answers: time, writer, form and result.
 pub(super) fn timeline(events: &[Event], object: &ObjectKey) -> Table {
     let mut table =
         Table::new(&["ms", "who", "through", "how", "answer", "version", "generation", "changed"]);
@@ -125,20 +124,20 @@ pub(super) fn timeline(events: &[Event], object: &ObjectKey) -> Table {
     table
 }
 
-/// Fields in few words: conditions are counted.
+/// Fields as short text: conditions are counted.
 fn briefly(fields: &[String]) -> String {
     let (conditions, others): (Vec<_>, Vec<_>) =
         fields.iter().partition(|field| field.starts_with("status.conditions."));
-    let mut told: Vec<String> = others.into_iter().cloned().collect();
+    let mut names: Vec<String> = others.into_iter().cloned().collect();
     match conditions.len() {
         0 => {}
-        1 => told.push("1 condition".to_owned()),
-        many => told.push(format!("{many} conditions")),
+        1 => names.push("1 condition".to_owned()),
+        many => names.push(format!("{many} conditions")),
     }
-    told.join(", ")
+    names.join(", ")
 }
 
-/// Which fields each version of `object` changed.
+/// The fields that each version of `object` changed.
 fn changes(events: &[Event], object: &ObjectKey) -> BTreeMap<u64, Vec<String>> {
     let mut found = BTreeMap::new();
     let mut before: BTreeMap<String, Value> = BTreeMap::new();
@@ -181,7 +180,7 @@ fn parts(object: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// One row of the server's own book: who manages which fields of an object, written how and through which endpoint.
+/// One entry of `managedFields`: the manager, the operation, the endpoint and the fields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Managed {
     /// The field manager.
@@ -194,7 +193,7 @@ pub(super) struct Managed {
     pub(super) fields: Vec<String>,
 }
 
-/// What `managedFields` of a pool says.
+/// The entries of a pool's `managedFields`.
 pub(super) fn managed(pool: &NodePool) -> Result<Vec<Managed>> {
     let mut all = Vec::new();
     for entry in pool.metadata.managed_fields.iter().flatten() {
@@ -234,22 +233,22 @@ fn field_names(fields: &Value) -> Vec<String> {
 /// Requests of both operators to `object`: how many reads, writes, granted writes, 409s and 422s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bill {
-    /// Single objects read.
+    /// Reads of single objects.
     pub(super) reads: usize,
-    /// Requests for a change.
+    /// Write requests.
     pub(super) writes: usize,
-    /// Those of them to `/status` and `/scale`, where both write.
+    /// Writes to `/status` and `/scale`, which both write.
     pub(super) shared_writes: usize,
-    /// Those that were granted.
+    /// Granted writes.
     pub(super) granted: usize,
-    /// Those answered 409.
+    /// Writes answered with 409.
     pub(super) conflicts: usize,
-    /// Those answered 422, as a JSON Patch is whose test does not hold.
+    /// Writes answered with 422, like a JSON Patch whose test fails.
     pub(super) invalid: usize,
 }
 
-/// How many 409s of the operators to `object` they caused themselves: the version that was named had been replaced by a write
-/// of the same operator.
+/// Number of the operators' 409s on `object` that they caused themselves: the version in the write had been replaced by a
+/// write of the same operator.
 pub(super) fn own_conflicts(events: &[Event], object: &ObjectKey) -> usize {
     let moved = history::of_object(events, object).into_iter();
     let made: BTreeMap<u64, &str> = moved

@@ -1,4 +1,4 @@
-//! A person and the Autoscaler both set the number of nodes: what the server lets happen, and what ends the quarrel.
+//! A user and the Autoscaler both set the number of nodes: what the server allows, and what resolves the conflict.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A person scales a pool that the Autoscaler scales",
     rows: &["0f", "2c"],
     refutes: &["both-intentions"],
-    lesson: "One field with two writers has the value of whoever wrote last, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
+    lesson: "One field with two writers has the value of the last write, unless one of them yields: versions and guards keep writes apart, not intentions.\nSay what you want in a field of your own (minReplicas), or take the field over (mode Recommend).",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Seconds for which nothing may need a node until it goes.
+/// Seconds that a node must be idle before it is removed.
 const IDLE_SECONDS: i32 = 1;
-/// More than that.
+/// A longer pause.
 const LONGER_THAN_IDLE: Duration = Duration::from_millis(1500);
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -56,10 +56,11 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     overwritten(tandem).await?;
     own_field(tandem, &alice).await?;
     taken_over(tandem, &alice).await?;
-    nobodys(tandem).await
+    unowned(tandem).await
 }
 
-/// The Autoscaler sees that the number is not its own, says so, and leaves it for a while; or does not, if so told.
+/// The Autoscaler detects that the number is not its own, reports it, and keeps it for a while, or not, depending on its
+/// configuration.
 async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     let ctx = tandem.ctx;
     ctx.say("Alice wants 5, and says so with kubectl.");
@@ -72,7 +73,7 @@ async fn kept(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
         &pool.spec.replicas,
         &Some(5),
     );
-    ctx.say("Three nodes are idle for longer than the second that they are given. Somebody raises the upper bound three times, each time later than that, and the Autoscaler decides anew each time.");
+    ctx.say("Three nodes are idle for longer than the second that they are given. A user raises the upper bound three times, each time later than that, and the Autoscaler decides anew each time.");
     decided_anew(ctx, "ValidPoolFound").await?;
     let after = scale_writes(tandem).await?;
     ctx.check_eq(
@@ -98,7 +99,7 @@ async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
     let pool = tandem.settles("workers", 2).await?;
     ctx.check_eq("a moment later the pool is at 2 again", &pool.spec.replicas, &Some(2));
     ctx.check_eq(
-        "the server's book of field managers says by whom: by the Autoscaler",
+        "managedFields names the writer: the Autoscaler",
         &last_writer(&pool)?.as_deref(),
         &Some(AUTOSCALER_OPERATOR),
     );
@@ -127,7 +128,7 @@ async fn overwritten(tandem: &Tandem<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is wanted, said in a field that only people write.
+/// The wanted number in a field that only users write.
 async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     let ctx = tandem.ctx;
     let what = "The lower bound is Alice's alone, and no operator writes it. She wants 5 nodes at least, whatever the load.";
@@ -140,7 +141,7 @@ async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     );
     let before = scale_writes(tandem).await?;
     reported(ctx, |own| own.unneeded_nodes.len() == 3).await?;
-    ctx.say("It reports that 3 nodes are idle. Somebody raises the upper bound three times, each time after more than the second that idle nodes are given, and the Autoscaler decides anew each time.");
+    ctx.say("It reports that 3 nodes are idle. A user raises the upper bound three times, each time after more than the second that idle nodes are given, and the Autoscaler decides anew each time.");
     let pool = decided_anew(ctx, "ValidPoolFound").await?;
     ctx.check_eq("the pool is still at 5", &pool.spec.replicas, &Some(5));
     let after = scale_writes(tandem).await?;
@@ -148,7 +149,7 @@ async fn own_field(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     Ok(())
 }
 
-/// The field, taken over.
+/// The field changes its owner.
 async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     let ctx = tandem.ctx;
     let what = "Or she takes the number over: in mode Recommend the Autoscaler says what it would do, and does not do it. She sets the mode, gives up the lower bound, and scales.";
@@ -171,14 +172,18 @@ async fn taken_over(tandem: &Tandem<'_>, alice: &Actor) -> Result<()> {
     );
     let after = scale_writes(tandem).await?;
     ctx.check_eq("the audit log has no write of it to the count since before hers", &after, &before);
-    ctx.check_eq("the book says that the 6 is by kubectl", &last_writer(&pool)?.as_deref(), &Some("kubectl"));
+    ctx.check_eq(
+        "managedFields names kubectl as the writer of the 6",
+        &last_writer(&pool)?.as_deref(),
+        &Some("kubectl"),
+    );
     Ok(())
 }
 
-/// A gap in the server's book.
-async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
+/// A gap in `managedFields`.
+async fn unowned(tandem: &Tandem<'_>) -> Result<()> {
     let ctx = tandem.ctx;
-    ctx.say("The book has a gap. A write through /scale takes the entry for replicas over from whoever has it. In a pool that was made without a number nobody has it, and nobody gets it (this one is paused, or the NodePool operator would fill the number in):");
+    ctx.say("managedFields has a gap. A write through /scale takes the entry for replicas over from the manager that has it. In a pool that was made without a number no manager has it, and none gets it (this one is paused, or the NodePool operator would fill the number in):");
     let mut pool = objects::pool("unset", 0, 3);
     pool.spec.paused = true;
     pool.metadata.labels = None;
@@ -186,14 +191,14 @@ async fn nobodys(tandem: &Tandem<'_>) -> Result<()> {
     tandem.kubectl(&["scale", "npool/unset", "--replicas=1"]).await?;
     let pool = ctx.stored::<NodePool>("unset").await?;
     ctx.check_eq(
-        "replicas are 1 by kubectl, and managedFields names nobody for it",
+        "replicas are 1 by kubectl, and managedFields names no manager for it",
         &(pool.spec.replicas, last_writer(&pool)?),
         &(Some(1), None),
     );
     Ok(())
 }
 
-/// kubectl scale, as a person types it.
+/// `kubectl scale`, as a user types it.
 async fn scale(tandem: &Tandem<'_>, how: &[&str]) -> Result<()> {
     tandem.ctx.act("alice", &format!("kubectl scale nodepool/workers {}", how.join(" ")));
     let args: Vec<&str> = ["scale", "nodepool/workers"].into_iter().chain(how.iter().copied()).collect();
@@ -212,7 +217,7 @@ async fn recommend(alice: &Actor) -> Result<()> {
     set(alice, json!({"mode": "Recommend"})).await
 }
 
-/// Changes the spec of the `NodePoolAutoscaler`, which only people write.
+/// Changes the spec of the `NodePoolAutoscaler`, which only users write.
 async fn set(alice: &Actor, spec: Value) -> Result<()> {
     let change = Some(json!({"spec": spec}));
     let options = WriteOptions::new("alice");
@@ -221,7 +226,7 @@ async fn set(alice: &Actor, spec: Value) -> Result<()> {
     is_written(&merge_patch(&autoscalers, "all", Subresource::Main, &options, Source::Live, wanted).await?)
 }
 
-/// Waits until the Autoscaler says that kubectl has set the number.
+/// Waits until the Autoscaler reports that kubectl has set the number.
 async fn contested(ctx: &ScenarioContext) -> Result<NodePool> {
     eventually(PATIENCE, "the Autoscaler reports ReplicasContested", || async {
         let pool = ctx.stored::<NodePool>("workers").await?;
@@ -233,7 +238,7 @@ async fn contested(ctx: &ScenarioContext) -> Result<NodePool> {
     .await
 }
 
-/// What the condition of this type says.
+/// The condition of this type.
 fn said(pool: &NodePool, type_: &str) -> String {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.into_iter().find(|condition| condition.type_ == type_);
@@ -255,7 +260,7 @@ fn is_written<K>(outcome: &Outcome<K>) -> Result<()> {
     }
 }
 
-/// Waits until the Autoscaler says of the pool, as it is now, that it plans it for this `reason`.
+/// Waits until the Autoscaler reports this `reason` for the pool's current generation.
 async fn condition(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
     eventually(PATIENCE, &format!("the Autoscaler reports {reason}"), || async {
         let pool = ctx.stored::<NodePool>("workers").await?;
@@ -269,9 +274,9 @@ async fn condition(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
     .await
 }
 
-/// Makes the Autoscaler decide three times more, each time later than idle nodes may stay by its `NodePoolAutoscaler`, and
-/// waits for each decision: what it was going to do has had its time.
-#[expect(clippy::disallowed_methods, reason = "a person changes a bound that nobody else writes")]
+/// Makes the Autoscaler decide three more times, each time after the idle time of its `NodePoolAutoscaler`, and waits for
+/// each decision: a removal would have happened by then.
+#[expect(clippy::disallowed_methods, reason = "a user changes a bound that has no other writer")]
 async fn decided_anew(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
     let pools = Api::<NodePool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let mut pool = condition(ctx, reason).await?;
@@ -284,7 +289,7 @@ async fn decided_anew(ctx: &ScenarioContext, reason: &str) -> Result<NodePool> {
     Ok(pool)
 }
 
-/// How many writes of the count of the pool the Autoscaler has sent.
+/// Number of the Autoscaler's writes of the pool's count.
 async fn scale_writes(tandem: &Tandem<'_>) -> Result<usize> {
     let (key, events) = (tandem.key("workers"), tandem.events("workers").await?);
     let of_it = |event: &&Event| {
@@ -307,7 +312,7 @@ async fn reported(ctx: &ScenarioContext, wanted: impl Fn(&AutoscalingStatus) -> 
     .await
 }
 
-/// Who wrote `spec.replicas` last, as the server's book has it.
+/// The last writer of `spec.replicas` by `managedFields`.
 fn last_writer(pool: &NodePool) -> Result<Option<String>> {
     let book = account::managed(pool)?;
     let entry = book.into_iter().find(|entry| entry.fields.iter().any(|field| field == "spec.replicas"));

@@ -1,4 +1,4 @@
-//! Many controllers, some of them in one program, and each other's objects.
+//! Many controllers, some of them in one program, that write each other's objects.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use shared_crds::names::{AUTOSCALER_OPERATOR, NODE_FINALIZER, NODEPOOL_OPERATOR, node_selector};
 
 use super::account;
-use super::tandem::{Tandem, told};
+use super::tandem::{Tandem, passed};
 use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
@@ -26,12 +26,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Many controllers write each other's objects",
     rows: &["2d", "0e", "0f"],
     refutes: &[],
-    lesson: "Hardly an object in a cluster has one writer; a node that has just come has four.\nThat needs no agreement in time, only fields: whoever sends no more than its own conflicts with nobody.",
+    lesson: "Hardly an object in a cluster has one writer; a node that has just come has four.\nThat needs no agreement in time, only fields: a writer that sends no more than its own fields meets no conflict.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Who writes what when a node comes and pods move in: endpoint, writer, and what for.
+/// The writes when a node is created and pods are scheduled to it: endpoint, writer, and purpose.
 const WRITERS: [(&str, &str, &str); 14] = [
     ("nodepools", "nodepool-operator", "its finalizer"),
     ("nodepools", "autoscaler-operator", "how many nodes there should be"),
@@ -49,7 +49,7 @@ const WRITERS: [(&str, &str, &str); 14] = [
     ("pods/status", "kwok", "plays the kubelet: that they run"),
 ];
 
-/// Who writes each single node.
+/// The writers of each single node.
 const OF_A_NODE: [&str; 4] = ["nodepool-operator", "node-controller", "ttl-controller", "kwok"];
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -67,7 +67,7 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     who_writes(tandem, name).await
 }
 
-/// Load brings nodes; returns the first node as Bob's tool first saw it.
+/// Load creates nodes; returns the first node as Bob's tool first read it.
 async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
     let ctx = tandem.ctx;
     ctx.say("Bob's tool watches the nodes of a pool and keeps each as it first saw it.");
@@ -95,7 +95,7 @@ async fn nodes_come(tandem: &Tandem<'_>, bob: &Actor) -> Result<Node> {
     Ok(copy)
 }
 
-/// A write of somebody else's object from an old copy, and one of a field of one's own.
+/// A write of another controller's object from an old copy, and a write of a field of one's own.
 #[expect(clippy::disallowed_methods, reason = "a tool's bare PUT of the whole object is the naive half")]
 async fn bob_writes(ctx: &ScenarioContext, bob: &Actor, mut copy: Node) -> Result<()> {
     let nodes = Api::<Node>::all(bob.client());
@@ -127,7 +127,7 @@ async fn bob_writes(ctx: &ScenarioContext, bob: &Actor, mut copy: Node) -> Resul
     Ok(())
 }
 
-/// Who has written which kind, from the audit log.
+/// The writers of each kind, from the audit log.
 async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
     let ctx = tandem.ctx;
     let (group, namespace, resource) = (String::new(), String::new(), "nodes".to_owned());
@@ -135,8 +135,8 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
     ctx.say("The audit log says who has written what, with its own identity, in these few seconds:");
     let wanted: BTreeSet<(String, String)> =
         WRITERS.iter().map(|(endpoint, writer, _)| ((*endpoint).to_owned(), (*writer).to_owned())).collect();
-    // Nobody waits for some of these writers, so they may come a moment later.
-    let all = eventually(PATIENCE, "everybody has written", || async {
+    // Some of these writers may write a little later.
+    let all = eventually(PATIENCE, "all expected writers have written", || async {
         let events = tandem.events_so_far()?;
         let (seen, of_node) = (writers(&events), writers_of(&events, &node));
         let mut missing: Vec<_> = wanted.difference(&seen).collect();
@@ -144,7 +144,7 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
         missing.extend(of_nodes.filter(|pair| pair.0.starts_with("nodes") && !of_node.contains(*pair)));
         if missing.is_empty() { Ok(Some(())) } else { bail!("{missing:?} are missing") }
     });
-    let all = told(ctx, &all.await);
+    let all = passed(ctx, &all.await);
     let events = tandem.events_so_far()?;
     let seen = writers(&events);
     let mut table = Table::new(&["through", "written by", "what for"]);
@@ -179,13 +179,13 @@ async fn who_writes(tandem: &Tandem<'_>, first: String) -> Result<()> {
     Ok(())
 }
 
-/// Whether the request is about an object that several controllers write.
+/// Whether the request's object has several controllers as writers.
 fn is_contested(event: &Event) -> bool {
     let resource = event.object.as_ref().map_or("", |object| object.resource.as_str());
     event.is_write() && ["nodepools", "nodepoolautoscalers", "nodes", "pods"].contains(&resource)
 }
 
-/// Who has written one object, and through which endpoint.
+/// The writers of one object, with the endpoint.
 fn writers_of(events: &[Event], key: &ObjectKey) -> BTreeSet<(String, String)> {
     writers(events.iter().filter(|event| event.object.as_ref() == Some(key)))
 }

@@ -1,4 +1,4 @@
-//! The real operators, as users get them: the chart, both processes, and the API server's audit log as the witness.
+//! The real operators, as users install them: the chart, both processes, and the API server's audit log as evidence.
 
 mod account;
 mod contested;
@@ -11,7 +11,7 @@ mod two_operators;
 
 use crate::scenario::Scenario;
 
-/// All of them.
+/// All scenarios of this group.
 pub(super) fn all() -> Vec<Scenario> {
     vec![
         two_operators::SCENARIO,

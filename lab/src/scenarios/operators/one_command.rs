@@ -1,4 +1,4 @@
-//! A whole cluster with one command, and nothing left of it.
+//! A whole cluster with one command, of which nothing is left afterwards.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// What the programs are for.
+/// The purpose of each program.
 const PURPOSES: [(&str, &str); 5] = [
     ("etcd", "the store"),
     ("kube-apiserver", "versions, conflicts, validation, audit log"),
@@ -42,7 +42,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     another(ctx).await
 }
 
-/// What was started.
+/// Checks what was started.
 fn programs(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("`cargo xtask dev up` starts a control plane from the programs of the pinned Go module: no container runtime and no image. This scenario runs on one of the same programs:");
     let mut running: Vec<String> = ctx.cluster.pids().into_iter().map(|(name, _)| name).collect();
@@ -61,7 +61,7 @@ fn programs(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// That kubectl takes it for a cluster.
+/// Checks that kubectl works with it.
 async fn kubectl(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Its kubeconfig is all that kubectl, Helm or an operator need.");
     let ready = ctx.cluster.kubectl(&["get", "--raw", "/readyz"]).await?;
@@ -80,12 +80,12 @@ async fn kubectl(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// That Deployments come to run.
+/// Checks that a Deployment becomes available.
 async fn pod_runs(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("A node is an object that kwok plays the kubelet of. A Deployment finds its way to it as in any cluster.");
     let (name, node) = node(ctx);
     let applied = deploy(ctx, &node).await;
-    // The node belongs to no namespace, so it is taken away by hand.
+    // The node belongs to no namespace, so it is deleted separately.
     let removed = ctx.cluster.kubectl(&["delete", "node", &name, "--ignore-not-found"]).await;
     applied?;
     removed.map(drop)
@@ -129,7 +129,7 @@ async fn deploy(ctx: &ScenarioContext, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second one beside it, which goes without a trace.
+/// Checks that a second one beside it ends without leaving anything behind.
 async fn another(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("For conflicts alone etcd and the API server are enough. A second control plane of these two starts beside the first, on ports and in a directory of its own.");
     let second = Cluster::start(ClusterOptions::api_only()).await?;

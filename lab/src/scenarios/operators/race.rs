@@ -1,5 +1,5 @@
-//! One race of two operators, step by step, twice: given back to the work queue, and retried. The order is forced, so that
-//! the timeline and the bill are the same in every run.
+//! One race of two operators, step by step, twice: with a requeue, and with a retry. The order is forced, so that the
+//! timeline and the costs are the same in every run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,17 +30,17 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How many nodes the pool is made with.
+/// The pool's initial number of nodes.
 const FIRST: i32 = 2;
-/// How many nodes are ready and how many the load needs, race by race.
+/// Number of ready nodes, and number of nodes that the load needs, for each race.
 const RACES: [(i32, i32); 3] = [(2, 3), (3, 4), (4, 5)];
 
-/// How an operator writes, as in Tandem's own door.
+/// The write strategies, as in Tandem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
-    /// The copy in the cache, once; at a conflict the pass is given back.
+    /// The copy in the cache, once; after a conflict the pass is requeued.
     Lazy,
-    /// A live read, the decision, a PUT, and again until it is through.
+    /// A live read, the decision and a PUT, repeated until one is granted.
     Retry,
 }
 
@@ -53,7 +53,7 @@ impl Strategy {
     }
 }
 
-/// What a strategy cost.
+/// The costs of a strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bill {
     passes: usize,
@@ -104,11 +104,11 @@ fn table(bills: &[(Strategy, Bill)]) -> Table {
 async fn races(ctx: &ScenarioContext, strategy: Strategy) -> Result<Bill> {
     let name = strategy.name();
     ctx.set(&pool(name, FIRST)).await?;
-    let told = format!(
+    let what = format!(
         "The pool `{name}` is made with {FIRST} replicas. Each operator lists and watches pools for its cache."
     );
     let (scaler, reporter) = ctx
-        .racing(&told, async {
+        .racing(&what, async {
             let scaler = Operator::new(ctx, "autoscaler", strategy).await?;
             let reporter = Operator::new(ctx, "nodepool", strategy).await?;
             synced(ctx, &scaler, &reporter).await?;
@@ -147,12 +147,12 @@ async fn races(ctx: &ScenarioContext, strategy: Strategy) -> Result<Bill> {
     Ok(bill)
 }
 
-/// The writes of an operator that went through.
+/// Number of an operator's granted writes.
 fn granted(operator: &Operator<'_>) -> impl Iterator<Item = RecordedRequest> {
     operator.actor.requests().into_iter().filter(|request| request.is_write() && request.succeeded())
 }
 
-/// Waits until both caches hold what the API server holds.
+/// Waits until both caches are up to date.
 async fn synced(ctx: &ScenarioContext, scaler: &Operator<'_>, reporter: &Operator<'_>) -> Result<()> {
     let name = scaler.strategy.name();
     let version = ctx.stored::<Pool>(name).await?.resource_version().unwrap_or_default();
@@ -160,13 +160,13 @@ async fn synced(ctx: &ScenarioContext, scaler: &Operator<'_>, reporter: &Operato
     reporter.cache.holds(name, &version).await
 }
 
-/// Both make a pass; the reporter's first PUT is held until the scaler's pass is over.
+/// Both run a pass; the reporter's first PUT is delayed until the scaler's pass is over.
 async fn race(scaler: &Operator<'_>, reporter: &Operator<'_>, ready: i32, load: i32) -> Result<()> {
-    reporter.gate.is_shut.store(true, Ordering::SeqCst);
+    reporter.gate.is_closed.store(true, Ordering::SeqCst);
     let reports = async {
         let done = reporter.report(ready).await;
-        if reporter.gate.is_shut.swap(false, Ordering::SeqCst) {
-            // It never came to a PUT, and the other one must not wait for it.
+        if reporter.gate.is_closed.swap(false, Ordering::SeqCst) {
+            // It did not reach a PUT, and the other one must not wait for it.
             reporter.gate.reached.notify_one();
         }
         done
@@ -180,21 +180,21 @@ async fn race(scaler: &Operator<'_>, reporter: &Operator<'_>, ready: i32, load: 
     futures::future::try_join(reports, ahead).await.map(drop)
 }
 
-/// Holds one PUT.
+/// Delays one PUT.
 #[derive(Default)]
 struct Gate {
-    is_shut: AtomicBool,
+    is_closed: AtomicBool,
     reached: Notify,
     open: Notify,
 }
 
-/// `client`, whose next PUT waits when the gate is shut.
+/// `client`, whose next PUT waits while the gate is closed.
 fn behind(gate: &Arc<Gate>, client: Client, namespace: &str) -> Client {
     let gate = Arc::clone(gate);
     let service = service_fn(move |request: http::Request<Body>| {
         let (client, gate) = (client.clone(), Arc::clone(&gate));
         async move {
-            if request.method() == http::Method::PUT && gate.is_shut.swap(false, Ordering::SeqCst) {
+            if request.method() == http::Method::PUT && gate.is_closed.swap(false, Ordering::SeqCst) {
                 gate.reached.notify_one();
                 gate.open.notified().await;
             }
@@ -204,7 +204,7 @@ fn behind(gate: &Arc<Gate>, client: Client, namespace: &str) -> Client {
     Client::new(service, namespace)
 }
 
-/// One operator at its one task.
+/// One operator with its task.
 struct Operator<'a> {
     ctx: &'a ScenarioContext,
     actor: Actor,
@@ -229,12 +229,12 @@ impl<'a> Operator<'a> {
         Ok(Self { ctx, actor, strategy, cache, gate, pools, options, passes, thrown })
     }
 
-    /// A pass of the Autoscaler, again until one is through.
+    /// Passes of the Autoscaler, until one succeeds.
     async fn scale(&self, load: i32) -> Result<()> {
         loop {
             let name = self.begins();
             let decided = |view: &ScaleView| {
-                self.act(&format!("decides: {} are set, {load} are needed", told(view.replicas)));
+                self.act(&format!("decides: {} are set, {load} are needed", count_text(view.replicas)));
             };
             let outcome = match self.strategy {
                 Strategy::Lazy => {
@@ -257,13 +257,13 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// A pass of the `NodePool` operator, again until one is through.
+    /// Passes of the `NodePool` operator, until one succeeds.
     async fn report(&self, ready: i32) -> Result<()> {
         loop {
             let name = self.begins();
             let decide = |pool: &mut Pool| {
                 let wanted = pool.spec.replicas;
-                self.act(&format!("decides: the report is {} wanted, {ready} ready", told(wanted)));
+                self.act(&format!("decides: the report is {} wanted, {ready} ready", count_text(wanted)));
                 let status = pool.status.get_or_insert_default();
                 (status.replicas, status.ready) = (wanted, Some(ready));
             };
@@ -287,14 +287,14 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// Counts and tells a pass; returns the pool's name.
+    /// Counts and records a pass; returns the pool's name.
     fn begins(&self) -> &'static str {
         let number = self.passes.fetch_add(1, Ordering::SeqCst) + 1;
         self.act(&format!("pass {number} begins"));
         self.strategy.name()
     }
 
-    /// Whether the pass wrote. When it is to be made again, waits until the cache has what the server has.
+    /// Whether the pass wrote. Otherwise waits until the cache is up to date, for the next pass.
     async fn is_through<T>(&self, outcome: Outcome<T>) -> Result<bool> {
         let number = self.passes.load(Ordering::SeqCst);
         match outcome {
@@ -319,6 +319,6 @@ impl<'a> Operator<'a> {
     }
 }
 
-fn told(replicas: Option<i32>) -> String {
+fn count_text(replicas: Option<i32>) -> String {
     replicas.map_or_else(|| "none".to_owned(), |replicas| replicas.to_string())
 }

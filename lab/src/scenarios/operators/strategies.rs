@@ -1,4 +1,4 @@
-//! The same two operators under each of four ways to write, while somebody else writes their object all the time.
+//! The same two operators with each of four write strategies, while another writer changes their object all the time.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::account;
 use super::account::Bill;
-use super::tandem::{Tandem, told};
+use super::tandem::{Tandem, passed};
 use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
@@ -34,30 +34,30 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// What each strategy is known by: the form of its writes of status and of replicas.
+/// Each strategy, with the form of its writes of status and of replicas.
 const STRATEGIES: [(&str, &str, &str); 4] = [
     ("lazy", "PUT at a version", "PUT at a version"),
     ("retry", "PUT at a version", "PUT at a version"),
     ("patch", "merge patch at a version", "merge patch at a version"),
     ("guarded", "JSON Patch at a generation, server-side apply with force", "JSON Patch at a generation"),
 ];
-/// Writes a second by somebody else.
+/// Writes per second by the other writer.
 const STORM: u64 = 10;
-/// How often load comes and goes at most, until `lazy` has met its first conflict of its own making. Once is enough: under
-/// `lazy` the Autoscaler writes the replicas and then its report from the same copy, which its own first write has made old.
+/// Maximum number of rounds of load until `lazy` has met its first conflict with itself. One is enough: under `lazy` the
+/// Autoscaler writes the replicas and then its report from the same copy, which its own first write made stale.
 const ROUNDS: usize = 10;
 
-/// What one strategy cost.
+/// The costs of one strategy.
 struct Cost {
     strategy: &'static str,
     seconds: f64,
     rounds: usize,
     bill: Bill,
-    /// Those of the 409s that an operator's own write has caused.
+    /// The 409s that an operator's own write caused.
     own_conflicts: usize,
     passes: f64,
     thrown: f64,
-    /// Guards that failed although what they ask for was so.
+    /// Guards that failed although their condition held.
     falsely: usize,
 }
 
@@ -68,7 +68,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     for (strategy, status, scale) in STRATEGIES {
         let tandem = Tandem::begin(ctx, strategy).await?;
         let played = storm(&tandem, strategy).await;
-        // The release is kept for the next strategy, which is an upgrade of it.
+        // The release is kept, because the next strategy upgrades it.
         let is_last = strategy == "guarded" || played.is_err();
         let (cost, seen) = if is_last { tandem.end(played).await? } else { tandem.rest(played).await? };
         forms.row(&[&strategy, &seen.0, &seen.1]);
@@ -88,7 +88,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What must hold between the bills.
+/// Checks what must hold between the costs.
 fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
     for Cost { strategy, bill, own_conflicts, thrown, falsely, .. } in costs {
         let shared = bill.shared_writes;
@@ -98,7 +98,7 @@ fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
                     "lazy: it met a 409 of its own making: a pass writes the replicas and then its report from one copy, which the first write has made old",
                     *own_conflicts > 0,
                 );
-                // Not one for each 409: a pass may write the pool twice from one copy, and be refused both times.
+                // Not one per 409: a pass may write the pool twice from one copy, and be refused both times.
                 ctx.check(
                     "lazy: for that, whole passes were thrown away; the operators' own metrics count their result, conflict",
                     *thrown >= 1.0,
@@ -114,7 +114,7 @@ fn compare(ctx: &ScenarioContext, costs: &[Cost]) {
     }
 }
 
-/// The bills, side by side.
+/// The costs of all strategies, as a table.
 fn price(costs: &[Cost]) -> Table {
     let mut table = Table::new(&[
         "strategy",
@@ -150,7 +150,7 @@ fn price(costs: &[Cost]) -> Table {
     table
 }
 
-/// Load comes and goes while everybody writes. Returns what it cost, and the forms of the writes.
+/// Load is added and removed while all writers write. Returns the costs, and the forms of the writes.
 async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (String, String))> {
     let ctx = tandem.ctx;
     let began = Instant::now();
@@ -158,7 +158,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
     ctx.set(&objects::autoscaler("all", 1)).await?;
     ctx.set(&objects::deployment("web", "busy", 0, "2")).await?;
     let pools = Api::<NodePool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
-    let rival = ConcurrentWriter::start(pools, "busy", STORM, 20, 7);
+    let writer = ConcurrentWriter::start(pools, "busy", STORM, 20, 7);
     let mut rounds = 0;
     while rounds < ROUNDS {
         rounds += 1;
@@ -172,22 +172,22 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
             break;
         }
     }
-    let report = rival.finish().await?;
+    let report = writer.finish().await?;
     let pool = tandem.settles("busy", 0).await?;
     let seconds = began.elapsed().as_secs_f64();
 
     let (key, events) = (tandem.key("busy"), tandem.events("busy").await?);
     ctx.check(
         &format!("{strategy}: all that the third party was told is written is there"),
-        told(ctx, &report.check_kept(&pool)),
+        passed(ctx, &report.check_kept(&pool)),
     );
     ctx.check(
         &format!("{strategy}: no write undid another one, none changed a field that is not its writer's"),
-        told(ctx, &LostUpdateCheck::of(&events, &key).check_unbroken())
-            && told(ctx, &WriteEffects::of(&events, &key).check_owned()),
+        passed(ctx, &LostUpdateCheck::of(&events, &key).check_unbroken())
+            && passed(ctx, &WriteEffects::of(&events, &key).check_owned()),
     );
     let (bill, own_conflicts) = (account::bill(&events, &key), account::own_conflicts(&events, &key));
-    // A pass ends with `conflict` at its first 409 under `lazy` alone; the others try again within the pass.
+    // Only under `lazy` does a pass end with `conflict` at its first 409; the others try again within the pass.
     let expected = usize::from(strategy == "lazy" && bill.conflicts > 0);
     let (passes, thrown) = passes(tandem, expected).await?;
     let ours: Vec<&Event> = events.iter().filter(|event| event.object.as_ref() == Some(&key)).collect();
@@ -208,7 +208,7 @@ async fn storm(tandem: &Tandem<'_>, strategy: &'static str) -> Result<(Cost, (St
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a person scales a Deployment, which no operator of ours writes"
+    reason = "a user scales a Deployment, which no operator of Tandem writes"
 )]
 async fn load(ctx: &ScenarioContext, pods: i32) -> Result<()> {
     let deployments = Api::<Deployment>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
@@ -221,13 +221,13 @@ fn is_status(event: &Event) -> bool {
     event.subresource == "status"
 }
 
-/// Of the object itself the Autoscaler writes nothing but the count.
+/// Of the object itself, the Autoscaler writes only the count.
 fn is_count(event: &Event) -> bool {
     let autoscaler = account::operator(event) == Some(AUTOSCALER_OPERATOR);
     event.subresource == "scale" || (event.subresource.is_empty() && autoscaler)
 }
 
-/// In which forms the operators have written a part.
+/// The forms of the operators' writes of a part.
 fn forms(events: &[&Event], is_part: impl Fn(&Event) -> bool) -> String {
     let writes = events.iter().filter(|event| account::operator(event).is_some() && event.is_write());
     let of_it = writes.filter(|event| is_part(event) && event.succeeded());
@@ -235,8 +235,8 @@ fn forms(events: &[&Event], is_part: impl Fn(&Event) -> bool) -> String {
     forms.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Passes of both operators, and how many of them were thrown away, when at least `expected` are, or will not be in time:
-/// a pass that met a conflict may still be on its way to its end.
+/// Number of passes of both operators, and of those that were discarded. Waits until at least `expected` are, or the time
+/// is over, because a pass that met a conflict may still be running.
 async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
     let counted = eventually(PATIENCE, "the passes are counted", || async {
         let thrown = ended(tandem, "conflict").await?;
@@ -249,7 +249,7 @@ async fn passes(tandem: &Tandem<'_>, expected: usize) -> Result<(f64, f64)> {
     Ok((ended(tandem, "").await?, thrown))
 }
 
-/// How many passes of both operators have ended with a `result`, or at all.
+/// Number of passes of both operators that ended with `result`, or at all.
 async fn ended(tandem: &Tandem<'_>, result: &str) -> Result<f64> {
     let label = format!("result=\"{result}");
     let mut sum = 0.0;

@@ -1,4 +1,4 @@
-//! Tandem on the stage: the chart installed, both operators running, and all of it taken away again however the play ends.
+//! Tandem in a scenario: the chart is installed, both operators run, and all of it is removed however the scenario ends.
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use e2e::audit::{AuditLog, Event, ObjectKey};
@@ -13,11 +13,11 @@ use shared_crds::names::node_selector;
 
 use crate::context::{PATIENCE, ScenarioContext};
 
-/// Both operators at work in the stage's namespace.
+/// Both operators, for the scenario's namespace.
 pub(super) struct Tandem<'a> {
-    /// Where they work.
+    /// The scenario's context.
     pub(super) ctx: &'a ScenarioContext,
-    /// The processes.
+    /// The operators' processes.
     pub(super) operators: RunningOperators,
     release: Release,
     audit: AuditLog,
@@ -39,20 +39,20 @@ impl<'a> Tandem<'a> {
         match starting.await {
             Ok(operators) => Ok(Self { ctx, operators, release, audit, log_start }),
             Err(error) => {
-                // What matters is why it did not start.
+                // The error of the start is the one that matters.
                 release.uninstall(cluster).await.ok();
                 Err(error)
             }
         }
     }
 
-    /// Takes away what was made in the namespace while there is still somebody to drain the nodes, and stops the operators.
-    /// Returns what the play came to; the release stays, for another [`Self::begin`].
+    /// Deletes the objects in the namespace while the operators still run to drain the nodes, then stops the operators.
+    /// Returns `played`; the release stays, for another [`Self::begin`].
     pub(super) async fn rest<T>(self, played: Result<T>) -> Result<T> {
         self.close(played).await.0
     }
 
-    /// As [`Self::rest`], and removes the release.
+    /// Like [`Self::rest`], and removes the release.
     pub(super) async fn end<T>(self, played: Result<T>) -> Result<T> {
         let cluster = std::sync::Arc::clone(&self.ctx.cluster);
         let (played, release) = self.close(played).await;
@@ -79,24 +79,24 @@ impl<'a> Tandem<'a> {
         anyhow!("{error:#}\nthe operators' logs end with\n{pools}\n{scaler}")
     }
 
-    /// kubectl in the stage's namespace.
+    /// Runs kubectl in the scenario's namespace.
     pub(super) async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let all: Vec<&str> =
             ["--namespace", self.ctx.namespace()].into_iter().chain(args.iter().copied()).collect();
         self.ctx.cluster.kubectl(&all).await
     }
 
-    /// Waits until a pool should have `wanted` nodes, has them, all Ready, and says so in its status.
+    /// Waits until a pool's spec has `wanted` nodes, they exist, all Ready, and the status reports it.
     pub(super) async fn settles(&self, pool: &str, wanted: i32) -> Result<NodePool> {
         eventually(PATIENCE, &format!("pool {pool} has {wanted} ready nodes"), || async {
             self.operators.check_alive()?;
             let (object, nodes) = (self.ctx.stored::<NodePool>(pool).await?, self.nodes(pool).await?);
             let ready = nodes.iter().filter(|node| is_ready(node)).count();
             let status = object.status.clone().unwrap_or_default();
-            let told = (status.replicas, status.ready_replicas, status.observed_generation);
+            let reported = (status.replicas, status.ready_replicas, status.observed_generation);
             let count = usize::try_from(wanted)?;
             if (nodes.len(), ready) == (count, count)
-                && told == (Some(wanted), Some(wanted), object.metadata.generation)
+                && reported == (Some(wanted), Some(wanted), object.metadata.generation)
                 && object.spec.replicas == Some(wanted)
             {
                 return Ok(Some(object));
@@ -106,14 +106,14 @@ impl<'a> Tandem<'a> {
         .await
     }
 
-    /// A pool's nodes as they are now.
+    /// A pool's current nodes.
     pub(super) async fn nodes(&self, pool: &str) -> Result<Vec<Node>> {
         let nodes = Api::<Node>::all(self.ctx.unrecorded_client().await?);
         let of_pool = ListParams::default().labels(&node_selector(self.ctx.namespace(), pool));
         Ok(nodes.list(&of_pool).await?.items)
     }
 
-    /// Waits until `wanted` pods run, and no other is there.
+    /// Waits until exactly `wanted` pods exist, and all run.
     pub(super) async fn pods_run(&self, wanted: usize) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.ctx.unrecorded_client().await?, self.ctx.namespace());
         eventually(PATIENCE, &format!("{wanted} pods run"), || async {
@@ -128,12 +128,12 @@ impl<'a> Tandem<'a> {
         .await
     }
 
-    /// A pool in the audit log.
+    /// The key of a pool in the audit log.
     pub(super) fn key(&self, pool: &str) -> ObjectKey {
         ObjectKey::node_pool(self.ctx.namespace(), pool)
     }
 
-    /// What the API server wrote down since the beginning, up to the version that `pool` has now at least.
+    /// The audit events since the beginning, at least up to the current version of `pool`.
     pub(super) async fn events(&self, pool: &str) -> Result<Vec<Event>> {
         let version = self.ctx.stored::<NodePool>(pool).await?.metadata.resource_version;
         let last: u64 = version.context("no version")?.parse()?;
@@ -146,14 +146,14 @@ impl<'a> Tandem<'a> {
         self.audit.wait_for(self.log_start, PATIENCE, &what, found).await
     }
 
-    /// What was written down since the beginning.
+    /// The audit events since the beginning.
     pub(super) fn events_so_far(&self) -> Result<Vec<Event>> {
         self.audit.follow_from(self.log_start).read_new()
     }
 }
 
-/// Whether it held; says live what did not.
-pub(super) fn told(ctx: &ScenarioContext, held: &Result<()>) -> bool {
+/// Whether the check passed; shows its error live if it did not.
+pub(super) fn passed(ctx: &ScenarioContext, held: &Result<()>) -> bool {
     if let Err(error) = held {
         ctx.live_quote(&format!("{error:#}"));
     }

@@ -1,4 +1,4 @@
-//! Two operators that write one object all the time, a person who writes it too, and who wrote what.
+//! Two operators and a user that all write one object, and the owners of its fields.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{Outcome, Source, UpdateDecision, WriteOptions, update};
@@ -15,7 +15,7 @@ use shared_crds::ownership::{Endpoint, Owner};
 
 use super::account;
 use super::account::Managed;
-use super::tandem::{Tandem, told};
+use super::tandem::{Tandem, passed};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::scenario::{Needs, Scenario};
@@ -25,7 +25,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Two operators write one object, and neither loses a write",
     rows: &["2b", "2c", "2e"],
     refutes: &[],
-    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps the book: managedFields says who wrote which field, and generation moves with the spec alone.",
+    lesson: "Two writers of one object need a contract: each field has one owner, one endpoint, and one thing that protects it.\nThe server keeps records: managedFields names the writer of each field, and generation moves with the spec alone.",
     needs: Needs::Operators,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -46,8 +46,8 @@ async fn play(tandem: &Tandem<'_>) -> Result<()> {
     what_happened(tandem, &pool).await
 }
 
-/// The pool, the autoscaler and a load; returns the pool as Alice made it.
-#[expect(clippy::disallowed_methods, reason = "a person makes an object, which nobody else does")]
+/// Creates the pool, the autoscaler and a load; returns the pool as Alice created it.
+#[expect(clippy::disallowed_methods, reason = "a user creates an object, and is its only creator")]
 async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
     let ctx = tandem.ctx;
     ctx.say("Two operators run: one makes the nodes of a NodePool, the other, the Autoscaler, decides how many. Alice makes a pool of machines with 4 cpus, at least 1 and at most 10, and begins with 1.");
@@ -56,7 +56,7 @@ async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
     pool.spec.replicas = Some(1);
     let copy = alice.api::<NodePool>().create(&params, &pool).await?;
 
-    ctx.say("A NodePoolAutoscaler selects it, and a Deployment asks for 6 pods of 2 cpus: two to a node. The Autoscaler writes spec.replicas and its part of the status; the NodePool operator makes the nodes and writes its own part. Nobody else touches the pool.");
+    ctx.say("A NodePoolAutoscaler selects it, and a Deployment asks for 6 pods of 2 cpus: two to a node. The Autoscaler writes spec.replicas and its part of the status; the NodePool operator makes the nodes and writes its own part. No other writer changes the pool.");
     ctx.set(&objects::autoscaler("all", 600)).await?;
     ctx.set(&objects::deployment("web", "workers", 6, "2")).await?;
     tandem.pods_run(6).await?;
@@ -69,8 +69,8 @@ async fn nodes_come(tandem: &Tandem<'_>, alice: &Actor) -> Result<NodePool> {
     Ok(copy)
 }
 
-/// A person's write from an old copy, and the same from what is there.
-#[expect(clippy::disallowed_methods, reason = "a person's bare PUT is the naive half")]
+/// A user's write from an old copy, and the same from the current version.
+#[expect(clippy::disallowed_methods, reason = "a user's bare PUT is the naive half")]
 async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -> Result<()> {
     let ctx = tandem.ctx;
     ctx.say("Alice still has the pool as she made it. She lowers its upper bound to 8 in that copy and sends it back.");
@@ -105,7 +105,7 @@ async fn person_writes(tandem: &Tandem<'_>, alice: &Actor, mut copy: NodePool) -
     Ok(())
 }
 
-/// The server's own book of who wrote which field, held against the contract.
+/// Compares `managedFields` with the ownership contract.
 fn whose_fields(ctx: &ScenarioContext, pool: &NodePool) -> Result<()> {
     ctx.say("The API server keeps a book of who wrote which field, managedFields:");
     let mut table = Table::new(&["field manager", "through", "by", "fields"]);
@@ -136,7 +136,7 @@ fn whose_fields(ctx: &ScenarioContext, pool: &NodePool) -> Result<()> {
     Ok(())
 }
 
-/// The fields that `entry` holds and should not.
+/// The fields of `entry` that it must not own.
 fn strays(entry: &Managed) -> Vec<String> {
     let owner = match entry.manager.as_str() {
         NODEPOOL_OPERATOR => Owner::NodepoolOperator,
@@ -163,12 +163,12 @@ fn strays(entry: &Managed) -> Vec<String> {
         .collect()
 }
 
-/// Fields, some to a line.
+/// Fields as text, several per line.
 fn lines(fields: &[String]) -> Vec<String> {
     fields.chunks(3).map(|some| some.join(", ")).collect()
 }
 
-/// The history of the object from the audit log, and what must hold of it.
+/// The history of the object from the audit log, and checks of it.
 async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
     let ctx = tandem.ctx;
     let key = tandem.key("workers");
@@ -181,11 +181,11 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         |name: &str| ours.iter().any(|event| account::operator(event) == Some(name) && event.succeeded());
     ctx.check("both operators wrote it", wrote(NODEPOOL_OPERATOR) && wrote(AUTOSCALER_OPERATOR));
     let effects = WriteEffects::of(&events, &key);
-    ctx.check("no version changes a field that is not its writer's", told(ctx, &effects.check_owned()));
-    let chain = LostUpdateCheck::of(&events, &key);
+    ctx.check("no version changes a field that is not its writer's", passed(ctx, &effects.check_owned()));
+    let check = LostUpdateCheck::of(&events, &key);
     ctx.check(
         "every granted write that names a resourceVersion named the newest one: it replaced nothing that its writer had not read",
-        told(ctx, &chain.check_unbroken()) && chain.checked > 0,
+        passed(ctx, &check.check_unbroken()) && check.checked > 0,
     );
     let bill = account::bill(&events, &key);
     ctx.check_eq(
@@ -193,9 +193,9 @@ async fn what_happened(tandem: &Tandem<'_>, pool: &NodePool) -> Result<()> {
         &(bill.conflicts, bill.invalid),
         &(0, 0),
     );
-    let ledger = RequestCosts::of(&events, |object| *object == key);
+    let costs = RequestCosts::of(&events, |object| *object == key);
     let moved = |target: &str| {
-        let rows = ledger.rows.iter().filter(|row| target.is_empty() || row.target == target);
+        let rows = costs.rows.iter().filter(|row| target.is_empty() || row.target == target);
         rows.map(|row| row.generation_moved).sum::<u64>()
     };
     ctx.check_eq("no write of a status moved the generation", &moved("nodepools/status"), &0);

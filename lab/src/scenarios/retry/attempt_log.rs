@@ -1,48 +1,48 @@
-//! An observer that writes down what `conflict_retry` tells of each request.
+//! An observer that records what `conflict_retry` reports about each request.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conflict_retry::{AttemptEvent, FinishedEvent, Observer};
 
-/// What was told of a request.
+/// The report about one request.
 #[derive(Clone, Debug)]
-pub(super) struct Note {
-    /// What it failed of.
+pub(super) struct LoggedAttempt {
+    /// The class of its error; `None` if it succeeded.
     pub(super) class: Option<&'static str>,
     /// The pause that follows.
     pub(super) pause: Option<Duration>,
 }
 
-/// Everything that was told.
+/// All reports.
 #[derive(Default)]
-pub(super) struct Notebook {
-    notes: Mutex<Vec<Note>>,
+pub(super) struct AttemptLog {
+    attempts: Mutex<Vec<LoggedAttempt>>,
     queued: Mutex<Duration>,
 }
 
-impl Notebook {
+impl AttemptLog {
     /// The requests so far.
-    pub(super) fn notes(&self) -> Vec<Note> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn attempts(&self) -> Vec<LoggedAttempt> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The pauses so far.
     pub(super) fn pauses(&self) -> Vec<Duration> {
-        self.notes().iter().filter_map(|note| note.pause).collect()
+        self.attempts().iter().filter_map(|attempt| attempt.pause).collect()
     }
 
-    /// How long writes that have ended waited for leave to send.
+    /// Total time that finished writes waited for the rate limiter.
     pub(super) fn queued(&self) -> Duration {
         *self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Observer for Notebook {
+impl Observer for AttemptLog {
     fn attempt(&self, event: &AttemptEvent<'_>) {
         let class = event.class.map(conflict_retry::Class::label);
-        let note = Note { class, pause: event.delay };
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+        let attempt = LoggedAttempt { class, pause: event.delay };
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner).push(attempt);
     }
 
     fn finished(&self, event: &FinishedEvent<'_>) {

@@ -1,4 +1,4 @@
-//! A circuit breaker: what opens it, and who finds out that the server is back.
+//! A circuit breaker: what opens it, and which request detects that the server is back.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use e2e::wait::eventually;
 
 use super::contest::{Contest, goal};
 use super::naive_breaker::NaiveBreaker;
-use super::nobody::Line;
+use super::unreachable::BreakableConnection;
 use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
@@ -23,7 +23,7 @@ use crate::scenario::{Needs, Scenario};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "circuit-breaker",
-    title: "A circuit breaker opens when nobody answers, not when somebody else was first",
+    title: "A circuit breaker opens when the server does not answer, not when another write came first",
     rows: &["3j"],
     refutes: &["breaker-on-every-error"],
     lesson: "A conflict is the answer of a healthy server: a breaker that counts it stops writes that nothing is wrong with.\nOpen after faults in a row, then let one probe through, and let its result decide.",
@@ -31,11 +31,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Failures that open both breakers.
+/// Number of failures that opens both breakers.
 const FAILURES: u32 = 5;
 /// How long they stay open.
 const OPEN_FOR: Duration = Duration::from_secs(2);
-/// Open for longer than the scenario lasts, on the slowest machine.
+/// An open time longer than the scenario lasts, even on a slow machine.
 const AN_HOUR: Duration = Duration::from_secs(3600);
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -59,7 +59,7 @@ async fn counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
     }
     let sent = contest.alice.requests().len();
     ctx.check_eq("all five PUTs were answered: 409", &contest.alice.counts().conflicts, &5);
-    ctx.say("Now she wants to write another pool, which nobody else writes.");
+    ctx.say("Now she wants to write another pool, which has no other writer.");
     let admitted = breaker.admits(Duration::ZERO);
     if admitted {
         goal(&contest.pools(), "quiet", &WriteOptions::new("alice")).await?.met();
@@ -85,8 +85,8 @@ async fn not_counting_conflicts(ctx: &ScenarioContext) -> Result<()> {
     let quick = Backoff::new(30, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
     let options = options(&breaker, RetryPolicy::from_backoff(quick)?);
     contest.interfere(20);
-    let told = "The breaker of `conflict_retry`, opened by five as well. Bob is faster twenty times.";
-    let answer = ctx.racing(told, contest.update(&options)).await?;
+    let intro = "The breaker of `conflict_retry`, opened by five as well. Bob is faster twenty times.";
+    let answer = ctx.racing(intro, contest.update(&options)).await?;
     ctx.check_eq("twenty conflicts in a row were met", &contest.alice.counts().conflicts, &20);
     ctx.check_eq("the circuit is closed as before", &breaker.state(), &BreakerState::Closed);
     ctx.check("and the write is made", matches!(answer, Outcome::Written(_)));
@@ -102,7 +102,7 @@ fn options(breaker: &CircuitBreaker, policy: RetryPolicy) -> WriteOptions {
     WriteOptions::new("alice").with_policy(policy).with_protection(protection)
 }
 
-/// Both breakers after their open time, on paper: time is an argument.
+/// Both breakers after their open time, without waiting: time is an argument.
 fn half_open(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("When the open time is over, ten workers ask at once, and the server is still away. Both breakers on paper, each opened by five failures:");
     let (late, mut naive, mut ours) =
@@ -130,9 +130,9 @@ fn half_open(ctx: &ScenarioContext) -> Result<()> {
     let naive_open = seconds().find(|open| naive.admits(late + *open)).unwrap_or_default();
     let open = seconds().find(|open| ours.admit(late + *open).is_ok()).unwrap_or_default();
     let mut table = Table::new(&["", "let through", "failures until it is open again", "and then open for"]);
-    let told = |open: Duration| format!("{} s", open.as_secs());
-    table.row(&[&"as often written", &naive_probes, &naive_failures, &told(naive_open)]);
-    table.row(&[&"conflict_retry", &probes, &failures, &told(open)]);
+    let seconds = |open: Duration| format!("{} s", open.as_secs());
+    table.row(&[&"as often written", &naive_probes, &naive_failures, &seconds(naive_open)]);
+    table.row(&[&"conflict_retry", &probes, &failures, &seconds(open)]);
     ctx.table(table);
     ctx.check_eq(
         "the one lets all ten through, and needs five more failures",
@@ -147,7 +147,7 @@ fn half_open(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// As many attempts as open the circuit.
+/// A policy with as many attempts as open the circuit.
 fn five_attempts() -> RetryPolicy {
     RetryPolicy::default()
         .with_max_attempts(NonZeroU32::MIN.saturating_add(FAILURES - 1))
@@ -160,36 +160,39 @@ fn is_given_up(answer: &Result<Outcome<Pool>, WriteError>) -> bool {
 
 async fn held_back(ctx: &ScenarioContext) -> Result<()> {
     ctx.set(&pool("workers", 3)).await?;
-    let line = Line::new(ctx).await?;
+    let connection = BreakableConnection::new(ctx).await?;
     let breaker = CircuitBreaker::new(settings(AN_HOUR)?);
     let options = options(&breaker, five_attempts());
 
     ctx.say("The line to the API server breaks. Alice's `update` may try five times; her breaker stays open for an hour.");
-    line.breaks_for(u32::MAX);
-    let answer = goal(&line.pools(), "workers", &options).await;
-    ctx.check("five requests in a row have no answer: it gives up", is_given_up(&answer) && line.sent() == 5);
+    connection.breaks_for(u32::MAX);
+    let answer = goal(&connection.pools(), "workers", &options).await;
+    ctx.check(
+        "five requests in a row have no answer: it gives up",
+        is_given_up(&answer) && connection.sent() == 5,
+    );
     ctx.check_eq("and the circuit is open", &breaker.state(), &BreakerState::Open);
 
     ctx.say("The next write is answered at once, by the breaker.");
-    let answer = goal(&line.pools(), "workers", &options).await;
+    let answer = goal(&connection.pools(), "workers", &options).await;
     let is_held = matches!(answer, Err(WriteError::Held { by: Held::Circuit(_), maybe_written: false, .. }));
-    ctx.check("it is held back, and nothing is sent", is_held && line.sent() == 5);
+    ctx.check("it is held back, and nothing is sent", is_held && connection.sent() == 5);
     Ok(())
 }
 
 async fn mended(ctx: &ScenarioContext) -> Result<()> {
     ctx.set(&pool("builders", 3)).await?;
-    let line = Line::new(ctx).await?;
+    let connection = BreakableConnection::new(ctx).await?;
     let heard = Arc::new(Mutex::new(Vec::<Transition>::new()));
     let hearing = Arc::clone(&heard);
     let breaker = CircuitBreaker::with_listener(settings(OPEN_FOR)?, move |transition| {
         hearing.lock().unwrap_or_else(PoisonError::into_inner).push(transition);
     });
-    let (options, pools) = (options(&breaker, five_attempts()), line.pools());
-    line.breaks_for(FAILURES);
-    let told = "Another pool and a breaker that stays open for two seconds: the same five requests open it, and then the line is mended.";
-    let answer = ctx.racing(told, goal(&pools, "builders", &options)).await;
-    ctx.check("it gives up after five requests", is_given_up(&answer) && line.sent() == 5);
+    let (options, pools) = (options(&breaker, five_attempts()), connection.pools());
+    connection.breaks_for(FAILURES);
+    let intro = "Another pool and a breaker that stays open for two seconds: the same five requests open it, and then the line is mended.";
+    let answer = ctx.racing(intro, goal(&pools, "builders", &options)).await;
+    ctx.check("it gives up after five requests", is_given_up(&answer) && connection.sent() == 5);
     ctx.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
     let outcome = eventually(PATIENCE, "the circuit closes", || async {
         match goal(&pools, "builders", &options).await {
@@ -199,7 +202,7 @@ async fn mended(ctx: &ScenarioContext) -> Result<()> {
     })
     .await?;
     ctx.check("the write is made", matches!(outcome, Outcome::Written(_)));
-    ctx.check_eq("with two requests: the probe was the read of the write itself", &line.sent(), &7);
+    ctx.check_eq("with two requests: the probe was the read of the write itself", &connection.sent(), &7);
     let heard = heard.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let states: Vec<_> = heard.iter().map(|transition| transition.to.label()).collect();
     ctx.check_eq("the circuit was open, half open, closed", &states, &vec!["open", "half_open", "closed"]);

@@ -1,6 +1,6 @@
-//! Conflicts in a number that is known beforehand: Bob writes right before Alice's PUT, as often as he is told to.
+//! A fixed number of conflicts: Bob writes right before Alice's PUT, as often as the scenario requests.
 //!
-//! No race: her PUT is held until his answer is there, so that the requests come in the same order in every run.
+//! There is no race: her PUT waits until his request is answered, so the order of the requests is the same in every run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,64 +19,64 @@ use tower::service_fn;
 use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 
-/// How many replicas Alice wants; the pool is made with 3.
+/// The replicas that Alice wants; the pool is created with 3.
 pub(super) const GOAL: i32 = 5;
 
-/// A pool, Alice, who wants to write it, and Bob, who comes first.
+/// A pool, Alice, who writes it, and Bob, who writes before her.
 pub(super) struct Contest {
-    /// Who wants to write.
+    /// The writer that meets conflicts.
     pub(super) alice: Actor,
     /// The pool's name.
     pub(super) name: &'static str,
     namespace: String,
     client: Client,
-    rival: Rival,
+    interference: Interference,
 }
 
 impl Contest {
-    /// Makes the pool `name`. For now, Bob stays away.
+    /// Creates the pool `name`. At first, Bob does not write.
     pub(super) async fn new(ctx: &ScenarioContext, name: &'static str) -> Result<Self> {
         ctx.set(&pool(name, 3)).await?;
         let alice = ctx.actor("alice").await?;
         let bob = ctx.actor("bob").await?;
-        let rival = Rival {
+        let interference = Interference {
             pools: bob.api(),
             name,
             coming: Arc::default(),
             writes: Arc::default(),
             burst: Arc::default(),
         };
-        let client = behind(&rival, alice.client(), ctx.namespace());
-        Ok(Self { alice, name, namespace: ctx.namespace().to_owned(), client, rival })
+        let client = behind(&interference, alice.client(), ctx.namespace());
+        Ok(Self { alice, name, namespace: ctx.namespace().to_owned(), client, interference })
     }
 
     /// Bob writes before each of Alice's next `times` PUTs to the pool.
     pub(super) fn interfere(&self, times: u32) {
-        self.rival.coming.store(times, Ordering::SeqCst);
+        self.interference.coming.store(times, Ordering::SeqCst);
     }
 
-    /// From his first write on Bob is busy for `lasts`, by his clock: he writes before each PUT that comes until then.
+    /// From his first write on, Bob writes before each of Alice's PUTs for the duration `lasts`.
     pub(super) fn keep_busy(&self, lasts: Duration) {
-        *self.rival.burst() = Some(Burst { lasts, until: None, outlasted: false });
+        *self.interference.burst() = Some(Burst { lasts, until: None, outlasted: false });
     }
 
-    /// Whether a PUT came when Bob's busy time was over.
+    /// Whether a PUT arrived after Bob's busy time.
     pub(super) fn is_outlasted(&self) -> bool {
-        self.rival.burst().is_some_and(|burst| burst.outlasted)
+        self.interference.burst().is_some_and(|burst| burst.outlasted)
     }
 
-    /// How many of Bob's writes are still to come.
+    /// Number of Bob's remaining writes.
     pub(super) fn to_come(&self) -> u32 {
-        self.rival.coming.load(Ordering::SeqCst)
+        self.interference.coming.load(Ordering::SeqCst)
     }
 
-    /// Alice's client, whose PUTs Bob gets ahead of.
+    /// Alice's client, before whose PUTs Bob writes.
     pub(super) fn pools(&self) -> Api<Pool> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// One attempt with kube's bare verbs: read, change, write with the version that was read.
-    #[expect(clippy::disallowed_methods, reason = "what a loop by hand is made of")]
+    #[expect(clippy::disallowed_methods, reason = "the parts of a hand-written loop")]
     pub(super) async fn attempt(&self) -> Result<Pool, kube::Error> {
         let pools = self.pools();
         let mut pool = pools.get(self.name).await?;
@@ -89,13 +89,13 @@ impl Contest {
         goal(&self.pools(), self.name, options).await
     }
 
-    /// Whether the API server holds what Alice wants.
+    /// Whether Alice's value is stored.
     pub(super) async fn is_written(&self, ctx: &ScenarioContext) -> Result<bool> {
         Ok(ctx.stored::<Pool>(self.name).await?.spec.replicas == Some(GOAL))
     }
 }
 
-/// A busy time of Bob's.
+/// A time in which Bob writes before each PUT.
 #[derive(Clone, Copy)]
 struct Burst {
     lasts: Duration,
@@ -104,8 +104,8 @@ struct Burst {
 }
 
 impl Burst {
-    /// Whether Bob is busy at `now`; it begins with the first question.
-    fn goes_on(&mut self, now: Instant) -> bool {
+    /// Whether Bob is busy at `now`; the time starts with the first call.
+    fn is_active(&mut self, now: Instant) -> bool {
         let until = *self.until.get_or_insert(now + self.lasts);
         self.outlasted |= now >= until;
         now < until
@@ -113,7 +113,7 @@ impl Burst {
 }
 
 #[derive(Clone)]
-struct Rival {
+struct Interference {
     pools: Api<Pool>,
     name: &'static str,
     coming: Arc<AtomicU32>,
@@ -121,24 +121,24 @@ struct Rival {
     burst: Arc<Mutex<Option<Burst>>>,
 }
 
-impl Rival {
+impl Interference {
     fn burst(&self) -> MutexGuard<'_, Option<Burst>> {
         self.burst.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is to write once more.
-    fn comes(&self) -> bool {
+    /// Whether another write is due; counts it.
+    fn takes_turn(&self) -> bool {
         if let Some(burst) = self.burst().as_mut() {
-            return burst.goes_on(Instant::now());
+            return burst.is_active(Instant::now());
         }
         let left = self.coming.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.is_ok()
     }
 
-    /// Writes a note, if it is to come once more.
-    #[expect(clippy::disallowed_methods, reason = "somebody who does not look at versions")]
+    /// Writes a note, if another write is due.
+    #[expect(clippy::disallowed_methods, reason = "a writer that does not check versions")]
     async fn interfere(&self) -> Result<(), kube::Error> {
-        if !self.comes() {
+        if !self.takes_turn() {
             return Ok(());
         }
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -148,15 +148,15 @@ impl Rival {
     }
 }
 
-/// `client`, whose PUTs to the rival's pool wait until the rival has had a turn.
-fn behind(rival: &Rival, client: Client, namespace: &str) -> Client {
-    let rival = rival.clone();
+/// `client`, whose PUTs to the pool wait until Bob has written.
+fn behind(interference: &Interference, client: Client, namespace: &str) -> Client {
+    let interference = interference.clone();
     let service = service_fn(move |request: http::Request<Body>| {
-        let (client, rival) = (client.clone(), rival.clone());
+        let (client, interference) = (client.clone(), interference.clone());
         async move {
             let is_put = request.method() == http::Method::PUT;
-            if is_put && request.uri().path().split('/').any(|part| part == rival.name) {
-                rival.interfere().await?;
+            if is_put && request.uri().path().split('/').any(|part| part == interference.name) {
+                interference.interfere().await?;
             }
             client.send(request).await
         }
@@ -164,7 +164,7 @@ fn behind(rival: &Rival, client: Client, namespace: &str) -> Client {
     Client::new(service, namespace)
 }
 
-/// Alice's task for `update`: 5 replicas, whatever else is in the pool.
+/// Alice's task for `update`: 5 replicas, whatever the pool's other fields are.
 pub(super) async fn goal(
     pools: &Api<Pool>,
     name: &str,
@@ -177,7 +177,7 @@ pub(super) async fn goal(
     .await
 }
 
-/// An owner that no server takes, because it has no UID.
+/// An owner reference that every server rejects, because it has no UID.
 pub(super) fn owner_without_uid() -> OwnerReference {
     let (api_version, kind, name) = ("v1".to_owned(), "ConfigMap".to_owned(), "settings".to_owned());
     OwnerReference { api_version, kind, name, ..OwnerReference::default() }

@@ -1,4 +1,4 @@
-//! A backoff of one's own: what each of its four knobs does to the pauses, and to ten writers.
+//! A custom backoff: the effect of each of its four parameters on the pauses, and on ten writers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use conflict_retry::{Outcome, WriteOptions};
 
+use super::attempt_log::AttemptLog;
 use super::contest::Contest;
 use super::knobs::{CUSTOM, Knobs, charts};
-use super::notebook::Notebook;
 use super::race;
 use super::race::{Finish, WRITERS};
 use super::schedule::{bars, listed, pauses};
@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A backoff of one's own: Steps, Duration, Factor and Jitter",
     rows: &["3d", "2i"],
     refutes: &[],
-    lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter only lengthens that by chance.\nWith as many steps as writers nobody gives up: each conflict is somebody else's write.",
+    lesson: "Steps decides who gives up, Duration and Factor how long a loser waits; Jitter only lengthens that by chance.\nWith as many steps as writers none gives up: each conflict is the write of another one.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -53,7 +53,7 @@ fn on_paper(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What is raced: [`CUSTOM`], and each knob turned down and up.
+/// The settings of the races: [`CUSTOM`], and each parameter decreased and increased.
 fn sweep() -> Vec<(String, Knobs)> {
     let mut all = vec![("as it is".to_owned(), CUSTOM)];
     all.extend([5, 20].map(|steps| (format!("Steps {steps}"), Knobs { steps, ..CUSTOM })));
@@ -69,11 +69,11 @@ async fn played(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
     ctx.say("Against a Bob who is faster three times, as written.");
     contest.interfere(3);
-    let notebook = Arc::new(Notebook::default());
-    let options = WriteOptions::new("alice").with_policy(CUSTOM.policy()?).with_observer(notebook.clone());
+    let attempts = Arc::new(AttemptLog::default());
+    let options = WriteOptions::new("alice").with_policy(CUSTOM.policy()?).with_observer(attempts.clone());
     let outcome = contest.update(&options).await?;
     ctx.check("the fourth attempt is written", matches!(outcome, Outcome::Written(_)));
-    let pauses = notebook.pauses();
+    let pauses = attempts.pauses();
     ctx.live_quote(&format!("pauses: {}", listed(&pauses)));
     let ranges = [100, 150, 225].map(Duration::from_millis);
     ctx.check(
@@ -84,12 +84,12 @@ async fn played(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What the races are run with: a twentieth of the pauses, so that all of them take seconds.
+/// Divisor of the pauses in the races, so that all of them take only seconds.
 const FASTER: u32 = 20;
 
 async fn raced(ctx: &ScenarioContext) -> Result<()> {
-    let told = "Ten writers of one pool start together, each to set a label of its own, with a twentieth of the pauses: as they are, and with each knob turned down and up, nine races. How many writers, requests and milliseconds each race had is shown live, and differs from run to run. What holds in every run is a bound: who meets a conflict meets somebody else's write, so at least as many writers succeed as there are steps, whatever the pauses.";
-    let races = ctx.racing(told, races(ctx)).await?;
+    let intro = "Ten writers of one pool start together, each to set a label of its own, with a twentieth of the pauses: as they are, and with each knob turned down and up, nine races. How many writers, requests and milliseconds each race had is shown live, and differs from run to run. What holds in every run is a bound: each conflict is the write of another writer, so at least as many writers succeed as there are steps, whatever the pauses.";
+    let races = ctx.racing(intro, races(ctx)).await?;
     let mut live = Table::new(&["", "wrote", "gave up", "requests", "of them 409", "took"]);
     let mut times = Vec::new();
     for (what, _, race) in &races {

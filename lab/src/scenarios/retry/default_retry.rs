@@ -1,4 +1,4 @@
-//! client-go's `RetryOnConflict(DefaultRetry, …)`: its constants, and the two ways in which it ends.
+//! client-go's `RetryOnConflict(DefaultRetry, …)`: its constants, and its two results.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,12 +21,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "RetryOnConflict with DefaultRetry: five attempts, 10 ms apart; with DefaultBackoff: 10, 50, 250 ms",
     rows: &["3c", "4d"],
     refutes: &["default-retry-unlimited", "retry-is-exponential"],
-    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff, which is DefaultBackoff's.\nAfter the last attempt the helper answers the conflict; whoever does not look at it has lost a write.",
+    lesson: "DefaultRetry is made for a conflict or two: five attempts within about 44 ms of waiting, and no exponential backoff, which is DefaultBackoff's.\nAfter the last attempt the helper returns the conflict; a caller that does not check it has lost a write.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// As close to one as a random number in [0, 1) gets.
+/// The largest random number in [0, 1).
 const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -71,7 +71,7 @@ fn constants(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// How long a work queue keeps a key back that fails again and again.
+/// How long a work queue delays a key that keeps failing.
 fn queue_pauses(failures: usize) -> Vec<Duration> {
     let mut limiter = MaxOf::default_controller();
     (0..failures).map(|_| limiter.when(&"key", Duration::ZERO)).collect()
@@ -112,7 +112,7 @@ async fn five_conflicts(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// The same helper, with client-go's other backoff.
+/// The same helper with client-go's other backoff.
 async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "cleaners").await?;
     ctx.say("The same helper with DefaultBackoff: Bob writes before each of Alice's first three PUTs, and the fourth attempt is the last one.");
@@ -131,7 +131,7 @@ async fn three_conflicts(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// When attempts began and ended.
+/// The times at which attempts began and ended.
 #[derive(Default)]
 struct Paces(Mutex<Vec<(Instant, Instant)>>);
 

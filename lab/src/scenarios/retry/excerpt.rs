@@ -1,16 +1,16 @@
-//! A long row of requests that are alike: its first and its last, as a table.
+//! A long sequence of similar requests: the first and the last ones, as a table.
 
 use crate::context::ScenarioContext;
 use crate::event::{RecordedRequest, Table, What, version};
 
-/// Requests of one attempt that Bob gets ahead of: Alice's read, his write, her write.
+/// Number of requests of one attempt with a conflict: Alice's read, Bob's write, her write.
 const EACH: usize = 3;
 
-/// Where a row of requests begins.
+/// The beginning of a sequence of requests.
 pub(super) struct Excerpt(usize);
 
 impl Excerpt {
-    /// It begins with what comes next.
+    /// A sequence that begins with the next request.
     pub(super) fn begin(ctx: &ScenarioContext) -> Self {
         Self(ctx.events().len())
     }

@@ -1,4 +1,4 @@
-//! The loop with a growing pause, written by hand: what it does after its last attempt, and when it is told to end.
+//! A hand-written loop with a growing pause: its behaviour after the last attempt, and when the process is asked to stop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use conflict_retry::{AttemptEvent, Observer, Outcome, WriteError, WriteOptions, 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::attempt_log::AttemptLog;
 use super::contest::Contest;
-use super::notebook::Notebook;
 use super::schedule::{bars, listed, pauses};
 use crate::context::ScenarioContext;
 use crate::event::Table;
@@ -28,13 +28,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How often the loop tries.
+/// The loop's number of attempts.
 const ATTEMPTS: u32 = 10;
 /// Its first pause.
 const FIRST: Duration = Duration::from_millis(100);
 /// Its longest.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How much faster than written it is played.
+/// Factor by which the loop runs faster than written.
 const FASTER: u32 = 100;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -44,7 +44,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     told_to_end(ctx).await
 }
 
-/// The pause after attempt `attempt`, counted from 0; chance answers `random`.
+/// The pause after attempt `attempt`, counted from 0, with the random number `random`.
 fn pause(attempt: u32, random: f64) -> Duration {
     let doubled = FIRST.saturating_mul(2_u32.saturating_pow(attempt)).min(LONGEST);
     doubled.mul_f64(1.0 + 0.1 * random)
@@ -91,16 +91,16 @@ fn capped(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What the hand-made loop did.
+/// The observations of the hand-written loop.
 struct Log {
     answer: Result<Pool, kube::Error>,
-    /// How long each sleep was, by the clock.
+    /// The measured duration of each sleep.
     slept: Vec<Duration>,
     /// From the last answer to the return.
     idle: Duration,
 }
 
-/// The loop by hand, a hundred times as fast. It hears of `after_conflict` and does not look at anything else.
+/// The hand-written loop, a hundred times as fast. It calls `after_conflict` and has no other way to be stopped.
 async fn by_hand(contest: &Contest, after_conflict: impl Fn(u32)) -> Log {
     let mut slept = Vec::new();
     let mut attempt = 0;
@@ -121,7 +121,7 @@ async fn by_hand(contest: &Contest, after_conflict: impl Fn(u32)) -> Log {
     }
 }
 
-/// Ten attempts, 1 ms, doubled: what a policy makes of the same wish.
+/// The equivalent policy: ten attempts, 1 ms, doubled.
 fn policy() -> Result<RetryPolicy> {
     let steps = i32::try_from(ATTEMPTS)?;
     Ok(RetryPolicy::from_backoff(Backoff::new(steps, FIRST / FASTER, 2.0, 0.1, Duration::ZERO)?)?)
@@ -130,8 +130,8 @@ fn policy() -> Result<RetryPolicy> {
 async fn played(ctx: &ScenarioContext, written: &[Duration]) -> Result<()> {
     let contest = Contest::new(ctx, "workers").await?;
     contest.interfere(ATTEMPTS);
-    let told = "The loop by hand, a hundred times as fast as written, against a Bob who writes before each of its PUTs.";
-    let log = ctx.racing(told, by_hand(&contest, |_| {})).await;
+    let intro = "The loop by hand, a hundred times as fast as written, against a Bob who writes before each of its PUTs.";
+    let log = ctx.racing(intro, by_hand(&contest, |_| {})).await;
     ctx.check(
         "ten attempts, and the last conflict is the answer",
         log.answer.is_err_and(|e| is_conflict(&e)),
@@ -148,12 +148,12 @@ async fn played(ctx: &ScenarioContext, written: &[Duration]) -> Result<()> {
     );
 
     contest.interfere(ATTEMPTS);
-    let notebook = Arc::new(Notebook::default());
-    let options = WriteOptions::new("alice").with_policy(policy()?).with_observer(notebook.clone());
-    let told = "`update` with ten attempts and the same first pause, against the same Bob.";
-    let answer = ctx.racing(told, contest.update(&options)).await;
+    let attempts = Arc::new(AttemptLog::default());
+    let options = WriteOptions::new("alice").with_policy(policy()?).with_observer(attempts.clone());
+    let intro = "`update` with ten attempts and the same first pause, against the same Bob.";
+    let answer = ctx.racing(intro, contest.update(&options)).await;
     ctx.check("ten attempts, and an error that says so", is_exhausted(&answer));
-    let pauses: Vec<_> = notebook.notes().into_iter().filter(|note| note.class.is_some()).collect();
+    let pauses: Vec<_> = attempts.attempts().into_iter().filter(|attempt| attempt.class.is_some()).collect();
     ctx.check(
         "nine conflicts were followed by a pause, the tenth was not",
         pauses.len() == 10
@@ -189,14 +189,14 @@ async fn told_to_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "builders").await?;
     contest.interfere(ATTEMPTS);
     let token = CancellationToken::new();
-    let told = "Right after its third conflict the program is told to end. The loop by hand sleeps, and tries, and sleeps.";
+    let intro = "Right after its third conflict the program is told to end. The loop by hand sleeps, and tries, and sleeps.";
     let ends = |conflicts| {
         if conflicts == 3 {
             ctx.act("the program", "is told to end");
             token.cancel();
         }
     };
-    let log = ctx.racing(told, by_hand(&contest, ends)).await;
+    let log = ctx.racing(intro, by_hand(&contest, ends)).await;
     let after = contest.alice.requests().len().saturating_sub(6);
     ctx.check("it was told to end", token.is_cancelled());
     ctx.check_eq(

@@ -1,5 +1,5 @@
-//! The four knobs of a backoff, each turned by itself: charts of how long a writer waits in all before it gives up. Pure,
-//! but for the stage that shows them.
+//! The four parameters of a backoff, each varied by itself: charts of a writer's total wait before it gives up. Pure,
+//! except for the output.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use conflict_retry::policy::RetryPolicy;
 use super::schedule::{millis, pauses};
 use crate::context::ScenarioContext;
 
-/// A backoff as its user writes it.
+/// A backoff in the form in which a user writes it.
 #[derive(Clone, Copy)]
 pub(super) struct Knobs {
-    /// Attempts.
+    /// Number of attempts.
     pub(super) steps: i32,
     /// The first pause.
     pub(super) duration: Duration,
-    /// What each pause is multiplied by for the next.
+    /// The factor from one pause to the next.
     pub(super) factor: f64,
-    /// How much longer chance makes a pause, at most.
+    /// The maximum random extension of a pause, as a fraction.
     pub(super) jitter: f64,
 }
 
@@ -27,10 +27,10 @@ pub(super) struct Knobs {
 pub(super) const CUSTOM: Knobs =
     Knobs { steps: 10, duration: Duration::from_millis(100), factor: 1.5, jitter: 0.1 };
 
-/// As close to one as a random number in [0, 1) gets.
+/// The largest random number in [0, 1).
 const ALMOST_ONE: f64 = 1.0 - f64::EPSILON;
 
-/// The least and the most that a writer waits in all.
+/// The minimum and the maximum of a writer's total wait.
 #[derive(Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) least: Duration,
@@ -38,18 +38,18 @@ pub(super) struct Waiting {
 }
 
 impl Knobs {
-    /// The policy of these knobs.
+    /// The policy of these parameters.
     pub(super) fn policy(self) -> Result<RetryPolicy> {
         let Self { steps, duration, factor, jitter } = self;
         Ok(RetryPolicy::from_backoff(Backoff::new(steps, duration, factor, jitter, Duration::ZERO)?)?)
     }
 
-    /// The same, a number of times as fast.
+    /// The same backoff, `times` as fast.
     pub(super) fn faster(self, times: u32) -> Self {
         Self { duration: self.duration / times, ..self }
     }
 
-    /// How long its user waits when nothing but conflicts come.
+    /// The total wait when every attempt conflicts.
     pub(super) fn waiting(self) -> Result<Waiting> {
         let policy = self.policy()?;
         let [least, most] = [0.0, ALMOST_ONE].map(|random| pauses(&policy, random).iter().sum());
@@ -57,10 +57,10 @@ impl Knobs {
     }
 }
 
-/// A value of a knob, and what it makes of the waiting.
+/// A value of a parameter, and the resulting wait.
 type Line = (String, Waiting);
 
-/// Four charts, and what they show.
+/// Prints four charts, and checks their claims.
 pub(super) fn charts(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Each knob turned by itself, the others as above: how long a writer waits in all, before it gives up, at least. Three charts on one logarithmic scale: ten blocks more are ten times as long.");
     steps(ctx)?;
@@ -69,8 +69,12 @@ pub(super) fn charts(ctx: &ScenarioContext) -> Result<()> {
     jitters(ctx)
 }
 
-fn lines<T: Copy>(values: &[T], told: impl Fn(T) -> String, knobs: impl Fn(T) -> Knobs) -> Result<Vec<Line>> {
-    values.iter().map(|value| Ok((told(*value), knobs(*value).waiting()?))).collect()
+fn lines<T: Copy>(
+    values: &[T],
+    label: impl Fn(T) -> String,
+    knobs: impl Fn(T) -> Knobs,
+) -> Result<Vec<Line>> {
+    values.iter().map(|value| Ok((label(*value), knobs(*value).waiting()?))).collect()
 }
 
 fn steps(ctx: &ScenarioContext) -> Result<()> {
@@ -125,12 +129,12 @@ fn least_is_the_same(all: &[Line]) -> bool {
     all.windows(2).all(|pair| pair[0].1.least == pair[1].1.least)
 }
 
-/// Equal but for the nanoseconds that are cut off each pause.
+/// Whether both are equal except for the nanoseconds that are truncated in each pause.
 fn close(a: Duration, b: Duration) -> bool {
     a.abs_diff(b) < Duration::from_micros(1)
 }
 
-fn told(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     if time < Duration::from_secs(1) { millis(time) } else { format!("{:.1} s", time.as_secs_f64()) }
 }
 
@@ -139,7 +143,7 @@ fn logarithmic(lines: &[Line]) -> String {
     let blocks = |time: Duration| (time.as_secs_f64() / 0.01).max(1.0).log10().mul_add(10.0, 1.0);
     let bars = lines.iter().map(|(text, waiting)| {
         let bar = "█".repeat(whole(blocks(waiting.least)));
-        format!("{text:<15}  {bar:<52}  {}\n", told(waiting.least))
+        format!("{text:<15}  {bar:<52}  {}\n", duration_text(waiting.least))
     });
     bars.collect()
 }
@@ -152,7 +156,12 @@ fn ranges(lines: &[Line], width: u32) -> String {
         let solid = blocks(*least);
         let light = blocks(*most).saturating_sub(solid);
         let bar = format!("{}{}", "█".repeat(solid), "░".repeat(light));
-        format!("{text:<15}  {bar:<width$}  {} to {}\n", told(*least), told(*most), width = width as usize)
+        format!(
+            "{text:<15}  {bar:<width$}  {} to {}\n",
+            duration_text(*least),
+            duration_text(*most),
+            width = width as usize
+        )
     });
     bars.collect()
 }

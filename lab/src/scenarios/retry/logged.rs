@@ -1,4 +1,4 @@
-//! What `conflict_retry` writes to the log, kept.
+//! Captures the log events of `conflict_retry`.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -18,12 +18,12 @@ pub(super) struct Line {
     pub(super) fields: BTreeMap<&'static str, String>,
 }
 
-/// A layer that keeps the events of `conflict_retry`.
+/// A layer that stores the events of `conflict_retry`.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<Line>>>);
 
 impl Log {
-    /// What was written so far.
+    /// The events so far.
     pub(super) fn lines(&self) -> Vec<Line> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

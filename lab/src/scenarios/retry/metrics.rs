@@ -1,4 +1,4 @@
-//! What is counted, and what is in the log.
+//! Metrics of retries, and their log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "Retries that are counted, and attempts in the log",
     rows: &["3k", "3l"],
     refutes: &[],
-    lesson: "A loop that succeeds at the fifth attempt looks like one that succeeds at the first, until somebody counts.\nCount requests by class, conflicts by cause, and what was given up; log attempts at debug level, not as errors.",
+    lesson: "A loop that succeeds at the fifth attempt looks like one that succeeds at the first, until attempts are counted.\nCount requests by class, conflicts by cause, and what was given up; log attempts at debug level, not as errors.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
@@ -38,7 +38,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 async fn uncounted(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "uncounted").await?;
     contest.interfere(3);
-    let told =
+    let intro =
         "A loop by hand that counts what its caller sees: writes and errors. Bob is faster three times.";
     let (mut writes, mut errors) = (0, 0);
     let by_hand = async {
@@ -49,7 +49,7 @@ async fn uncounted(ctx: &ScenarioContext) -> Result<()> {
             }
         }
     };
-    match ctx.racing(told, by_hand).await {
+    match ctx.racing(intro, by_hand).await {
         Ok(_) => writes += 1,
         Err(_) => errors += 1,
     }
@@ -77,7 +77,7 @@ async fn counted(ctx: &ScenarioContext) -> Result<()> {
     let options = WriteOptions::new("alice").with_observer(metrics);
     let two = std::num::NonZeroU32::MIN.saturating_add(1);
     let bounded = options.clone().with_policy(RetryPolicy::default().with_max_attempts(two));
-    let told = "`RetryMetrics` as the observer of four writes: one that meets three conflicts, one that may try twice and meets two, one whose goal is met already, and one of a pool that does not exist.";
+    let intro = "`RetryMetrics` as the observer of four writes: one that meets three conflicts, one that may try twice and meets two, one whose goal is met already, and one of a pool that does not exist.";
     let writes = async {
         [
             label(&workers.update(&options).await),
@@ -86,7 +86,7 @@ async fn counted(ctx: &ScenarioContext) -> Result<()> {
             label(&goal(&workers.pools(), "missing", &options).await),
         ]
     };
-    let ends = ctx.racing(told, writes).await;
+    let ends = ctx.racing(intro, writes).await;
     ctx.check_eq(
         "they end as written, exhausted, unchanged and gone",
         &ends,
@@ -97,7 +97,7 @@ async fn counted(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What came over the wire after `sent` requests to the API server.
+/// Checks the exposition after `sent` requests to the API server.
 fn scraped(ctx: &ScenarioContext, scrape: &Scrape, sent: usize) {
     let Scrape { status, format, body } = scrape;
     let (live, same): (Vec<_>, Vec<_>) =
@@ -147,9 +147,9 @@ async fn logged(ctx: &ScenarioContext) -> Result<()> {
     let log = Log::default();
     let subscriber = tracing_subscriber::registry().with(log.clone());
     let options = WriteOptions::new("alice");
-    let told = "Each request is one event of `tracing`, at debug level. Bob is faster twice.";
+    let intro = "Each request is one event of `tracing`, at debug level. Bob is faster twice.";
     let write = contest.update(&options).with_subscriber(subscriber);
-    let outcome = ctx.racing(told, write).await?;
+    let outcome = ctx.racing(intro, write).await?;
     ctx.check("the third attempt is written", matches!(outcome, Outcome::Written(_)));
     let mut table = Table::new(&["level", "attempt", "verb", "class", "delay"]);
     let mut live = String::new();

@@ -1,4 +1,4 @@
-//! What goes wrong in loops by hand, each beside the answer of `conflict_retry`.
+//! Mistakes of hand-written loops, each beside the behaviour of `conflict_retry`.
 
 use anyhow::{Result, bail};
 use conflict_retry::policy::RetryPolicy;
@@ -26,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Where the scenario stops a loop that does not stop itself.
+/// The attempt after which the scenario stops an endless loop.
 const STOPPED_AFTER: u32 = 20;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -52,9 +52,9 @@ async fn falls_out(contest: &Contest) -> Result<(), kube::Error> {
 async fn silent_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "silent").await?;
     contest.interfere(10);
-    let told = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
+    let intro = "1. Falling out of the loop. Ten attempts, each returns when it has written and goes on after a conflict; behind the loop stands the success. Bob is faster ten times.";
     let excerpt = Excerpt::begin(ctx);
-    let answer = ctx.racing(told, falls_out(&contest)).await;
+    let answer = ctx.racing(intro, falls_out(&contest)).await;
     ctx.say("The first three attempts and the last:");
     excerpt.show(ctx);
     ctx.check_eq("all ten attempts met a conflict", &contest.alice.counts(), &counts(20, 0, 10));
@@ -108,7 +108,7 @@ async fn outside(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// Five attempts to store an owner that no server takes, whatever the answer is.
+/// Five attempts to store an invalid owner reference, whatever the answer is.
 #[expect(clippy::disallowed_methods, reason = "shows the mistake")]
 async fn retries_everything(contest: &Contest) -> Result<Pool, kube::Error> {
     let pools = contest.pools();
@@ -125,8 +125,8 @@ async fn retries_everything(contest: &Contest) -> Result<Pool, kube::Error> {
 
 async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "invalid").await?;
-    let told = "3. Retrying what cannot succeed. Alice gives the pool an owner, and leaves out the owner's UID; the loop retries every error.";
-    let answer = ctx.racing(told, retries_everything(&contest)).await;
+    let intro = "3. Retrying what cannot succeed. Alice gives the pool an owner, and leaves out the owner's UID; the loop retries every error.";
+    let answer = ctx.racing(intro, retries_everything(&contest)).await;
     ctx.check_eq("ten requests were sent for nothing", &contest.alice.counts(), &counts(10, 0, 0));
     let is_invalid = |error: &kube::Error| Class::of(Verb::Put, error) == Class::Invalid;
     ctx.check(
@@ -145,7 +145,7 @@ async fn what_cannot_succeed(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// Takes every error of a read for one that goes away.
+/// Treats every error of a read as transient.
 async fn waits_for_it(pools: &kube::Api<Pool>, name: &str) -> Result<Pool, kube::Error> {
     let mut attempt = 1;
     loop {
@@ -171,7 +171,7 @@ async fn error_unread(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// A loop without a bound, but for the scenario's.
+/// A loop without a bound except for the scenario's.
 async fn without_end(contest: &Contest) -> Result<Option<Pool>, kube::Error> {
     for _ in 0..STOPPED_AFTER {
         match contest.attempt().await {
@@ -185,9 +185,9 @@ async fn without_end(contest: &Contest) -> Result<Option<Pool>, kube::Error> {
 async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let contest = Contest::new(ctx, "endless").await?;
     contest.interfere(u32::MAX);
-    let told = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
+    let intro = "5. No end. Bob writes before every PUT of Alice's, for ever: a controller in a loop of its own does that. Alice's loop has no bound, so the scenario stops it after 20 attempts.";
     let excerpt = Excerpt::begin(ctx);
-    let answer = ctx.racing(told, without_end(&contest)).await?;
+    let answer = ctx.racing(intro, without_end(&contest)).await?;
     ctx.say("The first three attempts and the last before it is stopped:");
     excerpt.show(ctx);
     ctx.check("it was still trying when it was stopped", answer.is_none());
@@ -196,8 +196,9 @@ async fn no_end(ctx: &ScenarioContext) -> Result<()> {
     let before = contest.alice.counts().requests;
     let bounded = RetryPolicy::client_go_default_backoff();
     let options = WriteOptions::new("alice").with_policy(bounded);
-    let told = "`update` has no endless policy: attempts are bounded always, to 64 by default, to four here.";
-    let answer = ctx.racing(told, contest.update(&options)).await;
+    let intro =
+        "`update` has no endless policy: attempts are bounded always, to 64 by default, to four here.";
+    let answer = ctx.racing(intro, contest.update(&options)).await;
     let requests = contest.alice.counts().requests - before;
     ctx.check(
         "it gives up after four attempts, and says so",

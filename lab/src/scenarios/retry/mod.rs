@@ -1,5 +1,6 @@
-//! Loops around a write: how often, how fast, on which errors, and what keeps them from doing harm.
+//! Loops around a write: attempts, pauses, retried errors, and protection against overload.
 
+mod attempt_log;
 mod circuit_breaker;
 mod contest;
 mod custom_backoff;
@@ -12,13 +13,12 @@ mod metrics;
 mod mistakes;
 mod naive_breaker;
 mod naive_loop;
-mod nobody;
-mod notebook;
 mod race;
 mod rate_limiter;
 mod schedule;
 mod scrape;
 mod transient;
+mod unreachable;
 mod whole_sync;
 
 use crate::scenario::Scenario;

@@ -1,4 +1,4 @@
-//! A circuit breaker as tutorials have it: every error counts, and half open lets everybody through. Time is an argument.
+//! A circuit breaker as in tutorials: every error counts, and half open lets all requests through. Time is an argument.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl NaiveBreaker {
         Self { most, open_for, failures: 0, opened: None }
     }
 
-    /// Whether a request may be sent. When the open time is over the count starts anew, for everybody.
+    /// Whether a request may be sent. After the open time the count restarts, for all callers.
     pub(super) fn admits(&mut self, now: Duration) -> bool {
         match self.opened {
             Some(opened) if now < opened + self.open_for => false,
@@ -29,7 +29,7 @@ impl NaiveBreaker {
         }
     }
 
-    /// Takes the result of a request.
+    /// Records the result of a request.
     pub(super) fn settle(&mut self, now: Duration, succeeded: bool) {
         self.failures = if succeeded { 0 } else { self.failures + 1 };
         if self.failures >= self.most {

@@ -9,8 +9,8 @@ use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::{Class, WriteError, WriteOptions, is_conflict};
 
+use super::attempt_log::AttemptLog;
 use super::contest::Contest;
-use super::notebook::Notebook;
 use super::race;
 use super::race::{Finish, WRITERS};
 use super::schedule::{listed, millis};
@@ -29,9 +29,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// As many attempts as there are writers in the crowd.
+/// As many attempts as there are writers.
 const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
-/// How often the naive loop tries.
+/// The naive loop's number of attempts.
 const ATTEMPTS: u32 = 5;
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -40,7 +40,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     in_a_crowd(ctx).await
 }
 
-/// Reads, changes and writes until it is granted, five times at most, one right after the other.
+/// Reads, changes and writes until a write is granted, at most five times, without pauses.
 async fn naive(contest: &Contest) -> Result<Pool, kube::Error> {
     let mut attempt = 1;
     loop {
@@ -63,9 +63,9 @@ async fn against_bob(ctx: &ScenarioContext) -> Result<()> {
 
 /// How long Bob is busy.
 const BUSY: Duration = Duration::from_millis(150);
-/// The first of the pauses that outlast him: 40, 80, 160 and 320 ms are four times as long as he is busy.
+/// The first of the pauses, which together outlast his busy time: 40 + 80 + 160 + 320 ms are four times as long.
 const FIRST: Duration = Duration::from_millis(40);
-/// A pool for each side, for a Bob who is busy for twice as long each time.
+/// A pool for each kind of loop, with a doubled busy time of Bob at each repetition.
 const BUSY_POOLS: [[&str; 3]; 6] = [
     ["by-hand", "at-once", "paced"],
     ["by-hand-2", "at-once-2", "paced-2"],
@@ -92,8 +92,8 @@ struct Ends {
 }
 
 async fn same_bound(ctx: &ScenarioContext) -> Result<()> {
-    let told = "Now Bob is busy for 150 ms by his own clock: from his first write until then he writes before each PUT of Alice's. She may try five times, whatever she does between: the loop by hand; `update` without a pause; `update` with pauses of 40, 80, 160 and 320 ms. (On a machine where five attempts without a pause last longer than 150 ms, that time and the pauses are doubled until they do not.)";
-    let Ends { busy, by_hand, at_once, paced } = ctx.racing(told, against_busy_bob(ctx)).await?;
+    let intro = "Now Bob is busy for 150 ms by his own clock: from his first write until then he writes before each PUT of Alice's. She may try five times, whatever she does between: the loop by hand; `update` without a pause; `update` with pauses of 40, 80, 160 and 320 ms. (On a machine where five attempts without a pause last longer than 150 ms, that time and the pauses are doubled until they do not.)";
+    let Ends { busy, by_hand, at_once, paced } = ctx.racing(intro, against_busy_bob(ctx)).await?;
     let mut table = Table::new(&["five attempts", "pauses", "end"]);
     let mut live = Table::new(&["Bob is busy for", "attempts made", "pauses made", "end"]);
     let rows = [
@@ -102,10 +102,10 @@ async fn same_bound(ctx: &ScenarioContext) -> Result<()> {
         ("update, growing pauses", "at most 600 ms", &paced),
     ];
     for (what, pauses, end) in rows {
-        let told = if end.is_written { "written" } else { "given up" };
-        table.row(&[&what, &pauses, &told]);
+        let result = if end.is_written { "written" } else { "given up" };
+        table.row(&[&what, &pauses, &result]);
         let made = if end.pauses.is_empty() { "none".to_owned() } else { listed(&end.pauses) };
-        live.row(&[&millis(busy), &end.attempts, &made, &told]);
+        live.row(&[&millis(busy), &end.attempts, &made, &result]);
     }
     ctx.table(table);
     ctx.live_table(live);
@@ -120,7 +120,7 @@ async fn same_bound(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// All three, where five attempts without a pause are over before Bob is.
+/// All three, in a run where five attempts without a pause end before Bob's busy time does.
 async fn against_busy_bob(ctx: &ScenarioContext) -> Result<Ends> {
     for (pools, doubled) in BUSY_POOLS.into_iter().zip(0..) {
         let times = 2_u32.pow(doubled);
@@ -158,32 +158,32 @@ async fn five_by_update(
 ) -> Result<(Contest, End)> {
     let contest = Contest::new(ctx, name).await?;
     contest.keep_busy(busy);
-    let notebook = Arc::new(Notebook::default());
+    let attempts = Arc::new(AttemptLog::default());
     let steps = i32::try_from(ATTEMPTS)?;
     let policy = RetryPolicy::from_backoff(Backoff::new(steps, first, 2.0, 0.0, Duration::ZERO)?)?;
-    let options = WriteOptions::new("alice").with_policy(policy).with_observer(notebook.clone());
+    let options = WriteOptions::new("alice").with_policy(policy).with_observer(attempts.clone());
     let answer = contest.update(&options).await;
     let end = End {
         is_written: contest.is_written(ctx).await?,
         gave_up: matches!(answer, Err(WriteError::Exhausted { class: Class::Conflict, .. })),
         attempts: contest.alice.requests().len() / 2,
-        pauses: notebook.pauses(),
+        pauses: attempts.pauses(),
     };
     Ok((contest, end))
 }
 
 async fn in_a_crowd(ctx: &ScenarioContext) -> Result<()> {
-    let told = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
+    let intro = "Ten writers of one pool that start together, need the same time for everything and never pause stay in step: all read, then all write. In each round one wins and the others lose. Once they may try five times, once ten times.";
     let steps = async {
         Ok::<_, anyhow::Error>((
             race::in_step(ctx, "in-step-5", 5).await?,
             race::in_step(ctx, "in-step-10", 10).await?,
         ))
     };
-    let (five, ten) = ctx.racing(told, steps).await?;
-    let told = "The same ten with ten attempts and the pauses of the default policy, each at its own pace. A write refuses each of the others once at most, so nobody meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
+    let (five, ten) = ctx.racing(intro, steps).await?;
+    let intro = "The same ten with ten attempts and the pauses of the default policy, each at its own pace. A write refuses each of the others once at most, so none meets more than nine conflicts, and all of them together not more than 9 + 8 + … + 1 = 45.";
     let patient = RetryPolicy::default().with_max_attempts(TEN).with_deadline(Some(PATIENCE));
-    let paced = ctx.racing(told, race::run(ctx, "at-chance", &patient)).await?;
+    let paced = ctx.racing(intro, race::run(ctx, "at-chance", &patient)).await?;
 
     let mut table = Table::new(&["ten writers", "attempts", "wrote", "gave up"]);
     let mut live = Table::new(&[

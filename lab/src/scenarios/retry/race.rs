@@ -1,7 +1,7 @@
-//! Several writers on one object, each of whom wants to set a label of its own once.
+//! Several writers of one object, each of which sets a label of its own once.
 //!
-//! A PUT is refused only when somebody else's was granted since the read. So a writer among `k` meets at most `k - 1`
-//! conflicts, and one that gives up after `s` has seen `s` others write: at least `min(s, k)` succeed, however the race goes.
+//! A PUT is refused only if that of another writer was granted since the read. So a writer among `k` meets at most `k - 1`
+//! conflicts, and one that gives up after `s` has lost to `s` writes of others: at least `min(s, k)` succeed, however the race goes.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::context::{Actor, ScenarioContext};
 use crate::pool::{Pool, pool};
 
-/// How many race.
+/// Number of writers.
 pub(super) const WRITERS: usize = 10;
 
-/// How a race went.
+/// The result of a race.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finish {
     /// Writers whose label was written.
@@ -55,8 +55,8 @@ async fn racer(writers: &Actor, name: &str, number: usize, policy: RetryPolicy) 
     }
 }
 
-/// All writers that are left read, then all of them write, `rounds` times: what becomes of writers that start together,
-/// need the same time for everything and never pause.
+/// All remaining writers read, then all of them write, `rounds` times: this simulates writers that start together, need
+/// the same time for everything and never pause.
 pub(super) async fn in_step(ctx: &ScenarioContext, name: &str, rounds: usize) -> Result<Finish> {
     ctx.set(&pool(name, 3)).await?;
     let writers = ctx.actor("writers").await?;

@@ -13,8 +13,8 @@ use e2e::wait::eventually;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::attempt_log::AttemptLog;
 use super::contest::Contest;
-use super::notebook::Notebook;
 use super::schedule::{bars, millis};
 use crate::context::{PATIENCE, ScenarioContext};
 use crate::event::Table;
@@ -30,9 +30,9 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How often Bob is faster: with the attempt that is written, 13 reads and 13 PUTs.
+/// Number of Bob's writes: with the successful attempt, 13 reads and 13 PUTs.
 const CONFLICTS: u32 = 12;
-/// Requests of a write that meets so many conflicts.
+/// Number of requests of a write that meets so many conflicts.
 const REQUESTS: u32 = 2 * (CONFLICTS + 1);
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -58,12 +58,12 @@ fn on_paper(ctx: &ScenarioContext) {
     ctx.check_eq("the next five pass 100 ms after one another", &rest, &wanted);
 }
 
-/// Time for the tokens that the bucket does not hold.
+/// Time until the tokens beyond the bucket's size are available.
 fn needed(rate: Rate) -> Duration {
     rate.interval() * REQUESTS.saturating_sub(rate.burst())
 }
 
-/// How a contested write went.
+/// The result of a contested write.
 struct Paced {
     requests: usize,
     conflicts: usize,
@@ -72,8 +72,8 @@ struct Paced {
 }
 
 async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
-    let told = "A write that meets twelve conflicts, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
-    let (free, limited, rate) = ctx.racing(told, both(ctx)).await?;
+    let intro = "A write that meets twelve conflicts, and pauses 1 ms after each: 26 requests. Once without a limiter, once with one, which each request passes, reads as well. (On a machine where 26 requests alone take longer than 300 ms new tokens come before they are needed; there the limiter, and the numbers below, are made slower until they do not.)";
+    let (free, limited, rate) = ctx.racing(intro, both(ctx)).await?;
     let mut table = Table::new(&["", "requests", "of them 409"]);
     let mut live = Table::new(&["", "waited for leave", "took"]);
     for (what, paced) in [("no limiter", &free), ("10 a second, 20 at once", &limited)] {
@@ -100,7 +100,7 @@ async fn in_the_loop(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// Pools of the limited write, for a limiter that is twice as slow each time.
+/// Pools of the limited write; the limiter is twice as slow at each repetition.
 const LIMITED: [&str; 5] = ["limited", "limited-2", "limited-4", "limited-8", "limited-16"];
 
 /// Without a limiter, and with one that is slower than this machine.
@@ -123,10 +123,10 @@ async fn contested(ctx: &ScenarioContext, name: &'static str, protection: Protec
     let contest = Contest::new(ctx, name).await?;
     contest.interfere(CONFLICTS);
     let quick = Backoff::new(20, Duration::from_millis(1), 1.0, 0.0, Duration::ZERO)?;
-    let notebook = Arc::new(Notebook::default());
+    let attempts = Arc::new(AttemptLog::default());
     let options = WriteOptions::new("alice")
         .with_policy(RetryPolicy::from_backoff(quick)?)
-        .with_observer(notebook.clone())
+        .with_observer(attempts.clone())
         .with_protection(protection);
     let began = Instant::now();
     let outcome = contest.update(&options).await?;
@@ -135,7 +135,7 @@ async fn contested(ctx: &ScenarioContext, name: &'static str, protection: Protec
         bail!("the pool was not written: {}", outcome.label());
     }
     let counts = contest.alice.counts();
-    Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: notebook.queued(), took })
+    Ok(Paced { requests: counts.requests, conflicts: counts.conflicts, queued: attempts.queued(), took })
 }
 
 async fn leaving(ctx: &ScenarioContext) -> Result<()> {
@@ -165,7 +165,7 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
         .with_protection(protection)
         .with_cancellation(token.clone());
     let ended = async {
-        // It is told so when it stands in the queue.
+        // It is cancelled while it waits in the queue.
         let waits = eventually(PATIENCE, "it stands in the queue", || async {
             Ok((limiter.waiting() > 0).then_some(()))
         })

@@ -1,11 +1,11 @@
-//! The pauses of a backoff before it is used: numbers and bars. Pure.
+//! The pauses of a backoff, as numbers and bars. Pure.
 
 use std::time::Duration;
 
 use conflict_retry::Backoff;
 use conflict_retry::policy::{Cause, Next, RetryPolicy};
 
-/// The pauses of `policy` when every attempt conflicts, and chance answers `random` each time.
+/// The pauses of `policy` when every attempt conflicts and every random number is `random`.
 pub(super) fn pauses(policy: &RetryPolicy, random: f64) -> Vec<Duration> {
     let mut attempts = policy.attempts();
     let mut pauses = Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn shortest(backoff: Backoff) -> Vec<Duration> {
     RetryPolicy::from_backoff(backoff).map(|policy| pauses(&policy, 0.0)).unwrap_or_default()
 }
 
-/// A time in milliseconds, with as many decimals as it takes, at most one.
+/// A time in milliseconds, with at most one decimal.
 pub(super) fn millis(time: Duration) -> String {
     let millis = (time.as_secs_f64() * 10_000.0).round() / 10.0;
     format!("{millis} ms")

@@ -1,4 +1,4 @@
-//! Metrics as Prometheus gets them: served over HTTP on a port of this machine, and asked for over that port.
+//! Metrics as Prometheus scrapes them: served over HTTP on a local port, and requested over that port.
 
 use std::net::SocketAddr;
 
@@ -10,30 +10,30 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::context::PATIENCE;
 
-/// Answers `GET /metrics` for as long as it lives.
+/// Answers `GET /metrics` until it is dropped.
 pub(super) struct Endpoint {
     address: SocketAddr,
     _served: AbortOnDropHandle<()>,
 }
 
-/// What came over the wire.
+/// A received response.
 pub(super) struct Scrape {
     /// The status line.
     pub(super) status: String,
-    /// The header that names the format.
+    /// The Content-Type.
     pub(super) format: String,
     /// The exposition.
     pub(super) body: String,
 }
 
 impl Endpoint {
-    /// Serves what `registry` holds when it is asked.
+    /// Serves the current content of `registry`.
     pub(super) async fn serve(registry: Registry) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no port for the metrics")?;
         let address = listener.local_addr().context("the port has no number")?;
         let served = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // Whoever hangs up has no answer, and the next one is served.
+                // A client that disconnects gets no answer; the next one is served.
                 answer(stream, &registry).await.ok();
             }
         });
@@ -60,7 +60,7 @@ async fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Reads one request to the end of its head, and answers it.
+/// Reads the head of one request, and answers it.
 async fn answer(mut stream: TcpStream, registry: &Registry) -> Result<()> {
     let mut lines = BufReader::new(&mut stream).lines();
     let asked = lines.next_line().await?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Everything but a conflict: what `RetryOnConflict` does with it, and what it deserves.
+//! Errors other than conflicts: how `RetryOnConflict` handles them, and the right reaction.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, ResourceExt as _};
 
 use super::contest::owner_without_uid;
-use super::nobody::{Line, stranger};
+use super::unreachable::{BreakableConnection, without_rights};
 use crate::context::{Actor, ScenarioContext};
 use crate::event::Table;
 use crate::pool::{Pool, pool};
@@ -25,18 +25,18 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// A way to fail that is no conflict.
+/// A kind of failure that is not a conflict.
 struct Trouble<'a> {
     what: &'static str,
     pools: Api<Pool>,
-    /// Who sends.
+    /// The actors that send.
     actors: Vec<Actor>,
     pool: &'static str,
-    /// Whether the change is one that no server takes.
+    /// Whether the change is one that every server rejects.
     spoils: bool,
-    /// What breaks the next request, if something does.
-    line: Option<&'a Line>,
-    /// How many requests each half sends, and what `update` answers.
+    /// The connection to break for the next request, if any.
+    connection: Option<&'a BreakableConnection>,
+    /// Number of requests of each half, and the result of `update`.
     wanted: (usize, usize, &'static str),
 }
 
@@ -46,23 +46,23 @@ impl Trouble<'_> {
     }
 
     fn begin(&self) {
-        if let Some(line) = self.line {
-            line.breaks_for(1);
+        if let Some(connection) = self.connection {
+            connection.breaks_for(1);
         }
     }
 }
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.set(&pool("workers", 3)).await?;
-    let line = Line::new(ctx).await?;
-    let (alice, mallory) = (ctx.actor("alice").await?, stranger(ctx, "mallory").await?);
+    let connection = BreakableConnection::new(ctx).await?;
+    let (alice, mallory) = (ctx.actor("alice").await?, without_rights(ctx, "mallory").await?);
     let of = |actor: &Actor, what, pool, wanted| Trouble {
         what,
         pools: actor.api(),
         actors: vec![actor.clone()],
         pool,
         spoils: false,
-        line: None,
+        connection: None,
         wanted,
     };
     let workers = "workers";
@@ -75,9 +75,9 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         of(&mallory, "The writer may not do it", workers, (1, 1, "rejected: forbidden")),
         Trouble {
             what: "No connection, for one request",
-            pools: line.pools(),
-            actors: line.actors(),
-            line: Some(&line),
+            pools: connection.pools(),
+            actors: connection.actors(),
+            connection: Some(&connection),
             ..of(&alice, "", workers, (1, 3, "written"))
         },
     ];
@@ -136,7 +136,7 @@ async fn by_retry(trouble: &Trouble<'_>) -> Result<bool> {
     Ok(matches!(answer.err().context("the write was granted")?, RetryError::Op(_)))
 }
 
-#[expect(clippy::disallowed_methods, reason = "what is put into RetryOnConflict")]
+#[expect(clippy::disallowed_methods, reason = "the function inside RetryOnConflict")]
 async fn attempt(trouble: &Trouble<'_>) -> Result<Pool, kube::Error> {
     let mut pool = trouble.pools.get(trouble.pool).await?;
     change(&mut pool, trouble.spoils);

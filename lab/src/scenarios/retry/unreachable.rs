@@ -1,4 +1,4 @@
-//! Actors that get nowhere: one whose line to the server breaks, one who may not do anything.
+//! Actors whose requests fail: one with a connection that can be broken, one without rights.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,19 +12,19 @@ use tower::service_fn;
 use crate::context::{Actor, ScenarioContext};
 use crate::pool::Pool;
 
-/// Alice, whose line to the API server can be broken: then it ends at a port where nobody listens.
-pub(super) struct Line {
+/// Alice, with a connection to the API server that can be broken: then it leads to a port on which no server listens.
+pub(super) struct BreakableConnection {
     whole: Actor,
     broken: Actor,
     client: Client,
     namespace: String,
     breaks: Arc<AtomicU32>,
-    /// Bound and not listening: it refuses connections for as long as this lives.
+    /// Bound and not listening, so it refuses connections.
     _port: TcpSocket,
 }
 
-impl Line {
-    /// A line that is whole.
+impl BreakableConnection {
+    /// An intact connection.
     pub(super) async fn new(ctx: &ScenarioContext) -> Result<Self> {
         let port = TcpSocket::new_v4().context("no socket")?;
         port.bind(([127, 0, 0, 1], 0).into()).context("no port")?;
@@ -39,22 +39,22 @@ impl Line {
         Ok(Self { whole, broken, client, namespace: ctx.namespace().to_owned(), breaks, _port: port })
     }
 
-    /// The next `requests` do not arrive.
+    /// The next `requests` requests do not arrive.
     pub(super) fn breaks_for(&self, requests: u32) {
         self.breaks.store(requests, Ordering::SeqCst);
     }
 
-    /// The pools, at the other end of the line.
+    /// The API of the pools, over this connection.
     pub(super) fn pools(&self) -> Api<Pool> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Who sends.
+    /// The actors that send.
     pub(super) fn actors(&self) -> Vec<Actor> {
         vec![self.whole.clone(), self.broken.clone()]
     }
 
-    /// How many requests were sent, whether they arrived or not.
+    /// Number of sent requests, whether they arrived or not.
     pub(super) fn sent(&self) -> usize {
         self.whole.requests().len() + self.broken.requests().len()
     }
@@ -70,8 +70,8 @@ fn switch(whole: &Actor, broken: &Actor, breaks: &Arc<AtomicU32>, namespace: &st
     Client::new(service, namespace)
 }
 
-/// Somebody the server knows and lets do nothing.
-pub(super) async fn stranger(ctx: &ScenarioContext, name: &str) -> Result<Actor> {
+/// An authenticated actor without any rights.
+pub(super) async fn without_rights(ctx: &ScenarioContext, name: &str) -> Result<Actor> {
     let mut config = ctx.cluster.client_config().await?;
     config.default_retry = false;
     config.auth_info.impersonate = Some(name.to_owned());

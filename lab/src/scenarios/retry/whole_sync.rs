@@ -1,4 +1,4 @@
-//! A retry around a whole sync: what is repeated with it.
+//! A retry around a whole sync, and what it repeats.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::policy::RetryPolicy;
@@ -40,13 +40,13 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// What a sync cost.
+/// The costs of a sync.
 struct Cost {
     requests: usize,
     notices: usize,
 }
 
-/// Tells people, sets the status of one pool, and the spec of another.
+/// Creates a notice for users, sets the status of one pool, and the spec of another.
 #[expect(clippy::disallowed_methods, reason = "the sync as it is wrapped in tutorials")]
 async fn sync(contest: &Contest) -> Result<(), kube::Error> {
     notices(contest).create(&PostParams::default(), &notice(None)).await?;
@@ -61,7 +61,7 @@ fn notices(contest: &Contest) -> Api<ConfigMap> {
     contest.alice.api()
 }
 
-/// A notice that the pool is being resized, under this name or one that the server makes up.
+/// A notice that the pool is being resized, with this name or a generated one.
 fn notice(name: Option<&str>) -> ConfigMap {
     let metadata = ObjectMeta {
         name: name.map(str::to_owned),
@@ -72,7 +72,7 @@ fn notice(name: Option<&str>) -> ConfigMap {
     ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
 }
 
-/// How many notices there are.
+/// Number of notices.
 async fn notices_so_far(ctx: &ScenarioContext) -> Result<usize> {
     let maps = Api::<ConfigMap>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let all = maps.list(&ListParams::default()).await.context("cannot list the notices")?;
@@ -90,7 +90,7 @@ async fn wrapped(ctx: &ScenarioContext, contest: &Contest) -> Result<Cost> {
     let repeated =
         contest.alice.requests().iter().filter(|request| request.target == "pools/workers/status").count();
     ctx.check_eq(
-        "the status of `workers` was written three times, though nobody else touched that pool",
+        "the status of `workers` was written three times, though no other writer touched that pool",
         &repeated,
         &3,
     );
@@ -106,7 +106,7 @@ async fn sync_with_retry(contest: &Contest) -> Result<(), Ended> {
     Ok(())
 }
 
-/// How the inner retry ended. As in client-go, where its answer is the last conflict, it counts as one.
+/// The result of the inner retry. As in client-go, where the result is the last conflict, it counts as a conflict.
 #[derive(Debug, thiserror::Error)]
 #[error("the write failed")]
 struct Ended(#[from] RetryError<kube::Error>);
@@ -122,8 +122,8 @@ async fn nested(ctx: &ScenarioContext, contest: &Contest) -> Result<Cost> {
     let conflicts = contest.alice.counts().conflicts;
     contest.interfere(u32::MAX);
     let policy = RetryPolicy::client_go_default_retry();
-    let told = "Inside the sync, the write of `builders` is a helper that retries by itself. Five attempts in five attempts, against a Bob who is always faster.";
-    let answer = ctx.racing(told, retry_on_conflict(&policy, || sync_with_retry(contest))).await;
+    let intro = "Inside the sync, the write of `builders` is a helper that retries by itself. Five attempts in five attempts, against a Bob who is always faster.";
+    let answer = ctx.racing(intro, retry_on_conflict(&policy, || sync_with_retry(contest))).await;
     contest.interfere(0);
     ctx.check("it ends with a conflict", answer.is_err());
     let conflicts = contest.alice.counts().conflicts - conflicts;

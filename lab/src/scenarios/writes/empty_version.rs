@@ -1,4 +1,4 @@
-//! A PUT with an empty resourceVersion: what each endpoint makes of it.
+//! A PUT with an empty resourceVersion: the reaction of each endpoint.
 
 use std::fmt::Debug;
 
@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The name of both objects.
 const NAME: &str = "workers";
 
-/// What the API server says to a PUT of a custom resource without a version.
+/// The API server's message for a PUT of a custom resource without a version.
 const REFUSAL: &str = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What a resourceVersion is: read from etcd itself.
+//! The meaning of a resourceVersion, read from etcd itself.
 
 use anyhow::{Context as _, Result, ensure};
 use conflict_retry::freshness::Version;
@@ -22,19 +22,19 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// What etcd says of a key.
+/// etcd's metadata of a key.
 struct Key {
-    /// The revision of the store when the key was made.
+    /// The revision of the store at which the key was created.
     created: u64,
-    /// The revision of the store when the key was last written.
+    /// The revision of the store at which the key was last written.
     modified: u64,
-    /// How often the key was written since it was made.
+    /// Number of writes of the key since it was created.
     writes: u64,
-    /// The revision of the store now.
+    /// The current revision of the store.
     store: u64,
 }
 
-/// etcd, asked through its JSON gateway.
+/// Access to etcd through its JSON gateway.
 struct Etcd {
     client: Client,
     namespace: String,
@@ -60,7 +60,7 @@ impl Etcd {
     }
 }
 
-/// Writes `machine`, and answers the version.
+/// Writes `machine`, and returns the version.
 #[expect(clippy::disallowed_methods, reason = "any write will do")]
 async fn write(who: &Actor, name: &str, machine: &str) -> Result<String> {
     let patch = Patch::Merge(json!({"spec": {"machine": machine}}));
@@ -133,7 +133,7 @@ fn check(ctx: &ScenarioContext, when: &str, found: &str, key: &Key, writes: u64)
     ctx.check_eq(&format!("{when}: the key itself counts {writes}"), &key.writes, &writes);
 }
 
-/// Versions of one resource, in the order in which they were made.
+/// Versions of one resource, in the order of their creation.
 async fn compared(ctx: &ScenarioContext, made: &[&str]) -> Result<()> {
     let server =
         ctx.unrecorded_client().await?.apiserver_version().await.context("the server has no version")?;

@@ -1,4 +1,4 @@
-//! Writing an object that somebody else owns and keeps writing.
+//! Writing an object that another controller owns and keeps writing.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -26,13 +26,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How often each way is tried.
+/// Number of tries of each way.
 const ROUNDS: usize = 3;
 
-/// How often the busy owner counts at most, so that Alice gets her turn on the slowest machine.
+/// Maximum number of the busy owner's writes, so that Alice can write even on a slow machine.
 const MOST: u32 = 200;
 
-/// Time between two of its counts.
+/// Time between two of its writes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The object's name.
@@ -49,7 +49,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
 }
 
 /// The owner writes its own field.
-#[expect(clippy::disallowed_methods, reason = "the owner's way of writing is not what is shown")]
+#[expect(clippy::disallowed_methods, reason = "the owner's way of writing is not the subject")]
 async fn tick(owner: &Api<ConfigMap>, count: usize) -> Result<ConfigMap> {
     let patch = Patch::Merge(json!({"data": {"tick": count.to_string()}}));
     Ok(owner.patch(NAME, &PatchParams::default(), &patch).await?)
@@ -105,7 +105,7 @@ async fn label_only(ctx: &ScenarioContext, alice: &Actor, owner: &Actor) -> Resu
     Ok(())
 }
 
-/// What an apply of one label says.
+/// The body of an apply of one label.
 fn labelled(name: &str, value: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -115,7 +115,7 @@ fn labelled(name: &str, value: &str) -> Value {
 
 async fn busy_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     let before = alice.counts();
-    // Its requests would bury those of Alice.
+    // Its requests would hide those of Alice.
     let unseen = Api::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
     let beside_the_owner = async {
         let stop = CancellationToken::new();
@@ -145,7 +145,7 @@ async fn busy_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     Ok(())
 }
 
-/// Ten labels, then a key: answers what had been sent before the key, and what became of the key.
+/// Writes ten labels, then a key; returns the number of requests before the key, and the result of the key's write.
 async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<ConfigMap>)> {
     let (maps, options) = (alice.api::<ConfigMap>(), WriteOptions::new("alice"));
     for round in 0..10 {
@@ -153,7 +153,7 @@ async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<Confi
         ensure!(outcome.met().is_some(), "an apply was not carried out");
     }
     let between = alice.counts();
-    // Each conflict takes a count of the owner's, so that these attempts are always enough.
+    // Each conflict needs a write of the owner, so these attempts are always enough.
     let patient = RetryPolicy::default().with_deadline(None).with_max_attempts(NonZeroU32::MAX);
     let options = options.with_policy(patient);
     let outcome = update(&maps, NAME, &options, Source::Live, |map| {
@@ -164,7 +164,7 @@ async fn apply_and_update(alice: &Actor) -> Result<(RequestCounts, Outcome<Confi
     Ok((between, outcome))
 }
 
-/// `RequestCounts` until told to stop, or to the end, and answers the last count that was stored.
+/// Increments its counter until it is stopped or reaches the maximum; returns the last stored count.
 async fn keep_ticking(owner: Api<ConfigMap>, stop: CancellationToken) -> Result<usize> {
     let mut count = 100;
     for _ in 0..MOST {

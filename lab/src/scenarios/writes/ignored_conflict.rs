@@ -1,4 +1,4 @@
-//! A conflict that nobody looks at.
+//! A conflict that the caller ignores.
 
 use anyhow::Result;
 use conflict_retry::{Outcome, Source, Subresource, UpdateDecision, WriteOptions, put_once, update};
@@ -33,7 +33,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     let replicas = ctx.stored::<Pool>(NAME).await?.spec.replicas;
     ctx.check("she reports success", reported.is_ok());
     ctx.check_eq("the answer was a 409", &alice.counts().conflicts, &1);
-    ctx.check_eq("3 replicas are stored: her change is lost, and nobody knows", &replicas, &Some(3));
+    ctx.check_eq("3 replicas are stored: her change is lost, and no error says so", &replicas, &Some(3));
 
     ctx.say("The same with put_once. A conflict is no error here, so that the question mark lets it through; but the type Outcome is must_use, and the compiler warns where a statement drops it. The lab is built with warnings as errors, and this one line says that it expects exactly that warning.");
     let copy = alice.api::<Pool>().get(NAME).await?;
@@ -46,11 +46,11 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Who looks at the outcome knows, and can say so or read again. Bob interferes as before.");
     let copy = alice.api::<Pool>().get(NAME).await?;
     interfere(&bob, "huge").await?;
-    let told = scale_and_tell(&alice, &copy).await?;
+    let report = scale_and_report(&alice, &copy).await?;
     ctx.check_eq(
-        "looked at, the outcome says that somebody else was first",
-        &told,
-        &"not scaled: somebody else was first",
+        "checked, the outcome says that another write came first",
+        &report,
+        &"not scaled: another write came first",
     );
     let outcome =
         update(&alice.api::<Pool>(), NAME, &WriteOptions::new("alice"), Source::Copy(copy), |pool| {
@@ -70,14 +70,14 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+#[expect(clippy::disallowed_methods, reason = "any intermediate write will do")]
 async fn interfere(bob: &Actor, machine: &str) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": {"machine": machine}}));
     bob.api::<Pool>().patch(NAME, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "shows an answer that is thrown away")]
+#[expect(clippy::disallowed_methods, reason = "shows an answer that is discarded")]
 async fn scale_carelessly(alice: &Actor, mut pool: Pool) -> Result<()> {
     pool.spec.replicas = Some(5);
     let _ = alice.api::<Pool>().replace(NAME, &PostParams::default(), &pool).await;
@@ -91,12 +91,12 @@ async fn scale_against_the_warning(alice: &Actor, pool: &Pool) -> Result<()> {
     Ok(())
 }
 
-async fn scale_and_tell(alice: &Actor, pool: &Pool) -> Result<&'static str> {
+async fn scale_and_report(alice: &Actor, pool: &Pool) -> Result<&'static str> {
     let options = WriteOptions::new("alice");
     let outcome = put_once(&alice.api::<Pool>(), NAME, Subresource::Main, &options, &scaled(pool)).await?;
     Ok(match outcome {
         Outcome::Written(_) | Outcome::Unchanged(_) | Outcome::AlreadyDone(_) => "scaled",
-        Outcome::Conflict(_) => "not scaled: somebody else was first",
+        Outcome::Conflict(_) => "not scaled: another write came first",
         Outcome::Gone | Outcome::Aborted => "not scaled",
     })
 }

@@ -1,4 +1,4 @@
-//! The lost update: two who read 3, one who wants 5 and one who wants 2.
+//! The lost update: two clients read 3, one wants 5 and the other 2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +22,12 @@ pub(super) const SCENARIO: Scenario = Scenario {
     title: "A version shows that something would be lost; only deciding again saves it",
     rows: &["4a"],
     refutes: &["both-intentions"],
-    lesson: "Without a version the last writer wins and nobody is told; with one the loser is told, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
+    lesson: "Without a version the last writer wins and no error is returned; with one the loser gets an error, and that is all.\nDecide again from the newest object, and state a goal instead of counting; where two want one field, one wins, and the other must learn of it.",
     needs: Needs::ApiServer,
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Those who write, and what became of it so far.
+/// The writers, and the results so far.
 struct Play<'a> {
     ctx: &'a ScenarioContext,
     alice: Actor,
@@ -71,11 +71,11 @@ async fn without_versions(play: &mut Play<'_>) -> Result<()> {
         ctx.check_eq(&format!("{way}: both are told 200"), &(code(&first), code(&second)), &(200, 200));
         let between = first.ok().and_then(|pool| pool.spec.replicas);
         ctx.check_eq(
-            &format!("{way}: 5 was stored, now it is 2, and nobody hears of it"),
+            &format!("{way}: 5 was stored, now it is 2, and no error says so"),
             &(between, stored),
             &(Some(5), Some(2)),
         );
-        table.row(&[&way, &"5, told 200", &"2, told 200", &2, &"5 is lost, and nobody knows"]);
+        table.row(&[&way, &"5, told 200", &"2, told 200", &2, &"5 is lost, without an error"]);
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ async fn counted(play: &mut Play<'_>) -> Result<()> {
 
 async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
     let Play { ctx, bob, table, .. } = play;
-    ctx.say("Counting has a catch. Bob wants one less, and nobody else writes. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
+    ctx.say("Counting has a catch. Bob wants one less, and is the only writer. The server carries his first PUT out, but its answer is lost on the way back, as when a connection breaks. `update` cannot know, reads again, and has him count again.");
     ctx.set(&pool("twice", 3)).await?;
     let pools = deaf(bob, 1);
     let outcome = update(&pools, "twice", &WriteOptions::new("bob"), Source::Live, one_less).await?;
@@ -155,7 +155,7 @@ async fn counted_twice(play: &mut Play<'_>) -> Result<()> {
         &"",
         &"-1",
         &1,
-        &"one too many is gone, and nobody knows",
+        &"one too many is gone, without an error",
     ]);
     Ok(())
 }
@@ -182,7 +182,7 @@ fn one_less(pool: &mut Pool) -> UpdateDecision {
     UpdateDecision::Write
 }
 
-/// The pools through the actor's client, which never hears the answer to its first `puts` PUTs.
+/// The API of the pools, with a client that loses the answers to its first `puts` PUTs.
 fn deaf(actor: &Actor, puts: usize) -> Api<Pool> {
     let (client, left) = (actor.client(), Arc::new(AtomicUsize::new(puts)));
     let service = service_fn(move |request: http::Request<Body>| {

@@ -1,4 +1,4 @@
-//! What a conflict means for those who read, decide and write.
+//! The meaning of a conflict for clients that read, decide and write.
 
 mod empty_version;
 mod errors;
@@ -45,7 +45,7 @@ fn code<T>(answer: &Result<T, kube::Error>) -> u16 {
     }
 }
 
-/// Remembers the fields that retries have written over.
+/// Records the fields that retries have overwritten.
 #[derive(Default)]
 struct Overwrites(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! Writes that change nothing, and those that nevertheless are writes.
+//! Writes that change nothing, and apparent no-ops that are nevertheless stored.
 
 use std::pin::pin;
 
@@ -33,7 +33,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The pool's name.
 const NAME: &str = "workers";
 
-/// Who writes, in `managedFields`.
+/// The writers, by their names in `managedFields`.
 const MANAGER: &str = "alice";
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -47,7 +47,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     storage_version::changes(ctx, &alice).await
 }
 
-/// Alice's writes that the others are to repeat.
+/// Alice's writes, which the others repeat.
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests")]
 async fn prepare(ctx: &ScenarioContext, alice: &Actor) -> Result<Pool> {
     ctx.say("Alice writes each kind of thing once: spec, status, and a note that she applies.");
@@ -68,7 +68,7 @@ fn note() -> Value {
     json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "spec": {"note": "mine"}})
 }
 
-/// Everything again, exactly as it is, before the eyes of a watch.
+/// Repeats every write exactly while a watch is open.
 async fn same_again(ctx: &ScenarioContext, alice: &Actor, first: &Pool) -> Result<()> {
     ctx.say("A watch begins here. A second passes by the server's clock, so that another time would be written down; then Alice sends everything again as it is.");
     let version = first.resource_version().context("no version")?;
@@ -101,7 +101,7 @@ async fn same_again(ctx: &ScenarioContext, alice: &Actor, first: &Pool) -> Resul
     Ok(())
 }
 
-/// The next object that a watch brings.
+/// The next object from a watch.
 async fn next(events: &mut (impl Stream<Item = kube::Result<WatchEvent<Pool>>> + Unpin)) -> Result<Pool> {
     loop {
         match tokio::time::timeout(PATIENCE, events.try_next())
@@ -109,7 +109,7 @@ async fn next(events: &mut (impl Stream<Item = kube::Result<WatchEvent<Pool>>> +
             .context("the watch brings nothing")??
         {
             Some(WatchEvent::Modified(pool)) => return Ok(pool),
-            // Says how far the watch is, and nothing of the object.
+            // It has the watch's version and no object.
             Some(WatchEvent::Bookmark(_)) => {}
             other => bail!("the watch brings {other:?}"),
         }
@@ -126,7 +126,7 @@ fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
 }
 
-/// Sends what is there already, and answers the version.
+/// Sends the stored value again, and returns the version.
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests")]
 async fn send(alice: &Actor, what: &str) -> Result<String> {
     let pools = alice.api::<Pool>();
@@ -149,8 +149,8 @@ async fn send(alice: &Actor, what: &str) -> Result<String> {
     answer.resource_version().context("no version")
 }
 
-/// Returns when the server would write down a later time than it has for `pool`.
-#[expect(clippy::disallowed_methods, reason = "the server's clock is read from what it writes down")]
+/// Waits until the server would record a later time than the one in `pool`.
+#[expect(clippy::disallowed_methods, reason = "the server's clock is read from a time that it records")]
 async fn a_second_later(ctx: &ScenarioContext, pool: &Pool) -> Result<()> {
     let written = latest(pool.managed_fields()).context("no time is written down")?;
     let maps = Api::<ConfigMap>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
@@ -185,7 +185,7 @@ async fn not_even_sent(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     Ok(())
 }
 
-/// The same value, applied by somebody who does not own it yet.
+/// The same value, applied by a manager that does not own it yet.
 async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("The first exception is ownership. The note that one manager has applied is applied by another, word for word: nothing changes in the pool, but it has one owner more.");
     let before = ctx.stored::<Pool>(NAME).await?;
@@ -203,7 +203,7 @@ async fn another_owner(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     Ok(())
 }
 
-/// A count that was set through the object, and then again, to the same, through `/scale`.
+/// A count that was set through the object, and then to the same value through `/scale`.
 async fn by_scale(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("And there is one that no manager means. The count 3 of a second pool was set through the object. Alice now PUTs 3 to /scale, three times.");
     let made = ctx.set(&pool("counted", 3)).await?;
@@ -236,7 +236,7 @@ async fn by_scale(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
         before = after;
     }
     ctx.table(table);
-    ctx.say("The server keeps what /scale writes apart. The first such write splits the count off the entry of whoever made the object, although it changes nothing; the second drops that half, because two entries then have one name. Nobody owns the count any more, and there is nothing left to move.");
+    ctx.say("The server keeps what /scale writes apart. The first such write splits the count off the entry of the manager that made the object, although it changes nothing; the second drops that half, because two entries then have one name. No manager owns the count any more, and there is nothing left to move.");
     ctx.check_eq(
         "the version moves with the first two, and not with the third",
         &history,
@@ -255,9 +255,9 @@ async fn put_scale(alice: &Actor, name: &str, replicas: i32) -> Result<()> {
     Ok(())
 }
 
-/// Which fields of the spec each entry holds.
+/// The fields of the spec in each entry.
 fn owners(entries: &[ManagedFieldsEntry]) -> String {
-    let told: Vec<String> = entries
+    let texts: Vec<String> = entries
         .iter()
         .filter_map(|entry| {
             let fields = entry.fields_v1.as_ref()?.0.pointer("/f:spec")?.as_object()?;
@@ -266,5 +266,5 @@ fn owners(entries: &[ManagedFieldsEntry]) -> String {
             Some(format!("{subresource}: {}", names.join("+")))
         })
         .collect();
-    told.join(", ")
+    texts.join(", ")
 }

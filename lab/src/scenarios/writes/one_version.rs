@@ -1,4 +1,4 @@
-//! One object, one version: whichever endpoint is written.
+//! An object has one version, whichever endpoint is written.
 
 use anyhow::Result;
 use conflict_retry::{WriteOptions, apply_status};
@@ -21,7 +21,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// How often each pair of writes is tried.
+/// Number of tries of each pair of writes.
 const ROUNDS: usize = 2;
 
 /// The pool's name.
@@ -29,11 +29,11 @@ const NAME: &str = "workers";
 
 /// One write between a read and the PUT that follows it.
 struct Case {
-    /// What is written in between.
+    /// The intermediate write.
     between: &'static str,
-    /// Where the PUT goes.
+    /// The endpoint of the PUT.
     endpoint: &'static str,
-    /// Whether what is written in between moves the generation.
+    /// Whether the intermediate write moves the generation.
     moves_generation: bool,
 }
 
@@ -59,7 +59,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// A PUT from a copy that is older than what was written in between.
+/// A PUT from a copy that is older than the intermediate write.
 async fn put_after(
     ctx: &ScenarioContext,
     alice: &Actor,
@@ -81,17 +81,17 @@ async fn put_after(
         &refused,
         &ROUNDS,
     );
-    let told = if *moves_generation { "moves" } else { "stays" };
+    let effect = if *moves_generation { "moves" } else { "stays" };
     ctx.check_eq(
-        &format!("a write of {between}: the generation {told}"),
+        &format!("a write of {between}: the generation {effect}"),
         &moved,
         &if *moves_generation { ROUNDS } else { 0 },
     );
-    table.row(&[between, &format!("PUT to {endpoint}"), &format!("{refused} of {ROUNDS}"), &told]);
+    table.row(&[between, &format!("PUT to {endpoint}"), &format!("{refused} of {ROUNDS}"), &effect]);
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the other writer is not what is shown")]
+#[expect(clippy::disallowed_methods, reason = "the other writer is not the subject")]
 async fn interfere(controller: &Actor, what: &str, round: usize) -> Result<Pool> {
     let (pools, params) = (controller.api::<Pool>(), PatchParams::default());
     let patch = |body: Value| Patch::Merge(body);
@@ -99,7 +99,7 @@ async fn interfere(controller: &Actor, what: &str, round: usize) -> Result<Pool>
         "status" => pools.patch_status(NAME, &params, &patch(json!({"status": {"ready": round}}))).await?,
         "spec" => pools.patch(NAME, &params, &patch(json!({"spec": {"replicas": 10 + round}}))).await?,
         _ => {
-            // Another one in every round and every case, so that each is a change.
+            // A different value in every round and case, so that each is a change.
             let stamp = controller.requests().len().to_string();
             let body = json!({"metadata": {"labels": {"seen": stamp}}});
             pools.patch(NAME, &params, &patch(body)).await?
@@ -120,7 +120,7 @@ async fn put(alice: &Actor, endpoint: &str, mut copy: Pool, round: usize) -> u16
     }
 }
 
-/// The same two writers, each of whom sends only what is its own.
+/// The same two writers, each of which sends only its own fields.
 #[expect(clippy::disallowed_methods, reason = "shows a patch of one's own field, which no version guards")]
 async fn own_fields(
     ctx: &ScenarioContext,

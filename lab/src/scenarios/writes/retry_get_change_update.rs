@@ -30,18 +30,18 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The pool's name.
 const NAME: &str = "workers";
 
-/// How often the loop by hand tries.
+/// Number of attempts of the hand-written loop.
 const ATTEMPTS: u32 = 3;
 
-/// Bob, who sets another count between Alice's read and her PUT, a number of times.
-struct Rival {
+/// Bob, who changes the count between Alice's read and her PUT, `left` times.
+struct Interference {
     bob: Actor,
     left: AtomicU32,
 }
 
-impl Rival {
-    /// Gets in between, unless it was done often enough: 4 the first time, 5 the second, and so on.
-    #[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+impl Interference {
+    /// Writes, if writes are left: 4 the first time, 5 the second, and so on.
+    #[expect(clippy::disallowed_methods, reason = "any intermediate write will do")]
     async fn interfere(&self) -> Result<(), kube::Error> {
         let left = self.left.load(Ordering::Relaxed);
         if left > 0 {
@@ -53,7 +53,7 @@ impl Rival {
     }
 }
 
-/// What Alice writes: as many are ready as are wanted, by the object that she was given, and which `way` she wrote it.
+/// Alice's change: as many replicas are ready as the given object wants, and the name of the `way` of writing.
 fn all_ready(pool: &mut Pool, way: &str) {
     let status = pool.status.get_or_insert_default();
     status.ready = pool.spec.replicas;
@@ -63,29 +63,29 @@ fn all_ready(pool: &mut Pool, way: &str) {
 async fn run(ctx: &ScenarioContext) -> Result<()> {
     let bob = ctx.actor("bob").await?;
     ctx.set(&pool(NAME, 3)).await?;
-    let rival = |left| Rival { bob: bob.clone(), left: AtomicU32::new(left) };
+    let interference = |left| Interference { bob: bob.clone(), left: AtomicU32::new(left) };
     let mut table = Table::new(&["way", "requests", "conflicts", "writes"]);
 
     ctx.say("By hand. Alice is to set status.ready to the number of replicas. Bob gets in between once, with another number.");
     let alice = ctx.actor("alice").await?;
-    by_hand(&alice, &rival(1)).await?;
+    by_hand(&alice, &interference(1)).await?;
     row(ctx, &mut table, "a loop by hand", alice.counts(), 4).await?;
 
     ctx.say("With the helper, which is client-go's RetryOnConflict: what is inside stays the same, and the loop is no longer written by hand.");
     let alice = ctx.actor("alice").await?;
-    with_helper(&alice, &rival(1), &RetryPolicy::client_go_default_retry()).await?;
+    with_helper(&alice, &interference(1), &RetryPolicy::client_go_default_retry()).await?;
     row(ctx, &mut table, "retry_on_conflict", alice.counts(), 5).await?;
 
     ctx.say("With update_status, beginning with a copy that Alice has read before Bob wrote.");
     let alice = ctx.actor("alice").await?;
     let copy = alice.api::<Pool>().get(NAME).await?;
-    rival(1).interfere().await?;
+    interference(1).interfere().await?;
     let options = WriteOptions::new("alice");
     let outcome = with_update_status(&alice, &options, copy.clone()).await?;
     ctx.check_eq("update_status says that it has written", &outcome.label(), &"written");
     row(ctx, &mut table, "update_status", alice.counts(), 6).await?;
     ctx.table(table);
-    exhausted(ctx, &rival(ATTEMPTS + 3), copy).await
+    exhausted(ctx, &interference(ATTEMPTS + 3), copy).await
 }
 
 async fn row(
@@ -110,14 +110,14 @@ async fn row(
     Ok(())
 }
 
-/// The loop as it has to be.
+/// The correct loop.
 #[expect(clippy::disallowed_methods, reason = "shows the loop that update_status is")]
-async fn by_hand(alice: &Actor, rival: &Rival) -> Result<()> {
+async fn by_hand(alice: &Actor, interference: &Interference) -> Result<()> {
     let pools = alice.api::<Pool>();
     let mut window = Duration::from_millis(20);
     for attempt in 1..=ATTEMPTS {
         let mut fresh = pools.get(NAME).await?;
-        rival.interfere().await?;
+        interference.interfere().await?;
         all_ready(&mut fresh, "by hand");
         match pools.replace_status(NAME, &PostParams::default(), &fresh).await {
             Ok(_) => return Ok(()),
@@ -135,13 +135,13 @@ async fn by_hand(alice: &Actor, rival: &Rival) -> Result<()> {
 #[expect(clippy::disallowed_methods, reason = "shows the bare PUT inside the helper")]
 async fn with_helper(
     alice: &Actor,
-    rival: &Rival,
+    interference: &Interference,
     policy: &RetryPolicy,
 ) -> Result<Pool, RetryError<kube::Error>> {
     let pools = alice.api::<Pool>();
     retry_on_conflict(policy, || async {
         let mut fresh = pools.get(NAME).await?;
-        rival.interfere().await?;
+        interference.interfere().await?;
         all_ready(&mut fresh, "helper");
         pools.replace_status(NAME, &PostParams::default(), &fresh).await
     })
@@ -160,14 +160,14 @@ async fn with_update_status(
     .await
 }
 
-/// What each says when Bob is first every time.
-async fn exhausted(ctx: &ScenarioContext, rival: &Rival, copy: Pool) -> Result<()> {
+/// The results when Bob writes first every time.
+async fn exhausted(ctx: &ScenarioContext, interference: &Interference, copy: Pool) -> Result<()> {
     ctx.say("Now Bob is first every time. All three end, and none of them reports success. The loop by hand and the helper have three attempts each, and update_status has one, from the old copy.");
     let before = ctx.stored::<Pool>(NAME).await?.status;
     let alice = ctx.actor("alice").await?;
-    let hand = by_hand(&alice, rival).await;
+    let hand = by_hand(&alice, interference).await;
     let three = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(2));
-    let helper = with_helper(&alice, rival, &three).await;
+    let helper = with_helper(&alice, interference, &three).await;
     let once = WriteOptions::new("alice").with_policy(RetryPolicy::once());
     let door = with_update_status(&alice, &once, copy).await;
     let cause = hand.err().and_then(|error| error.downcast::<kube::Error>().ok());

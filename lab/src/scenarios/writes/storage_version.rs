@@ -1,4 +1,4 @@
-//! An object that is the same and is stored in another way: the server writes it anew.
+//! An unchanged object whose stored form changes: the server writes it again.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::context::{Actor, PATIENCE, ScenarioContext};
 use crate::event::Table;
 use crate::pool::GROUP;
 
-/// The definition that this makes, changes, and takes away.
+/// The definition that this scenario creates, changes, and deletes.
 const DEFINITION: &str = "notes.lab.tandem.dev";
 /// The object's name.
 const NAME: &str = "hello";
 
 /// Changes the storage version under an object, and sends the object as it is.
-#[expect(clippy::disallowed_methods, reason = "a definition of this scenario's own, and nobody else's")]
+#[expect(clippy::disallowed_methods, reason = "a definition that only this scenario writes")]
 pub(super) async fn changes(ctx: &ScenarioContext, alice: &Actor) -> Result<()> {
     ctx.say("And there is how an object is encoded. A third kind is defined, Note, which the server takes as v1 and as v2, and stores as v1.");
     let definitions = Api::<CustomResourceDefinition>::all(ctx.unrecorded_client().await?);
@@ -52,7 +52,7 @@ async fn play(
     let put = async |note: &DynamicObject| notes.replace(NAME, &PostParams::default(), note).await;
     let mut table = Table::new(&["Alice PUTs the note as it is", "version"]);
     let same = put(&made).await?;
-    table.row(&[&"stored as v1", &told(&made, &same)]);
+    table.row(&[&"stored as v1", &version_change(&made, &same)]);
     ctx.check_eq(
         "sent again as it is, the version stays",
         &same.resource_version(),
@@ -61,7 +61,7 @@ async fn play(
 
     let stored_as_v2 = Patch::Merge(json!({"spec": {"versions": versions("v2")}}));
     definitions.patch(DEFINITION, &PatchParams::default(), &stored_as_v2).await?;
-    let what = "Now the definition says: stored as v2. It says nothing else, and nobody touches the note. Alice PUTs it as it is, until the server goes by the new definition.";
+    let what = "Now the definition says: stored as v2. It says nothing else, and the note is not changed. Alice PUTs it as it is, until the server goes by the new definition.";
     let rewritten = async {
         eventually(PATIENCE, "the storage version changes", async || {
             let answer = put(&made).await?;
@@ -73,7 +73,7 @@ async fn play(
         .await
     };
     let moved = ctx.racing(what, rewritten).await?;
-    table.row(&[&"stored as v2 from now on", &told(&made, &moved)]);
+    table.row(&[&"stored as v2 from now on", &version_change(&made, &moved)]);
     ctx.check(
         "one of them moves the version: the server has stored the same note anew",
         moved.resource_version() != made.resource_version(),
@@ -84,18 +84,18 @@ async fn play(
             == (&made.data, made.metadata.generation, made.managed_fields()),
     );
     let again = put(&moved).await?;
-    table.row(&[&"once more", &told(&moved, &again)]);
+    table.row(&[&"once more", &version_change(&moved, &again)]);
     ctx.check_eq("once more, and it stays again", &again.resource_version(), &moved.resource_version());
     ctx.table(table);
     ctx.say("By the source of the API server a new encryption key has the same effect, which is not shown here. One article reports a no-op update that moved the version from 19022 to 19023; which of these moved it, if any, is not known.");
     Ok(())
 }
 
-fn told(before: &DynamicObject, after: &DynamicObject) -> &'static str {
+fn version_change(before: &DynamicObject, after: &DynamicObject) -> &'static str {
     if after.resource_version() == before.resource_version() { "stays" } else { "moves" }
 }
 
-/// What tells a cluster that is not ours whose definition this is, so that it is taken away also when this is cut off.
+/// The run's label for the definition, so that it is removed from a user's cluster even after an interruption.
 async fn run_label(ctx: &ScenarioContext) -> Result<BTreeMap<String, String>> {
     let namespaces = Api::<Namespace>::all(ctx.unrecorded_client().await?);
     let labels =
@@ -118,7 +118,7 @@ fn definition(labels: &BTreeMap<String, String>) -> Value {
     })
 }
 
-/// Two versions that differ in nothing but their name; one of them is stored.
+/// Two versions that differ only in their names; one of them is stored.
 fn versions(stored: &str) -> Value {
     let text = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": text}}});

@@ -1,4 +1,4 @@
-//! Which part has to be done again after a conflict: the write, the decision, or nothing.
+//! What must be repeated after a conflict: the write, the decision, or nothing.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ pub(super) const SCENARIO: Scenario = Scenario {
     run: |ctx| Box::pin(run(ctx)),
 };
 
-/// Jobs that one replica can do.
+/// Number of jobs of one replica.
 const JOBS_PER_REPLICA: i32 = 2;
 
-/// Name of the map that says how many jobs there are.
+/// Name of the `ConfigMap` with the number of jobs.
 const LOAD: &str = "load";
 
-/// Where a pool itself says how many jobs there are.
+/// The annotation of a pool with the number of jobs.
 const JOBS: &str = "lab.tandem.dev/jobs";
 
 async fn run(ctx: &ScenarioContext) -> Result<()> {
@@ -51,13 +51,13 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     Ok(())
 }
 
-/// How many replicas so many jobs need.
+/// Number of replicas for `jobs`.
 fn replicas_for(jobs: Option<&String>) -> Result<i32> {
-    let jobs: i32 = jobs.context("nobody says how many jobs there are")?.parse()?;
+    let jobs: i32 = jobs.context("there is no number of jobs")?.parse()?;
     Ok(jobs / JOBS_PER_REPLICA)
 }
 
-/// How many replicas the load needs now.
+/// Number of replicas for the current load.
 async fn needed(controller: &Actor) -> Result<i32> {
     let load = controller.api::<ConfigMap>().get(LOAD).await?;
     replicas_of(&load)
@@ -67,20 +67,20 @@ fn replicas_of(load: &ConfigMap) -> Result<i32> {
     replicas_for(load.data.as_ref().and_then(|data| data.get("jobs")))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the load is what it is; nobody competes for it")]
+#[expect(clippy::disallowed_methods, reason = "the load has no other writer")]
 async fn set_load(person: &Actor, jobs: i32) -> Result<()> {
     let patch = Patch::Merge(json!({"data": {"jobs": jobs.to_string()}}));
     person.api::<ConfigMap>().patch(LOAD, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "any write in between will do")]
+#[expect(clippy::disallowed_methods, reason = "any intermediate write will do")]
 async fn touch(person: &Actor, name: &str, body: Value) -> Result<()> {
     person.api::<Pool>().patch(name, &PatchParams::default(), &Patch::Merge(body)).await?;
     Ok(())
 }
 
-/// The load falls to 4 jobs, and a person notes it in the pool: whatever was read of either is old.
+/// The load falls to 4 jobs, and a user notes it in the pool, so earlier reads of both are stale.
 async fn meanwhile(person: &Actor, name: &str) -> Result<()> {
     set_load(person, 4).await?;
     touch(person, name, json!({"spec": {"note": "4 jobs"}})).await
@@ -91,7 +91,7 @@ async fn replicas(ctx: &ScenarioContext, name: &str) -> Result<Option<i32>> {
 }
 
 async fn the_write(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
-    ctx.say("A controller sets one replica for every 2 jobs; a ConfigMap says how many jobs there are. It reads 10 jobs and decides for 5. Then the load falls to 4, somebody notes that in the pool, and the PUT meets a conflict. Only the write is done again.");
+    ctx.say("A controller sets one replica for every 2 jobs; a ConfigMap says how many jobs there are. It reads 10 jobs and decides for 5. Then the load falls to 4, a user notes that in the pool, and the PUT meets a conflict. Only the write is done again.");
     ctx.set(&pool("write", 3)).await?;
     let controller = ctx.actor("controller").await?;
     let decided = needed(&controller).await?;
@@ -115,14 +115,14 @@ async fn the_write(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> 
     );
     ctx.check_eq("there was a conflict on the way", &controller.counts().conflicts, &1);
     ctx.check(
-        "conflict-retry's observer of overwritten fields has nothing to tell: nobody else had written that one",
+        "conflict-retry's observer of overwritten fields has nothing to report: no other writer had changed that one",
         overwrites.paths().is_empty(),
     );
     table.row(&[&"the write", &controller.counts().requests, &5, &2]);
     Ok(())
 }
 
-/// What becomes of the stale decision where the controller watches what it decided from.
+/// The stale decision of a controller that watches the basis of its decision.
 async fn healed(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Result<()> {
     ctx.say("How long does the 5 stand? Until something calls the reconcile again. This controller watches the ConfigMap too, and otherwise does the same.");
     ctx.set(&pool("healed", 3)).await?;
@@ -154,7 +154,7 @@ async fn healed(ctx: &ScenarioContext, person: &Actor, table: &mut Table) -> Res
     Ok(())
 }
 
-/// Sets what was decided, whatever the pool says.
+/// Writes the decision, whatever the pool contains.
 async fn set(controller: &Actor, name: &str, source: Source<'_, Pool>, decided: i32) -> Result<()> {
     let (pools, options) = (controller.api::<Pool>(), WriteOptions::new("controller"));
     let outcome = update(&pools, name, &options, source, |pool| {
@@ -164,7 +164,7 @@ async fn set(controller: &Actor, name: &str, source: Source<'_, Pool>, decided: 
     outcome.await?.met().context("the write was not carried out").map(drop)
 }
 
-/// One reconcile from beginning to end, `meanwhile` in its middle.
+/// One complete reconcile, with `meanwhile` in its middle.
 async fn reconcile(controller: &Actor, meanwhile: impl Future<Output = Result<()>>) -> Result<Outcome<Pool>> {
     let decided = needed(controller).await?;
     let pools = controller.api::<Pool>();

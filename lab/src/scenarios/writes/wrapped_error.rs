@@ -1,4 +1,4 @@
-//! A conflict inside an error of one's own.
+//! A conflict inside a custom error.
 
 use std::error::Error as StdError;
 use std::num::NonZeroU32;
@@ -30,7 +30,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The pool's name.
 const NAME: &str = "workers";
 
-/// What goes wrong while a pool is brought up to date.
+/// The errors of an update of a pool.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error("cannot read the pool {name}")]
@@ -46,7 +46,7 @@ impl MaybeConflict for SyncError {
     }
 }
 
-/// Reads, changes and writes; Bob gets in between whenever `interfere` says so.
+/// Reads, changes and writes; Bob writes in between if `interfere` returns true.
 #[expect(clippy::disallowed_methods, reason = "shows the bare requests whose errors are wrapped")]
 async fn sync(
     alice: &Actor,
@@ -66,21 +66,21 @@ async fn sync(
     pools.replace(name, &PostParams::default(), &fresh).await.map_err(store)
 }
 
-/// Says yes once.
+/// Returns true once.
 fn once() -> impl Fn() -> bool {
     let left = AtomicBool::new(true);
     move || left.swap(false, Ordering::Relaxed)
 }
 
-/// Tells conflicts from other errors.
+/// Recognises conflicts.
 type Classifier = fn(&SyncError) -> bool;
 
-/// Says that it is a conflict when the text says so.
+/// Recognises a conflict by its text.
 fn text_says_conflict(error: &SyncError) -> bool {
     error.to_string().to_lowercase().contains("conflict")
 }
 
-/// Says that it is a conflict when the error itself is the client's.
+/// Recognises a conflict only if the error itself is the client's.
 fn outermost_is_conflict(error: &SyncError) -> bool {
     let error: &(dyn StdError + 'static) = error;
     error.downcast_ref::<kube::Error>().is_some_and(is_conflict)
@@ -97,7 +97,7 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
     exhausted(ctx, &bob).await
 }
 
-/// How many attempts an actor has made, each of which reads once.
+/// Number of an actor's attempts, each of which reads once.
 fn attempts(actor: &Actor) -> usize {
     actor.requests().iter().filter(|request| request.verb == "GET").count()
 }
@@ -153,7 +153,7 @@ async fn imagined(ctx: &ScenarioContext, bob: &Actor, table: &mut Table) -> Resu
 }
 
 async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
-    ctx.say("Giving up wraps too. Bob is first every time; the final error has the last conflict in its chain of sources, and whoever gets it, in whatever wrapper, can find it.");
+    ctx.say("Giving up wraps too. Bob is first every time; the final error has the last conflict in its chain of sources, and a caller that gets it, in whatever wrapper, can find it.");
     let alice = ctx.actor("alice").await?;
     let twice = RetryPolicy::client_go_default_retry().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
     let done = retry_on_conflict(&twice, || sync(&alice, NAME, bob, || true)).await;
@@ -185,7 +185,7 @@ async fn exhausted(ctx: &ScenarioContext, bob: &Actor) -> Result<()> {
     Ok(())
 }
 
-/// Whether some error in the chain is a conflict that the client was told of.
+/// Whether an error in the chain is a conflict from the client.
 fn in_chain(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<kube::Error>()).any(is_conflict)
 }

@@ -1,4 +1,4 @@
-//! Answers that depend on who asks.
+//! Answers that depend on the client's identity.
 
 use anyhow::Result;
 use conflict_retry::{Source, Subresource, merge_patch};
@@ -8,18 +8,18 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::ObjectMeta;
 use serde_json::json;
 
-use super::{Expected, NAME, Trial, word};
+use super::{ErrorCase, Expected, NAME, label};
 use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::Pool;
 
 /// Name of the service account without rights.
-pub(super) const VISITOR: &str = "visitor";
+pub(super) const NO_RIGHTS: &str = "visitor";
 
 pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     let mut unknown = ctx.cluster.client_config().await?;
     unknown.auth_info =
-        AuthInfo { token: Some("nobody-issued-this".to_owned().into()), ..AuthInfo::default() };
+        AuthInfo { token: Some("no-server-issued-this".to_owned().into()), ..AuthInfo::default() };
     unknown.default_retry = false;
     let expected = Expected {
         what: "who asks is not known",
@@ -31,9 +31,9 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
     };
     refused(ctx, table, "stranger", unknown, &expected).await?;
 
-    let metadata = ObjectMeta { name: Some(VISITOR.to_owned()), ..ObjectMeta::default() };
+    let metadata = ObjectMeta { name: Some(NO_RIGHTS.to_owned()), ..ObjectMeta::default() };
     ctx.set(&ServiceAccount { metadata, ..ServiceAccount::default() }).await?;
-    let file = ctx.cluster.kubeconfig_for_service_account(ctx.namespace(), VISITOR).await?;
+    let file = ctx.cluster.kubeconfig_for_service_account(ctx.namespace(), NO_RIGHTS).await?;
     let read = Kubeconfig::read_from(file)?;
     let mut visitor = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     visitor.default_retry = false;
@@ -45,7 +45,7 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
         requests: 1,
         deserves: "grant the verb, or look for a policy; no retry",
     };
-    refused(ctx, table, VISITOR, visitor, &expected).await
+    refused(ctx, table, NO_RIGHTS, visitor, &expected).await
 }
 
 async fn refused(
@@ -55,10 +55,10 @@ async fn refused(
     config: Config,
     expected: &Expected,
 ) -> Result<()> {
-    let trial = Trial::new(ctx.actor_with(name, config)?);
+    let case = ErrorCase::new(ctx.actor_with(name, config)?);
     let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let five = |_: &Pool| Some(json!({"spec": {"replicas": 5}}));
-    let ended = merge_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, newest, five).await;
-    trial.end(ctx, table, expected, word(&ended));
+    let ended = merge_patch(&case.pools(), NAME, Subresource::Main, &case.options, newest, five).await;
+    case.end(ctx, table, expected, label(&ended));
     Ok(())
 }

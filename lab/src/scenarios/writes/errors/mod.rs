@@ -1,8 +1,8 @@
-//! Every class of answer that a writer meets, and what it deserves.
+//! Every class of answer to a write, and the right reaction.
 
+mod identity;
 mod moment;
 mod object;
-mod person;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,22 +32,22 @@ pub(super) const SCENARIO: Scenario = Scenario {
 /// The pool's name.
 const NAME: &str = "workers";
 
-/// What is to come of one kind of request.
+/// The expected result of one kind of request.
 struct Expected {
     what: &'static str,
-    /// Of the first answer that is no success; 0 when none comes.
+    /// Status code of the first answer that is not a success; 0 when no answer arrives.
     code: u16,
-    /// How `conflict_retry` calls it.
+    /// The class in `conflict_retry`.
     class: &'static str,
-    /// How the operation ends.
+    /// The result of the operation.
     ends: &'static str,
-    /// How many requests it takes.
+    /// Number of requests.
     requests: usize,
-    /// What such an answer deserves.
+    /// The right reaction to such an answer.
     deserves: &'static str,
 }
 
-/// Remembers the class of the first request that failed.
+/// Records the class of the first failed request.
 #[derive(Default)]
 struct FirstClass(Mutex<Option<&'static str>>);
 
@@ -65,14 +65,14 @@ impl Observer for FirstClass {
     }
 }
 
-/// Somebody who sends one kind of request.
-struct Trial {
+/// An actor that sends one kind of request.
+struct ErrorCase {
     actor: Actor,
     options: WriteOptions,
     seen: Arc<FirstClass>,
 }
 
-impl Trial {
+impl ErrorCase {
     fn new(actor: Actor) -> Self {
         let seen = Arc::new(FirstClass::default());
         let options = WriteOptions::new(actor.name()).with_observer(Arc::clone(&seen) as _);
@@ -87,7 +87,7 @@ impl Trial {
         self.actor.api()
     }
 
-    /// Compares with what was `expected`; `ended` is how it ended.
+    /// Compares the result, with the outcome `ended`, with what is `expected`.
     fn end(self, ctx: &ScenarioContext, table: &mut Table, expected: &Expected, ended: &str) {
         let Expected { what, code, class, ends, requests, deserves } = expected;
         let sent = self.actor.requests();
@@ -103,8 +103,8 @@ impl Trial {
     }
 }
 
-/// How an operation ended, in a word.
-fn word<T>(ended: &Result<Outcome<T>, WriteError>) -> &'static str {
+/// The result of an operation, as a label.
+fn label<T>(ended: &Result<Outcome<T>, WriteError>) -> &'static str {
     ended.as_ref().map_or_else(WriteError::category, Outcome::label)
 }
 
@@ -116,16 +116,16 @@ async fn run(ctx: &ScenarioContext) -> Result<()> {
         Table::new(&["what happened", "code", "class", "ends as", "requests", "what it deserves"]);
     ctx.say("First, what depends on the object. Each of these operations goes through conflict_retry, which sends as many requests as such an answer deserves.");
     object::all(ctx, &mut table, &old).await?;
-    ctx.say("Then, what depends on who asks: a token that nobody has issued, and a service account without any rights.");
-    person::all(ctx, &mut table).await?;
+    ctx.say("Then, what depends on who asks: a token that the server has not issued, and a service account without any rights.");
+    identity::all(ctx, &mut table).await?;
     ctx.say("Last, what depends on the moment: an eviction that a disruption budget holds back, and a server that is not there, which is tried twice.");
     moment::all(ctx, &mut table).await?;
     ctx.table(table);
     not_found_is_no_success(ctx).await
 }
 
-/// What some tutorials do: a missing object is nothing to worry about.
-#[expect(clippy::disallowed_methods, reason = "shows a 404 that is taken for success")]
+/// As in some tutorials: a missing object counts as success.
+#[expect(clippy::disallowed_methods, reason = "shows a 404 that is treated as success")]
 async fn careless(alice: &Actor, name: &str) -> Result<(), kube::Error> {
     let patch = Patch::Merge(json!({"spec": {"replicas": 5}}));
     match alice.api::<Pool>().patch(name, &PatchParams::default(), &patch).await {
@@ -136,15 +136,15 @@ async fn careless(alice: &Actor, name: &str) -> Result<(), kube::Error> {
 }
 
 async fn not_found_is_no_success(ctx: &ScenarioContext) -> Result<()> {
-    ctx.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry says Gone, and whoever calls decides what that means.");
+    ctx.say("A 404 is often answered with “no error”. That reports a write that has not happened; conflict_retry returns Gone, and the caller decides what that means.");
     let alice = ctx.actor("alice").await?;
-    let reported = careless(&alice, "nobody").await;
+    let reported = careless(&alice, "absent").await;
     let pools = Api::<Pool>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
-    let stored = pools.get_opt("nobody").await?;
+    let stored = pools.get_opt("absent").await?;
     ctx.check("success is reported, and there is no object that would have 5 replicas", {
         reported.is_ok() && stored.is_none()
     });
-    let outcome = update(&alice.api::<Pool>(), "nobody", &WriteOptions::new("alice"), Source::Live, |pool| {
+    let outcome = update(&alice.api::<Pool>(), "absent", &WriteOptions::new("alice"), Source::Live, |pool| {
         pool.spec.replicas = Some(5);
         UpdateDecision::Write
     })

@@ -1,4 +1,4 @@
-//! Answers that depend on the moment.
+//! Answers that depend on the current state of the cluster.
 
 use std::num::NonZeroU32;
 
@@ -12,21 +12,21 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Config};
 use serde_json::json;
 
-use super::person::VISITOR;
-use super::{Expected, NAME, Trial, word};
+use super::identity::NO_RIGHTS;
+use super::{ErrorCase, Expected, NAME, label};
 use crate::context::ScenarioContext;
 use crate::event::Table;
 
-/// Name of the pod, and of the budget that holds it.
+/// Name of the pod, and of the disruption budget that protects it.
 const WEB: &str = "web";
 
-/// Nothing listens there, unless somebody has set up a service that has been out of use for decades.
-const NOBODY: &str = "http://127.0.0.1:1";
+/// No server listens on this port, which belongs to a service that has been out of use for decades.
+const NO_SERVER: &str = "http://127.0.0.1:1";
 
 pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
     hold_a_pod(ctx).await?;
-    let trial = Trial::of_alice(ctx).await?;
-    let ended = evict(&trial.actor.api::<Pod>(), WEB, &trial.options, None).await;
+    let case = ErrorCase::of_alice(ctx).await?;
+    let ended = evict(&case.actor.api::<Pod>(), WEB, &case.options, None).await;
     let expected = Expected {
         what: "eviction: a budget holds the pod",
         code: 429,
@@ -35,42 +35,42 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
         requests: 1,
         deserves: "wait, and try again",
     };
-    trial.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, EvictOutcome::label));
+    case.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, EvictOutcome::label));
 
-    let mut config = Config::new(NOBODY.parse()?);
+    let mut config = Config::new(NO_SERVER.parse()?);
     config.default_retry = false;
-    let trial = Trial::new(ctx.actor_with("alice", config)?);
+    let case = ErrorCase::new(ctx.actor_with("alice", config)?);
     let twice = RetryPolicy::default().with_max_attempts(NonZeroU32::MIN.saturating_add(1));
-    let options: WriteOptions = trial.options.clone().with_policy(twice.with_deadline(None));
-    let ended = update(&trial.pools(), NAME, &options, Source::Live, |_| UpdateDecision::Write).await;
+    let options: WriteOptions = case.options.clone().with_policy(twice.with_deadline(None));
+    let ended = update(&case.pools(), NAME, &options, Source::Live, |_| UpdateDecision::Write).await;
     let expected = Expected {
-        what: "nobody answers at the address",
+        what: "no server answers at the port",
         code: 0,
         class: "transient",
         ends: "exhausted",
         requests: 2,
         deserves: "wait, and try again",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
 
-/// A pod that counts as running, and a budget that asks for it. No kubelet and no scheduler is needed.
-#[expect(clippy::disallowed_methods, reason = "sets the scene")]
+/// A pod that counts as running, and a budget that requires it. Neither a kubelet nor a scheduler is needed.
+#[expect(clippy::disallowed_methods, reason = "the setup is not a controller's write")]
 async fn hold_a_pod(ctx: &ScenarioContext) -> Result<()> {
     let labels = json!({"app": WEB});
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": WEB, "labels": labels},
         "spec": {
-            "serviceAccountName": VISITOR,
+            "serviceAccountName": NO_RIGHTS,
             "automountServiceAccountToken": false,
-            "schedulerName": "nobody",
+            "schedulerName": "none",
             "containers": [{"name": WEB, "image": "never-pulled"}],
         },
     }))?;
     ctx.set(&pod).await?;
     let pods = Api::<Pod>::namespaced(ctx.unrecorded_client().await?, ctx.namespace());
-    // One that is pending would be let go whatever the budget says.
+    // A pending pod could be evicted whatever the budget says.
     let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
     pods.patch_status(WEB, &PatchParams::default(), &running).await.context("the pod does not run")?;
     let budget: PodDisruptionBudget = serde_json::from_value(json!({

@@ -1,4 +1,4 @@
-//! Answers that depend on the object that is written.
+//! Answers that depend on the written object.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::{
@@ -7,7 +7,7 @@ use conflict_retry::{
 };
 use serde_json::json;
 
-use super::{Expected, NAME, Trial, word};
+use super::{ErrorCase, Expected, NAME, label};
 use crate::context::ScenarioContext;
 use crate::event::Table;
 use crate::pool::{Pool, pool};
@@ -22,9 +22,8 @@ pub(super) async fn all(ctx: &ScenarioContext, table: &mut Table, old: &Pool) ->
 }
 
 async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(ctx).await?;
-    let ended =
-        update(&trial.pools(), "nobody", &trial.options, Source::Live, |_| UpdateDecision::Write).await;
+    let case = ErrorCase::of_alice(ctx).await?;
+    let ended = update(&case.pools(), "absent", &case.options, Source::Live, |_| UpdateDecision::Write).await;
     let expected = Expected {
         what: "there is no such object",
         code: 404,
@@ -33,13 +32,13 @@ async fn not_found(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "stop writing, or create it",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
 
 async fn already_exists(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(ctx).await?;
-    let ended = create(&trial.pools(), &trial.options, &pool(NAME, 9)).await;
+    let case = ErrorCase::of_alice(ctx).await?;
+    let ended = create(&case.pools(), &case.options, &pool(NAME, 9)).await;
     let expected = Expected {
         what: "create: the name is taken",
         code: 409,
@@ -48,7 +47,7 @@ async fn already_exists(ctx: &ScenarioContext, table: &mut Table) -> Result<()> 
         requests: 1,
         deserves: "read it and adopt it, or take another name",
     };
-    trial.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, |_| "created"));
+    case.end(ctx, table, &expected, ended.as_ref().map_or_else(WriteError::category, |_| "created"));
     Ok(())
 }
 
@@ -60,8 +59,8 @@ async fn stale_version(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> 
     })
     .await?;
     outcome.met().context("the pool is gone")?;
-    let trial = Trial::of_alice(ctx).await?;
-    let ended = update(&trial.pools(), NAME, &trial.options, Source::Copy(old.clone()), |pool| {
+    let case = ErrorCase::of_alice(ctx).await?;
+    let ended = update(&case.pools(), NAME, &case.options, Source::Copy(old.clone()), |pool| {
         pool.spec.machine = Some("large".into());
         UpdateDecision::Write
     })
@@ -74,17 +73,17 @@ async fn stale_version(ctx: &ScenarioContext, table: &mut Table, old: &Pool) -> 
         requests: 3,
         deserves: "read again and decide again",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
 
 async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(ctx).await?;
+    let case = ErrorCase::of_alice(ctx).await?;
     let operations = json!([
         {"op": "test", "path": "/spec/replicas", "value": 3},
         {"op": "replace", "path": "/spec/replicas", "value": 5},
     ]);
-    let ended = json_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, &operations).await;
+    let ended = json_patch(&case.pools(), NAME, Subresource::Main, &case.options, &operations).await;
     let expected = Expected {
         what: "JSON Patch: its test fails",
         code: 422,
@@ -93,14 +92,14 @@ async fn failed_test(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "read again and decide again",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
 
 async fn field_manager(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(ctx).await?;
+    let case = ErrorCase::of_alice(ctx).await?;
     let body = json!({"apiVersion": "lab.tandem.dev/v1", "kind": "Pool", "spec": {"note": "taken"}});
-    let ended = apply(&trial.pools(), NAME, &trial.options, &body).await;
+    let ended = apply(&case.pools(), NAME, &case.options, &body).await;
     let expected = Expected {
         what: "apply: another owns the field",
         code: 409,
@@ -109,15 +108,15 @@ async fn field_manager(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "leave the field out, or force it; no retry",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
 
 async fn invalid(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
-    let trial = Trial::of_alice(ctx).await?;
+    let case = ErrorCase::of_alice(ctx).await?;
     let newest = Source::Copy(ctx.stored::<Pool>(NAME).await?);
     let many = |_: &Pool| Some(json!({"spec": {"replicas": "many"}}));
-    let ended = merge_patch(&trial.pools(), NAME, Subresource::Main, &trial.options, newest, many).await;
+    let ended = merge_patch(&case.pools(), NAME, Subresource::Main, &case.options, newest, many).await;
     let expected = Expected {
         what: "the object is not valid",
         code: 422,
@@ -126,6 +125,6 @@ async fn invalid(ctx: &ScenarioContext, table: &mut Table) -> Result<()> {
         requests: 1,
         deserves: "correct it; no retry",
     };
-    trial.end(ctx, table, &expected, word(&ended));
+    case.end(ctx, table, &expected, label(&ended));
     Ok(())
 }
