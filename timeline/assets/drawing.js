@@ -10,7 +10,7 @@ const LETTER = 6.5;
 /** The shortest stretch of time, in milliseconds. */
 const SHORTEST = 0.5;
 
-/** Where the last drawing put what: marks by request, and the x of a time. */
+/** Positions in the last drawing: marks by request, and the x of a time. */
 const drawn = { marks: new Map(), x: () => 0, time: () => 0, width: 0 };
 
 /** From the first to the last request that the filters let through. */
@@ -55,7 +55,7 @@ function ticks(width) {
   return all;
 }
 
-/** Free room in a row of text: the first that asks has it. */
+/** The free space in a row of text, given to the first text that needs it. */
 class Row {
   #taken = [];
   take(from, to) {
@@ -85,7 +85,7 @@ function clusters(indices) {
   return all;
 }
 
-/** The sign of an outcome: shape and colour both tell it. A square is a subresource, an empty sign changed nothing. */
+/** The sign of an outcome, by shape and by colour. A square is a subresource, an empty sign changed nothing. */
 function sign(of, x, y) {
   const at = { class: `mark ${of.outcome}${of.noOp || of.dryRun ? " empty" : ""}` };
   switch (of.outcome) {
@@ -123,7 +123,7 @@ function mark(cluster, y) {
   return made;
 }
 
-/** What a mark is: on two lines, or on one where there are many lanes. */
+/** The label of a mark: on two lines, or on one where there are many lanes. */
 function label(of, x, y, row, dense) {
   const name = objects.length > 1 ? ` ${objects[of.object].name.split("/").pop()}` : "";
   const second = [versions(of), generation(of)].filter(Boolean).join(" · ");
@@ -219,7 +219,7 @@ function curve(title, points, top, height) {
   const heading = `${title}, at most ${most}`;
   row.take(0, heading.length * 7.4 + 14);
   for (const [at, value] of within) path += `H${drawn.x(at).toFixed(1)}V${y(value).toFixed(1)}`;
-  // The values that stay longest are told first.
+  // Values that last longest are labelled first.
   const held = within.map(([at, value], index) => ({ at, value, stays: (within[index + 1]?.[0] ?? to) - at }));
   for (const { at, value } of held.sort((a, b) => b.stays - a.stays)) {
     const x = drawn.x(at) + 2;

@@ -56,9 +56,9 @@ function drawFilters() {
     (a, b) => writers[b].conflicts - writers[a].conflicts || writers[b].granted - writers[a].granted,
   );
   for (const hidden of busy.slice(MOST_LANES)) state.writers.delete(hidden);
-  // What sets the scene is seen by nobody, unless it is all there is.
-  const stage = writers.findIndex((writer) => writer.backstage);
-  if (stage >= 0 && writers.length > 1) state.writers.delete(stage);
+  // Setup requests are hidden at first, unless there are no others.
+  const setup = writers.findIndex((writer) => writer.setup);
+  if (setup >= 0 && writers.length > 1) state.writers.delete(setup);
   const fields = [
     group("outcomes", "Outcomes", OUTCOMES.map(([key, text]) =>
       chip("outcomes", key, text, requests.filter((request) => request.outcome === key).length))),

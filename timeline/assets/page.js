@@ -32,7 +32,7 @@ function redraw() {
     `${many(shownNow.length, "request")}, ${conflicts} of them answered 409. The table of requests below lists the same.`;
 }
 
-/** Chooses a request: marks it, tells of it, and brings it into the drawing. */
+/** Chooses a request: marks it, announces it, and scrolls the drawing to it. */
 function choose(index, { focus = false, bring = true } = {}) {
   state.chosen = index;
   drawDetail(index);
@@ -51,7 +51,7 @@ function choose(index, { focus = false, bring = true } = {}) {
   if (focus) drawn.marks.get(index)?.node.focus({ preventScroll: true });
 }
 
-/** The next or previous 409, with what came before it and the write that made it good. */
+/** Goes to the next or previous 409, with the write before it and the granted write after it. */
 function conflict(step) {
   const all = [...requests.keys()].filter((index) => requests[index].outcome === "conflict" && isShown(requests[index]));
   if (!all.length) {
@@ -62,7 +62,7 @@ function conflict(step) {
   const index = step > 0 ? (all.find((one) => one > from) ?? all[0]) : (all.findLast((one) => one < from) ?? all.at(-1));
   const of = requests[index];
   const times = [of, requests[of.beatenBy], requests[of.cost?.settledBy]].filter(Boolean).flatMap((one) => [one.received, one.completed]);
-  // A copy that was old for long would hide the conflict itself.
+  // If the copy was stale for a long time, showing all of it would hide the conflict itself.
   const until = Math.max(...times);
   const since = Math.max(Math.min(...times), of.received - 3 * Math.max(until - of.received, 20));
   const edge = Math.max((until - since) * 0.15, 2);
@@ -148,7 +148,7 @@ function pointers(board) {
   board.addEventListener("click", (event) => spot(event) && open(spot(event)));
 }
 
-/** A mark of several requests is zoomed into, one of a single request is chosen. */
+/** Zooms into a mark of several requests, or chooses the request of a mark with one. */
 function open(spot) {
   const index = Number(spot.dataset.request);
   const { members } = drawn.marks.get(index);
@@ -187,14 +187,14 @@ function facts() {
 function notes() {
   const all = model.notes.map((text) => el("p", { class: "note" }, text));
   const hidden = writers.length - state.writers.size;
-  const stage = writers.findIndex((writer) => writer.backstage);
-  if (stage >= 0 && !state.writers.has(stage)) all.push(el("p", { class: "note info" }, "What was done backstage, to set the scene, is switched off at first; it can be switched on under Writers."));
+  const setup = writers.findIndex((writer) => writer.setup);
+  if (setup >= 0 && !state.writers.has(setup)) all.push(el("p", { class: "note info" }, "Requests that only prepare the scenario are hidden at first; they can be shown under Writers."));
   else if (hidden > 0) all.push(el("p", { class: "note info" }, `${many(hidden, "writer")} with the fewest conflicts and writes are switched off at first, so that the drawing stays readable; switch them on under Writers.`));
   if (model.unknown) all.push(policyNote());
   byId("notes").replaceChildren(...all);
 }
 
-/** Which audit policy would have given the versions that are missing. */
+/** The audit policy rule that would have logged the missing versions. */
 function policyNote() {
   const groups = new Map();
   const without = requests.filter((of) => of.outcome === "granted" && of.leftUnknown);

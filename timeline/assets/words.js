@@ -1,10 +1,10 @@
-// The data, what everything is called, and small tools.
+// The data, texts, and small functions.
 
 const { model } = JSON.parse(document.getElementById("data").textContent);
 const { writers, objects, requests } = model;
 const byId = (id) => document.getElementById(id);
 
-/** What the visitor has chosen: filters, the stretch of time, a request, how many rows. */
+/** What the reader has chosen: filters, the stretch of time, a request, how many rows. */
 const state = {
   writers: new Set(writers.keys()),
   objects: new Set(objects.keys()),
@@ -53,7 +53,7 @@ const utc = (ms) => new Date(Date.parse(model.start) + ms).toISOString().replace
 
 const isWrite = (request) => request.verb !== "get";
 
-/** What was asked for: the audit log's verb, or the kind of patch where that is known, and the subresource. */
+/** The requested operation: the audit log's verb, or the kind of patch where that is known, and the subresource. */
 function verb(request) {
   const of = request.how ?? request.verb;
   return (request.subresource ? `${of} ${request.subresource}` : of) + (request.dryRun ? " (dry run)" : "");
@@ -86,7 +86,7 @@ function price(request) {
   return `+${many(count, "request")}, ${duration(millis)}`;
 }
 
-/** The request in one sentence, for whoever does not see the drawing. */
+/** The request in one sentence, for screen readers. */
 function sentence(request) {
   const parts = [writers[request.writer].name, verb(request), objects[request.object].name, answer(request)];
   if (isWrite(request)) parts.push(`version ${versions(request).replace("→ ✕", ", nothing written").replace("→", "to")}`);

@@ -1,4 +1,4 @@
-//! From a log to what the page shows.
+//! Builds the page's model from a log.
 
 use std::collections::HashMap;
 
@@ -22,15 +22,15 @@ impl RequestOutcome {
 }
 
 impl Model {
-    /// The picture of a log that has at least one request. `backstage` is the user whose requests set a scene.
-    pub(crate) fn of(log: Log, backstage: Option<&str>) -> Self {
+    /// The model of a log with at least one request. `setup_user` is the user whose requests prepare the scenario.
+    pub(crate) fn of(log: Log, setup_user: Option<&str>) -> Self {
         let Log { mut requests, spans, counts, left_out, mut warnings, .. } = log;
         // A stable sort: lines of one moment stay in the order of the log.
         requests.sort_by_key(|request| request.completed);
         let start = requests.iter().map(|request| request.received).min().unwrap_or_default();
         let clock = Clock { start };
         let end = requests.iter().map(|request| request.completed).max().map_or(0.0, |end| clock.at(end));
-        let (keys, mut writers) = names::writers(&requests, backstage);
+        let (keys, mut writers) = names::writers(&requests, setup_user);
         let mut objects = Vec::new();
         let mut known = HashMap::new();
         let of: Vec<(usize, usize)> = requests
@@ -42,7 +42,7 @@ impl Model {
             .collect();
         let mut shown: Vec<Shown> =
             requests.iter().zip(&of).map(|(request, of)| clock.shown(request, *of)).collect();
-        cost::judge(&requests, &mut shown);
+        cost::add_costs(&requests, &mut shown);
         tally(&shown, &mut writers, &mut objects);
         if left_out > 0 {
             warnings.push(format!(
@@ -84,7 +84,7 @@ impl Model {
     }
 }
 
-/// Tells times since the first request.
+/// Converts times to milliseconds since the first request.
 #[derive(Clone, Copy)]
 struct Clock {
     start: Timestamp,
@@ -121,7 +121,7 @@ impl Clock {
                 Base::Version(_) | Base::Any | Base::Unknown => None,
             },
             base_unknown: is_write && request.base == Base::Unknown,
-            // A refused write leaves nothing, and what a read found is not kept at the level that reads are logged at.
+            // A refused write leaves no version, and the level at which reads are logged has no body.
             left: version(&request.left).filter(|_| request.succeeded()),
             left_unknown: request.succeeded() && request.left == Left::Unknown,
             generation: request.generation.filter(|_| request.succeeded()),
@@ -154,7 +154,7 @@ fn tally(shown: &[Shown], writers: &mut [Writer], objects: &mut [Object]) {
             RequestOutcome::Refused => writer.refused += 1,
             RequestOutcome::Read => writer.reads += 1,
         }
-        // Of several refusals before one granted write, the first carries the cost of all.
+        // Of several refusals before one granted write, the first has the cost of all.
         if let Some(cost) = request.cost.as_ref().filter(|cost| cost.is_first) {
             writer.extra += cost.requests;
             writer.waited += cost.millis.unwrap_or_default();

@@ -1,41 +1,41 @@
-//! What a 409 cost its writer, which write came before it, and which writes changed nothing.
+//! The cost of each 409 for its writer, the write that caused it, and the writes that changed nothing.
 
 use std::collections::HashMap;
 
 use crate::line::{Base, Left, LoggedRequest};
 use crate::model::{Cost, RequestOutcome, Shown};
 
-/// A writer's dealings with one object.
+/// The requests of one writer to one object.
 #[derive(Debug, Default)]
 struct Traffic {
     reads: usize,
-    /// By subresource: a granted write of the status settles no refusal of the spec.
+    /// By subresource: a granted write of the status does not end a refusal of the spec.
     parts: HashMap<String, Part>,
 }
 
 #[derive(Debug, Default)]
 struct Part {
     refusals: usize,
-    /// 409s that wait for a granted write: which, and the counts of reads and refusals before it.
+    /// 409s without a later granted write yet: the index, and the counts of reads and refusals before it.
     open: Vec<(usize, usize, usize)>,
 }
 
-/// A granted write of an object: when its version was known, and which request it was.
+/// The granted writes of an object: each version with the index of its request, and the last version.
 #[derive(Debug, Default)]
 struct Versions {
     writes: Vec<(u64, usize)>,
     last: Option<String>,
 }
 
-/// Fills in costs, winners and writes that changed nothing. Both lists are the same requests, in order of completion.
-pub(crate) fn judge(requests: &[LoggedRequest], shown: &mut [Shown]) {
-    let mut dealings: HashMap<(usize, usize), Traffic> = HashMap::new();
+/// Fills in costs, causes and no-ops. Both lists are the same requests, in order of completion.
+pub(crate) fn add_costs(requests: &[LoggedRequest], shown: &mut [Shown]) {
+    let mut traffic: HashMap<(usize, usize), Traffic> = HashMap::new();
     let mut versions: HashMap<usize, Versions> = HashMap::new();
     for (index, request) in requests.iter().enumerate() {
         let Some(of) = shown.get(index) else { continue };
         let (writer, object, outcome) = (of.writer, of.object, of.outcome);
-        let deal = dealings.entry((writer, object)).or_default();
-        follow(deal, request, outcome, index, shown);
+        let of_object = traffic.entry((writer, object)).or_default();
+        count_request(of_object, request, outcome, index, shown);
         let history = versions.entry(object).or_default();
         if request.is_granted_write() {
             let no_op = is_no_op(request, history);
@@ -57,25 +57,27 @@ pub(crate) fn judge(requests: &[LoggedRequest], shown: &mut [Shown]) {
         let Some(of) = shown.get_mut(index).filter(|of| of.outcome == RequestOutcome::Conflict) else {
             continue;
         };
-        of.beaten_by = versions.get(&of.object).and_then(|history| winner(request, requests, history));
+        of.beaten_by = versions.get(&of.object).and_then(|history| cause(request, requests, history));
     }
 }
 
-fn follow(
-    deal: &mut Traffic,
+fn count_request(
+    of_object: &mut Traffic,
     request: &LoggedRequest,
     outcome: RequestOutcome,
     index: usize,
     shown: &mut [Shown],
 ) {
     if request.is_read() {
-        deal.reads += 1;
+        of_object.reads += 1;
         return;
     }
-    let reads = deal.reads;
-    let part = deal.parts.entry(request.object.subresource.clone()).or_default();
+    let reads = of_object.reads;
+    let part = of_object.parts.entry(request.object.subresource.clone()).or_default();
     match outcome {
-        RequestOutcome::Granted if request.is_granted_write() => settle(part, reads, request, index, shown),
+        RequestOutcome::Granted if request.is_granted_write() => {
+            end_refusals(part, reads, request, index, shown);
+        }
         RequestOutcome::Granted | RequestOutcome::Read => {}
         RequestOutcome::Refused => part.refusals += 1,
         RequestOutcome::Conflict => {
@@ -88,8 +90,8 @@ fn follow(
     }
 }
 
-/// A granted write ends the refusals that its writer could know of when it was sent.
-fn settle(part: &mut Part, reads: usize, granted: &LoggedRequest, index: usize, shown: &mut [Shown]) {
+/// A granted write ends the refusals that were answered before it was sent.
+fn end_refusals(part: &mut Part, reads: usize, granted: &LoggedRequest, index: usize, shown: &mut [Shown]) {
     let done = shown.get(index).map(|of| (of.received, of.completed));
     let Some((sent, answered)) = done else { return };
     debug_assert!(granted.is_granted_write());
@@ -107,7 +109,7 @@ fn settle(part: &mut Part, reads: usize, granted: &LoggedRequest, index: usize, 
     });
 }
 
-/// A version that stays tells that nothing was written. Deletes and creates always write.
+/// A write that leaves the version unchanged stored nothing. Deletes and creates always store.
 fn is_no_op(request: &LoggedRequest, history: &Versions) -> bool {
     let Left::Version(left) = &request.left else { return false };
     if !matches!(request.verb.as_str(), "update" | "patch") {
@@ -119,9 +121,9 @@ fn is_no_op(request: &LoggedRequest, history: &Versions) -> bool {
     }
 }
 
-/// The first write after the version that a refused request was made from: that made its copy old. Versions of one
-/// resource are decimal numbers that can be compared (KEP-5504).
-fn winner(refused: &LoggedRequest, requests: &[LoggedRequest], history: &Versions) -> Option<usize> {
+/// The first write after the base version of a refused request, which made its copy stale. Versions of one resource are
+/// decimal numbers that can be compared (KEP-5504).
+fn cause(refused: &LoggedRequest, requests: &[LoggedRequest], history: &Versions) -> Option<usize> {
     let (Base::Version(base), "Conflict") = (&refused.base, refused.reason.as_str()) else { return None };
     let base: u64 = base.parse().ok()?;
     let later = history.writes.partition_point(|(version, _)| *version <= base);
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_that_is_never_made_good_says_so() {
+    fn a_conflict_without_a_later_granted_write_has_no_end() {
         let model = model(&[refused(0, "alice", "1"), read(10, "alice"), wrote(20, "bob", "1", "2")]);
         let cost = model.requests[0].cost.as_ref().unwrap();
         assert_eq!((cost.requests, cost.millis, cost.settled_by), (1, None, None));
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_the_status_or_one_sent_before_the_refusal_settles_nothing() {
+    fn a_write_of_the_status_or_one_sent_before_the_refusal_ends_no_refusal() {
         let mut status = wrote(10, "alice", "2", "3");
         status["objectRef"]["subresource"] = json!("status");
         let mut overlapping = wrote(2, "alice", "3", "4");
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_stays_tells_a_write_that_changed_nothing() {
+    fn a_write_that_leaves_the_version_changed_nothing() {
         let patch = json!({
             "requestObject": {"spec": {}}, "responseObject": {"metadata": {"resourceVersion": "2"}},
         });

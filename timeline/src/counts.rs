@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::line::{Head, ObjectRef};
 
-/// The most points of a curve; further changes are left out of the drawing.
+/// Maximum number of points of a curve; further changes are left out.
 const MOST: usize = 5_000;
 
 /// A number that changes.
@@ -25,12 +25,12 @@ impl Curve {
     }
 }
 
-/// Counts as the log goes by. What was there before the log began is not known, and not counted.
+/// Counts while the log is read. Objects from before the beginning of the log are unknown and not counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     nodes: HashSet<String>,
-    /// Pods that were bound, or went without having been; a create with `generateName` is logged without a name, so
-    /// those that wait are only a number.
+    /// Pods that were bound, or deleted before. A create with `generateName` is logged without a name, so pending pods are
+    /// only a number.
     settled: HashSet<(String, String)>,
     /// Pods created and settled, by namespace.
     pods: HashMap<String, (usize, usize)>,
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// A granted request about a node or a pod; `line` is read where bodies matter.
+    /// Counts a granted request about a node or a pod; `line` is parsed where the body matters.
     pub(crate) fn add(&mut self, head: &Head, object: &ObjectRef, at: Timestamp, line: &[u8]) {
         if !object.api_group.is_empty() || !(200..300).contains(&head.code()) || head.is_dry_run() {
             return;
@@ -70,14 +70,14 @@ impl Counts {
         self.node_curve.set(at, self.nodes.len());
     }
 
-    /// Per namespace, because one whose pods were made before the log began would hide another's.
+    /// Per namespace, because pods from before the log in one namespace would otherwise hide pending ones in another.
     fn pending(&self) -> usize {
         self.pods.values().map(|(created, settled)| created.saturating_sub(*settled)).sum()
     }
 }
 
-/// Whether the object is gone with this request: a delete takes effect at once unless a finalizer holds it, and then the
-/// write that removes the last finalizer does.
+/// Whether the object is gone after this request: either a delete without finalizers, or the write that removes the last
+/// finalizer of a deleted object.
 fn is_gone(verb: &str, line: &[u8]) -> bool {
     let body = serde_json::from_slice::<Value>(line).unwrap_or_default();
     let metadata = &body["responseObject"]["metadata"];
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_the_log_does_not_go_below_nothing() {
+    fn objects_from_before_the_log_do_not_make_counts_negative() {
         let counts = count(&[
             line(0, "u", "delete", 200, core("nodes", "", "n")),
             line(1, "u", "create", 201, core("pods", "binding", "p1")),

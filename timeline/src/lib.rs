@@ -1,5 +1,5 @@
-//! The picture: who wrote an object and when, which writes met a 409 and what that cost, as one HTML page made from an API
-//! server's audit log. It reads anybody's log; what the audit policy left out is shown as unknown.
+//! Makes one HTML page from an API server's audit log: who wrote an object and when, which writes met a 409, and what that
+//! cost. It works with the log of any kube-apiserver; what the audit policy left out is shown as unknown.
 
 mod build;
 mod cost;
@@ -23,9 +23,9 @@ use model::Model;
 use read::Log;
 use select::{Selection, Wanted};
 
-/// How the audit id of a request begins that names its sender: `tandem-lab/RANDOM/NAME`, in the header `Audit-ID`. A
-/// program whose parts send as one user gives each of them a lane of its own with this. A user agent could tell them apart
-/// too, but the API server makes a field manager's name of it.
+/// Prefix of an audit id that names the request's sender: `tandem-lab/RANDOM/NAME`, in the header `Audit-ID`. With it, a
+/// program whose parts send requests as one user gets a lane for each part. A user agent could distinguish them too, but the
+/// API server uses it as the name of the field manager.
 pub const AUDIT_PREFIX: &str = "tandem-lab/";
 
 /// The arguments of a command that makes a page of some objects.
@@ -52,11 +52,11 @@ pub struct NamespacePage<'a> {
     pub logs: Vec<ServerLog>,
     /// The namespaces.
     pub namespaces: Vec<String>,
-    /// What the page is of.
+    /// The page's title.
     pub title: &'a str,
-    /// What the logs are called on the page.
+    /// The name of the logs on the page.
     pub source: &'a str,
-    /// The user whose requests without a user agent only prepare what is to be seen; switched off at first.
+    /// The user whose requests without a user agent only prepare the scenario; they are hidden at first.
     pub setup_user: &'a str,
 }
 
@@ -69,12 +69,12 @@ pub struct ServerLog {
     pub has_nodes: bool,
 }
 
-/// A page that was written. Its text says where it is and what is on it.
+/// A written page. Its text is the path and a summary.
 #[derive(Clone, Debug)]
 pub struct PageFile {
     /// The file.
     pub path: PathBuf,
-    /// What of the logs is not on the page, and why.
+    /// What is missing from the page, and why.
     pub warnings: Vec<String>,
     summary: String,
 }
@@ -88,7 +88,7 @@ impl fmt::Display for PageFile {
 /// Makes the page that `args` ask for.
 ///
 /// # Errors
-/// When the log cannot be read or has nothing about the objects: says what it has.
+/// When the log cannot be read, or has nothing about the objects; then the error names what it has.
 pub fn page_of_objects(args: Args) -> Result<PageFile> {
     let Args { log: path, objects, namespace, out } = args;
     let selection = Selection { objects, namespaces: namespace, whole_namespaces: false };
@@ -122,10 +122,10 @@ pub fn page_of_namespaces(wanted: NamespacePage<'_>, out: &Path) -> Result<PageF
     write(log, title, source, Some(setup_user), out)
 }
 
-/// Fails when no file can be made there.
+/// Checks that a file can be created there.
 ///
 /// # Errors
-/// When the directory is missing, or may not be written to.
+/// When the directory is missing or not writable.
 pub fn check_writable(out: &Path) -> Result<()> {
     ensure!(!out.is_dir(), "{} is a directory; name a file", out.display());
     temporary(out).map(drop)
@@ -140,7 +140,7 @@ fn temporary(out: &Path) -> Result<tempfile::NamedTempFile> {
 fn write(log: Log, title: &str, source: &str, setup_user: Option<&str>, out: &Path) -> Result<PageFile> {
     let model = Model::of(log, setup_user);
     let text = page::render(&model, title, source)?;
-    // In one step, so that a page that was there is not lost to one that is half written.
+    // In one step, so that an existing page is not replaced by a half-written one.
     let mut file = temporary(out)?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", out.display()))?;
     file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;

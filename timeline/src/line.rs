@@ -1,4 +1,4 @@
-//! One line of an audit log: a request, as far as the audit policy wrote it down.
+//! One line of an audit log: a request, as far as the audit policy logged it.
 
 use anyhow::{Context as _, Result, bail};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use crate::AUDIT_PREFIX;
 /// Subresources that are streams to a container, not requests about the object.
 const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
 
-/// What every line has, whatever the policy: enough to see whether it is wanted.
+/// The fields of every line, whatever the policy is: enough to decide whether it is selected.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(crate) struct Head {
     stage_timestamp: Option<Timestamp>,
 }
 
-/// How much the audit policy keeps of a request.
+/// How much of a request the audit policy logs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub(crate) enum Level {
     None,
@@ -69,7 +69,7 @@ struct Status {
     message: String,
 }
 
-/// The bodies, read only where the request is wanted.
+/// The bodies, parsed only for selected requests.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Bodies {
@@ -77,32 +77,32 @@ struct Bodies {
     response_object: Option<Value>,
 }
 
-/// What a write said of the version that it was made from.
+/// The version that a write was based on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// This one.
+    /// This version.
     Version(String),
-    /// It was told to hold whatever the version is.
+    /// The write is valid for any version.
     Any,
-    /// The log does not say.
+    /// The log does not contain it.
     Unknown,
 }
 
-/// The version that a write left.
+/// The version after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// This one.
+    /// This version.
     Version(String),
-    /// The answer carries none: an eviction, a delete.
+    /// The answer has none: an eviction, a delete.
     Nothing,
-    /// The log does not say.
+    /// The log does not contain it.
     Unknown,
 }
 
-/// A request about an object that is shown.
+/// A request about a selected object.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedRequest {
-    /// An actor of the lab, which puts its name into the audit id.
+    /// The sender's name from an audit id with [`AUDIT_PREFIX`].
     pub(crate) actor: Option<String>,
     pub(crate) user: String,
     pub(crate) agent: String,
@@ -117,7 +117,7 @@ pub(crate) struct LoggedRequest {
     pub(crate) base: Base,
     pub(crate) left: Left,
     pub(crate) generation: Option<i64>,
-    /// `apply` or `JSON patch`, where that can be told: an audit event has no content type.
+    /// `apply` or `JSON patch`, if known: an audit event has no content type.
     pub(crate) how: Option<&'static str>,
     pub(crate) field_manager: Option<String>,
     pub(crate) dry_run: bool,
@@ -132,7 +132,7 @@ impl LoggedRequest {
         (200..300).contains(&self.code)
     }
 
-    /// Whether it changed, or could have changed, what is stored.
+    /// Whether it is a granted write that is not a dry run.
     pub(crate) fn is_granted_write(&self) -> bool {
         !self.is_read() && self.succeeded() && !self.dry_run
     }
@@ -142,7 +142,7 @@ impl Head {
     /// Reads a line.
     ///
     /// # Errors
-    /// When it is no audit event.
+    /// When it is not an audit event.
     pub(crate) fn parse(line: &[u8]) -> Result<Self> {
         let head: Self = serde_json::from_slice(line).context("it is not JSON of an audit event")?;
         if head.kind == "EventList" {
@@ -171,7 +171,7 @@ impl Head {
         self.object_ref.as_ref()
     }
 
-    /// Whether it is about objects and not a stream: what belongs to a reconcile and can be drawn.
+    /// Whether it is a request about objects, and not a watch or a stream.
     pub(crate) fn is_request(&self) -> bool {
         let Some(object) = &self.object_ref else { return false };
         self.verb != "watch" && !STREAMS.contains(&object.subresource.as_str())
@@ -181,13 +181,13 @@ impl Head {
         parameter(&self.request_uri, "dryRun").is_some()
     }
 
-    /// Who sent it: the actor of the lab or the user, and the program.
+    /// The sender: the name in the audit id or the user, and the program.
     pub(crate) fn writer(&self) -> (String, String) {
         let who = self.actor().map_or_else(|| self.user().to_owned(), |actor| format!("\n{actor}"));
         (who, program(&self.user_agent).to_owned())
     }
 
-    /// From arrival to answer; a line without times is of no use.
+    /// The times of arrival and answer; `None` if they are missing.
     pub(crate) fn times(&self) -> Option<(Timestamp, Timestamp)> {
         Some((self.request_received_timestamp?, self.stage_timestamp?))
     }
@@ -200,10 +200,10 @@ impl Head {
         self.audit_id.strip_prefix(AUDIT_PREFIX)?.split_once('/').map(|(_random, actor)| actor)
     }
 
-    /// The whole request, with what its `line` says of bodies. `None` when it has no times.
+    /// The whole request, with the bodies from `line`. `None` when it has no times.
     pub(crate) fn request(self, line: &[u8]) -> Option<LoggedRequest> {
         let (received, completed) = self.times()?;
-        // A body that is not understood is a body that the log does not have.
+        // A body that cannot be parsed counts as missing.
         let bodies: Bodies = serde_json::from_slice(line).unwrap_or_default();
         let actor = self.actor().map(str::to_owned);
         let user = self.user().to_owned();
@@ -246,8 +246,8 @@ fn text(body: Option<&Value>, pointer: &str) -> Option<String> {
     body?.pointer(pointer)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// The version that a write was made from: a PUT's, or the one that a patch or a delete demands. The API server puts a
-/// PUT's version into `objectRef`, so that is known at any level; a patch's is known from its body alone.
+/// The version that a write was based on: that of a PUT, or the one that a patch or a delete requires. The API server copies
+/// a PUT's version to `objectRef`, so it is known at any level; that of a patch is only in the body.
 fn base(verb: &str, level: Level, sent: Option<&Value>, object: &ObjectRef) -> Base {
     if verb == "create" {
         return Base::Any;
@@ -256,7 +256,7 @@ fn base(verb: &str, level: Level, sent: Option<&Value>, object: &ObjectRef) -> B
         let version = &object.resource_version;
         return match (version.is_empty(), level) {
             (false, _) => Base::Version(version.clone()),
-            // A delete without a body demands nothing.
+            // A delete without a body requires no version.
             (true, Level::Request | Level::RequestResponse) if verb == "delete" => Base::Any,
             (true, _) => Base::Unknown,
         };
@@ -272,7 +272,7 @@ fn base(verb: &str, level: Level, sent: Option<&Value>, object: &ObjectRef) -> B
     version.map_or(Base::Any, Base::Version)
 }
 
-/// What kind of patch it is. JSON Patch shows in the body; an apply in `force`, or in what the answer says of managers.
+/// The kind of a patch. A JSON Patch is recognised by its body, an apply by `force` or by the managers in the answer.
 fn how(
     verb: &str,
     uri: &str,
@@ -300,7 +300,7 @@ fn parameter(uri: &str, name: &str) -> Option<String> {
     Some(value.replace("%2F", "/").replace("%3A", ":").replace('+', " "))
 }
 
-/// The program of a user agent: what stands before its platform.
+/// The program in a user agent: the part before the platform.
 fn program(agent: &str) -> &str {
     agent.split(' ').next().unwrap_or_default()
 }
@@ -311,7 +311,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A line as the API server writes it, at level `RequestResponse`; `with` is laid over it.
+    /// A line as the API server writes it, at level `RequestResponse`, merged with `with`.
     pub(crate) fn line(at: i64, user: &str, verb: &str, code: u16, with: Value) -> Value {
         let start = 1_700_000_000_000;
         let moment = |at: i64| Timestamp::from_millisecond(start + at).unwrap().to_string();
@@ -376,7 +376,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_patch_that_names_no_version_is_told_from_one_that_the_log_does_not_show() {
+    fn a_patch_without_a_version_differs_from_one_whose_body_is_not_logged() {
         let body = json!({"requestObject": {"spec": {}}});
         assert_eq!(request(&line(0, "u", "patch", 200, body)).base, Base::Any);
         let metadata = request(&line(0, "u", "patch", 200, json!({"level": "Metadata"})));
@@ -390,14 +390,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_delete_demands_a_version_in_its_preconditions_or_none() {
+    fn the_base_of_a_delete_is_in_its_preconditions() {
         let with = json!({"requestObject": {"preconditions": {"resourceVersion": "7"}}});
         assert_eq!(request(&line(0, "u", "delete", 200, with)).base, Base::Version("7".into()));
         assert_eq!(request(&line(0, "u", "delete", 200, json!({}))).base, Base::Any);
     }
 
     #[test]
-    fn an_apply_shows_in_its_managers_or_in_force() {
+    fn an_apply_is_recognised_by_its_managers_or_by_force() {
         let with = json!({
             "requestURI": "/x?fieldManager=me%2Fand", "requestObject": {"spec": {}},
             "responseObject": {"metadata": {"managedFields": [{"manager": "me/and", "operation": "Apply"}]}},
@@ -408,7 +408,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_actor_of_the_lab_is_known_by_its_audit_id() {
+    fn an_actor_is_read_from_the_audit_id() {
         let with = json!({"auditID": format!("{AUDIT_PREFIX}00ff/a controller")});
         assert_eq!(request(&line(0, "admin", "get", 200, with)).actor.as_deref(), Some("a controller"));
     }

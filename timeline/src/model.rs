@@ -1,9 +1,9 @@
-//! What the page shows: writers, objects, requests in order, and what each 409 cost.
+//! The page's data: writers, objects, requests in order, and the cost of each 409.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Everything that is drawn. Times are milliseconds since the first request.
+/// All data of the page. Times are milliseconds since the first request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Model {
@@ -22,21 +22,21 @@ pub(crate) struct Model {
     pub(crate) notes: Vec<String>,
 }
 
-/// Somebody who sent requests, and what conflicts cost it.
+/// A sender of requests, and what conflicts cost it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Writer {
     pub(crate) name: String,
     pub(crate) user: String,
     pub(crate) agent: String,
-    /// It set the scene of a scenario.
-    pub(crate) backstage: bool,
+    /// Its requests prepare a scenario.
+    pub(crate) setup: bool,
     pub(crate) requests: usize,
     pub(crate) reads: usize,
     pub(crate) granted: usize,
     pub(crate) conflicts: usize,
     pub(crate) refused: usize,
-    /// Requests that would not have been sent without a 409.
+    /// Requests that 409s caused.
     pub(crate) extra: usize,
     /// Milliseconds between refusals and the writes that were granted after them.
     pub(crate) waited: f64,
@@ -59,7 +59,7 @@ pub(crate) struct Object {
 /// A request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a thing of its own that the page tells")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate field of the page's JSON")]
 pub(crate) struct Shown {
     pub(crate) writer: usize,
     pub(crate) object: usize,
@@ -76,16 +76,16 @@ pub(crate) struct Shown {
     pub(crate) reason: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
-    /// The version that it was made from; absent for any.
+    /// The version that it was based on; absent for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<String>,
-    /// The version that it left.
+    /// The version after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) left: Option<String>,
-    /// The log does not say what it was made from.
+    /// The log does not contain the version that it was based on.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) base_unknown: bool,
-    /// The log does not say what it left.
+    /// The log does not contain the version after it.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) left_unknown: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,10 +94,10 @@ pub(crate) struct Shown {
     pub(crate) field_manager: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) dry_run: bool,
-    /// It was granted and moved no version.
+    /// It was granted and did not change the version.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) no_op: bool,
-    /// The write that made its copy old.
+    /// The write that made its copy stale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) beaten_by: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub(crate) struct Shown {
     pub(crate) level: &'static str,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum RequestOutcome {
@@ -113,7 +113,7 @@ pub(crate) enum RequestOutcome {
     Granted,
     /// A request that was answered 409.
     Conflict,
-    /// Any other answer that is no success.
+    /// Any other answer that is not a success.
     Refused,
     /// A read that was answered.
     Read,

@@ -1,37 +1,37 @@
-//! What writers and objects are called on the page.
+//! The names of writers and objects on the page.
 
 use std::collections::HashMap;
 
 use crate::line::LoggedRequest;
 use crate::model::{Object, Writer};
 
-/// Tells one writer from another, as [`crate::line::Head::writer`] does.
+/// Identifies a writer, like [`crate::line::Head::writer`] does.
 pub(crate) fn key(request: &LoggedRequest) -> (String, String) {
     let who = request.actor.as_ref().map_or_else(|| request.user.clone(), |actor| format!("\n{actor}"));
     (who, request.agent.clone())
 }
 
-/// The writers in the order of their first requests, and which is which.
+/// The writers in the order of their first requests, and the index of each by its key.
 pub(crate) fn writers(
     requests: &[LoggedRequest],
-    backstage: Option<&str>,
+    setup_user: Option<&str>,
 ) -> (HashMap<(String, String), usize>, Vec<Writer>) {
     let mut keys = HashMap::new();
     let mut all: Vec<Writer> = Vec::new();
     for request in requests {
         keys.entry(key(request)).or_insert_with(|| {
-            let is_admin = request.actor.is_none() && backstage == Some(request.user.as_str());
-            let is_backstage = is_admin && request.agent.is_empty();
+            let is_admin = request.actor.is_none() && setup_user == Some(request.user.as_str());
+            let is_setup = is_admin && request.agent.is_empty();
             let name = match &request.actor {
                 Some(actor) => actor.clone(),
-                None if is_backstage => "backstage".to_owned(),
+                None if is_setup => "setup".to_owned(),
                 None => short(&request.user),
             };
             all.push(Writer {
                 name,
                 user: request.user.clone(),
                 agent: request.agent.clone(),
-                backstage: is_backstage,
+                setup: is_setup,
                 ..Writer::default()
             });
             all.len() - 1
@@ -54,12 +54,12 @@ pub(crate) fn writers(
 fn short(user: &str) -> String {
     match user.strip_prefix("system:serviceaccount:") {
         Some(account) => account.replacen(':', "/", 1),
-        None if user.is_empty() => "nobody".to_owned(),
+        None if user.is_empty() => "(no user)".to_owned(),
         None => user.to_owned(),
     }
 }
 
-/// Which object a request is about; a new one is added.
+/// The index of a request's object, which is added if it is new.
 pub(crate) fn object(
     request: &LoggedRequest,
     objects: &mut Vec<Object>,

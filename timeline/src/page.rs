@@ -15,7 +15,7 @@ const SCRIPTS: [&str; 5] = [
     include_str!("../assets/page.js"),
 ];
 
-/// The page's text: what `title` names, from the log called `source`.
+/// The text of the page with this title, from the log called `source`.
 ///
 /// # Errors
 /// When the model cannot be written as JSON.
@@ -27,14 +27,14 @@ pub(crate) fn render(model: &Model, title: &str, source: &str) -> Result<String>
         ("source", escape(source)),
         ("summary", escape(&summary(model))),
         ("style", STYLE.to_owned()),
-        // In a script element nothing is escaped, so nothing may look like its end or like a comment's beginning.
+        // Nothing is escaped in a script element, so the data must not contain its end or the beginning of a comment.
         ("data", data.replace('<', "\\u003c")),
         ("script", script),
     ];
     Ok(fill(TEMPLATE, &values))
 }
 
-/// Puts values where the template has `{{name}}`. What a value contains is not looked at again.
+/// Replaces `{{name}}` in the template by values. Values themselves are not searched.
 fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -48,7 +48,7 @@ fn fill(template: &str, values: &[(&str, String)]) -> String {
     page
 }
 
-/// The page in a sentence.
+/// A summary of the page in one sentence.
 pub(crate) fn summary(model: &Model) -> String {
     let count = |outcome| model.requests.iter().filter(|of| of.outcome == outcome).count();
     let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });

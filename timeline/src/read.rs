@@ -1,4 +1,4 @@
-//! Reads anybody's audit log, line by line. What is kept is what is shown; what is wrong is told.
+//! Reads an audit log line by line. Keeps the selected requests, and reports what is wrong with the file.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::seen::Seen;
 use crate::select::Selection;
 use crate::spans::Spans;
 
-/// The longest line that is read, in bytes. An API server refuses objects long before this.
+/// Maximum length of a line, in bytes. An API server refuses much smaller objects.
 const LONGEST: u64 = 64 << 20;
-/// How many lines may be no audit events before the file is none.
+/// Number of lines that are not audit events after which the file is not an audit log.
 const FOREIGN: usize = 100;
-/// The most requests that are kept for a page.
+/// Maximum number of requests on a page.
 pub(crate) const MOST: usize = 20_000;
 
-/// What was read.
+/// The result of reading.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) requests: Vec<LoggedRequest>,
@@ -26,7 +26,7 @@ pub(crate) struct Log {
     pub(crate) counts: Counts,
     /// Requests about the objects that came after [`MOST`].
     pub(crate) left_out: usize,
-    /// What a reader should know of the file.
+    /// What the user should know about the file.
     pub(crate) warnings: Vec<String>,
     seen: Seen,
     events: usize,
@@ -37,10 +37,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Adds the file's requests about what is selected.
+    /// Adds the file's selected requests.
     ///
     /// # Errors
-    /// When it cannot be read, or is no audit log: says what it is instead.
+    /// When it cannot be read, or is not an audit log; the error says what it is.
     pub(crate) fn read_file(&mut self, path: &Path, selection: &Selection) -> Result<()> {
         let name = path.display();
         let metadata = match std::fs::metadata(path) {
@@ -53,10 +53,10 @@ impl Log {
         self.read(BufReader::with_capacity(1 << 20, file), &name.to_string(), selection)
     }
 
-    /// As [`Self::read_file`], from anything; `name` is for messages.
+    /// Like [`Self::read_file`], from any reader; `name` is for messages.
     ///
     /// # Errors
-    /// As [`Self::read_file`].
+    /// Like [`Self::read_file`].
     pub(crate) fn read(&mut self, mut from: impl BufRead, name: &str, selection: &Selection) -> Result<()> {
         let start = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
         ensure!(!start.is_empty(), "{name} is empty");
@@ -80,7 +80,7 @@ impl Log {
                 break;
             }
         }
-        self.judge(name)
+        self.check_log(name)
     }
 
     fn line(&mut self, line: &[u8], selection: &Selection) -> Result<()> {
@@ -103,7 +103,7 @@ impl Log {
         if selection.has_namespace(&object.namespace) {
             self.counts.add(&head, object, completed, line);
         }
-        // A list is about no object; a lease's renewal is about no reconcile.
+        // A list is not about one object, and the renewal of a lease does not belong to a reconcile.
         let is_lease = object.resource == "leases";
         let (writer, may_be_shown) = (head.writer(), head.verb() != "list" && selection.may_cover(object));
         let request = if may_be_shown { head.request(line) } else { None };
@@ -137,8 +137,8 @@ impl Log {
         }
     }
 
-    /// Whether what was read so far is an audit log, and what should be known of it.
-    fn judge(&mut self, name: &str) -> Result<()> {
+    /// Checks that what was read so far is an audit log, and adds warnings about it.
+    fn check_log(&mut self, name: &str) -> Result<()> {
         if self.events == 0 {
             let why = self.first_bad.take().unwrap_or_else(|| "it has no line that says anything".to_owned());
             bail!("{name} is not an audit log: {why}");
@@ -167,10 +167,10 @@ impl Log {
         Ok(())
     }
 
-    /// Fails when nothing of what was asked for is there, and warns when a part of it is not.
+    /// Fails if no selected object was found, and adds a warning for each one that was not.
     ///
     /// # Errors
-    /// With what the log has instead.
+    /// The error names what the log has instead.
     pub(crate) fn check_found(&mut self, selection: &Selection) -> Result<()> {
         ensure!(!self.requests.is_empty(), "{}", self.seen.explain(selection));
         if selection.whole_namespaces {
@@ -185,7 +185,7 @@ impl Log {
         Ok(())
     }
 
-    /// What to ask for, when nothing was asked for.
+    /// A suggestion if no object was selected.
     pub(crate) fn suggest(&self) -> String {
         self.seen.suggest()
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_audit_log_is_told_as_what_it_is() {
+    fn a_file_that_is_not_an_audit_log_is_refused_with_the_reason() {
         let not_complete = line(0, "u", "get", 200, json!({"stage": "RequestReceived"})).to_string();
         for (text, said) in [
             (&b""[..], "x.log is empty"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_and_a_directory_are_told() {
+    fn a_missing_file_and_a_directory_are_named() {
         let mut log = Log::default();
         let directory = tempfile::tempdir().unwrap();
         let missing = directory.path().join("missing.log");

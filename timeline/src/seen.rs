@@ -1,21 +1,21 @@
-//! What a log has, for the message that says what was not found in it.
+//! The objects of a log, for messages about objects that were not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::line::ObjectRef;
 use crate::select::{Selection, Wanted};
 
-/// The most names that are remembered of a resource.
+/// Maximum number of remembered names of a resource.
 const MOST: usize = 1_000;
-/// The most names in a message.
-const TOLD: usize = 8;
+/// Maximum number of names in a message.
+const LISTED: usize = 8;
 
 /// The objects of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// Names (with namespace) by resource.
     names: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// How often requests about an object were answered 409.
+    /// Number of 409s by object.
     conflicts: BTreeMap<(String, String, String), usize>,
 }
 
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// Why nothing was found, and what is there.
+    /// Explains that nothing was found, and names what exists.
     pub(crate) fn explain(&self, selection: &Selection) -> String {
         if self.names.is_empty() {
             return "the log has no request about an object".to_owned();
@@ -45,9 +45,9 @@ impl Seen {
         if selection.objects.is_empty() {
             return format!("nothing in the log is in {}", selection.text());
         }
-        let told: Vec<String> =
+        let texts: Vec<String> =
             selection.objects.iter().map(|wanted| self.explain_one(wanted, selection)).collect();
-        told.join("; ")
+        texts.join("; ")
     }
 
     fn explain_one(&self, wanted: &Wanted, selection: &Selection) -> String {
@@ -82,7 +82,7 @@ impl Seen {
         format!("no request in the log is about {}{meant} The log has {all}", wanted.text())
     }
 
-    /// What to ask for, when nothing was asked for.
+    /// A suggestion if no object was selected.
     pub(crate) fn suggest(&self) -> String {
         let mut contested: Vec<_> = self.conflicts.iter().collect();
         contested.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -94,7 +94,7 @@ impl Seen {
         }
         let lines: Vec<String> = contested
             .into_iter()
-            .take(TOLD)
+            .take(LISTED)
             .map(|((resource, namespace, name), count)| {
                 let within =
                     if namespace.is_empty() { String::new() } else { format!(" --namespace {namespace}") };
@@ -115,10 +115,10 @@ fn nearest<'a>(to: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str
 
 fn some(names: impl IntoIterator<Item = String>) -> String {
     let all: Vec<String> = names.into_iter().collect();
-    let told = all.iter().take(TOLD).cloned().collect::<Vec<_>>().join(", ");
-    match all.len().checked_sub(TOLD) {
-        Some(more) if more > 0 => format!("{told} and {more} more"),
-        _ => told,
+    let texts = all.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().checked_sub(LISTED) {
+        Some(more) if more > 0 => format!("{texts} and {more} more"),
+        _ => texts,
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_found_is_told_with_what_is_there() {
+    fn a_missing_object_is_named_with_the_existing_ones() {
         for (object, namespaces, said) in [
             (
                 "nodepool",

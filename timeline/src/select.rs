@@ -1,20 +1,21 @@
-//! Which objects the picture is about.
+//! The selection of objects for the page.
 
 use std::str::FromStr;
 
 use crate::line::ObjectRef;
 
-/// Resources of a namespace that say nothing about who wrote what, when a whole namespace is asked for.
+/// Resources that are left out when a whole namespace is selected, because they show nothing about concurrent writers.
 const NOISE: [&str; 2] = ["namespaces", "events"];
-/// What Kubernetes itself puts into every namespace.
-const FURNITURE: [(&str, &str); 2] = [("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")];
+/// Objects that Kubernetes itself creates in every namespace.
+const DEFAULT_OBJECTS: [(&str, &str); 2] =
+    [("serviceaccounts", "default"), ("configmaps", "kube-root-ca.crt")];
 
 /// `RESOURCE[.GROUP][/NAME]`, as in the `objectRef` of an audit event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The resource in the plural.
     pub(crate) resource: String,
-    /// Its API group, where that was said.
+    /// Its API group, if given.
     pub(crate) group: Option<String>,
     /// One object; `None` for all of them.
     pub(crate) name: Option<String>,
@@ -50,7 +51,7 @@ impl Wanted {
         self.resource == object.resource && self.group.as_ref().is_none_or(|group| *group == object.api_group)
     }
 
-    /// As it was typed.
+    /// The text as it was typed.
     pub(crate) fn text(&self) -> String {
         let group = self.group.as_ref().map_or_else(String::new, |group| format!(".{group}"));
         let name = self.name.as_ref().map_or_else(String::new, |name| format!("/{name}"));
@@ -58,14 +59,14 @@ impl Wanted {
     }
 }
 
-/// What is shown of a log.
+/// The selected part of a log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Objects, or resources. Nothing said means everything in `namespaces`.
+    /// Objects or resources; empty means everything in `namespaces`.
     pub(crate) objects: Vec<Wanted>,
-    /// Namespaces; none said means all. What has no namespace is not held back by this.
+    /// Namespaces; empty means all. It does not restrict objects without a namespace.
     pub(crate) namespaces: Vec<String>,
-    /// Everything in the namespaces is wanted, and `objects` besides.
+    /// Selects everything in the namespaces, in addition to `objects`.
     pub(crate) whole_namespaces: bool,
 }
 
@@ -75,13 +76,14 @@ impl Selection {
         let here = self.has_namespace(&object.namespace);
         if self.whole_namespaces && here && !object.namespace.is_empty() {
             let resource = object.resource.as_str();
-            return !NOISE.contains(&resource) && !FURNITURE.contains(&(resource, object.name.as_str()));
+            return !NOISE.contains(&resource)
+                && !DEFAULT_OBJECTS.contains(&(resource, object.name.as_str()));
         }
         here && self.objects.iter().any(|wanted| wanted.covers(object))
     }
 
-    /// Whether requests about `object` are shown, or could be once its name is known: a create with `generateName` learns
-    /// it from the answer.
+    /// Whether requests about `object` are shown, or may be once its name is known: a create with `generateName` has it only
+    /// in the answer.
     pub(crate) fn may_cover(&self, object: &ObjectRef) -> bool {
         self.covers(object)
             || (object.name.is_empty()
@@ -89,12 +91,12 @@ impl Selection {
                 && self.objects.iter().any(|wanted| wanted.is_kind(object)))
     }
 
-    /// Whether objects in `namespace`, or in none, can be meant.
+    /// Whether `namespace` is selected, or empty.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
         namespace.is_empty() || self.namespaces.is_empty() || self.namespaces.iter().any(|n| n == namespace)
     }
 
-    /// What was asked for, in words.
+    /// The selection as text.
     pub(crate) fn text(&self) -> String {
         let objects: Vec<String> = self.objects.iter().map(Wanted::text).collect();
         let within = self.namespaces.join(", ");
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_holds_back_namespaced_objects_alone() {
+    fn a_namespace_restricts_only_namespaced_objects() {
         let selection = Selection {
             objects: vec!["nodepools/x".parse().unwrap(), "nodes".parse().unwrap()],
             namespaces: vec!["a".into()],
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_namespace_is_shown_without_its_furniture() {
+    fn a_whole_namespace_is_shown_without_its_default_objects() {
         let selection =
             Selection { namespaces: vec!["a".into()], whole_namespaces: true, ..Selection::default() };
         assert!(selection.covers(&object("pods", "a", "x")));

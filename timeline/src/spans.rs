@@ -1,4 +1,4 @@
-//! Reconciles, as far as a log shows them: requests of one writer that follow each other closely.
+//! Spans: requests of one writer in quick succession, which a reconcile usually is.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ pub(crate) const GAP: SignedDuration = SignedDuration::from_millis(50);
 pub(crate) struct Span {
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
-    /// Requests in it, about whatever object.
+    /// Number of requests in it, about any object.
     pub(crate) requests: usize,
 }
 
-/// Gathers spans as the log goes by. It keeps those in which a request is shown, and one open span per writer.
+/// Collects spans while the log is read: those with a shown request, and one open span per writer.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     open: HashMap<(String, String), (Span, bool)>,
@@ -24,14 +24,14 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// A request of `writer`; `shown` when it is on the page.
+    /// Adds a request of `writer`; `shown` if it is on the page.
     pub(crate) fn add(&mut self, writer: (String, String), start: Timestamp, end: Timestamp, shown: bool) {
         let fresh = Span { start, end, requests: 1 };
         let Some((open, has_shown)) = self.open.get_mut(&writer) else {
             self.open.insert(writer, (fresh, shown));
             return;
         };
-        // Lines stand in the order of their answers, so a request may have begun before the one above it.
+        // Lines are in the order of the answers, so a request may have begun before the previous one.
         if start <= open.end + GAP && end + GAP >= open.start {
             open.start = open.start.min(start);
             open.end = open.end.max(end);
@@ -45,7 +45,7 @@ impl Spans {
         }
     }
 
-    /// All of them, by writer.
+    /// All spans, by writer.
     pub(crate) fn finish(mut self) -> HashMap<(String, String), Vec<Span>> {
         for (writer, (span, shown)) in self.open {
             if shown {
