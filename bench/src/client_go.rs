@@ -1,4 +1,4 @@
-//! The writers in Go: a small program built from `bench/client-go`, kept running, told of one session at a time.
+//! The writers in Go: a small program built from `bench/client-go`, kept running, which gets one session at a time.
 
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::session::{Report, Session};
 
 const BINARY: &str = "client-go-writers";
-/// What the program is made from.
+/// The program's sources.
 const SOURCES: [&str; 3] = ["go.mod", "go.sum", "main.go"];
 /// Lines of a failed build that are shown.
 const SHOWN: usize = 20;
@@ -27,7 +27,7 @@ pub(crate) struct ClientGo {
 }
 
 impl ClientGo {
-    /// Builds it if need be and starts it.
+    /// Builds it if necessary, and starts it.
     pub(crate) async fn start(kubeconfig: &Path, namespace: &str) -> Result<Self> {
         let program = tokio::task::spawn_blocking(built).await??;
         let mut child = Command::new(&program)
@@ -103,7 +103,7 @@ fn built() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Names the program by what it is made from.
+/// The program's name, with a hash of its sources.
 fn key(module: &Path) -> Result<String> {
     // Stable between Rust versions, which the standard hasher is not guaranteed to be.
     let mut hasher = FnvHasher::default();

@@ -1,6 +1,6 @@
 //! `conflict`: what a write costs when `k` independent writers want the same object.
 //!
-//! The policies take turns, round by round, on one API server, so that whatever else the machine does hits all alike.
+//! The policies take turns, round by round, on one API server, so that other load of the machine affects all alike.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::session::{Report, Session};
 use crate::tandem::Writers;
 use crate::{counter, plot};
 
-/// Rest before each burst, so that watches have brought the last one's end.
+/// Pause before each burst, so that watches have delivered the end of the previous one.
 const GAP_MS: f64 = 10.0;
 
 /// What write conflicts cost: requests and time per success, for `conflict-retry` and client-go side by side

@@ -2,7 +2,7 @@
 //! plane with a large cluster in it.
 //!
 //! The nodes are made by the `NodePool` operator, the pods of `DaemonSets` by their controller, the others by the bench, on
-//! the nodes that it wants them on; so the controllers of `ReplicaSets` and `StatefulSets` are off.
+//! chosen nodes; so the controllers of `ReplicaSets` and `StatefulSets` are off.
 
 mod deal;
 mod fill;
@@ -30,10 +30,10 @@ use crate::numbers::rounded;
 use crate::page;
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals every 10 s
-/// come late, nodes are called lost, and both operators work on that.
+/// are late, nodes count as lost, and both operators react to that.
 const LEASE: &str = "--node-lease-duration-seconds=400";
 const GRACE: &str = "--node-monitor-grace-period=500s";
-/// Controllers that would make or remove what the bench makes, or wait for drivers that are not there.
+/// Controllers that would create or remove the bench's objects, or wait for missing drivers.
 const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
                        -persistentvolume-attach-detach-controller";
 const RELEASE_NAMESPACE: &str = "tandem-system";
