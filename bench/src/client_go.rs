@@ -1,11 +1,11 @@
-//! The writers in Go: a small program built from `bench/client-go`, kept running, told of one session at a time.
+//! The writers in Go: a small program built from `bench/client-go`, kept running, which gets one session at a time.
 
 use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::control_plane::toolbox::target_directory;
 use fnv::FnvHasher;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use crate::session::{Report, Session};
 
 const BINARY: &str = "client-go-writers";
-/// What the program is made from.
+/// The program's sources.
 const SOURCES: [&str; 3] = ["go.mod", "go.sum", "main.go"];
 /// Lines of a failed build that are shown.
 const SHOWN: usize = 20;
@@ -27,7 +27,7 @@ pub(crate) struct ClientGo {
 }
 
 impl ClientGo {
-    /// Builds it if need be and starts it.
+    /// Builds it if necessary, and starts it.
     pub(crate) async fn start(kubeconfig: &Path, namespace: &str) -> Result<Self> {
         let program = tokio::task::spawn_blocking(built).await??;
         let mut child = Command::new(&program)
@@ -69,7 +69,7 @@ fn built() -> Result<PathBuf> {
         return Ok(program);
     }
     std::fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
-    tell(&format!("building the client-go writers: about a minute, once; kept in {}", cache.display()));
+    inform(&format!("building the client-go writers: about a minute, once; kept in {}", cache.display()));
     // Built aside and moved, so that a build which is interrupted leaves nothing that looks complete.
     let aside = tempfile::tempdir_in(&cache).context("cannot create a directory to build in")?;
     let made = aside.path().join(BINARY);
@@ -103,7 +103,7 @@ fn built() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Names the program by what it is made from.
+/// The program's name, with a hash of its sources.
 fn key(module: &Path) -> Result<String> {
     // Stable between Rust versions, which the standard hasher is not guaranteed to be.
     let mut hasher = FnvHasher::default();

@@ -1,12 +1,12 @@
 //! `conflict`: what a write costs when `k` independent writers want the same object.
 //!
-//! The policies take turns, round by round, on one API server, so that whatever else the machine does hits all alike.
+//! The policies take turns, round by round, on one API server, so that other load of the machine affects all alike.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 
 use crate::client_go::ClientGo;
 use crate::load::{Amount, Load, starts};
@@ -16,7 +16,7 @@ use crate::session::{Report, Session};
 use crate::tandem::Writers;
 use crate::{counter, plot};
 
-/// Rest before each burst, so that watches have brought the last one's end.
+/// Pause before each burst, so that watches have delivered the end of the previous one.
 const GAP_MS: f64 = 10.0;
 
 /// What write conflicts cost: requests and time per success, for `conflict-retry` and client-go side by side
@@ -117,7 +117,7 @@ async fn measure(
                 cells.push(Cell { policy, object, report: Report::default(), expected: 0, failed: None });
             }
             let amount = Amount::of(load, k, quick);
-            tell(&format!("{k} writers, {}: {} rounds", load.name(), amount.rounds));
+            inform(&format!("{k} writers, {}: {} rounds", load.name(), amount.rounds));
             for round in 0..amount.rounds {
                 for cell in cells.iter_mut().filter(|cell| cell.failed.is_none()) {
                     let session = Session {

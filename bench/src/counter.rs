@@ -1,5 +1,5 @@
-//! The object everybody writes: a custom resource, because that is what operators write, with one shared number and one
-//! number per writer.
+//! The object that all writers write: a custom resource, as operators write them, with one shared number and one number
+//! per writer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) async fn create(client: &Client, namespace: &str, name: &str, writers
     Ok(())
 }
 
-/// What the server has in the end: the shared number and the sum of the others.
+/// The stored result: the shared number and the sum of the others.
 pub(crate) async fn total(client: &Client, namespace: &str, name: &str) -> Result<i64> {
     let counters = Api::<Counter>::namespaced(client.clone(), namespace);
     let counter = counters.get(name).await.with_context(|| format!("cannot read the counter {name}"))?;

@@ -1,4 +1,4 @@
-//! Who is measured.
+//! The measured policies.
 
 /// One way to increment, and the program that does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

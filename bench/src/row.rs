@@ -67,7 +67,7 @@ fn rounded(value: f64) -> f64 {
     numbers::rounded(value, 1000.0)
 }
 
-/// The rows for people.
+/// The rows as a table.
 pub(crate) fn table(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut group = None;

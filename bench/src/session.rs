@@ -1,4 +1,4 @@
-//! One turn of one policy, and what came of it. The Go program reads and writes the same two types as JSON.
+//! One turn of one policy, and its result. The Go program reads and writes the same two types as JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ impl Session {
     }
 }
 
-/// What came of it.
+/// The result of a session.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Report {

@@ -24,11 +24,11 @@ struct Writer {
     number: usize,
     counters: Api<Counter>,
     counts: Counts,
-    /// What this writer's own number is.
+    /// The last known value of this writer's own number.
     own: i64,
 }
 
-/// All of them, kept between turns so that their connections are warm.
+/// All writers, kept between turns so that their connections stay open.
 pub(crate) struct Writers {
     kubeconfig: PathBuf,
     namespace: String,
@@ -168,7 +168,7 @@ impl Turn {
                     "kind": "Counter",
                     "spec": {"parts": {&part: new}},
                 });
-                // The field was created by somebody else: the first apply takes it over.
+                // Another manager created the field: the first apply takes it over.
                 counters.patch(&self.object, &params.force(), &Patch::Apply(body)).await
             }
             _ => {
@@ -178,7 +178,7 @@ impl Turn {
         };
         match answer {
             Ok(written) => {
-                // After an answer that was lost, a guard made from the old value fails: what counts is what is there.
+                // After a lost answer, a guard made from the old value fails; the stored value decides.
                 self.writer.own = written.spec.parts.get(&part).copied().unwrap_or(new);
                 Ok(true)
             }

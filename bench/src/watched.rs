@@ -1,4 +1,4 @@
-//! Reads fed by a watch, as an operator has them: a reflector that knows its own writes.
+//! Reads fed by a watch, as in an operator: a reflector that records its own writes.
 
 use anyhow::{Context as _, Result};
 use conflict_retry::freshness::{CachedObject as _, Expectations, Source, Watched, WatchedObject};
@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use crate::counter::Counter;
 
-/// The newest version of one object that a watch has brought.
+/// The newest version of one object from a watch.
 pub(crate) struct Feed {
     object: WatchedObject<Counter>,
     task: JoinHandle<()>,

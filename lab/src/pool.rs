@@ -61,7 +61,7 @@ pub struct PoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The same as one value, as a schema without a list type has it: whoever writes it owns all of it.
+    /// The same as one value, as a schema without a list type has it: its last writer owns all of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub atomic_conditions: Vec<Condition>,

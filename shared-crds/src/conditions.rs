@@ -1,6 +1,6 @@
 //! The condition types of both kinds, each with one owner, and the rules for setting one.
 //!
-//! Only the API conventions' rules live here. What a condition should say is decided by the operators' planners.
+//! Only the API conventions' rules are here. The operators' planners decide what a condition says.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -17,7 +17,7 @@ macro_rules! api_names {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The name as it stands in the API.
+            /// The name in the API.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($variant)),+ }
             }
@@ -34,15 +34,15 @@ macro_rules! api_names {
 api_names! {
     /// Every condition type that Tandem writes.
     ConditionType {
-        /// The object is as its spec asks. kstatus, Flux, Argo CD and Helm's `--wait` read this.
+        /// The object matches its spec. kstatus, Flux, Argo CD and Helm's `--wait` read this.
         Ready,
         /// Work is under way. kstatus reads `True` as "in progress".
         Reconciling,
-        /// Nothing will move without a change by a person. kstatus reads `True` as "failed".
+        /// Nothing will change without an action by the user. kstatus reads `True` as "failed".
         Stalled,
         /// Every node the pool should have exists and is Ready.
         NodesReady,
-        /// The node provider makes nodes when asked.
+        /// The node provider creates the requested nodes.
         ProvisioningHealthy,
         /// `spec.replicas` is outside the bounds, and the operators act on the nearest bound instead.
         ReplicasClamped,
@@ -52,15 +52,15 @@ api_names! {
         ScalingActive,
         /// A bound or a policy of `spec.behavior` keeps the pool from the number of nodes that is wanted.
         ScalingLimited,
-        /// Somebody else has written `spec.replicas` since the Autoscaler did.
+        /// Another writer has changed `spec.replicas` since the Autoscaler last wrote it.
         ReplicasContested,
-        /// On a `NodePoolAutoscaler`: every schedule can be read and is followed as it stands.
+        /// On a `NodePoolAutoscaler`: every schedule can be parsed and is in effect as written.
         SchedulesValid,
     }
 }
 
 impl ConditionType {
-    /// The one writer of this condition on a `NodePool`; none for a condition that a `NodePool` does not have.
+    /// The only writer of this condition on a `NodePool`; `None` for a condition that a `NodePool` does not have.
     pub const fn owner_on_node_pool(self) -> Option<Owner> {
         match self {
             Self::Ready
@@ -81,9 +81,9 @@ api_names! {
     /// Reasons of the conditions, as the API shows them. Those of the Autoscaler are a `HorizontalPodAutoscaler`'s
     /// where one exists.
     Reason {
-        /// As many Ready nodes as asked for.
+        /// As many Ready nodes as requested.
         AllNodesReady,
-        /// Nodes are being made.
+        /// Nodes are being created.
         Provisioning,
         /// Nodes are being drained or removed.
         Draining,
@@ -95,23 +95,23 @@ api_names! {
         NodesNotReady,
         /// The provider refuses for lack of quota.
         QuotaExceeded,
-        /// The provider failed to make a node.
+        /// The provider failed to create a node.
         ProvisioningFailed,
         /// A node did not become Ready in `provisioningTimeoutSeconds`.
         ProvisioningTimedOut,
-        /// The provider has made every node asked for.
+        /// The provider has created every requested node.
         Provisioned,
         /// Nothing to do.
         Settled,
-        /// A drain cannot go on: evictions are refused, most often by a disruption budget.
+        /// A drain cannot continue: evictions are refused, most often by a disruption budget.
         DrainBlocked,
-        /// The API server forbids a write of the operator: a role or an admission policy is in the way.
+        /// The API server forbids a write of the operator: by a role or an admission policy.
         WriteForbidden,
-        /// The API server finds a write of the operator invalid.
+        /// The API server rejects a write of the operator as invalid.
         WriteInvalid,
         /// The object holds a value that this version of the operator cannot read.
         Unreadable,
-        /// The API server does not answer a write of the operator in time, most often for an admission webhook that is slow.
+        /// The API server does not answer a write of the operator in time, most often because of a slow admission webhook.
         WriteTimedOut,
         /// `spec.replicas` is within the bounds.
         WithinBounds,
@@ -119,7 +119,7 @@ api_names! {
         AboveMaxReplicas,
         /// `spec.replicas` is below `spec.minReplicas`.
         BelowMinReplicas,
-        /// `spec.replicas` is not set; the pool keeps the nodes that are there, within its bounds.
+        /// `spec.replicas` is not set; the pool keeps its existing nodes, within its bounds.
         ReplicasUnset,
         /// Ready to act on the next decision.
         ReadyForNewScale,
@@ -137,33 +137,33 @@ api_names! {
         NotSelected,
         /// More than one autoscaler selects the pool, so none acts on it.
         AmbiguousSelector,
-        /// Pods asked for more nodes than `spec.maxReplicas` allows.
+        /// Pods need more nodes than `spec.maxReplicas` allows.
         TooManyReplicas,
-        /// The bounds ask for more nodes than pods do.
+        /// The bounds require more nodes than pods do.
         TooFewReplicas,
-        /// The number of nodes is what pods ask for.
+        /// The number of nodes is the one that pods need.
         DesiredWithinRange,
         /// A policy of `spec.behavior.scaleUp` allows fewer nodes for now.
         ScaleUpLimit,
-        /// A policy of `spec.behavior.scaleDown` asks for more nodes for now.
+        /// A policy of `spec.behavior.scaleDown` requires more nodes for now.
         ScaleDownLimit,
         /// Fewer nodes were wanted within the stabilisation window of `spec.behavior.scaleUp`.
         ScaleUpStabilized,
         /// More nodes were wanted within the stabilisation window of `spec.behavior.scaleDown`.
         ScaleDownStabilized,
-        /// Somebody else's number of nodes is kept for now.
+        /// The number of nodes of another writer is kept for now.
         Yielded,
-        /// Somebody else's number of nodes was written over.
+        /// The number of nodes of another writer was overwritten.
         Reclaimed,
-        /// Nobody but the Autoscaler has written `spec.replicas` of late.
+        /// No writer but the Autoscaler has changed `spec.replicas` recently.
         NotContested,
-        /// Every schedule can be read and is followed as it stands.
+        /// Every schedule can be parsed and is in effect as written.
         SchedulesRead,
-        /// A schedule cannot be read, and plays no part.
+        /// A schedule cannot be parsed, and is ignored.
         InvalidSchedule,
-        /// Active schedules ask for a lower bound above the upper one; the lower one holds.
+        /// Active schedules set a lower bound above the upper one; the lower bound holds.
         SchedulesCross,
-        /// An active schedule asks for bounds beyond those of a pool's own spec, which every writer has to keep.
+        /// An active schedule sets bounds beyond those of a pool's own spec, which every writer has to respect.
         BeyondPoolBounds,
         /// The object's spec cannot be acted on.
         InvalidSpec,
@@ -174,16 +174,16 @@ api_names! {
     }
 }
 
-/// What a condition should say now; [`set`] turns it into a `Condition` with the right transition time.
+/// The intended content of a condition; [`set`] turns it into a `Condition` with the right transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
     /// Which condition.
     pub type_: ConditionType,
     /// `Some(true)` is `True`, `Some(false)` is `False`, `None` is `Unknown`.
     pub status: Option<bool>,
-    /// For machines.
+    /// The machine-readable reason.
     pub reason: Reason,
-    /// For people; cut to 1,024 characters when it is written.
+    /// The message for users; cut to 1,024 characters when it is written.
     pub message: String,
 }
 
@@ -202,7 +202,7 @@ impl Statement {
 /// Longest message written. The schema allows 32 KiB as `metav1.Condition` does; this keeps the object small.
 const MAX_MESSAGE_CHARS: usize = 1024;
 
-/// The condition for `statement`, given what the object holds: `lastTransitionTime` moves only when `status` flips, so
+/// The condition for `statement`, given the object's current conditions: `lastTransitionTime` moves only when `status` flips, so
 /// that an unchanged statement is an unchanged object and no write.
 pub fn set(existing: &[Condition], statement: &Statement, generation: Option<i64>, now: &Time) -> Condition {
     let status = match statement.status {

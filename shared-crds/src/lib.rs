@@ -1,8 +1,8 @@
-//! What Tandem's two operators agree on: the custom resources, their conditions, the names they put on nodes, and
+//! The contract between Tandem's two operators: the custom resources, their conditions, the names they put on nodes, and
 //! **who owns which field** ([`ownership`]).
 //!
-//! Types and data only. There is no client and no runtime in here, and nothing that reads a clock: whoever wants to
-//! read or write Tandem's objects from another program can depend on this crate alone.
+//! Types and data only. There is no client, no runtime and no clock in here, so another program that reads or writes
+//! Tandem's objects can depend on this crate alone.
 
 pub mod conditions;
 pub mod names;
@@ -22,7 +22,7 @@ pub use v1alpha1::{NodePool, NodePoolAutoscaler};
 /// The definitions could not be written out; a test of this crate rules it out for a released version.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdError {
-    /// A schema is no JSON.
+    /// A schema is not valid JSON.
     #[error("a generated schema is not valid json")]
     Json(#[from] serde_json::Error),
     /// A definition cannot be written as YAML.

@@ -1,4 +1,4 @@
-//! Names that both operators, and the people who write selectors, rely on. They are API: changing one orphans nodes.
+//! Names that both operators, and users who write selectors, rely on. They are API: changing one orphans nodes.
 
 /// The API group of every Tandem resource.
 pub const GROUP: &str = "tandem.dev";
@@ -22,8 +22,8 @@ pub const READY_TIME_ANNOTATION: &str = "tandem.dev/ready-time";
 /// Annotation on a Node: when its drain began, RFC 3339. `spec.drain.timeoutSeconds` counts from here, also across a
 /// restart of the operator.
 pub const DRAIN_STARTED_ANNOTATION: &str = "tandem.dev/drain-start-time";
-/// Annotation on a Node whose drain has begun: it was cordoned before, by somebody else, so it stays cordoned when the
-/// drain is called off.
+/// Annotation on a Node whose drain has begun: a user or another controller had cordoned it before, so it stays cordoned when
+/// the drain is cancelled.
 pub const WAS_CORDONED_ANNOTATION: &str = "tandem.dev/was-cordoned";
 /// Finalizer on a Node: `kubectl delete node` becomes a drain followed by the deletion.
 pub const NODE_FINALIZER: &str = "tandem.dev/drain";

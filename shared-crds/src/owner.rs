@@ -5,10 +5,10 @@ use crate::names::{AUTOSCALER_OPERATOR, NODEPOOL_OPERATOR};
 /// A writer of `NodePool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// A person, or their `GitOps` tool.
+    /// A user, or a `GitOps` tool.
     User,
-    /// Whoever scales the pool: the Autoscaler when a `NodePoolAutoscaler` in mode `Auto` selects it; else a person, an
-    /// HPA or KEDA.
+    /// The scaler of the pool: the Autoscaler if a `NodePoolAutoscaler` in mode `Auto` selects it; otherwise a user, an HPA
+    /// or KEDA.
     Scaler,
     /// The `NodePool` operator.
     NodepoolOperator,

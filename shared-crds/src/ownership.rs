@@ -1,6 +1,6 @@
-//! **The contract**: which field of a `NodePool` is whose, through which endpoint it is written, and what protects it.
+//! **The contract**: the owner of each field of a `NodePool`, the endpoint it is written through, and its protection.
 //!
-//! This table is the one place where that is said. The README's table, the RBAC rules, what each operator puts in its
+//! This table is the only source of that. The README's table, the RBAC rules, what each operator puts in its
 //! status and the tests that read `managedFields` are derived from it or checked against it. A test walks the schema and
 //! fails when a leaf has no owner, or two.
 
@@ -34,13 +34,13 @@ impl Endpoint {
 pub struct Rule {
     /// The field and everything below it, unless a longer path says otherwise.
     pub path: &'static str,
-    /// Who writes it.
+    /// Its owner.
     pub owner: Owner,
-    /// Through which endpoint.
+    /// The endpoint that it is written through.
     pub endpoint: Endpoint,
-    /// What keeps others from writing over it.
+    /// What prevents other writers from overwriting it.
     pub protection: &'static str,
-    /// Who writes it while it is unset, if not the owner: a guarded write that fills it and never changes it.
+    /// The writer that fills it while it is unset, if not the owner: with a guarded write, which never changes a set value.
     pub filled_by: Option<Owner>,
 }
 
@@ -88,8 +88,8 @@ pub const NODE_POOL: &[Rule] = &[
     ),
 ];
 
-/// The list of nodes that go. It belongs to the write of a count, and so it must not come late: it is no part of what is
-/// applied, but written by a patch of its own.
+/// The list of nodes to remove. It belongs to the write of a count, so it must not be executed late: it is not part of the
+/// applied status, but written by a separate patch.
 const SCALE_DOWN: &str = "status.autoscaling.scaleDown";
 
 /// A field below `status` that is written by a patch that tests what was there before, instead of being applied.
@@ -97,11 +97,11 @@ const SCALE_DOWN: &str = "status.autoscaling.scaleDown";
 pub struct GuardedField {
     /// The keys from `status` down to it.
     pub path: &'static [&'static str],
-    /// The key in it that tells one value from another.
+    /// The key in it that identifies a value.
     pub witness: &'static str,
 }
 
-/// The fields of a `NodePool` that are written so.
+/// The fields of a `NodePool` that are written that way.
 pub const GUARDED: &[GuardedField] =
     &[GuardedField { path: &["autoscaling", "scaleDown"], witness: "decisionID" }];
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_nobody_claims_has_no_owner() {
+    fn a_field_without_a_row_has_no_owner() {
         assert_eq!(rule_for("status.phase"), None);
         assert_eq!(rule_for("status.replicasX"), None);
     }

@@ -1,6 +1,6 @@
 //! Kubernetes quantities, read and written exactly: a whole number of nano-units, never a float.
 //!
-//! Both operators read capacities with this, so that they mean the same node. It knows nothing of pods or nodes; rounding
+//! Both operators read capacities with this, so that they compute the same node. It is independent of pods and nodes; rounding
 //! to the units that the scheduler counts in is [`Exact::milli`] and [`Exact::units`].
 
 use thiserror::Error;

@@ -1,7 +1,7 @@
-//! Parts of the schemas that a derive cannot say: bounded maps, the shared list of conditions, and the last touch over
-//! a generated definition.
+//! Parts of the schemas that a derive cannot express: bounded maps, the shared list of conditions, and the final
+//! adjustment of a generated definition.
 //!
-//! Nothing here knows a field of ours by name; the types say which part they use.
+//! Nothing here names a field of Tandem's types; the types choose the parts that they use.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -11,7 +11,7 @@ use serde_json::Value;
 const QUANTITY: &str = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]+)?$";
 
 /// The list of conditions as two field managers can share it. Without `map` keyed by `type` the list is atomic: each
-/// writer's apply would take the other's conditions away.
+/// writer's apply would remove the other's conditions.
 pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -37,7 +37,7 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
                 "observedGeneration": {
                     "type": "integer",
                     "format": "int64",
-                    "description": "observedGeneration is the generation this condition speaks of.",
+                    "description": "observedGeneration is the generation that this condition refers to.",
                     "minimum": 0,
                 },
                 "lastTransitionTime": {
@@ -47,14 +47,14 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
                 },
                 "reason": {
                     "type": "string",
-                    "description": "reason in CamelCase, for machines.",
+                    "description": "reason is machine-readable, in CamelCase.",
                     "minLength": 1,
                     "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
                 "message": {
                     "type": "string",
-                    "description": "message for people.",
+                    "description": "message is for users.",
                     "maxLength": 32768,
                 },
             },
@@ -64,9 +64,9 @@ pub fn conditions(_: &mut SchemaGenerator) -> Schema {
 
 /// Holds for a label's `key` in the namespaces of Kubernetes that a kubelet could not set on its own Node. `NodeRestriction`
 /// draws the same line (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>):
-/// what lies beyond it says what a node may be trusted with (`node-role.kubernetes.io/…`,
-/// `node-restriction.kubernetes.io/…`), and is for the cluster's administrators. What planning from zero needs (zone,
-/// region, instance type, system, architecture) lies before it.
+/// labels beyond it say what a node may be trusted with (`node-role.kubernetes.io/…`,
+/// `node-restriction.kubernetes.io/…`), and are set by the cluster's administrators. The labels that planning from zero needs
+/// (zone, region, instance type, system, architecture) are allowed.
 const RESERVED_LABEL: &str = "key.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') \
     && !key.matches('^([^/]*[.])?(kubelet|node)[.]kubernetes[.]io/') \
     && !(key in ['kubernetes.io/hostname', 'kubernetes.io/os', 'kubernetes.io/arch', \
@@ -74,8 +74,8 @@ const RESERVED_LABEL: &str = "key.matches('^([^/]*[.])?(kubernetes|k8s)[.]io/') 
     'failure-domain.beta.kubernetes.io/zone', 'failure-domain.beta.kubernetes.io/region', \
     'beta.kubernetes.io/instance-type', 'beta.kubernetes.io/os', 'beta.kubernetes.io/arch'])";
 
-/// What the user is told about labels for which [`RESERVED_LABEL`] holds. Not which of them: the API server finds an
-/// expression that puts keys, whose length has no bound, into a message too expensive.
+/// The message for labels for which [`RESERVED_LABEL`] holds. It does not name them: to the API server, an expression that
+/// puts keys of unbounded length into a message is too expensive.
 const RESERVED_LABEL_ADVICE: &str = "labels in the kubernetes.io and k8s.io namespaces must be ones that a kubelet may \
     set itself, such as topology.kubernetes.io/zone or node.kubernetes.io/instance-type; use a prefix of your own";
 
@@ -184,7 +184,7 @@ pub fn label_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The last touch over a generated definition.
+/// Adjusts a generated definition.
 ///
 /// - `nullable` goes: the derive puts it on every `Option`, but "set to null" and "absent" are the same thing to a merge
 ///   patch and two things to server-side apply.

@@ -26,34 +26,34 @@ fn pool(min: i32, max: i32, replicas: Option<i32>) -> Value {
     pool
 }
 
-/// What the rules say of making `new`.
-fn verdict(new: &Value) -> Result<(), String> {
+/// Validates the creation of `new` with the rules.
+fn validate(new: &Value) -> Result<(), String> {
     validate_cel_schema::<NodePool>(new, None).map_err(|e| e.to_string())
 }
 
 #[test]
 fn replicas_within_the_bounds_are_accepted() {
-    assert_eq!(verdict(&pool(1, 5, Some(3))), Ok(()));
-    assert_eq!(verdict(&pool(1, 5, Some(5))), Ok(()));
-    assert_eq!(verdict(&pool(1, 5, None)), Ok(()));
+    assert_eq!(validate(&pool(1, 5, Some(3))), Ok(()));
+    assert_eq!(validate(&pool(1, 5, Some(5))), Ok(()));
+    assert_eq!(validate(&pool(1, 5, None)), Ok(()));
 }
 
 #[test]
 fn crossed_bounds_are_refused() {
-    assert!(verdict(&pool(6, 5, None)).is_err());
+    assert!(validate(&pool(6, 5, None)).is_err());
 }
 
 #[test]
 fn a_pool_without_a_provider_or_capacity_is_refused() {
     let mut bad = pool(0, 1, None);
     bad["spec"]["provider"] = json!({});
-    assert!(verdict(&bad).is_err());
+    assert!(validate(&bad).is_err());
     let mut bad = pool(0, 1, None);
     bad["spec"]["template"]["spec"]["capacity"] = json!({ "cpu": "4" });
-    assert!(verdict(&bad).is_err());
+    assert!(validate(&bad).is_err());
     let mut bad = pool(0, 1, None);
     bad["spec"]["template"]["spec"]["reserved"] = json!({ "nvidia.com/gpu": "1" });
-    assert!(verdict(&bad).is_err());
+    assert!(validate(&bad).is_err());
 }
 
 /// A pool whose template carries the label `key`.
@@ -76,11 +76,11 @@ fn labels_that_a_kubelet_could_not_set_itself_are_refused() {
         "k8s.io/x",
         "cluster.k8s.io/x",
     ] {
-        let refusal = verdict(&labelled(key)).expect_err(key);
+        let refusal = validate(&labelled(key)).expect_err(key);
         assert!(refusal.contains("a kubelet may set itself"), "{key}: {refusal}");
     }
     for key in ["tandem.dev/nodepool", "x.tandem.dev/y"] {
-        let refusal = verdict(&labelled(key)).expect_err(key);
+        let refusal = validate(&labelled(key)).expect_err(key);
         assert!(refusal.contains("belong to the operators"), "{key}: {refusal}");
     }
 }
@@ -107,6 +107,6 @@ fn labels_that_planning_from_zero_needs_and_labels_of_ones_own_are_accepted() {
         "notkubernetes.io/x",
         "team",
     ] {
-        assert_eq!(verdict(&labelled(key)), Ok(()), "{key}");
+        assert_eq!(validate(&labelled(key)), Ok(()), "{key}");
     }
 }

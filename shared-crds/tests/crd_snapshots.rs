@@ -1,4 +1,4 @@
-//! The definitions as they stood when somebody last looked at them: a change of the API is a change of these files.
+//! The definitions as they were last reviewed: a change of the API is a change of these files.
 
 #[test]
 fn definitions_are_what_was_reviewed() {

@@ -1,5 +1,5 @@
-//! `cargo xtask bench …`: builds the benches in release mode and runs them. What they measure and their flags are theirs
-//! (`bench/`).
+//! `cargo xtask bench …`: builds the benches in release mode and runs them. Measurements and flags are defined
+//! in `bench/`.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let Args { rest } = args;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Run from where the user is, so that `--json FILE` means the file it says.
+    // Runs in the user's directory, so that a relative path in `--json FILE` is the user's.
     let status = Command::new(cargo)
         .args(["run", "--quiet", "--release", "--manifest-path"])
         .arg(workspace::root().join("bench").join("Cargo.toml"))

@@ -1,5 +1,4 @@
-//! The chart's checks: Helm's lint, the unit tests, the rendered golden files, the generated README, and versions that
-//! agree. All tools are Go modules pinned in this repository.
+//! The chart's checks: Helm's lint, the unit tests, the rendered golden files, the generated README, and equal versions. All tools are Go modules pinned in this repository.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +10,7 @@ use crate::workspace;
 
 /// Values files beside their renders, in `charts/golden`.
 const GOLDEN: [&str; 3] = ["default", "single", "metrics"];
-/// The Kubernetes version that templates are rendered for: the control plane's of the tests.
+/// The Kubernetes version that templates are rendered for: that of the tests' control plane.
 const KUBE_VERSION: &str = "1.36.3";
 
 /// Runs every check; with `check` unset, writes the golden files and the README instead of comparing them.
@@ -50,7 +49,7 @@ pub(crate) async fn run(check: bool) -> anyhow::Result<()> {
         "--skip-version-footer",
     ];
     if check {
-        // helm-docs writes in place or to standard output; the latter leaves a checkout as it was found.
+        // helm-docs writes in place or to standard output; the latter leaves the checkout unchanged.
         let text = go_tool(&root, &[&docs[..], &["--dry-run"]].concat())?;
         workspace::generate("charts/tandem/README.md", &format!("{}\n", text.trim_end()), true)?;
     } else {
@@ -59,7 +58,7 @@ pub(crate) async fn run(check: bool) -> anyhow::Result<()> {
     versions(&root)
 }
 
-/// The chart installs the operators of this workspace's version.
+/// Checks that the chart installs the operators in this workspace's version.
 fn versions(root: &Path) -> anyhow::Result<()> {
     let text =
         std::fs::read_to_string(root.join("charts/tandem/Chart.yaml")).context("cannot read Chart.yaml")?;

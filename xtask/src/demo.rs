@@ -1,4 +1,4 @@
-//! `cargo demo`: the whole system, told as it happens. The story is in `e2e::demo`; here are its arguments.
+//! `cargo demo`: the whole system, with live output. The steps are in `e2e::demo`; here are the arguments.
 
 use std::path::PathBuf;
 
@@ -15,11 +15,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Print the table as JSON on standard output; the story goes to standard error
+    /// Print the table as JSON on standard output; all other output goes to standard error
     #[arg(long)]
     json: bool,
 
-    /// Keep the API server's audit log in this file; `cargo lab timeline` makes a picture of it
+    /// Keep the API server's audit log in this file; `cargo lab timeline` makes a page of it
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     audit_log: Option<PathBuf>,
 }

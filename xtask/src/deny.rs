@@ -1,8 +1,7 @@
-//! `deny.toml` against what Cargo resolves: licences, sources, versions.
+//! Checks what Cargo resolves against `deny.toml`: licences, sources, versions.
 //!
-//! cargo-deny reads the same file and knows more, the database of advisories above all; but it takes longer to build than
-//! everything it is asked here. A setting of the file that is not looked at here is refused, so that none is there for
-//! show.
+//! cargo-deny reads the same file and checks more, above all advisories; but building it takes longer than these checks. A
+//! setting that is not checked here is refused, so that the file has no setting without an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -13,10 +12,10 @@ use toml_edit::{DocumentMut, Item};
 
 use crate::{spdx, workspace};
 
-/// Where crates come from when nothing else is said.
+/// The default source of crates.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Every setting that is looked at, and what it may be; the lists are free. `advisories` is cargo-deny's alone.
+/// Every setting that is checked, and its allowed values; lists are not restricted. `advisories` is only for cargo-deny.
 const SETTINGS: &[(&str, &str, &[&str])] = &[
     ("graph", "targets", &[]),
     ("licenses", "allow", &[]),
@@ -28,7 +27,7 @@ const SETTINGS: &[(&str, &str, &[&str])] = &[
     ("advisories", "unmaintained", &["workspace"]),
 ];
 
-/// What `deny.toml` asks for.
+/// The settings of `deny.toml`.
 #[derive(Debug)]
 struct Policy {
     targets: Vec<String>,
@@ -36,7 +35,7 @@ struct Policy {
     are_doubles_refused: bool,
 }
 
-/// The part of `cargo metadata` that is looked at.
+/// The used part of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -59,7 +58,7 @@ struct Package {
     name: String,
     version: String,
     license: Option<String>,
-    /// Absent for a path.
+    /// `None` for a path dependency.
     source: Option<String>,
     dependencies: Vec<Dependency>,
 }
@@ -71,7 +70,7 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// Fails with every complaint at once; says what is only to be known.
+/// Fails with all complaints at once; prints what is only a note.
 pub(crate) fn run() -> anyhow::Result<()> {
     let text =
         std::fs::read_to_string(workspace::root().join("deny.toml")).context("cannot read deny.toml")?;
@@ -89,12 +88,12 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if policy.are_doubles_refused {
         complaints.extend(doubles);
     } else if !doubles.is_empty() {
-        println!("deny.toml lets these be there in several versions: {}", doubles.join(", "));
+        println!("deny.toml allows several versions of: {}", doubles.join(", "));
     }
     if complaints.is_empty() { Ok(()) } else { bail!("{}", complaints.join("\n")) }
 }
 
-/// What is built for `target`, dependencies of tests and builds included.
+/// The packages that are built for `target`, including dependencies of tests and build scripts.
 fn resolved(target: &str) -> anyhow::Result<Vec<Package>> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(workspace::root())
@@ -120,7 +119,7 @@ impl Policy {
             for (name, value) in settings {
                 let known = SETTINGS.iter().find(|(s, n, _)| (*s, *n) == (section, name));
                 let Some((.., values)) = known else {
-                    bail!("deny.toml: nothing here looks at {section}.{name}; add it to xtask/src/deny.rs");
+                    bail!("deny.toml: {section}.{name} is not checked; add it to xtask/src/deny.rs");
                 };
                 let given = match (value.as_str(), value.as_bool()) {
                     (Some(text), _) => text.to_owned(),
@@ -129,7 +128,7 @@ impl Policy {
                 };
                 ensure!(
                     values.is_empty() || values.contains(&given.as_str()),
-                    "deny.toml: {section}.{name} is {given}, and xtask/src/deny.rs knows only {}",
+                    "deny.toml: {section}.{name} is {given}, and xtask/src/deny.rs allows only {}",
                     values.join(", ")
                 );
             }
@@ -174,7 +173,7 @@ impl Policy {
     }
 }
 
-/// Crates that are there in more than one version, with how many.
+/// Crates with more than one version, and the number of versions.
 fn doubles(packages: &[Package]) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for package in packages {

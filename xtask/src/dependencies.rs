@@ -1,10 +1,10 @@
-//! What some crates must never depend on, as `cargo tree` shows it: through others as well as themselves.
+//! Dependencies that some crates must not have, directly or through others, as `cargo tree` shows them.
 
 use anyhow::{Context as _, ensure};
 
 use crate::workspace;
 
-/// Clients, runtimes and servers: what a crate that only computes has no use for.
+/// Clients, runtimes and servers, which a crate that only computes does not need.
 const IMPURE: &[&str] = &[
     "axum",
     "hyper",
@@ -21,7 +21,7 @@ const IMPURE: &[&str] = &[
     "tracing-subscriber",
 ];
 
-/// What a library for other people's controllers must not bring along: our resources, a way to run, a choice of metrics.
+/// What a library for other controllers must not depend on: Tandem's resources, a runtime, a metrics library.
 const FOR_OTHERS: &[&str] = &[
     "axum",
     "clap",
@@ -34,7 +34,7 @@ const FOR_OTHERS: &[&str] = &[
     "tracing-subscriber",
 ];
 
-/// The programs that write to a cluster: what answers questions stands without them.
+/// The programs that write to a cluster. The simulator must not depend on them.
 const WRITERS: &[&str] = &["autoscaler-operator", "nodepool-operator"];
 
 /// Each crate, and what it must not depend on with its default features.
@@ -46,7 +46,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("simulator", WRITERS),
 ];
 
-/// A line for each dependency that must not be.
+/// A line for each forbidden dependency.
 pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for (name, forbidden) in FORBIDDEN {
@@ -55,7 +55,7 @@ pub(crate) fn forbidden() -> anyhow::Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The packages that `name` is built from, a line each, its own first.
+/// The packages that `name` is built from, one per line, itself first.
 fn tree(name: &str) -> anyhow::Result<String> {
     let output = std::process::Command::new(env!("CARGO"))
         .current_dir(workspace::root())

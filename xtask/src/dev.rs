@@ -14,13 +14,13 @@ use crate::workspace;
 pub(crate) enum Command {
     /// Start it, with the chart installed and no operator running
     Up,
-    /// End it and remove everything it kept
+    /// End it and remove its files
     Down,
-    /// Say whether it runs, and where
+    /// Report whether it runs, and where
     Status,
 }
 
-/// Where the next command finds it.
+/// The directory of its state.
 fn directory() -> PathBuf {
     workspace::root().join("target").join("dev")
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask guide`: the transcripts of the guides, printed anew. What they are is known to the test that compares them.
+//! `cargo xtask guide`: regenerates the transcripts of the guides. The test that compares them knows how.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! The one task runner: what is generated, checked, shown and kept running while one works. `cargo xtask --help` lists
-//! it; the aliases in `.cargo/config.toml` make the common ones short.
+//! The task runner: generators, checks, the demo and a development cluster. `cargo xtask --help` lists the tasks; the
+//! aliases in `.cargo/config.toml` shorten the common ones.
 
 mod bench;
 mod chart;

@@ -1,5 +1,4 @@
-//! `conflict-retry` on its own: packaged as crates.io would get it, and built from the package with the oldest Rust that
-//! it promises to build with.
+//! Packages `conflict-retry` as for crates.io, and builds it from the package with the oldest Rust that it supports.
 
 use std::process::Command;
 
@@ -7,16 +6,16 @@ use anyhow::{Context as _, bail};
 
 use crate::workspace;
 
-/// The crate that stands alone.
+/// The crate to package.
 const CRATE: &str = "conflict-retry";
-/// A library chooses no version of Kubernetes; whoever builds it by itself has to.
+/// A library does not choose a version of Kubernetes, so building it alone requires one.
 const KUBERNETES: (&str, &str) = ("K8S_OPENAPI_ENABLED_VERSION", "1.36");
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let rust = oldest_rust()?;
     let install = ["toolchain", "install", &rust, "--profile", "minimal", "--no-self-update"];
     let installed = Command::new("rustup").args(install).status().is_ok_and(|status| status.success());
-    // The package is checked in any case; whether the promise holds cannot be told without that Rust.
+    // The package is checked in any case; the supported version can only be checked with that Rust.
     let toolchain = if installed { format!("+{rust}") } else { String::new() };
     let files = cargo(&toolchain, &["package", "--package", CRATE, "--allow-dirty", "--list"]).output()?;
     let files = String::from_utf8_lossy(&files.stdout).into_owned();
@@ -25,7 +24,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             bail!("the package of {CRATE} has no {wanted}; it has\n{files}");
         }
     }
-    // A directory of its own: another toolchain would have everything else built anew.
+    // A separate directory, because another toolchain would rebuild everything else.
     let target = workspace::root().join("target").join("package-check");
     let target = target.to_str().context("the path of the target directory is not text")?;
     for features in [&["--no-default-features"][..], &["--all-features"]] {
@@ -47,7 +46,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A cargo that another toolchain runs: what this one says about itself must not reach it.
+/// The cargo of another toolchain, without the environment variables of this one.
 fn cargo(toolchain: &str, args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     if !toolchain.is_empty() {

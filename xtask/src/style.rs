@@ -1,4 +1,4 @@
-//! How a file imports, and where a module's file is: one way for the whole workspace.
+//! The style of imports, and the location of modules' files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use syn::visit::{self, Visit};
 use syn::{ItemUse, UseTree};
 
-/// What `file` does in another way than the rest.
+/// The deviations of `file` from the style.
 pub(crate) fn complaints(root: &Path, file: &str, text: &str) -> anyhow::Result<Vec<String>> {
     let parsed = syn::parse_file(text).with_context(|| format!("cannot parse {file}"))?;
     let mut imports = Imports { file, complaints: Vec::new() };
@@ -24,8 +24,8 @@ struct Imports<'a> {
 impl<'ast> Visit<'ast> for Imports<'_> {
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         if let Some(module) = outer(&item.tree) {
-            let told = "imports from more than one module in one declaration; one for each";
-            self.complaints.push(format!("{}: `use {module}::{{…}}` {told}", self.file));
+            let advice = "imports from more than one module in one declaration; one for each";
+            self.complaints.push(format!("{}: `use {module}::{{…}}` {advice}", self.file));
         }
         visit::visit_item_use(self, item);
     }

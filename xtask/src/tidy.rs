@@ -1,5 +1,5 @@
-//! What the house style asks of every file and the compiler does not: sizes, pure planners, one-way dependencies, no circles of modules, and
-//! the README's copy of the ownership table.
+//! The checks of the house style beyond the compiler's: file sizes, pure planners, one-way dependencies, no cycles of
+//! modules; and the README's copy of the ownership table.
 
 use std::path::Path;
 
@@ -8,13 +8,13 @@ use anyhow::{Context as _, bail};
 use crate::type_names::TypeNames;
 use crate::{dependencies, modules, style, workspace};
 
-/// Longest file, tests apart.
+/// Maximum number of lines of a file, without tests.
 const MAX_LINES: usize = 400;
 
-/// Longest file of tests.
+/// Maximum number of lines of a file of tests.
 const MAX_TEST_LINES: usize = 750;
 
-/// What pure code may not mention: clients, runtimes, clocks, randomness.
+/// What pure code must not use: clients, runtimes, clocks, randomness.
 const IMPURE: &[&str] = &[
     "kube::Client",
     "kube::Api",
@@ -91,7 +91,7 @@ fn is_test(file: &str) -> bool {
     file.contains("/tests/") || name == "tests" || name.ends_with("_tests")
 }
 
-/// Whether its public types are for others: the benchmarks are programs, and one of their own workspace.
+/// Whether its public types are for other crates: the benchmarks and this crate are programs.
 fn is_library(file: &str) -> bool {
     file.contains("/src/") && !is_test(file) && !file.starts_with("bench/") && !file.starts_with("xtask/")
 }
@@ -102,7 +102,7 @@ fn size(file: &str, text: &str) -> Option<String> {
     (lines > most).then(|| format!("{file}: {lines} lines, {most} are the most; split it by job"))
 }
 
-/// How many lines there are outside of the modules of tests that the file itself holds.
+/// Number of lines outside the file's own test modules.
 fn without_tests(text: &str) -> usize {
     let mut count = 0;
     let mut lines = text.lines().peekable();

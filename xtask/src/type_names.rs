@@ -1,4 +1,4 @@
-//! One public type name, one thing: what a reader finds by a name is what was meant.
+//! Checks that each name of a public type is used for one type only.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Ident, ItemEnum, ItemMod, ItemStruct, ItemTrait, ItemType, ItemUnion, Visibility};
 
-/// Names that several public types have, and why. Everything else is a mistake.
+/// Names that several public types may have, with the reason.
 const SHARED: &[(&str, &str)] = &[("Failure", "the operators are twins: how either process ends")];
 
 /// Where each public type is defined, by name.
@@ -14,14 +14,14 @@ const SHARED: &[(&str, &str)] = &[("Failure", "the operators are twins: how eith
 pub(crate) struct TypeNames(BTreeMap<String, Vec<String>>);
 
 impl TypeNames {
-    /// Takes the public types of a file in, tests left out.
+    /// Adds the public types of a file, without tests.
     pub(crate) fn read(&mut self, file: &str, text: &str) -> anyhow::Result<()> {
         let parsed = syn::parse_file(text).with_context(|| format!("cannot parse {file}"))?;
         Reader { file, names: &mut self.0 }.visit_file(&parsed);
         Ok(())
     }
 
-    /// Names that stand for several things without a reason, and reasons without such a name.
+    /// Names of several types without an entry in the list, and entries without such a name.
     pub(crate) fn complaints(&self) -> Vec<String> {
         complaints(&self.0, SHARED)
     }

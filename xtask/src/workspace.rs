@@ -1,4 +1,4 @@
-//! Where the workspace is, and files that are generated into it.
+//! The workspace's directory, and generated files in it.
 
 use std::path::{Path, PathBuf};
 

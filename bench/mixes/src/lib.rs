@@ -1,8 +1,8 @@
 //! Clusters that the planner is measured on: the peers' benchmark mixes, made again, and passes of a large cluster.
 //!
-//! Objects only: this crate knows neither the planner nor a clock, so that `cargo bench` of the planner and
+//! Objects only: this crate uses neither the planner nor a clock, so that `cargo bench` of the planner and
 //! `cargo xtask bench planner` measure the same. Every mix is the same each time it is made. The objects carry what the
-//! operator's caches keep of them, not less: a planner that is handed bare pods looks quicker and smaller than it is.
+//! operator's caches keep of them, not less: with bare pods the planner would seem quicker and smaller than it is.
 
 mod cluster_autoscaler;
 mod karpenter;
@@ -19,12 +19,12 @@ use shared_crds::{NodePool, NodePoolAutoscaler};
 pub use cluster_autoscaler::{estimator, estimator_nodes, run_once_down, run_once_up};
 pub use karpenter::karpenter;
 pub use objects::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, NAMESPACE, SPREAD_LABEL, ZONE_KEY};
-pub use replan::{Replan, Verdict};
+pub use replan::{ExpectedPlacement, Replan};
 
-/// What a pod is kept as: pods are made one by one, so that nobody has to hold all of them whole.
+/// Converts a pod to its stored form: pods are created one by one, so that not all of them are in memory as a whole.
 pub type Keep<'a, P> = &'a mut dyn FnMut(Pod) -> P;
 
-/// What a pass is planned from.
+/// The input of a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Mix<P> {
     /// The time of the pass.

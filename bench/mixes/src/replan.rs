@@ -12,14 +12,14 @@ use crate::{Keep, Mix};
 
 /// Nodes of 4 cores and 16 GiB.
 const NODE: Size = Size { cpu: 4000, memory: 16_384 * MIB };
-/// What the pods of one node ask for together: three quarters of it.
+/// Total requests of the pods of one node: three quarters of it.
 const ASKED: Size = Size { cpu: NODE.cpu / 4 * 3, memory: NODE.memory / 4 * 3 };
-/// Of one node in ten the pods ask for half as much, so that it is a candidate for scale-down in every pass.
+/// On one node in ten the pods request half as much, so that it is a candidate for scale-down in every pass.
 const IDLE_EVERY: usize = 10;
 /// Workloads whose pods spread.
 const VALUES: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 
-/// A cluster, and the pods that come to it one by one.
+/// A cluster, and the pods that are added to it one by one.
 #[derive(Clone, Debug)]
 pub struct Replan<P> {
     /// The cluster without the new pod.
@@ -27,12 +27,12 @@ pub struct Replan<P> {
     request: Size,
 }
 
-/// What the planner must say of a new pod.
+/// The result that the planner must have for a new pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// A node that exists takes it.
+pub enum ExpectedPlacement {
+    /// An existing node has room for it.
     Fits,
-    /// It takes a new node.
+    /// It needs a new node.
     NewNode,
 }
 
@@ -69,21 +69,30 @@ impl<P> Replan<P> {
         Self { cluster, request }
     }
 
-    /// The pod that is new in this pass, of each kind in turn, and what is to become of it.
-    pub fn newcomer(&self, pass: usize) -> (Pod, Verdict) {
+    /// The new pod of this pass, of each kind in turn, with the expected result.
+    pub fn newcomer(&self, pass: usize) -> (Pod, ExpectedPlacement) {
         let request = Size { cpu: self.request.cpu.min(500), memory: self.request.memory.min(1024 * MIB) };
         let named = |kind: &str, labels| objects::pod(&format!("new-{pass:06}"), kind, labels, request);
         let spread = labels([(SPREAD_LABEL, VALUES[pass % VALUES.len()])]);
         match pass % 5 {
-            0 => (named("plain", spread), Verdict::Fits),
-            1 => (objects::spread(named("zone-spread", spread.clone()), ZONE_KEY, spread), Verdict::Fits),
-            2 => (objects::spread(named("host-spread", spread.clone()), HOST_KEY, spread), Verdict::Fits),
+            0 => (named("plain", spread), ExpectedPlacement::Fits),
+            1 => (
+                objects::spread(named("zone-spread", spread.clone()), ZONE_KEY, spread),
+                ExpectedPlacement::Fits,
+            ),
+            2 => (
+                objects::spread(named("host-spread", spread.clone()), HOST_KEY, spread),
+                ExpectedPlacement::Fits,
+            ),
             3 => {
                 let near = labels([(AFFINITY_LABEL, ZONES[pass % ZONES.len()])]);
-                (objects::near_its_like(named("zone-near", near), ZONE_KEY), Verdict::Fits)
+                (objects::near_its_like(named("zone-near", near), ZONE_KEY), ExpectedPlacement::Fits)
             }
             // Every host has one already.
-            _ => (alone(named("host-apart", labels([(ANTI_AFFINITY_LABEL, "nginx")]))), Verdict::NewNode),
+            _ => (
+                alone(named("host-apart", labels([(ANTI_AFFINITY_LABEL, "nginx")]))),
+                ExpectedPlacement::NewNode,
+            ),
         }
     }
 }

@@ -99,6 +99,15 @@ fn a_large_cluster_keeps_the_constraints_of_the_pods_that_come() {
     }
     let replicas: i32 = cluster.pools.iter().filter_map(|p| p.spec.replicas).sum();
     assert_eq!(replicas, 6);
-    let verdicts: Vec<_> = (0..5).map(|pass| replan.newcomer(pass).1).collect();
-    assert_eq!(verdicts, [Verdict::Fits, Verdict::Fits, Verdict::Fits, Verdict::Fits, Verdict::NewNode]);
+    let expected: Vec<_> = (0..5).map(|pass| replan.newcomer(pass).1).collect();
+    assert_eq!(
+        expected,
+        [
+            ExpectedPlacement::Fits,
+            ExpectedPlacement::Fits,
+            ExpectedPlacement::Fits,
+            ExpectedPlacement::Fits,
+            ExpectedPlacement::NewNode
+        ]
+    );
 }

@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 
 /// What a node has for pods: cpu in thousandths of a core.
 pub(crate) const ALLOCATABLE: usize = 7900;
-/// What a pod of a `DaemonSet` asks for.
+/// The requests of a pod of a `DaemonSet`.
 pub(crate) const DAEMON: usize = 50;
-/// What the pod of a sample asks for: more than half of a node, so that each needs a node of its own.
+/// The requests of a sample's pod: more than half of a node, so that each needs a node of its own.
 pub(crate) const NEWCOMER: usize = 5000;
-/// What is left of a node at least: the fewest pods a node that is nearly full has room for.
+/// The minimum that is left of a node: the room of a nearly full node.
 const FREE: usize = 250;
 /// One owner's pods run on so many nodes, one on each.
 pub(crate) const SPREAD: usize = 30;
@@ -48,7 +48,7 @@ impl Deal {
         self.nodes * (self.daemons + self.slots())
     }
 
-    /// What the pod in a slot asks for: every other one twice as much as its neighbour, all of them nearly a node.
+    /// The requests of the pod in a slot: every other one twice as much as its neighbour, all together nearly a node.
     pub(crate) const fn cpu(&self, slot: usize) -> usize {
         let third = (ALLOCATABLE - FREE - self.daemons * DAEMON) / (self.slots() * 3);
         if slot.is_multiple_of(2) { third * 2 } else { third * 4 }

@@ -1,10 +1,10 @@
-//! Makes the large cluster: pools, whose nodes the `NodePool` operator makes, and pods on them.
+//! Creates the large cluster: pools, whose nodes the `NodePool` operator creates, and pods on them.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::wait::eventually;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::{DaemonSet, ReplicaSet, StatefulSet};
@@ -28,10 +28,10 @@ const CONCURRENCY: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Between two looks at a large cluster, which cost it something.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the terminal hears of it, in pods.
+/// Number of pods between two lines of progress.
 const TELL: usize = 5000;
-/// Pods that may wait for kwok at most. What it finds waiting when it looks after a node anew it plays twice, so that it
-/// would be behind for minutes after the last pod runs.
+/// Maximum number of pods that wait for kwok. kwok handles waiting pods twice when it handles a node again, so with more it
+/// would lag for minutes after the last pod runs.
 const AHEAD: usize = 500;
 /// Between two looks at whether it has caught up.
 const CATCH_UP: Duration = Duration::from_millis(200);
@@ -102,7 +102,7 @@ pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
         zone: node.labels().get("topology.kubernetes.io/zone").cloned().unwrap_or_default(),
     };
     let mut places: Vec<Place> = listed.iter().map(place).collect();
-    // Neighbours are of all zones, as the pods of one owner would be.
+    // Neighbouring nodes are in all zones, as the pods of one owner would be.
     places.sort_by_key(|place| {
         let number = place.node.rsplit('-').next().and_then(|number| number.parse::<usize>().ok());
         (number, place.node.clone())
@@ -128,7 +128,7 @@ pub(crate) async fn pods(client: &Client, deal: &Deal) -> Result<()> {
                 none_waits(client, CATCH_UP).await?;
             }
             if made / TELL != (made - places.len()) / TELL {
-                tell(&format!("  {made} pods made"));
+                inform(&format!("  {made} pods made"));
             }
         }
     }
@@ -141,7 +141,7 @@ const fn places_per(deal: &Deal) -> usize {
     deal.nodes.div_ceil(SPREAD)
 }
 
-/// Makes the owner, and returns its uid: whose owner does not exist is garbage.
+/// Makes the owner, and returns its uid: a pod without an existing owner is garbage-collected.
 pub(crate) async fn owner_object(client: &Client, owner: &Owner) -> Result<String> {
     let object = owner.object();
     let uid = if owner.stateful {
@@ -227,7 +227,7 @@ pub(crate) async fn check(client: &Client, deal: &Deal) -> Result<()> {
     Ok(())
 }
 
-/// How many objects there are, for the price of one.
+/// The number of objects, from a list of one.
 async fn count<K>(api: &Api<K>) -> Result<usize>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,

@@ -2,7 +2,7 @@
 //! plane with a large cluster in it.
 //!
 //! The nodes are made by the `NodePool` operator, the pods of `DaemonSets` by their controller, the others by the bench, on
-//! the nodes that it wants them on; so the controllers of `ReplicaSets` and `StatefulSets` are off.
+//! chosen nodes; so the controllers of `ReplicaSets` and `StatefulSets` are off.
 
 mod deal;
 mod fill;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use deal::Deal;
 use e2e::cluster::{Cluster, ClusterOptions};
-use e2e::control_plane::go::tell;
+use e2e::control_plane::go::inform;
 use e2e::operators::{OperatorKind, OperatorProcess};
 use e2e::tandem::{Release, RunningOperators};
 use e2e::wait::eventually;
@@ -30,10 +30,10 @@ use crate::numbers::rounded;
 use crate::page;
 
 /// Leases are renewed a tenth as often as by kubelets, and may be as late: on one busy machine a thousand renewals every 10 s
-/// come late, nodes are called lost, and both operators work on that.
+/// are late, nodes count as lost, and both operators react to that.
 const LEASE: &str = "--node-lease-duration-seconds=400";
 const GRACE: &str = "--node-monitor-grace-period=500s";
-/// Controllers that would make or remove what the bench makes, or wait for drivers that are not there.
+/// Controllers that would create or remove the bench's objects, or wait for missing drivers.
 const WITHOUT: &str = "--controllers=*,-replicaset-controller,-statefulset-controller,\
                        -persistentvolume-attach-detach-controller";
 const RELEASE_NAMESPACE: &str = "tandem-system";
@@ -123,21 +123,21 @@ async fn with(
     operators.check_alive()?;
     let empty = resident(operators, Field::Resident)?;
 
-    tell(&format!("making {} nodes", deal.nodes));
+    inform(&format!("making {} nodes", deal.nodes));
     fill::namespaces(&client).await?;
     fill::nodes(&client, deal, samples).await?;
-    tell(&format!("making {} pods", deal.pods()));
+    inform(&format!("making {} pods", deal.pods()));
     fill::pods(&client, deal).await?;
     fill::plan(&client).await?;
     tokio::time::sleep(REST).await;
     operators.check_alive()?;
     fill::check(&client, deal).await?;
 
-    tell(&format!("taking {samples} samples"));
+    inform(&format!("taking {samples} samples"));
     let (taken, failed) = take(&client, samples).await?;
     operators.check_alive()?;
     let (now, peak) = (resident(operators, Field::Resident)?, resident(operators, Field::Peak)?);
-    tell("starting the operators again");
+    inform("starting the operators again");
     start_again(operators).await?;
     let again = resident(operators, Field::Peak)?;
     let memory = [(OperatorKind::NodePool, 0), (OperatorKind::Autoscaler, 1)].map(|(operator, at)| Memory {

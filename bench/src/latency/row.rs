@@ -1,4 +1,4 @@
-//! The result: a row for machines, a table for people, and what is wrong with it.
+//! The result: a machine-readable row, a table, and what is wrong with it.
 
 use serde::Serialize;
 
@@ -77,7 +77,7 @@ impl Row {
         }
     }
 
-    /// What keeps the row from being a success.
+    /// What is wrong with the row.
     pub(crate) fn complaints(&self, asked: usize) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.samples != asked {

@@ -1,5 +1,5 @@
 //! One sample: a pod that fits no node, until it runs on a node that was made for it. The bench's own watches, opened
-//! before, say when what was seen.
+//! before, record the time of each event.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use super::objects::{NAMESPACE, NEWCOMERS, Owner, ZONES};
 /// After so long a sample has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a watch has brought.
+/// An event from a watch.
 #[derive(Clone, Debug)]
 enum What {
     /// The scheduler finds no node for the pod.
     Unschedulable(String),
     /// The pod runs.
     Runs(String),
-    /// The pool is asked for so many nodes.
+    /// The pool's `spec.replicas` is this.
     Replicas(String, i32),
 }
 
@@ -37,7 +37,7 @@ struct Seen {
     what: What,
 }
 
-/// What came of a sample.
+/// The result of a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
     /// From just before the pod's creation to the larger `spec.replicas`.
@@ -63,7 +63,7 @@ impl Progress {
         Self { pod, created, unschedulable: None, raised: None, runs: false }
     }
 
-    /// Takes what was seen; `replicas` is what is known of the pools.
+    /// Applies an event; `replicas` are the known counts of the pools.
     fn take(&mut self, seen: Seen, replicas: &mut BTreeMap<String, i32>) {
         let Seen { at, what } = seen;
         match what {

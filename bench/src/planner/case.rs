@@ -124,13 +124,13 @@ pub(crate) fn arrive(
     observed: &mut Observed,
     replan: &Replan<PodInfo>,
     pass: usize,
-) -> planner_mixes::Verdict {
-    let (pod, verdict) = replan.newcomer(pass);
+) -> planner_mixes::ExpectedPlacement {
+    let (pod, expected) = replan.newcomer(pass);
     if pass > 0 {
         observed.pods.pop();
     }
     observed.pods.push(Arc::new(PodInfo::from(pod)));
-    verdict
+    expected
 }
 
 impl fmt::Display for Case {

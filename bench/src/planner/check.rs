@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use planner::input::pod_info::PodInfo;
 use planner::{Observed, ScalingPlan, SchedulingResult};
-use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, Verdict};
+use planner_mixes::{AFFINITY_LABEL, ANTI_AFFINITY_LABEL, ExpectedPlacement};
 
 use super::case::{Case, Mix};
 use super::counts::Counts;
@@ -56,15 +56,15 @@ pub(crate) fn check(case: Case, observed: &Observed, plan: &ScalingPlan) -> Vec<
     complaints
 }
 
-/// What is wrong with what the plan says of the one new pod.
-pub(crate) fn newcomer(verdict: Verdict, plan: &ScalingPlan, pass: usize) -> Option<String> {
+/// What is wrong with the plan's result for the new pod.
+pub(crate) fn newcomer(expected: ExpectedPlacement, plan: &ScalingPlan, pass: usize) -> Option<String> {
     let [pod] = &plan.pods[..] else { return Some(format!("{} pods were planned, not 1", plan.pods.len())) };
-    let right = match (verdict, &pod.fate) {
-        (Verdict::Fits, SchedulingResult::Fits { node, .. }) => !node.is_empty(),
-        (Verdict::NewNode, SchedulingResult::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
+    let right = match (expected, &pod.fate) {
+        (ExpectedPlacement::Fits, SchedulingResult::Fits { node, .. }) => !node.is_empty(),
+        (ExpectedPlacement::NewNode, SchedulingResult::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
         _ => false,
     };
-    (!right).then(|| format!("new pod of kind {}: not {verdict:?} but {:?}", pass % 5, pod.fate))
+    (!right).then(|| format!("new pod of kind {}: not {expected:?} but {:?}", pass % 5, pod.fate))
 }
 
 /// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its

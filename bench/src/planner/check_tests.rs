@@ -128,8 +128,8 @@ fn wrong_counts_of_the_other_mixes_are_told() {
 fn a_wrong_answer_about_the_new_pod_is_told() {
     let case: Case = "replan/6/61".parse().unwrap();
     let Work::Stream(mut observed, replan) = case.work() else { panic!("no stream") };
-    let verdict = super::super::case::arrive(&mut observed, &replan, 0);
+    let expected = super::super::case::arrive(&mut observed, &replan, 0);
     let plan = plan::plan_for_cluster(&observed);
-    assert_eq!(newcomer(verdict, &plan, 0), None);
-    assert!(newcomer(Verdict::NewNode, &plan, 0).is_some());
+    assert_eq!(newcomer(expected, &plan, 0), None);
+    assert!(newcomer(ExpectedPlacement::NewNode, &plan, 0).is_some());
 }

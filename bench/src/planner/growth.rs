@@ -77,7 +77,7 @@ impl Growth {
     }
 }
 
-/// For people.
+/// As text.
 pub(crate) fn text(growth: &[Growth]) -> String {
     let mut text = format!(
         "growth: the exponent of a pass's median time (less what it waited for a core) over the number of objects, rows with as many pods on a node; fails above n log n + {MARGIN}"

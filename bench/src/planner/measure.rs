@@ -58,15 +58,15 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
     let start = Instant::now();
     let before = on_core()?;
     while taken.len() < LEAST || (taken.len() < PASSES && start.elapsed() < budget) {
-        let (observed, verdict) = match &mut work {
+        let (observed, expected) = match &mut work {
             Work::Still(observed) => (&**observed, None),
             Work::Stream(observed, replan) => {
-                let verdict = case::arrive(observed, replan, taken.len());
-                (&**observed, Some(verdict))
+                let expected = case::arrive(observed, replan, taken.len());
+                (&**observed, Some(expected))
             }
         };
         caches.fill();
-        let (plan, time) = if verdict.is_some() {
+        let (plan, time) = if expected.is_some() {
             timed(case, observed, &mut planner)
         } else {
             // Else it would remember the pods of the pass before, and these are the same.
@@ -74,8 +74,8 @@ pub(crate) fn measure(case: Case, budget: Duration) -> anyhow::Result<Measured> 
         };
         taken.push(time.as_secs_f64() * 1000.0);
         let counts = Counts::of(&plan);
-        match verdict {
-            Some(verdict) => complaints.extend(check::newcomer(verdict, &plan, taken.len() - 1)),
+        match expected {
+            Some(expected) => complaints.extend(check::newcomer(expected, &plan, taken.len() - 1)),
             None if seen.is_some_and(|before| before != counts) => {
                 complaints.push("two passes over the same objects came to different plans".to_owned());
             }

@@ -7,7 +7,7 @@ use super::case::Mix;
 /// A figure of a peer.
 pub(crate) struct Published {
     pub(crate) mix: Mix,
-    /// Whose, and where it was measured.
+    /// The peer, and where it was measured.
     pub(crate) who: &'static str,
     pub(crate) pods: usize,
     pub(crate) nodes: Option<usize>,

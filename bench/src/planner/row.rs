@@ -1,4 +1,4 @@
-//! The result: rows for machines, and a table for people with the peers' figures in it.
+//! The result: machine-readable rows, and a table with the peers' figures in it.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub(crate) struct Row {
     pub(crate) peak_rss_mib: f64,
 }
 
-/// The rows for machines.
+/// The machine-readable rows.
 pub(crate) fn rows(measured: &[(Case, Measured)]) -> Vec<Row> {
     let row = |(case, measured): &(Case, Measured)| Row {
         mix: case.mix.name(),

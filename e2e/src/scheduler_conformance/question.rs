@@ -17,7 +17,7 @@ use super::seeded_rng::SeededRng;
 
 /// The observed result for one pod, which determines the correct answer of the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Observed {
+pub enum ObservedPlacement {
     /// The scheduler placed it on an existing node.
     Fits,
     /// It was pending, and was placed when the nodes requested by the planner existed.
@@ -26,7 +26,7 @@ pub enum Observed {
     Stays(Option<String>),
 }
 
-impl Observed {
+impl ObservedPlacement {
     /// Whether `prediction` contradicts the result. A pool that was not tried counts as well: if the planner had promised a
     /// node of it, that node would have been created.
     pub fn contradicts(&self, prediction: &SimulatedResult) -> bool {
@@ -52,7 +52,7 @@ pub struct Record {
     /// The planner's warnings.
     pub warnings: String,
     /// The observed result.
-    pub observed: Observed,
+    pub observed: ObservedPlacement,
     /// The scheduler's message.
     pub said: String,
     /// How the two differ; `None` when they agree.
@@ -94,7 +94,7 @@ pub async fn ask(
                 disagreement =
                     Some(format!("the scheduler placed it on {node}, the planner said {prediction:?}"));
             }
-            Observed::Fits
+            ObservedPlacement::Fits
         }
         SchedulerDecision::Waits(why) => {
             env.remove_pod(&id).await?;
@@ -102,34 +102,34 @@ pub async fn ask(
             match &prediction {
                 SimulatedResult::Fits => {
                     disagreement = Some(format!("the planner said it fits, the scheduler: {why}"));
-                    Observed::Stays(None)
+                    ObservedPlacement::Stays(None)
                 }
                 SimulatedResult::TriggersScaleUp(pool) => {
                     let grown = cluster.grow(env, &answer).await?;
                     match again(env, cluster, &pod).await? {
-                        SchedulerDecision::Placed(_) => Observed::NeedsNodes,
+                        SchedulerDecision::Placed(_) => ObservedPlacement::NeedsNodes,
                         SchedulerDecision::Waits(why) => {
                             disagreement =
                                 Some(format!("with {grown} new nodes, for {pool}, it still waits: {why}"));
-                            Observed::Stays(None)
+                            ObservedPlacement::Stays(None)
                         }
                     }
                 }
                 // A node of a pool that the planner reports as no help must not help.
                 SimulatedResult::Unschedulable(_) if !rng.one_in(3) => {
                     match cluster.grow_random_pool(env, rng).await? {
-                        None => Observed::Stays(None),
+                        None => ObservedPlacement::Stays(None),
                         Some(pool) => match again(env, cluster, &pod).await? {
-                            SchedulerDecision::Waits(_) => Observed::Stays(Some(pool)),
+                            SchedulerDecision::Waits(_) => ObservedPlacement::Stays(Some(pool)),
                             SchedulerDecision::Placed(node) => {
                                 disagreement =
                                     Some(format!("one node of {pool} was enough: it is on {node} now"));
-                                Observed::NeedsNodes
+                                ObservedPlacement::NeedsNodes
                             }
                         },
                     }
                 }
-                SimulatedResult::Unschedulable(_) => Observed::Stays(None),
+                SimulatedResult::Unschedulable(_) => ObservedPlacement::Stays(None),
             }
         }
     };
@@ -175,15 +175,15 @@ mod tests {
         let grows = |pool: &str| SimulatedResult::TriggersScaleUp(pool.to_owned());
         let nothing = SimulatedResult::Unschedulable(String::new());
         for (observed, prediction, contradicts) in [
-            (Observed::Fits, SimulatedResult::Fits, false),
-            (Observed::Fits, grows("a"), true),
-            (Observed::Fits, nothing.clone(), true),
-            (Observed::NeedsNodes, grows("a"), false),
-            (Observed::NeedsNodes, SimulatedResult::Fits, true),
-            (Observed::NeedsNodes, nothing.clone(), true),
-            (Observed::Stays(None), nothing.clone(), false),
-            (Observed::Stays(None), SimulatedResult::Fits, true),
-            (Observed::Stays(Some("a".into())), grows("b"), true),
+            (ObservedPlacement::Fits, SimulatedResult::Fits, false),
+            (ObservedPlacement::Fits, grows("a"), true),
+            (ObservedPlacement::Fits, nothing.clone(), true),
+            (ObservedPlacement::NeedsNodes, grows("a"), false),
+            (ObservedPlacement::NeedsNodes, SimulatedResult::Fits, true),
+            (ObservedPlacement::NeedsNodes, nothing.clone(), true),
+            (ObservedPlacement::Stays(None), nothing.clone(), false),
+            (ObservedPlacement::Stays(None), SimulatedResult::Fits, true),
+            (ObservedPlacement::Stays(Some("a".into())), grows("b"), true),
         ] {
             assert_eq!(observed.contradicts(&prediction), contradicts, "{observed:?} {prediction:?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::question::{Observed, Record};
+use super::question::{ObservedPlacement, Record};
 
 /// The results by class.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +36,9 @@ impl Score {
             row.asked += 1;
             row.disagreed += usize::from(record.disagreement.is_some());
             match &record.observed {
-                Observed::Fits => row.fits += 1,
-                Observed::NeedsNodes => row.needs_nodes += 1,
-                Observed::Stays(probe) => {
+                ObservedPlacement::Fits => row.fits += 1,
+                ObservedPlacement::NeedsNodes => row.needs_nodes += 1,
+                ObservedPlacement::Stays(probe) => {
                     row.stays += 1;
                     row.probed += usize::from(probe.is_some());
                 }

@@ -1,4 +1,4 @@
-//! `NodePoolAutoscaler`: which pools the Autoscaler operator plans, and how carefully it takes nodes away.
+//! `NodePoolAutoscaler`: which pools the Autoscaler operator plans, and how carefully it removes nodes.
 
 #![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
 #![expect(clippy::doc_markdown, reason = "these comments are also what kubectl explain prints")]
@@ -76,7 +76,7 @@ pub struct NodePoolAutoscalerSpec {
     #[serde(default)]
     #[schemars(default)]
     pub mode: AutoscalerMode,
-    /// onContested says what happens when somebody else has written a pool's replicas since the autoscaler last did.
+    /// onContested says what happens when another writer has changed a pool's replicas since the autoscaler last wrote them.
     #[serde(default)]
     #[schemars(default)]
     pub on_contested: OnContested,
@@ -92,7 +92,7 @@ pub struct NodePoolAutoscalerSpec {
     /// is not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behavior: Option<ScalingBehavior>,
-    /// scaleDown says when nodes go.
+    /// scaleDown says when nodes are removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDownSpec>,
     /// schedules replace the bounds of every selected pool for some time. Where they overlap, the highest minimum and the
@@ -102,14 +102,14 @@ pub struct NodePoolAutoscalerSpec {
     pub schedules: Vec<Schedule>,
 }
 
-/// What happens to a pool whose replicas somebody else has written.
+/// What happens to a pool whose replicas another writer has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum OnContested {
-    /// The pool keeps the number they set for ten minutes from when the autoscaler saw it; bounds are still enforced.
-    /// Then the pool is planned again, from that number. A further change by them begins another ten minutes.
+    /// The pool keeps the other writer's number for ten minutes after the autoscaler saw it; bounds are still enforced.
+    /// Then the pool is planned again, from that number. A further change by another writer starts another ten minutes.
     #[default]
     Yield,
-    /// The autoscaler goes on from the number that it wrote itself, and says whom it overruled.
+    /// The autoscaler continues from the number that it wrote itself, and reports the writer that it overruled.
     Reclaim,
 }
 
@@ -245,7 +245,7 @@ pub struct Schedule {
     pub max_replicas: Option<i32>,
 }
 
-/// What becomes of decisions.
+/// What happens to decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum AutoscalerMode {
     /// Decisions are written to the pools.
@@ -257,24 +257,24 @@ pub enum AutoscalerMode {
     Off,
 }
 
-/// When nodes go.
+/// When nodes are removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDownSpec {
-    /// utilizationThresholdPercent is the share of a node's cpu, and of its memory, below which the node goes when its
-    /// pods find a place elsewhere; pods of a DaemonSet count. 0 means that only nodes that no pod asks anything of go.
+    /// utilizationThresholdPercent is the share of a node's cpu, and of its memory, below which the node is removed if
+    /// its pods fit on other nodes; pods of a DaemonSet count. 0 means that only nodes without requests of pods are removed.
     #[serde(default = "half")]
     #[schemars(range(min = 0, max = 100))]
     pub utilization_threshold_percent: i32,
-    /// unneededSeconds is how long a node must have been unneeded before it goes; 0 means at once.
+    /// unneededSeconds is how long a node must have been unneeded before it is removed; 0 means at once.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0, max = 604_800))]
     pub unneeded_seconds: i32,
-    /// delayAfterAddSeconds is how long after the last scale-up of a pool none of its nodes goes; 0 means no delay.
+    /// delayAfterAddSeconds is how long after the last scale-up of a pool none of its nodes is removed; 0 means no delay.
     #[serde(default = "ten_minutes")]
     #[schemars(range(min = 0, max = 604_800))]
     pub delay_after_add_seconds: i32,
-    /// maxNodes is how many nodes of all pools of this autoscaler may be on their way out at a time; absent means any number.
+    /// maxNodes is how many nodes of all pools of this autoscaler may be in removal at the same time; absent means any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_nodes: Option<i32>,
@@ -340,7 +340,7 @@ pub struct PoolSummary {
     /// desiredReplicas is what the autoscaler wants.
     #[schemars(range(min = 0))]
     pub desired_replicas: i32,
-    /// reason for machines.
+    /// reason is machine-readable.
     #[schemars(length(max = 64))]
     pub reason: String,
 }

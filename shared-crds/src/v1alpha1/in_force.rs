@@ -1,9 +1,8 @@
-//! When both operators take the nodes that go with a decision for what they are: the one rule by which a list of nodes is
-//! followed.
+//! The rule by which both operators decide whether a list of nodes to remove is in force.
 //!
-//! A list and the count that it belongs to are two writes, so a list can be there whose count was never written: its author
-//! crashed, or lost its lease. A person who then writes the same number did not mean those nodes. And a list takes the place of
-//! the one before it while that one's count is still there: where nodes have to go by a count of the Autoscaler's, those are taken
+//! A list and its count are two writes, so a list can exist whose count was never written, because its author crashed or
+//! lost its lease. A user who then writes the same number did not mean those nodes. Also, a list replaces the previous one
+//! while the previous count is still set: when nodes must be removed because of the Autoscaler's count, those are removed
 //! that it has named, for this count or for the next.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
@@ -12,8 +11,8 @@ use super::{NodePool, ScaleDownPlan};
 use crate::names::AUTOSCALER_OPERATOR;
 
 impl NodePool {
-    /// The plan that is followed: that of the decision whose count the pool has. The API server says who wrote the count;
-    /// where it does not, nothing else of the spec may have changed since the plan was made.
+    /// The plan in force: that of the decision whose count the pool has. The API server records who wrote the count; where
+    /// it does not, the rest of the spec must be unchanged since the plan was made.
     pub fn scale_down_in_force(&self) -> Option<&ScaleDownPlan> {
         let plan = self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref()?;
         let is_unsaid = self.replicas_writers().next().is_none();
@@ -22,27 +21,27 @@ impl NodePool {
         (is_written && self.spec.replicas == Some(plan.target_replicas)).then_some(plan)
     }
 
-    /// The plan whose nodes go first, where there are more nodes than the pool's count wants: the one that is followed; or, while
-    /// the API server says that the count is the Autoscaler's, the one that it has announced since, from this very spec:
-    /// a pool whose count, bounds or template have changed since is none that it has decided on. It authorises nothing:
-    /// how many go is the count's to say.
+    /// The plan whose nodes are removed first when there are more nodes than the pool's count: the one in force; or, while
+    /// the API server records the Autoscaler as the writer of the count, the one that it announced later from the same
+    /// spec: it did not decide on a pool whose count, bounds or template have changed since. The plan does not authorise
+    /// a removal: the count determines how many nodes are removed.
     pub fn scale_down_first(&self) -> Option<&ScaleDownPlan> {
         let announced = || self.status.as_ref()?.autoscaling.as_ref()?.scale_down.as_ref();
         let follows = self.metadata.generation.and_then(|generation| generation.checked_add(1));
         let is_next = |plan: &&ScaleDownPlan| {
-            // Names alone are enough only for the count that they were made for.
+            // Names without UIDs are enough only for the count that they belong to.
             !plan.node_uids.is_empty() && plan.generation.is_some() && plan.generation == follows
         };
         let next = || announced().filter(is_next).filter(|_| self.has_own_count());
         self.scale_down_in_force().or_else(next)
     }
 
-    /// Whether the API server says that the Autoscaler wrote `spec.replicas`.
+    /// Whether the API server records the Autoscaler as the writer of `spec.replicas`.
     fn has_own_count(&self) -> bool {
         self.replicas_writers().any(|entry| entry.manager.as_deref() == Some(AUTOSCALER_OPERATOR))
     }
 
-    /// Who wrote `spec.replicas`, as far as the API server says: in a pool that was made without them, a write through
+    /// The writer of `spec.replicas`, if the API server records it: in a pool that was created without them, a write through
     /// `/scale` leaves no entry.
     pub fn replicas_writers(&self) -> impl Iterator<Item = &ManagedFieldsEntry> {
         let owns = |entry: &&ManagedFieldsEntry| {

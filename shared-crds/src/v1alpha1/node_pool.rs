@@ -1,5 +1,5 @@
-//! `NodePool`: a set of like nodes. Its spec is the user's, `spec.replicas` is whoever scales it, its status is shared
-//! by both operators field by field ([`crate::ownership`]).
+//! `NodePool`: a set of like nodes. Its spec belongs to the user, `spec.replicas` to its scaler, and its status to both
+//! operators, field by field ([`crate::ownership`]).
 
 #![expect(clippy::duplicated_attributes, reason = "each printer column repeats the names of its parts")]
 
@@ -109,7 +109,7 @@ use super::template::NodeTemplate;
 ]))]
 pub struct NodePoolSpec {
     /// replicas is the number of nodes wanted. Leave it out of manifests when something scales the pool: where it is unset
-    /// nodepool-operator fills in the nodes that are there, within the bounds, so a new pool starts at minReplicas and
+    /// nodepool-operator fills in the number of existing nodes, within the bounds, so a new pool starts at minReplicas and
     /// taking the field out of a manifest removes no node. It has no default, because a removed default would reset what an
     /// autoscaler wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,18 +128,18 @@ pub struct NodePoolSpec {
     pub weight: Option<i32>,
     /// template says what one node of the pool looks like.
     pub template: NodeTemplate,
-    /// provider says who makes the nodes.
+    /// provider says which provider creates the nodes.
     pub provider: ProviderSpec,
-    /// drain says how pods leave a node before it goes.
+    /// drain says how pods leave a node before it is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DrainSpec>,
     /// provisioningTimeoutSeconds is how long a new node may take to become Ready before it is replaced, and how long
-    /// the planner counts on it. nodepool-operator replaces only what it has itself watched for that long, so a restart
-    /// of the operator gives the nodes that are starting the whole time once more.
+    /// the planner counts on it. nodepool-operator replaces only nodes that it has watched for that long, so after a
+    /// restart of the operator the full time starts again for nodes that are starting.
     #[serde(default = "default_provisioning_timeout")]
     #[schemars(range(min = 1, max = 86_400))]
     pub provisioning_timeout_seconds: i32,
-    /// paused stops both operators from changing anything about this pool; status is still reported, and it is still noted
+    /// paused stops both operators from changing anything about this pool; status is still reported, and it is still recorded
     /// on a node that it has been Ready.
     #[serde(default)]
     pub paused: bool,
@@ -150,7 +150,7 @@ const fn default_provisioning_timeout() -> i32 {
     900
 }
 
-/// Who makes the nodes. Exactly one field is set.
+/// The provider of the nodes. Exactly one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -158,12 +158,12 @@ const fn default_provisioning_timeout() -> i32 {
     "message": "exactly one provider must be set; this version knows: simulated"
 }]))]
 pub struct ProviderSpec {
-    /// simulated makes Node objects without machines, for tests, demos and what-if runs; kwok gives them life.
+    /// simulated creates Node objects without machines, for tests, demos and what-if runs; kwok simulates their kubelets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedProvider>,
 }
 
-/// A provider that makes Node objects without machines.
+/// A provider that creates Node objects without machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SimulatedProvider {
@@ -175,25 +175,25 @@ pub struct SimulatedProvider {
     #[serde(default)]
     #[schemars(range(min = 0, max = 3600))]
     pub jitter_seconds: i32,
-    /// failurePercent of the attempts to make a node fail.
+    /// failurePercent of the attempts to create a node fail.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100))]
     pub failure_percent: i32,
-    /// quota is the greatest number of nodes the provider gives this pool; absent means no limit.
+    /// quota is the maximum number of nodes that the provider creates for this pool; absent means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub quota: Option<i32>,
 }
 
-/// How pods leave a node before it goes.
+/// How pods leave a node before it is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainSpec {
-    /// timeoutSeconds is how long pods are evicted, which a disruption budget can hold up. From then on those that are left
-    /// are deleted without asking their budgets, each with its own grace period, and the node goes when they have ended, or
-    /// when nobody confirms that for half a minute after the grace period. Absent or 0 means: as long as it takes, so that a
-    /// disruption budget is never broken. nodepool-operator has to watch the drain for that long itself, so a restart of
-    /// the operator gives a drain the whole time once more.
+    /// timeoutSeconds is how long pods are evicted, which a disruption budget can delay. After that, the remaining pods are
+    /// deleted regardless of their budgets, each with its own grace period, and the node is removed when they have ended, or
+    /// when no kubelet has confirmed that for half a minute after the grace period. Absent or 0 means no limit, so a
+    /// disruption budget is never violated. nodepool-operator has to watch the drain for that long itself, so after a
+    /// restart of the operator the full time of a drain starts again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 604_800))]
     pub timeout_seconds: Option<i32>,
@@ -206,8 +206,8 @@ impl NodePoolSpec {
         self.replicas_or(self.min_replicas)
     }
 
-    /// The number of nodes the pool should have when `present` are there: as [`effective_replicas`](Self::effective_replicas),
-    /// but an unset count stands for those that are there.
+    /// The number of nodes the pool should have when `present` exist: like [`effective_replicas`](Self::effective_replicas),
+    /// but an unset count means the existing ones.
     pub fn replicas_or(&self, present: i32) -> i32 {
         self.replicas.unwrap_or(present).max(self.min_replicas).min(self.max_replicas).max(0)
     }

@@ -1,10 +1,10 @@
-//! The nodes that go with a decision.
+//! The nodes that a decision removes.
 
 use k8s_openapi::api::core::v1::Node;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which nodes go at which count.
+/// The nodes to remove at a count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDownPlan {
@@ -16,21 +16,21 @@ pub struct ScaleDownPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub generation: Option<i64>,
-    /// targetReplicas is the value of replicas at which the nodes go.
+    /// targetReplicas is the value of replicas at which the nodes are removed.
     #[schemars(range(min = 0))]
     pub target_replicas: i32,
-    /// nodes are the names of the nodes that go.
+    /// nodes are the names of the nodes to remove.
     #[schemars(length(max = 1000), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
     pub nodes: Vec<String>,
-    /// nodeUIDs are the UIDs of the nodes that go: a node that has been given the name of one of them since stays.
+    /// nodeUIDs are the UIDs of the nodes to remove: a later node with the name of one of them stays.
     #[serde(default, rename = "nodeUIDs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), inner(length(max = 64)), extend("x-kubernetes-list-type" = "set"))]
     pub node_uids: Vec<String>,
 }
 
 impl ScaleDownPlan {
-    /// Whether the plan means this very node, and not one of its name that came later. A plan of an earlier release knows names
-    /// only: while the operators are upgraded one after the other, those are what there is.
+    /// Whether the plan means this node, and not a later one with the same name. A plan of an earlier release has only names,
+    /// which are used while the operators are upgraded one after the other.
     pub fn means(&self, node: &Node) -> bool {
         let metadata = &node.metadata;
         let known = |uid: &String| self.node_uids.is_empty() || self.node_uids.contains(uid);

@@ -24,7 +24,7 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// replicas is the number of nodes that exist and are not on their way out.
+    /// replicas is the number of nodes that exist and are not being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
@@ -32,7 +32,7 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ready_replicas: Option<i32>,
-    /// upToDateReplicas is the number of those that were made from the current template.
+    /// upToDateReplicas is the number of those that were created from the current template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub up_to_date_replicas: Option<i32>,
@@ -44,7 +44,7 @@ pub struct NodePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub selector: Option<String>,
-    /// nodes counts the pool's nodes by what they are doing.
+    /// nodes counts the pool's nodes by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesSummary>,
     /// autoscaling is what the Autoscaler operator decided about this pool. Only the Autoscaler writes it.
@@ -52,11 +52,11 @@ pub struct NodePoolStatus {
     pub autoscaling: Option<AutoscalingStatus>,
 }
 
-/// The pool's nodes by what they are doing.
+/// The pool's nodes by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesSummary {
-    /// provisioning nodes were asked for and have no Node object yet.
+    /// provisioning nodes were requested and have no Node object yet.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub provisioning: i32,
@@ -72,7 +72,7 @@ pub struct NodesSummary {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub not_ready: i32,
-    /// draining nodes are on their way out.
+    /// draining nodes are being removed.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub draining: i32,
@@ -97,41 +97,42 @@ pub struct AutoscalingStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_decision: Option<Decision>,
     /// writtenReplicas is spec.replicas as the Autoscaler last wrote or accepted it. Another number in spec.replicas is
-    /// somebody else's.
+    /// from another writer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub written_replicas: Option<i32>,
-    /// contested is who wrote spec.replicas since the Autoscaler did, and what; it is kept for ten minutes.
+    /// contested is the number that another writer set in spec.replicas after the Autoscaler, and that writer; it is kept for
+    /// ten minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contested: Option<ContestedReplicas>,
-    /// scaleDown names the nodes that go when the Autoscaler has made replicas its targetReplicas. The NodePool operator
+    /// scaleDown names the nodes to remove once the Autoscaler has set replicas to its targetReplicas. The NodePool operator
     /// then removes no other node, so both operators always mean the same nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDownPlan>,
-    /// unneededNodes are the nodes nothing needs, and since when; they survive a restart of the Autoscaler here.
+    /// unneededNodes are the nodes that no pod needs, and since when; stored here, they survive a restart of the Autoscaler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub unneeded_nodes: Vec<UnneededNode>,
-    /// recommendations are the numbers of nodes that were wanted within the stabilisation windows, the oldest first; they
-    /// survive a restart of the Autoscaler here.
+    /// recommendations are the numbers of nodes that were wanted within the stabilisation windows, the oldest first;
+    /// stored here, they survive a restart of the Autoscaler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub recommendations: Vec<Recommendation>,
-    /// scaleEvents are the changes of replicas within the periods of the policies, the oldest first; they survive a
-    /// restart of the Autoscaler here.
+    /// scaleEvents are the changes of replicas within the periods of the policies, the oldest first; stored
+    /// here, they survive a restart of the Autoscaler.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "atomic"))]
     pub scale_events: Vec<ScaleEvent>,
 }
 
-/// A number of nodes that somebody else asked for.
+/// A number of nodes that another writer set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContestedReplicas {
-    /// replicas is what they wrote.
+    /// replicas is the number that it set.
     #[schemars(range(min = 0))]
     pub replicas: i32,
-    /// writer is the field manager that wrote it; empty where the API server does not say.
+    /// writer is the field manager that wrote it; empty if the API server does not record it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub writer: String,
@@ -154,7 +155,7 @@ pub struct Recommendation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleEvent {
-    /// change is how many nodes were added; negative when they were taken away.
+    /// change is how many nodes were added; negative when they were removed.
     #[schemars(range(min = -100_000, max = 100_000))]
     pub change: i32,
     /// time of the change.
@@ -165,7 +166,7 @@ pub struct ScaleEvent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// id tells one decision from another.
+    /// id identifies the decision.
     #[schemars(length(max = 64))]
     pub id: String,
     /// fromReplicas is what replicas was when the decision was made.
@@ -174,17 +175,17 @@ pub struct Decision {
     /// toReplicas is what the decision makes it.
     #[schemars(range(min = 0))]
     pub to_replicas: i32,
-    /// reason for machines.
+    /// reason is machine-readable.
     #[schemars(length(max = 64))]
     pub reason: String,
-    /// message for people.
+    /// message is for users.
     #[schemars(length(max = 1024))]
     pub message: String,
     /// time of the decision.
     pub time: Time,
 }
 
-/// A node that nothing needs.
+/// A node that no pod needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnneededNode {

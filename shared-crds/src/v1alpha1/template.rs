@@ -1,4 +1,4 @@
-//! What one node of a pool looks like, so that planning works from zero nodes.
+//! The template of a pool's nodes, with which planning works from zero nodes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct NodeTemplate {
     /// metadata holds labels and annotations that every node of the pool gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<NodeTemplateMetadata>,
-    /// spec holds what the scheduler looks at: taints and capacity.
+    /// spec holds what the scheduler uses: taints and capacity.
     pub spec: NodeTemplateSpec,
 }
 
@@ -34,7 +34,7 @@ pub struct NodeTemplateMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What the scheduler looks at.
+/// The properties that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
@@ -54,8 +54,8 @@ pub struct NodeTemplateSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "effect"]))]
     pub taints: Vec<NodeTaint>,
-    /// startupTaints that a node is born with and that something else on the node removes once it is ready. The
-    /// planner ignores them.
+    /// startupTaints that a node is created with and that another component removes once the node is ready. The planner
+    /// ignores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key", "effect"]))]
     pub startup_taints: Vec<NodeTaint>,

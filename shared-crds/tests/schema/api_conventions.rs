@@ -10,8 +10,8 @@ const KINDS: [&str; 2] = ["nodepools", "nodepoolautoscalers"];
 /// Fields that break a rule on purpose: (rule, path, reason).
 const WAIVERS: &[(&str, &str, &str)] = &[
     ("boolean", "spec.paused", "two states only; Cluster API and Deployment call it the same"),
-    ("pattern", "status.autoscaling.lastDecision.message", "text for people"),
-    ("pattern", "status.conditions[].message", "text for people"),
+    ("pattern", "status.autoscaling.lastDecision.message", "text for users"),
+    ("pattern", "status.conditions[].message", "text for users"),
     ("name", "spec.template.spec", "the shape of every pod and machine template"),
 ];
 
@@ -196,7 +196,7 @@ fn scale_is_served_with_a_selector_and_replicas_has_no_default() {
 }
 
 #[test]
-fn printer_columns_and_category_tell_the_story() {
+fn printer_columns_and_category_show_the_important_fields() {
     for crd in shared_crds::all().unwrap() {
         assert_eq!(crd.spec.names.categories.as_deref(), Some(["tandem".to_owned()].as_slice()));
         let columns = crd.spec.versions[0].additional_printer_columns.clone().unwrap();

@@ -1,4 +1,4 @@
-//! Every leaf of `NodePool` has exactly one owner, and every row of the contract speaks of a field that exists.
+//! Every leaf of `NodePool` has exactly one owner, and every row of the contract names an existing field.
 
 use shared_crds::conditions::ConditionType;
 use shared_crds::ownership::{self, Endpoint, NODE_POOL};
@@ -27,7 +27,7 @@ fn every_leaf_has_exactly_one_owner() {
 }
 
 #[test]
-fn every_row_speaks_of_a_field_that_exists() {
+fn every_row_names_an_existing_field() {
     let schema = walk::of("nodepools");
     let fields = walk::fields(&schema);
     for rule in NODE_POOL {

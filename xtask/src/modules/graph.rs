@@ -1,16 +1,16 @@
-//! Who uses whom among the modules of one directory, and the circles there.
+//! The uses among the modules of one directory, and their cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::module::{Module, ModulePath};
 
-/// Re-exports that are followed at most; more are a circle of re-exports, which does not compile.
+/// Maximum number of followed re-exports; more are a cycle of re-exports, which does not compile.
 const MOST_RE_EXPORTS: usize = 16;
 
-/// For each directory, which of its modules use which, and an example: the module that does.
+/// The uses among the modules of each directory, each with an example.
 type Arrows = BTreeMap<ModulePath, BTreeMap<(String, String), String>>;
 
-/// Every circle, as the arrows that make it.
+/// Every cycle, as the uses that form it.
 pub(super) fn circles(modules: &BTreeMap<ModulePath, Module>) -> Vec<String> {
     let mut circles = Vec::new();
     for (directory, arrows) in arrows(modules) {
@@ -43,7 +43,7 @@ fn arrows(modules: &BTreeMap<ModulePath, Module>) -> Arrows {
     arrows
 }
 
-/// The module that a path named in `from` leads to, or whose item it names.
+/// The module of a path in `from`: the one that it names, or that of the named item.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     from: &ModulePath,
@@ -79,7 +79,7 @@ fn resolve(
     Some(at)
 }
 
-/// The sets of modules from each of which one comes back to it.
+/// The strongly connected sets of modules with more than one use.
 fn knots(arrows: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<String>> {
     let mut knots: Vec<BTreeSet<String>> = Vec::new();
     let names: BTreeSet<&String> = arrows.keys().map(|(from, _)| from).collect();
@@ -97,7 +97,7 @@ fn knots(arrows: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<String>> {
     knots
 }
 
-/// What one comes to from `start`; itself only if one comes back.
+/// The modules reachable from `start`; `start` itself only through a cycle.
 fn reached<'a, I: Iterator<Item = &'a String>>(
     start: &'a str,
     next: impl Fn(&'a str) -> I,

@@ -1,8 +1,8 @@
-//! No circle between the modules of a crate: what uses another module is not used by it, directly or through others.
+//! Checks that the modules of a crate have no cycle of uses.
 //!
-//! Read from the sources as `syn` parses them, tests left out. A name that a module re-exports counts as a use of the
-//! module that it comes from. A directory counts as one module beside its siblings, and its own children are looked at
-//! among themselves; that a directory's `mod.rs` uses its children, and they what it defines, is not a circle.
+//! The uses are read from the sources with `syn`, without tests. A re-exported name counts as a use of the module that
+//! defines it. A directory counts as one module among its siblings, and its children are checked among themselves; uses
+//! between a directory's `mod.rs` and its children are not a cycle.
 
 mod graph;
 mod module;
@@ -15,7 +15,7 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// The circles of every crate of the workspace, a line for each.
+/// The cycles of all crates of the workspace, one line each.
 pub(crate) fn circles() -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for name in workspace::members()? {

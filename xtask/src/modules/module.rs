@@ -1,4 +1,4 @@
-//! One module, as the check sees it.
+//! The data of one module.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use syn::{Attribute, Meta};
 /// An imported name: the path it stands for.
 pub(super) type Import = Vec<String>;
 
-/// Where a module is: the names from the root of the crate, which is empty.
+/// The path of a module from the crate's root, whose path is empty.
 pub(super) type ModulePath = Vec<String>;
 
 /// One module.
@@ -17,11 +17,11 @@ pub(super) struct Module {
     pub(super) children: BTreeSet<String>,
     /// What it imports or re-exports, by the name it has here.
     pub(super) imports: BTreeMap<String, Import>,
-    /// Every path that it names, as written.
+    /// Every path in its code, as written.
     pub(super) paths: BTreeSet<Vec<String>>,
 }
 
-/// Whether what has these attributes is there for tests only.
+/// Whether an item with these attributes exists only for tests.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::List(list) if list.path.is_ident("cfg") => {

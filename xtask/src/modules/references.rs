@@ -1,4 +1,4 @@
-//! What a module names: its imports, and every path in its code, in macros too.
+//! The names in a module: its imports, and every path in its code, including macros.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use syn::{Item, ItemUse, UseTree};
 
 use super::module::{Module, is_test};
 
-/// Adds what `items` name, without tests and without the modules in them, which are modules of their own.
+/// Adds the names in `items`, without tests and without inline modules, which are handled separately.
 pub(super) fn read(items: &[Item], module: &mut Module) {
     let mut reader = Reader { module };
     for item in items {
@@ -73,7 +73,7 @@ impl Reader<'_> {
     }
 }
 
-/// Paths of two names or more.
+/// Adds the paths of at least two names.
 fn in_tokens(tokens: TokenStream, paths: &mut BTreeSet<Vec<String>>) {
     let mut path: Vec<String> = Vec::new();
     let mut colons = 0;

@@ -1,4 +1,4 @@
-//! The modules of a crate, as its files declare them.
+//! The module tree of a crate, as its files declare it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
