@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Demand, RequirementsCache};
+use super::{Demand, PodInterner};
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
 use crate::input::pod_info::PodInfo;
@@ -61,7 +61,7 @@ pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
     let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
     pods.sort_by(|a, b| a.key().cmp(&b.key()));
     let node = object(json!({ "metadata": { "name": "n" } }));
-    let (mut names, mut memo) = (ResourceNames::default(), RequirementsCache::default());
+    let (mut names, mut memo) = (ResourceNames::default(), PodInterner::default());
     let workload = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
     Resolution { workload, pods }

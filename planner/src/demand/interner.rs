@@ -1,126 +1,285 @@
-//! Finds the requirements of an equal pod without parsing: pods of one template have equal specs, and comparing is many
-//! times faster than parsing.
+//! The entrance of a pass: equal pods get one id. What comes later is found out once for each id, not for each pod.
 //!
-//! It may miss an equal pod, but the pods that it treats as equal have equal requirements: it compares everything that
-//! [`PodRequirements`] is made from.
+//! Two pods are equal if they have one shape, volumes in the same places, and are both being deleted or both not. One
+//! shape means one object: the cache gives it to all pods that agree in everything but what is a pod's own
+//! ([`PodShapes`](crate::input::pod_info::PodShapes)). A pod that has not been through a cache is equal to no other,
+//! which costs time and changes no result.
 
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{
-    Affinity, Container, ContainerStatus, Pod, PodAffinityTerm, PodSpec, PodStatus,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
+use super::numbered::Numbered;
+use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
-use crate::input::pod_info::PodShape;
+use crate::input::pod_info::{PodInfo, PodShape, ShapeId};
 
-/// A pod, and its requirements.
-type InternedPod = (PodShape, Arc<PodRequirements>);
+/// Index of an [`InternedPod`] in [`InternedPods`].
+pub(super) type InternedPodId = usize;
 
-/// Pods whose requirements are known, by a cheap hash.
+/// The shapes of the last pass, with what was read from each. A pod that has not changed has the same shape in the next
+/// pass, and is not read again.
+///
+/// It only saves time: results are the same with a [`PodInterner`] of earlier passes and with an empty one.
 #[derive(Debug, Default)]
-pub(super) struct PodInterner {
-    looks: HashMap<u64, Vec<InternedPod>>,
+pub struct PodInterner {
+    shapes: HashMap<ShapeId, InternedShape>,
+    /// The requirements of all shapes, without duplicates: equal ones are one object.
+    all_requirements: HashSet<Arc<PodRequirements>>,
+    /// Whether a pass has begun and not ended.
+    in_pass: bool,
+}
+
+#[derive(Debug)]
+struct InternedShape {
+    /// Only kept alive, never read: while it is there, no other shape has its id.
+    _shape: PodShape,
+    requirements: Arc<PodRequirements>,
+    used: Used,
+}
+
+/// What the current pass uses a shape for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Used {
+    Not,
+    /// For pods that are left out, or that do not have the id below.
+    Read,
+    /// The id of those pods that can be anywhere and stay, which almost all pods do. In four bytes, because there may be
+    /// as many shapes as pods.
+    As(u32),
+}
+
+/// Pods that are all equal.
+#[derive(Debug)]
+pub(super) struct InternedPod<'p> {
+    pub(super) shape: &'p PodShape,
+    /// Index of their requirements.
+    pub(super) requirements: usize,
+    /// Index of the places of their volumes.
+    pub(super) places: usize,
+    /// Whether they are being deleted.
+    pub(super) leaving: bool,
+}
+
+/// The different pods of a pass.
+#[derive(Debug, Default)]
+pub(super) struct InternedPods<'p> {
+    /// In order of first use.
+    pub(super) all: Vec<InternedPod<'p>>,
+    /// The different requirements, in order of first use.
+    pub(super) all_requirements: Vec<Arc<PodRequirements>>,
+    /// The different places of volumes: one of the terms of each must match.
+    pub(super) places: Vec<Vec<VolumeTerms>>,
 }
 
 impl PodInterner {
-    /// The requirements of an equal pod.
-    pub(super) fn find(&self, shape: &PodShape) -> Option<Arc<PodRequirements>> {
-        let alike = self.looks.get(&look(shape.pod()))?;
-        alike.iter().find(|(twin, _)| same(twin, shape)).map(|(_, requirements)| Arc::clone(requirements))
+    /// Begins a pass.
+    pub(super) fn pass<'p>(&mut self) -> Interning<'_, 'p> {
+        // The ids of a pass that did not end are still there: it panicked.
+        if mem::replace(&mut self.in_pass, true) {
+            *self = Self { in_pass: true, ..Self::default() };
+        }
+        let mut places = Numbered::default();
+        places.number(ANYWHERE);
+        Interning {
+            interner: self,
+            read: HashMap::new(),
+            requirements: HashMap::new(),
+            places,
+            others: HashMap::new(),
+            found: InternedPods::default(),
+        }
     }
 
-    pub(super) fn remember(&mut self, shape: &PodShape, requirements: &Arc<PodRequirements>) {
-        self.looks.entry(look(shape.pod())).or_default().push((shape.clone(), Arc::clone(requirements)));
+    /// The number of shapes.
+    pub fn len(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// Whether there are no shapes.
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
     }
 }
 
-/// A hash of the fields that differ most often.
-fn look(pod: &Pod) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    let Some(spec) = &pod.spec else { return 0 };
-    pod.metadata.namespace.hash(&mut hasher);
-    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
-        let requests = container.resources.iter().flat_map(|r| r.requests.iter().flatten());
-        requests.for_each(|(name, quantity)| (name, &quantity.0).hash(&mut hasher));
+/// The places of pods without volumes.
+const ANYWHERE: Vec<VolumeTerms> = Vec::new();
+
+/// What the requirements of a pod depend on: its shape without labels, and values of labels.
+type Origin = (usize, Vec<Option<String>>);
+
+/// A pass, while its pods are interned.
+pub(super) struct Interning<'i, 'p> {
+    interner: &'i mut PodInterner,
+    /// Requirements that were read in this pass. Pods of a `StatefulSet` have a shape each and differ in their labels
+    /// only.
+    read: HashMap<Origin, Arc<PodRequirements>>,
+    /// Indexes of requirements, by address.
+    requirements: HashMap<usize, usize>,
+    places: Numbered<Vec<VolumeTerms>>,
+    /// Ids of pods that have volumes in certain places, or are being deleted.
+    others: HashMap<(ShapeId, usize, bool), InternedPodId>,
+    found: InternedPods<'p>,
+}
+
+impl<'p> Interning<'_, 'p> {
+    /// The id of a pod. `places` returns where the volumes of a pod with these requirements can be; `None` leaves it out
+    /// of the pass.
+    pub(super) fn id(
+        &mut self,
+        pod: &'p PodInfo,
+        places: impl FnOnce(&PodRequirements) -> Option<Vec<VolumeTerms>>,
+    ) -> Option<InternedPodId> {
+        let shape = pod.shape();
+        let PodInterner { shapes, all_requirements, in_pass: _ } = &mut *self.interner;
+        let interned = shapes.entry(shape.id()).or_insert_with(|| InternedShape {
+            _shape: shape.clone(),
+            requirements: requirements(shape, &mut self.read, all_requirements),
+            used: Used::Not,
+        });
+        if interned.used == Used::Not {
+            interned.used = Used::Read;
+        }
+        let places = places(&interned.requirements)?;
+        let leaving = pod.deleted().is_some();
+        let is_usual = places == ANYWHERE && !leaving;
+        if let (Used::As(id), true) = (interned.used, is_usual) {
+            return Some(id as usize);
+        }
+        let places = self.places.number(places);
+        let next = self.found.all.len();
+        if is_usual {
+            interned.used = u32::try_from(next).map_or(Used::Read, Used::As);
+        } else if let Some(&id) = self.others.get(&(shape.id(), places, leaving)) {
+            return Some(id);
+        } else {
+            self.others.insert((shape.id(), places, leaving), next);
+        }
+        let all_requirements = &mut self.found.all_requirements;
+        let address = Arc::as_ptr(&interned.requirements).addr();
+        let requirements = *self.requirements.entry(address).or_insert_with(|| {
+            all_requirements.push(Arc::clone(&interned.requirements));
+            all_requirements.len() - 1
+        });
+        self.found.all.push(InternedPod { shape, requirements, places, leaving });
+        Some(next)
     }
-    spec.node_selector.hash(&mut hasher);
-    for selector in spec.affinity.iter().flat_map(required).filter_map(|term| term.label_selector.as_ref()) {
-        selector.match_labels.hash(&mut hasher);
+
+    /// Ends the pass: shapes that it did not use are dropped.
+    pub(super) fn end(self) -> InternedPods<'p> {
+        let Self { interner, read, places, found, .. } = self;
+        drop(read);
+        interner.shapes.retain(|_, shape| mem::replace(&mut shape.used, Used::Not) != Used::Not);
+        interner.all_requirements.retain(|requirements| Arc::strong_count(requirements) > 1);
+        interner.in_pass = false;
+        InternedPods { places: places.all, ..found }
     }
-    for constraint in spec.topology_spread_constraints.iter().flatten() {
-        constraint.topology_key.hash(&mut hasher);
-        constraint.label_selector.as_ref().map(|s: &LabelSelector| &s.match_labels).hash(&mut hasher);
+}
+
+/// The requirements of pods with a new shape.
+fn requirements(
+    shape: &PodShape,
+    read: &mut HashMap<Origin, Arc<PodRequirements>>,
+    all_requirements: &mut HashSet<Arc<PodRequirements>>,
+) -> Arc<PodRequirements> {
+    let origin = (shape.id().without_labels(), PodRequirements::own_labels(shape));
+    let requirements = read.entry(origin).or_insert_with(|| {
+        let requirements = PodRequirements::of(shape);
+        if let Some(known) = all_requirements.get(&requirements) {
+            return Arc::clone(known);
+        }
+        let requirements = Arc::new(requirements);
+        all_requirements.insert(Arc::clone(&requirements));
+        requirements
+    });
+    Arc::clone(requirements)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixtures::merged;
+    use crate::input::transform;
+    use crate::requirements::constraints::NodeTerm;
+
+    fn pods<const N: usize>(changes: [Value; N]) -> [PodInfo; N] {
+        let base = json!({ "metadata": { "namespace": "x" }, "spec": { "containers": [] } });
+        let mut keep = transform::pods();
+        changes.map(|change| keep(serde_json::from_value(merged(base.clone(), change)).unwrap()))
     }
-    hasher.finish()
-}
 
-fn required(affinity: &Affinity) -> impl Iterator<Item = &PodAffinityTerm> {
-    let near = affinity.pod_affinity.iter();
-    let near = near.flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten());
-    let apart = affinity.pod_anti_affinity.iter();
-    near.chain(apart.flat_map(|a| a.required_during_scheduling_ignored_during_execution.iter().flatten()))
-}
-
-fn same(one: &PodShape, other: &PodShape) -> bool {
-    let (a, b) = (one.pod(), other.pod());
-    let (Some(of_a), Some(of_b)) = (&a.spec, &b.spec) else { return a.spec.is_none() && b.spec.is_none() };
-    a.metadata.namespace == b.metadata.namespace
-        && same_spec(of_a, of_b)
-        && same_status(a.status.as_ref(), b.status.as_ref())
-        && own_keys(of_a).all(|key| one.labels().get(key) == other.labels().get(key))
-}
-
-fn same_spec(a: &PodSpec, b: &PodSpec) -> bool {
-    let inits = |spec: &PodSpec| spec.init_containers.as_ref().map_or(0, Vec::len);
-    let claims = |spec: &PodSpec| {
-        let volumes = spec.volumes.iter().flatten();
-        volumes.into_iter().any(|v| v.persistent_volume_claim.is_some() || v.ephemeral.is_some())
-    };
-    a.containers.len() == b.containers.len()
-        && inits(a) == inits(b)
-        && a.containers.iter().zip(&b.containers).all(same_container)
-        && a.init_containers.iter().flatten().zip(b.init_containers.iter().flatten()).all(same_container)
-        && a.resources == b.resources
-        && a.overhead == b.overhead
-        && a.node_selector == b.node_selector
-        && a.tolerations == b.tolerations
-        && a.affinity == b.affinity
-        && a.topology_spread_constraints == b.topology_spread_constraints
-        && a.host_network == b.host_network
-        && claims(a) == claims(b)
-}
-
-fn same_container((a, b): (&Container, &Container)) -> bool {
-    a.name == b.name
-        && a.resources == b.resources
-        && a.ports == b.ports
-        && a.restart_policy == b.restart_policy
-}
-
-/// Compares the parts of a status that matter: the resources allocated to containers, and whether a resize was refused.
-fn same_status(a: Option<&PodStatus>, b: Option<&PodStatus>) -> bool {
-    fn granted(status: Option<&PodStatus>) -> impl Iterator<Item = (&String, &ContainerStatus)> {
-        let main = status.into_iter().flat_map(|s| s.container_statuses.iter().flatten());
-        let init = status.into_iter().flat_map(|s| s.init_container_statuses.iter().flatten());
-        main.chain(init).filter(|s| s.resources.is_some()).map(|s| (&s.name, s))
+    fn ids<'p>(interning: &mut Interning<'_, 'p>, pods: &'p [PodInfo]) -> Vec<InternedPodId> {
+        pods.iter().map(|pod| interning.id(pod, |_| Some(ANYWHERE)).unwrap()).collect()
     }
-    fn resize(status: Option<&PodStatus>) -> impl Iterator<Item = Option<&str>> {
-        let conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
-        conditions.filter(|c| c.type_ == "PodResizePending").map(|c| c.reason.as_deref())
-    }
-    let parts = |(name, status): (_, &ContainerStatus)| {
-        (name, status.resources.clone(), status.allocated_resources.clone())
-    };
-    resize(a).eq(resize(b)) && granted(a).map(parts).eq(granted(b).map(parts))
-}
 
-/// The label keys whose values the pod's selectors take from the pod's own labels.
-fn own_keys(spec: &PodSpec) -> impl Iterator<Item = &String> {
-    let of_spreads = spec.topology_spread_constraints.iter().flatten().flat_map(|c| &c.match_label_keys);
-    let terms = spec.affinity.iter().flat_map(required);
-    let of_terms = terms.flat_map(|term| [&term.match_label_keys, &term.mismatch_label_keys]).flatten();
-    of_spreads.chain(of_terms).flatten()
+    #[test]
+    fn equal_pods_have_one_id() {
+        let labelled = |value: &str| json!({ "metadata": { "labels": { "a": value } } });
+        let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        let pods =
+            pods([json!({ "metadata": { "name": "p" } }), going, json!({}), labelled("1"), labelled("2")]);
+        let mut interner = PodInterner::default();
+        let mut interning = interner.pass();
+        assert_eq!(ids(&mut interning, &pods), [0, 1, 0, 2, 3]);
+        assert_eq!(interning.id(&pods[1], |_| Some(ANYWHERE)), Some(1));
+        let somewhere = vec![vec![NodeTerm::default()]];
+        for id in [4, 4] {
+            assert_eq!(
+                interning.id(&pods[0], |_| Some(somewhere.clone())),
+                Some(id),
+                "its volumes are elsewhere"
+            );
+        }
+        assert_eq!(interning.id(&pods[0], |_| None), None);
+        let InternedPods { all, all_requirements, places } = interning.end();
+        assert_eq!((all.len(), all_requirements.len()), (5, 1));
+        assert_eq!((&places[all[0].places], &places[all[4].places]), (&ANYWHERE, &somewhere));
+        assert_eq!([all[0].leaving, all[1].leaving], [false, true]);
+        assert_eq!(interner.len(), 3);
+    }
+
+    #[test]
+    fn labels_are_a_reason_to_read_a_shape_only_where_requirements_take_them_over() {
+        let of = |keys: Value, label: &str| {
+            let spread = json!({ "labelSelector": {}, "topologyKey": "zone", "maxSkew": 1, "matchLabelKeys": keys,
+                "whenUnsatisfiable": "DoNotSchedule" });
+            json!({ "metadata": { "labels": { "a": label } }, "spec": { "topologySpreadConstraints": [spread] } })
+        };
+        for (keys, different) in [(json!(["a"]), 2), (json!(["b"]), 1), (json!([]), 1)] {
+            let pods = pods(["1", "2"].map(|label| of(keys.clone(), label)));
+            let mut interner = PodInterner::default();
+            let mut interning = interner.pass();
+            assert_eq!(ids(&mut interning, &pods), [0, 1]);
+            assert_eq!(interning.read.len(), different, "{keys}");
+            assert_eq!(interning.end().all_requirements.len(), different, "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_pass_that_does_not_end_leaves_no_ids_behind() {
+        let pods = pods(["1", "2"].map(|label| json!({ "metadata": { "labels": { "a": label } } })));
+        let mut interner = PodInterner::default();
+        ids(&mut interner.pass(), &pods);
+        let mut interning = interner.pass();
+        assert_eq!(ids(&mut interning, &pods[1..]), [0]);
+        assert_eq!(interning.end().all.len(), 1);
+    }
+
+    #[test]
+    fn what_was_read_is_kept_for_the_next_pass_and_no_longer() {
+        let pods = pods(["1", "2"].map(|label| json!({ "metadata": { "labels": { "a": label } } })));
+        let mut interner = PodInterner::default();
+        let mut interning = interner.pass();
+        ids(&mut interning, &pods);
+        interning.end();
+        for (present, kept) in [(&pods[..], 2), (&pods[1..], 1), (&[], 0)] {
+            let mut interning = interner.pass();
+            ids(&mut interning, present);
+            assert!(interning.read.is_empty());
+            interning.end();
+            assert_eq!((interner.len(), interner.is_empty()), (kept, kept == 0));
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! The pods of a pass as the planner sees them: [`PodClass`]es, the [`TopologyCount`]s their constraints need, and the
 //! pending pods in groups.
 //!
-//! Two steps. A pod's requirements are read on their own, once while the pod does not change ([`RequirementsCache`]).
-//! Then the requirements of the pass are resolved together, since the selector of one pod is what tells other pods
-//! apart. Nothing is placed here.
+//! Two steps. Equal pods get one id, and their requirements are read on their own, once while pods do not change
+//! ([`PodInterner`]). Then the requirements of the pass are resolved together, since the selector of one pod is what
+//! tells other pods apart. Nothing is placed here.
 
 #[cfg(test)]
 mod cases;
@@ -11,13 +11,13 @@ mod counts;
 pub mod daemons;
 pub mod headroom;
 mod interner;
+mod numbered;
 pub mod order;
 mod pod_groups;
 mod pod_requirements;
 pub mod ports;
 #[cfg(test)]
 mod properties;
-mod requirements_cache;
 mod resolve;
 mod scheduling_input;
 #[cfg(test)]
@@ -36,8 +36,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
-pub use requirements_cache::RequirementsCache;
+pub use interner::PodInterner;
 
+use self::interner::InternedPods;
 use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
@@ -96,17 +97,16 @@ impl Demand {
         all_nodes: &[Arc<Node>],
         names: &mut ResourceNames,
         reference: &Amounts,
-        memo: &mut RequirementsCache,
+        interner: &mut PodInterner,
     ) -> Self {
         let daemon_pods = daemons::pods(observed);
-        let SchedulingInput { members, all_requirements, places, unreadable, waiting, unmeasured, warnings } =
-            SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, memo);
+        let SchedulingInput { entries, interned, unreadable, waiting, unmeasured, warnings } =
+            SchedulingInput::of(observed, all_pods, all_nodes, &daemon_pods, interner);
+        let InternedPods { all: interned_pods, all_requirements, places } = interned;
         let matchers = Matchers::of(&all_requirements);
         let namespaces = NamespaceLabels::of(&observed.namespaces);
-        let daemon = |member: &PodEntry| member.pod.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]);
-        let pod = |member: &PodEntry| daemon(member).unwrap_or_else(|| &all_pods[member.pod]);
-        let PodGroups { all: pod_groups, unit_of, matched } =
-            PodGroups::of(&members, pod, &matchers, &namespaces);
+        let PodGroups { all: pod_groups, group_of, matched } =
+            PodGroups::of(&interned_pods, &matchers, &namespaces);
         let parts = Parts {
             all_requirements: &all_requirements,
             matchers: &matchers,
@@ -119,16 +119,16 @@ impl Demand {
         let mut placed = vec![None; all_pods.len()];
         let mut daemons = BTreeMap::new();
         let mut pending: BTreeMap<(i32, PodClassId), Vec<usize>> = BTreeMap::new();
-        for (member, pod_group) in members.iter().zip(unit_of) {
-            let class = class_of[pod_group];
-            if let Some(pod) = daemon(member) {
+        for PodEntry { pod: index, node, id } in entries {
+            let class = class_of[group_of[id]];
+            if let Some(pod) = index.checked_sub(all_pods.len()).map(|at| &daemon_pods[at]) {
                 let (namespace, name) = pod.key();
                 daemons.insert((namespace.to_owned(), name.to_owned()), classes[class].raises.clone());
-            } else if let Some(node) = member.node {
-                placed[member.pod] = Some((class, node));
+            } else if let Some(node) = node {
+                placed[index] = Some((class, node));
             } else {
-                let priority = pods::priority(&all_pods[member.pod]);
-                pending.entry((priority, class)).or_default().push(member.pod);
+                let priority = pods::priority(&all_pods[index]);
+                pending.entry((priority, class)).or_default().push(index);
             }
         }
         let groups = ordered(pending, &classes, reference);

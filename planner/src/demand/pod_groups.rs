@@ -1,12 +1,13 @@
-//! Groups of equal pods: equal requirements, equal for every selector, and volumes in the same places.
+//! Groups of interned pods that are the same for the selectors of a pass, and have equal requirements.
+//!
+//! This equality is not the interner's: it depends on the labels that some selector of the pass looks at. Classes are
+//! coarser still ([`super::resolve`]): they depend on the topology counts of the pass.
 
-use std::collections::HashMap;
+use super::interner::InternedPod;
+use super::numbered::Numbered;
+use super::subjects::{MatcherId, Matchers, NamespaceLabels};
 
-use super::subjects::{MatcherId, Matchers, NamespaceLabels, Subject};
-use crate::demand::scheduling_input::PodEntry;
-use crate::input::pod_info::{PodInfo, ShapeId};
-
-/// Pods that are all equal.
+/// Pods that no constraint of the pass tells apart by what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PodGroup {
     /// Index of their requirements.
@@ -24,46 +25,29 @@ pub(super) struct PodGroup {
 pub(super) struct PodGroups {
     /// In order of first use.
     pub(super) all: Vec<PodGroup>,
-    /// For each entry, its pod group.
-    pub(super) unit_of: Vec<usize>,
+    /// For each interned pod, its pod group.
+    pub(super) group_of: Vec<usize>,
     /// For each subject, the matchers that match it, sorted.
     pub(super) matched: Vec<Vec<MatcherId>>,
 }
 
 impl PodGroups {
-    /// `pod` returns the pod of an entry.
-    pub(super) fn of<'p>(
-        members: &[PodEntry],
-        pod: impl Fn(&PodEntry) -> &'p PodInfo,
+    pub(super) fn of(
+        pods: &[InternedPod<'_>],
         matchers: &Matchers<'_>,
         namespaces: &NamespaceLabels<'_>,
     ) -> Self {
-        let mut found = Self::default();
-        let mut subjects: HashMap<Subject<'_>, usize> = HashMap::new();
-        // Many pods share one shape, and it holds everything that a selector can see.
-        let mut of_shape: HashMap<ShapeId, usize> = HashMap::new();
-        let mut ids: HashMap<PodGroup, usize> = HashMap::new();
-        for member in members {
-            let pod = pod(member);
-            let subject = *of_shape.entry(pod.shape().id()).or_insert_with(|| {
-                let subject = matchers.subject(pod.shape());
-                if let Some(&known) = subjects.get(&subject) {
-                    return known;
-                }
-                found.matched.push(matchers.matched(&subject, namespaces));
-                subjects.insert(subject, found.matched.len() - 1);
-                found.matched.len() - 1
-            });
-            let leaving = pod.deleted().is_some();
-            let pod_group =
-                PodGroup { requirements: member.requirements, subject, places: member.places, leaving };
-            let next = found.all.len();
-            let id = *ids.entry(pod_group).or_insert(next);
-            if id == next {
-                found.all.push(pod_group);
+        let mut subjects = Numbered::default();
+        let mut matched = Vec::new();
+        let mut groups = Numbered::default();
+        let mut group_of = Vec::with_capacity(pods.len());
+        for &InternedPod { shape, requirements, places, leaving } in pods {
+            let subject = subjects.number(matchers.subject(shape));
+            if subject == matched.len() {
+                matched.push(matchers.matched(&subjects.all[subject], namespaces));
             }
-            found.unit_of.push(id);
+            group_of.push(groups.number(PodGroup { requirements, subject, places, leaving }));
         }
-        found
+        Self { all: groups.all, group_of, matched }
     }
 }

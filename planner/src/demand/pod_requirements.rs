@@ -84,12 +84,8 @@ impl PodRequirements {
         // nodes apart.
         let is_daemon = pods::is_daemon(pod);
         let mut reader = Reader { shape, problem: None };
-        let near = affinity.and_then(|a| a.pod_affinity.as_ref());
-        let near = near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
-        let apart = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
-        let apart = apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref());
-        let near = reader.terms(near.unwrap_or_default());
-        let apart = reader.terms(apart.unwrap_or_default());
+        let near = reader.terms(near(affinity));
+        let apart = reader.terms(apart(affinity));
         let spreads = spec.map(|spec| reader.spreads(spec)).unwrap_or_default();
         Self {
             request: requests::exact_of(pod).map_err(|problem| problem.to_string()),
@@ -104,11 +100,38 @@ impl PodRequirements {
         }
     }
 
+    /// The values of the pod's own labels that its requirements take over. Pods that differ in other labels only have
+    /// equal requirements.
+    pub(super) fn own_labels(shape: &PodShape) -> Vec<Option<String>> {
+        let spec = shape.pod().spec.as_ref();
+        let spreads = spec.into_iter().flat_map(|spec| spec.topology_spread_constraints.iter().flatten());
+        let of_spreads = spreads.flat_map(|constraint| &constraint.match_label_keys);
+        let terms = spec.into_iter().flat_map(|spec| {
+            let affinity = spec.affinity.as_ref();
+            near(affinity).iter().chain(apart(affinity))
+        });
+        let of_terms = terms.flat_map(|term| [&term.match_label_keys, &term.mismatch_label_keys]).flatten();
+        let keys = of_spreads.chain(of_terms).flatten();
+        keys.map(|key| shape.labels().get(key).cloned()).collect()
+    }
+
     /// The matchers of all constraints that depend on other pods.
     pub(super) fn matchers(&self) -> impl Iterator<Item = &Matcher> {
         let terms = self.near.iter().chain(&self.apart).map(|term| &term.pods);
         terms.chain(self.spreads.iter().map(|spread| &spread.pods))
     }
+}
+
+/// The required terms of pod affinity.
+fn near(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let near = affinity.and_then(|a| a.pod_affinity.as_ref());
+    near.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()).unwrap_or_default()
+}
+
+/// The required terms of pod anti-affinity.
+fn apart(affinity: Option<&Affinity>) -> &[PodAffinityTerm] {
+    let apart = affinity.and_then(|a| a.pod_anti_affinity.as_ref());
+    apart.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_deref()).unwrap_or_default()
 }
 
 /// Reads the selectors of one pod, and keeps the first problem.

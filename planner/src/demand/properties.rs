@@ -10,11 +10,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::cases::object;
-use super::{Demand, RequirementsCache};
+use super::{Demand, PodInterner};
 use crate::demand::pod_requirements::PodRequirements;
 use crate::fixtures::merged;
 use crate::input::observed::Observed;
-use crate::input::pod_info::PodInfo;
+use crate::input::pod_info::{PodInfo, PodShapes};
 use crate::requirements::pod_class::{PodClass, TopologySpread};
 use crate::resources::{Amounts, ResourceNames};
 
@@ -117,7 +117,7 @@ fn observed() -> Observed {
     Observed { namespaces: vec![namespace("x", "1"), namespace("y", "2")], ..Observed::default() }
 }
 
-fn read(pods: &[Arc<PodInfo>], memo: &mut RequirementsCache) -> Demand {
+fn read(pods: &[Arc<PodInfo>], memo: &mut PodInterner) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
     Demand::of(&observed(), pods, &[node], &mut ResourceNames::default(), &Amounts::default(), memo)
 }
@@ -228,6 +228,10 @@ fn variations() -> Vec<Value> {
         json!({ "spec": { "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }] } }),
         json!({ "spec": { "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
             { "weight": 1, "preference": { "matchExpressions": [{ "key": "d", "operator": "Exists" }] } }] } } } }),
+        json!({ "spec": { "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+            { "topologyKey": "zone", "labelSelector": { "matchLabels": { "b": "1" } }, "matchLabelKeys": ["a"] }] } } } }),
+        json!({ "spec": { "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+            { "topologyKey": "zone", "labelSelector": { "matchLabels": { "b": "1" } }, "mismatchLabelKeys": ["a"] }] } } } }),
         granted("1"),
         granted("3"),
         json!({ "status": { "conditions": [
@@ -252,7 +256,7 @@ proptest! {
     #[test]
     fn topology_counts_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
         let pods = pods(written);
-        let workload = read(&pods, &mut RequirementsCache::default());
+        let workload = read(&pods, &mut PodInterner::default());
         let classes = classes(&workload, pods.len());
         let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
         for (a, of_a) in whole.iter().zip(&classes) {
@@ -303,13 +307,13 @@ proptest! {
     fn a_memo_changes_nothing(
         passes in prop::collection::vec((prop::collection::vec(varied_pod(), 0..6), any::<u8>()), 1..4),
     ) {
-        let mut memo = RequirementsCache::default();
+        let mut memo = PodInterner::default();
         let mut kept: Vec<Arc<PodInfo>> = Vec::new();
         for (written, keep) in passes {
             let mut all: Vec<_> = kept.iter().enumerate().filter(|(i, _)| keep >> (i % 8) & 1 == 1).map(|(_, p)| Arc::clone(p)).collect();
             all.extend(pods(written));
             all.sort_by(|a, b| a.key().cmp(&b.key()));
-            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut RequirementsCache::default()));
+            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut PodInterner::default()));
             kept = all;
             prop_assert!(memo.len() <= kept.len(), "it forgets who is gone");
         }
@@ -318,14 +322,23 @@ proptest! {
     #[test]
     fn an_interned_pod_reads_the_same(written in prop::collection::vec(varied_pod(), 1..4), copies in 1..3_usize) {
         // A few pods, changed one field at a time, so that nearly equal ones meet.
-        let mut memo = RequirementsCache::default();
-        for base in &written {
-            for change in variations() {
-                for _ in 0..copies {
-                    let pod: Arc<PodInfo> = object(merged(base.clone(), change.clone()));
-                    let read = memo.requirements(pod.shape());
-                    prop_assert_eq!(&*read, &PodRequirements::of(pod.shape()));
-                }
+        let changed = written.iter().flat_map(|base| variations().into_iter().map(|change| merged(base.clone(), change)));
+        let mut pods: Vec<PodInfo> = changed
+            .flat_map(|pod| vec![pod; copies])
+            .map(|pod| serde_json::from_value(pod).unwrap())
+            .collect();
+        for shared in [false, true] {
+            let mut shapes = PodShapes::default();
+            pods.iter_mut().filter(|_| shared).for_each(|pod| shapes.share(pod));
+            let mut interner = PodInterner::default();
+            let mut interning = interner.pass();
+            let ids: Vec<_> = pods.iter().map(|pod| interning.id(pod, |_| Some(Vec::new())).unwrap()).collect();
+            let interned = interning.end();
+            for (pod, id) in pods.iter().zip(ids) {
+                let of_id = &interned.all[id];
+                prop_assert_eq!(of_id.shape, pod.shape());
+                prop_assert_eq!(of_id.leaving, pod.deleted().is_some());
+                prop_assert_eq!(&*interned.all_requirements[of_id.requirements], &PodRequirements::of(pod.shape()));
             }
         }
     }

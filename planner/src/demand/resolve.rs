@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::numbered::Numbered;
 use super::subjects::{MatcherId, Matchers};
 use super::volumes::VolumeTerms;
 use crate::demand::counts::{CountId, CountedPods, Merged, RequestedCounts, Who};
@@ -65,11 +66,11 @@ pub(super) fn resolve(pod_groups: &[PodGroup], parts: &Parts<'_>, names: &mut Re
         .iter()
         .map(|requirements| requests::rounded(requirements.request.as_ref().unwrap_or(&empty), names))
         .collect();
-    let mut classes = Interned::default();
+    let mut classes = Numbered::default();
     let mut class_of = Vec::with_capacity(pod_groups.len());
     for (index, (pod_group, asked)) in pod_groups.iter().zip(&asked).enumerate() {
         let requirements = &parts.all_requirements[pod_group.requirements];
-        class_of.push(classes.id(PodClass {
+        class_of.push(classes.number(PodClass {
             request: requests[pod_group.requirements].clone(),
             constraint_set: constraint_set_of[index],
             ports: requirements.ports.clone(),
@@ -114,14 +115,14 @@ fn raiser<'a>(
 /// The constraint sets of pod groups, in order of first use, and the constraint set of each group.
 fn constraint_sets(pod_groups: &[PodGroup], parts: &Parts<'_>) -> (Vec<Constraints>, Vec<usize>) {
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
-    let mut constraint_sets = Interned::default();
+    let mut constraint_sets = Numbered::default();
     let mut constraint_set_of = Vec::with_capacity(pod_groups.len());
     for pod_group in pod_groups {
         constraint_set_of.push(*known.entry((pod_group.requirements, pod_group.places)).or_insert_with(
             || {
                 let mut constraint_set = parts.all_requirements[pod_group.requirements].constraints.clone();
                 constraint_set.volumes.clone_from(&parts.places[pod_group.places]);
-                constraint_sets.id(constraint_set)
+                constraint_sets.number(constraint_set)
             },
         ));
     }
@@ -260,27 +261,4 @@ fn terms<'a>(terms: &'a [PodTerm], parts: &Parts<'_>) -> Vec<(MatcherId, &'a str
 
 fn everywhere(key: &str) -> TopologyCount {
     TopologyCount { key: key.to_owned(), nodes: CountedNodes::All }
-}
-
-/// Values in order of first use, without duplicates.
-struct Interned<T> {
-    ids: HashMap<T, usize>,
-    all: Vec<T>,
-}
-
-impl<T> Default for Interned<T> {
-    fn default() -> Self {
-        Self { ids: HashMap::new(), all: Vec::new() }
-    }
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Interned<T> {
-    fn id(&mut self, thing: T) -> usize {
-        let next = self.all.len();
-        let id = *self.ids.entry(thing.clone()).or_insert(next);
-        if id == next {
-            self.all.push(thing);
-        }
-        id
-    }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 
+use super::interner::{InternedPodId, InternedPods, PodInterner};
 use super::storage::Storage;
 use super::volumes::VolumeTerms;
 use crate::demand::pod_requirements::PodRequirements;
-use crate::demand::requirements_cache::RequirementsCache;
 use crate::input::observed::{Observed, key};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
@@ -21,20 +21,15 @@ pub(super) struct PodEntry {
     pub(super) pod: usize,
     /// Index of the node it occupies; `None` if it is pending.
     pub(super) node: Option<usize>,
-    /// Index of its requirements.
-    pub(super) requirements: usize,
-    /// Index of the places of its volumes.
-    pub(super) places: usize,
+    /// What it has in common with equal pods.
+    pub(super) id: InternedPodId,
 }
 
 /// The pods of a pass.
 #[derive(Debug, Default)]
-pub(super) struct SchedulingInput {
-    pub(super) members: Vec<PodEntry>,
-    /// The different requirements, in order of first use.
-    pub(super) all_requirements: Vec<Arc<PodRequirements>>,
-    /// The different places of volumes, in order of first use: one of the terms of each must match.
-    pub(super) places: Vec<Vec<VolumeTerms>>,
+pub(super) struct SchedulingInput<'p> {
+    pub(super) entries: Vec<PodEntry>,
+    pub(super) interned: InternedPods<'p>,
     /// Pending pods that cannot be read, with the problem.
     pub(super) unreadable: Vec<(usize, String)>,
     /// Pending pods that no node can help.
@@ -45,59 +40,38 @@ pub(super) struct SchedulingInput {
     pub(super) warnings: Vec<String>,
 }
 
-impl SchedulingInput {
+impl<'p> SchedulingInput<'p> {
     pub(super) fn of(
         observed: &Observed,
-        all_pods: &[Arc<PodInfo>],
+        all_pods: &'p [Arc<PodInfo>],
         all_nodes: &[Arc<Node>],
-        daemons: &[PodInfo],
-        memo: &mut RequirementsCache,
+        daemons: &'p [PodInfo],
+        interner: &mut PodInterner,
     ) -> Self {
         let nodes: HashMap<_, _> =
             all_nodes.iter().enumerate().map(|(index, node)| (key(&node.metadata).1, index)).collect();
         let storage = Storage::of(observed);
         let taken = storage.taken(all_pods.iter().filter(|pod| pods::occupied_node(pod).is_some()));
-        let mut scheduling_input = Self::default();
-        let mut known = Known::default();
+        let mut input = Self::default();
+        let mut interning = interner.pass();
         for (index, pod) in all_pods.iter().enumerate() {
-            let node = pods::occupied_node(pod).map(|name| nodes.get(name).copied());
-            let (node, places, requirements) = match node {
-                Some(Some(node)) => {
-                    let requirements = memo.requirements(pod.shape());
-                    (
-                        Some(node),
-                        scheduling_input.of_placed(index, pod, &requirements, &storage),
-                        requirements,
-                    )
-                }
-                None if pods::is_pending(pod) => {
-                    let requirements = memo.requirements(pod.shape());
-                    let places = scheduling_input.of_pending(index, pod, &requirements, &storage, &taken);
-                    let Some(places) = places else { continue };
-                    (None, places, requirements)
-                }
+            let node = match pods::occupied_node(pod).map(|name| nodes.get(name).copied()) {
+                Some(Some(node)) => Some(node),
+                None if pods::is_pending(pod) => None,
                 Some(None) | None => continue,
             };
-            let requirements = known.requirements(requirements, &mut scheduling_input.all_requirements);
-            let places = known.places(places, &mut scheduling_input.places);
-            scheduling_input.members.push(PodEntry { pod: index, node, requirements, places });
-        }
-        memo.end_pass();
-        // The requirements of daemons' pods are not cached: these pods are created for this pass only.
-        for (index, pod) in daemons.iter().enumerate() {
-            let requirements = known.requirements(
-                Arc::new(PodRequirements::of(pod.shape())),
-                &mut scheduling_input.all_requirements,
-            );
-            let places = known.places(Vec::new(), &mut scheduling_input.places);
-            scheduling_input.members.push(PodEntry {
-                pod: all_pods.len() + index,
-                node: None,
-                requirements,
-                places,
+            let id = interning.id(pod, |requirements| match node {
+                Some(_) => Some(input.of_placed(index, pod, requirements, &storage)),
+                None => input.of_pending(index, pod, requirements, &storage, &taken),
             });
+            input.entries.extend(id.map(|id| PodEntry { pod: index, node, id }));
         }
-        scheduling_input
+        for (index, pod) in daemons.iter().enumerate() {
+            let id = interning.id(pod, |_| Some(Vec::new()));
+            input.entries.extend(id.map(|id| PodEntry { pod: all_pods.len() + index, node: None, id }));
+        }
+        input.interned = interning.end();
+        input
     }
 
     /// Where the volumes of a bound pod are.
@@ -150,35 +124,5 @@ impl SchedulingInput {
                 None
             }
         }
-    }
-}
-
-/// Assigns indexes.
-#[derive(Default)]
-struct Known {
-    /// By address: the cache keeps one object of equal requirements, and the scheduling input keeps that object alive.
-    all_requirements: HashMap<usize, usize>,
-    places: HashMap<Vec<VolumeTerms>, usize>,
-}
-
-impl Known {
-    fn requirements(
-        &mut self,
-        requirements: Arc<PodRequirements>,
-        all: &mut Vec<Arc<PodRequirements>>,
-    ) -> usize {
-        *self.all_requirements.entry(Arc::as_ptr(&requirements).addr()).or_insert_with(|| {
-            all.push(requirements);
-            all.len() - 1
-        })
-    }
-
-    fn places(&mut self, places: Vec<VolumeTerms>, all: &mut Vec<Vec<VolumeTerms>>) -> usize {
-        if let Some(&id) = self.places.get(&places) {
-            return id;
-        }
-        all.push(places.clone());
-        self.places.insert(places, all.len() - 1);
-        all.len() - 1
     }
 }

@@ -1,7 +1,8 @@
 //! A pod in two parts: what is its own, and what it shares with other pods of its template, its [`PodShape`].
 //!
 //! A cluster has tens of thousands of pods and a few hundred templates. A cache of pods keeps the shared part once
-//! ([`PodShapes`]), and what is read from a shape is valid for all pods that have it.
+//! ([`PodShapes`]), and what is read from a shape is valid for all pods that have it. Only here are pods compared field
+//! by field: a pass knows equal shapes by their [`ShapeId`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -93,6 +94,13 @@ impl PodShape {
 /// Tells shapes apart without looking into them. It says nothing about a shape that has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShapeId(usize, usize);
+
+impl ShapeId {
+    /// The id of the shape without its labels.
+    pub const fn without_labels(self) -> usize {
+        self.1
+    }
+}
 
 impl From<Pod> for PodInfo {
     fn from(mut pod: Pod) -> Self {

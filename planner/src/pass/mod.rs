@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 use crate::decision::summary::PassResults;
 use crate::decision::{ScalingPlan, conclude};
 use crate::demand::daemons::Daemons;
-use crate::demand::{Demand, RequirementsCache, headroom, order};
+use crate::demand::{Demand, PodInterner, headroom, order};
 use crate::input::by_name::ByName;
 use crate::input::nodes;
 use crate::input::observed::{Observed, PlanOptions, Recommendations, ScheduledBounds, key};
@@ -43,7 +43,7 @@ pub const MAX_NAMED_NODES: usize = 1000;
 /// same without the cache.
 #[derive(Debug, Default)]
 pub struct Planner {
-    memo: RequirementsCache,
+    memo: PodInterner,
     nodes: ByName<Node>,
     pods: ByName<PodInfo>,
 }

@@ -144,7 +144,7 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
         .running("d2", "n2", "100m", of_node("n2"));
     let pods = cluster.observed.pods.clone();
     let all_nodes = cluster.observed.nodes.clone();
-    let mut memo = crate::demand::RequirementsCache::default();
+    let mut memo = crate::demand::PodInterner::default();
     let mut names = crate::resources::ResourceNames::default();
     let reference = crate::resources::Amounts::default();
     let workload =
