@@ -1,7 +1,7 @@
 //! A deletion between its announcement and its acknowledgement.
 
 use super::Expectations;
-use super::ledger::Key;
+use super::expectations::Key;
 
 /// A running deletion, from [`Expectations::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
 /// it is stale.

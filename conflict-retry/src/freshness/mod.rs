@@ -1,7 +1,7 @@
 //! Read your own writes: after a write is acknowledged, no decision may be based on an older cached copy of the object.
 //!
 //! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
-//! copy is stale. The pure `ledger` decides what is remembered and when it is forgotten; versions are compared as
+//! copy is stale. The pure module `expectations` decides what is remembered and when it is forgotten; versions are compared as
 //! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
 //! feature `runtime` a `Watched` is a kube reflector together with its expectations.
 //!
@@ -19,7 +19,7 @@
 //! ```
 
 mod deleting;
-mod ledger;
+mod expectations;
 mod source;
 mod version;
 #[cfg(feature = "runtime")]
@@ -34,8 +34,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use self::deleting::Deleting;
-pub use self::ledger::{ChangeKind, Pending};
-use self::ledger::{Key, Ledger};
+pub use self::expectations::{ChangeKind, Pending};
+use self::expectations::{Key, Ledger};
 pub use self::source::{CachedObject, Newer, Source};
 pub use self::version::Version;
 #[cfg(feature = "runtime")]

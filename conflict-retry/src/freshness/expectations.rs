@@ -291,5 +291,5 @@ fn to_pending((namespace, name): &Key, change: ChangeKind) -> Pending {
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
+#[path = "expectations_tests.rs"]
 mod tests;
