@@ -7,7 +7,7 @@ use super::*;
 use crate::freshness::Source;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
-use crate::protect::{BudgetLimits, Held, KeyQueue, Protection, RetryBudget};
+use crate::protect::{BudgetLimits, KeyQueue, Protection, RetryBudget, ThrottledBy};
 
 fn protected(protection: Protection) -> WriteOptions {
     options().with_protection(protection)
@@ -54,7 +54,10 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
     let (api, seen) = maps(vec![conflict()]);
     let failed =
         update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
-    assert!(matches!(&failed, WriteError::Held { by: Held::Budget(_), attempts: 1, .. }), "{failed:?}");
+    assert!(
+        matches!(&failed, WriteError::ClientThrottled { by: ThrottledBy::RetryBudget(_), attempts: 1, .. }),
+        "{failed:?}"
+    );
     assert_eq!(verbs(&seen), ["PUT"]);
     assert_eq!(budget.counts().operations(), 0, "the operation is over");
 }
@@ -74,7 +77,12 @@ async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent()
     let failed = failed.unwrap_err();
     assert!(matches!(
         failed,
-        WriteError::Held { by: Held::NoTurn(_), attempts: 0, maybe_written: false, .. }
+        WriteError::ClientThrottled {
+            by: ThrottledBy::WaitTimeout(_),
+            attempts: 0,
+            maybe_written: false,
+            ..
+        }
     ));
     assert!(verbs(&seen).is_empty());
 }

@@ -13,7 +13,8 @@ use crate::observe::Observer;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
 use crate::protect::{
-    BreakerSettings, BreakerState, CircuitBreaker, Held, KeyQueue, Protection, Rate, RateLimiter, Transition,
+    BreakerSettings, BreakerState, CircuitBreaker, KeyQueue, Protection, Rate, RateLimiter, ThrottledBy,
+    Transition,
 };
 
 fn protected(protection: Protection) -> WriteOptions {
@@ -44,7 +45,15 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
     let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
     let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
     assert!(
-        matches!(&failed, WriteError::Held { by: Held::Circuit(_), attempts: 2, last: Some(_), .. }),
+        matches!(
+            &failed,
+            WriteError::ClientThrottled {
+                by: ThrottledBy::CircuitBreaker(_),
+                attempts: 2,
+                last: Some(_),
+                ..
+            }
+        ),
         "{failed:?}"
     );
     assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));

@@ -63,7 +63,7 @@ pub use limiter::{InvalidRate, Rate, RateLimiter, TokenBucket};
 #[cfg(not(feature = "rate-limiter"))]
 pub(crate) use limiter_off::RateLimiter;
 pub use queue::{KeyQueue, QueueTurn};
-pub use set::{Held, Protection};
+pub use set::{Protection, ThrottledBy};
 
 /// The caller's token was cancelled while it waited. Nothing was sent, and nothing is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -15,7 +15,7 @@ use crate::operation::{Operation, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Refusal, RequestFailure, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, WaitStep};
-use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
+use crate::protect::{self, CircuitBreaker, Permit, Protection, Retry, RetryBudget, ThrottledBy};
 
 /// A request that failed, with its class.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl<'a> Track<'a> {
         let breaker = self.options.protection().breaker.as_ref();
         let permit = match breaker.map(CircuitBreaker::admit).transpose() {
             Ok(permit) => permit,
-            Err(open) => return Err(self.held(open.into())),
+            Err(open) => return Err(self.throttled(open.into())),
         };
         self.circuit(permit.as_ref().and_then(Permit::transition));
         self.requests = self.requests.saturating_add(1);
@@ -243,7 +243,7 @@ impl<'a> Track<'a> {
     fn begin_retry(&mut self) -> Result<(), WriteError> {
         self.retry = match self.counted.as_ref().map(protect::BudgetedOperation::retry).transpose() {
             Ok(retry) => retry,
-            Err(exhausted) => return Err(self.held(exhausted.into())),
+            Err(exhausted) => return Err(self.throttled(exhausted.into())),
         };
         Ok(())
     }
@@ -296,7 +296,7 @@ impl<'a> Track<'a> {
         self.queued = self.queued.saturating_add(began.elapsed());
         match (waited, deadline) {
             (Some(Ok(turn)), _) => Ok(turn),
-            (Some(Err(_elapsed)), Some(deadline)) => Err(self.held(Held::NoTurn(deadline))),
+            (Some(Err(_elapsed)), Some(deadline)) => Err(self.throttled(ThrottledBy::WaitTimeout(deadline))),
             _ => Err(self.cancelled()),
         }
     }
@@ -336,8 +336,8 @@ impl<'a> Track<'a> {
         self.circuit(permit.and_then(|permit| permit.settle(answer)));
     }
 
-    fn held(&mut self, by: Held) -> WriteError {
-        WriteError::Held {
+    fn throttled(&mut self, by: ThrottledBy) -> WriteError {
+        WriteError::ClientThrottled {
             attempts: self.attempts.made(),
             by,
             maybe_written: self.maybe_written,
