@@ -156,9 +156,9 @@ pub struct BudgetedOperation {
 
 impl BudgetedOperation {
     /// Counts a retry of this operation while the returned value lives, or refuses it.
-    pub fn retry(&self) -> Result<Retry, BudgetExhausted> {
+    pub fn retry(&self) -> Result<BudgetedRetry, BudgetExhausted> {
         lock(&self.account).begin_retry()?;
-        Ok(Retry { account: Arc::clone(&self.account) })
+        Ok(BudgetedRetry { account: Arc::clone(&self.account) })
     }
 }
 
@@ -171,11 +171,11 @@ impl Drop for BudgetedOperation {
 /// A running retry; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the retry counts only for as long as this lives"]
-pub struct Retry {
+pub struct BudgetedRetry {
     account: Arc<Mutex<BudgetAccount>>,
 }
 
-impl Drop for Retry {
+impl Drop for BudgetedRetry {
     fn drop(&mut self) {
         lock(&self.account).end_retry();
     }

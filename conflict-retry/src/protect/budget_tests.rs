@@ -152,5 +152,5 @@ fn the_handle_can_be_shared_and_printed() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<RetryBudget>();
     shared::<BudgetedOperation>();
-    shared::<Retry>();
+    shared::<BudgetedRetry>();
 }

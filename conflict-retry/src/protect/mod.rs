@@ -52,7 +52,8 @@ pub use breaker::{
     counts_as_failure,
 };
 pub use budget::{
-    BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, InvalidBudget, Retry, RetryBudget,
+    BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, BudgetedRetry, InvalidBudget,
+    RetryBudget,
 };
 #[cfg(feature = "circuit-breaker")]
 pub use circuit::{CircuitBreaker, Permit};
@@ -62,7 +63,7 @@ pub(crate) use circuit_off::{CircuitBreaker, Permit, Transition};
 pub use limiter::{InvalidRate, Rate, RateLimiter, TokenBucket};
 #[cfg(not(feature = "rate-limiter"))]
 pub(crate) use limiter_off::RateLimiter;
-pub use queue::{KeyQueue, QueueTurn};
+pub use queue::{KeyGuard, KeyQueue};
 pub use set::{Protection, ThrottledBy};
 
 /// The caller's token was cancelled while it waited. Nothing was sent, and nothing is held.

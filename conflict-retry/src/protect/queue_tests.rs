@@ -9,14 +9,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Waiting = Pin<Box<dyn Future<Output = QueueTurn<u8>>>>;
+type Waiting = Pin<Box<dyn Future<Output = KeyGuard<u8>>>>;
 
 fn waiting(queue: &KeyQueue<u8>, key: u8) -> Waiting {
     let queue = queue.clone();
     Box::pin(async move { queue.lock(key).await })
 }
 
-fn poll(future: &mut Waiting) -> Option<QueueTurn<u8>> {
+fn poll(future: &mut Waiting) -> Option<KeyGuard<u8>> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(turn) => Some(turn),
         Poll::Pending => None,
@@ -162,7 +162,7 @@ proptest! {
         let queue = KeyQueue::new();
         let mut model: HashMap<u8, VecDeque<usize>> = HashMap::new();
         let mut waiters: Vec<(usize, u8, Waiting)> = Vec::new();
-        let mut holders: Vec<(usize, u8, QueueTurn<u8>)> = Vec::new();
+        let mut holders: Vec<(usize, u8, KeyGuard<u8>)> = Vec::new();
         let leave = |model: &mut HashMap<u8, VecDeque<usize>>, key: u8, name: usize| {
             let line = model.get_mut(&key).unwrap();
             line.retain(|other| *other != name);
@@ -250,5 +250,5 @@ async fn tasks_in_parallel_never_share_a_key_even_while_entries_come_and_go() {
 fn the_handle_can_be_shared_and_printed() {
     fn shared<T: Send + Sync + fmt::Debug + 'static>() {}
     shared::<KeyQueue<String>>();
-    shared::<QueueTurn<String>>();
+    shared::<KeyGuard<String>>();
 }

@@ -15,7 +15,7 @@ use crate::operation::{Operation, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Refusal, RequestFailure, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, WaitStep};
-use crate::protect::{self, CircuitBreaker, Permit, Protection, Retry, RetryBudget, ThrottledBy};
+use crate::protect::{self, BudgetedRetry, CircuitBreaker, Permit, Protection, RetryBudget, ThrottledBy};
 
 /// A request that failed, with its class.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Track<'a> {
     maybe_written: bool,
     last: Option<Failed>,
     counted: Option<protect::BudgetedOperation>,
-    retry: Option<Retry>,
-    place: Option<protect::QueueTurn<String>>,
+    retry: Option<BudgetedRetry>,
+    place: Option<protect::KeyGuard<String>>,
 }
 
 impl<'a> Track<'a> {
