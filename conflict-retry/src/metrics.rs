@@ -108,7 +108,7 @@ impl RetryMetrics {
                 &["resource"],
             )?,
             expired: counter(
-                "floors_expired_total",
+                "expectations_expired_total",
                 "Own writes that the watch did not bring within five minutes",
                 &["resource"],
             )?,
@@ -189,7 +189,7 @@ impl Observer for RetryMetrics {
         self.stale.with_label_values(&[resource]).inc();
     }
 
-    fn floor_expired(&self, resource: &str) {
+    fn expectation_expired(&self, resource: &str) {
         self.expired.with_label_values(&[resource]).inc();
     }
 }

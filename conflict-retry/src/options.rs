@@ -8,7 +8,7 @@ use kube::api::{PatchParams, PostParams};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::{Observer, Silent};
+use crate::observe::{NoopObserver, Observer};
 use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
 use crate::protect::Protection;
@@ -46,7 +46,7 @@ impl WriteOptions {
             attempt_timeout: ATTEMPT_TIMEOUT,
             end: None,
             force: false,
-            observer: Arc::new(Silent),
+            observer: Arc::new(NoopObserver),
             protection: Protection::default(),
         }
     }

@@ -40,7 +40,7 @@ pub use self::source::{CachedObject, Newer, Source};
 pub use self::version::Version;
 #[cfg(feature = "runtime")]
 pub use self::watched::{Stale, Watched, WatchedObject};
-use crate::observe::{Observer, Silent};
+use crate::observe::{NoopObserver, Observer};
 
 /// Whether a decision may be based on a cached object. There is no third state, so a `match` needs no wildcard arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Expectations {
     /// Starts empty. `resource` (plural and lower case) names the kind in logs and to the observer.
     pub fn new(resource: impl Into<String>) -> Self {
         let start = Instant::now();
-        Self::with_clock(resource, Arc::new(Silent), move || start.elapsed())
+        Self::with_clock(resource, Arc::new(NoopObserver), move || start.elapsed())
     }
 
     /// Like [`Self::new`], reporting stale reads and lost events to `observer`. `clock` returns the time since any
@@ -205,7 +205,7 @@ impl Expectations {
         };
         let resource = &self.0.resource;
         for pending in expired {
-            self.0.observer.floor_expired(resource);
+            self.0.observer.expectation_expired(resource);
             tracing::warn!(%resource, name = pending.name, change = ?pending.change, "the watch did not bring our own write, trusting the cache again");
         }
         result

@@ -18,7 +18,7 @@ mod unreadable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conflict_retry::observe::Silent;
+use conflict_retry::observe::NoopObserver;
 use conflict_retry::protect::{KeyQueue, Protection, RetryBudget};
 use conflict_retry::{Observer, RetryPolicy, WriteOptions};
 use kube::Client;
@@ -57,7 +57,7 @@ pub struct Door {
 
 /// An observer that does nothing, for writes that need not be counted.
 pub fn unobserved() -> Arc<dyn Observer> {
-    Arc::new(Silent)
+    Arc::new(NoopObserver)
 }
 
 /// The owner has no field manager: it is not an operator.
