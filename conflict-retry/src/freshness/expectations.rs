@@ -46,7 +46,7 @@ pub enum ChangeKind {
 /// A write that the watch has not brought yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pending {
+pub struct PendingWrite {
     /// The object's namespace; `None` for a cluster-scoped kind.
     pub namespace: Option<String>,
     /// The object's name.
@@ -179,7 +179,7 @@ impl OwnWrites {
     }
 
     /// An object that was written and then deleted is pending as deleted.
-    pub(super) fn pending(&self) -> Vec<Pending> {
+    pub(super) fn pending(&self) -> Vec<PendingWrite> {
         let is_open = |open: &Open| open.settled.is_none();
         let deleted = self.deletions.iter().filter(|(_, deletion)| is_open(&deletion.open));
         let mut pending: Vec<_> = deleted.map(|(key, _)| to_pending(key, ChangeKind::Deleted)).collect();
@@ -194,7 +194,7 @@ impl OwnWrites {
     }
 
     /// Forgets entries that are too old, and returns those that the watch never brought.
-    pub(super) fn expire(&mut self, now: Duration) -> Vec<Pending> {
+    pub(super) fn expire(&mut self, now: Duration) -> Vec<PendingWrite> {
         let mut expired = Vec::new();
         let mut is_kept = |key: &Key, open: &Open, change| {
             let age = open.age(now);
@@ -286,8 +286,8 @@ fn make_room<T>(entries: &mut HashMap<Key, T>, newcomer: &Key, at: impl Fn(&T) -
     }
 }
 
-fn to_pending((namespace, name): &Key, change: ChangeKind) -> Pending {
-    Pending { namespace: namespace.clone(), name: name.clone(), change }
+fn to_pending((namespace, name): &Key, change: ChangeKind) -> PendingWrite {
+    PendingWrite { namespace: namespace.clone(), name: name.clone(), change }
 }
 
 #[cfg(test)]

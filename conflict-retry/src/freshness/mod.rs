@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use self::deleting::Deleting;
-pub use self::expectations::{ChangeKind, Pending};
+pub use self::expectations::{ChangeKind, PendingWrite};
 use self::expectations::{Key, OwnWrites};
 pub use self::source::{CachedObject, Newer, Source};
 pub use self::version::Version;
@@ -109,7 +109,7 @@ impl Expectations {
 
     /// Our writes that the watch has not brought yet. It lists, by name, created objects that are not in the cache yet
     /// and deleted objects that are still in it.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<PendingWrite> {
         self.with(|writes, _| writes.pending())
     }
 

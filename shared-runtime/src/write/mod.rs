@@ -133,7 +133,7 @@ impl Door {
         // If the loss goes unnoticed, the clock stops the write: otherwise a retry, an eviction with its long timeout,
         // or a write that waited for its turn would be in progress when another leader may start.
         let options = match allowed {
-            Some(left) => options.with_end(Instant::now() + left),
+            Some(left) => options.with_hard_deadline(Instant::now() + left),
             None => options,
         };
         Ok(options
