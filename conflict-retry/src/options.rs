@@ -79,7 +79,7 @@ impl WriteOptions {
 
     /// Sets the time at which the last request must have ended, whatever its other time limits: the caller's right to
     /// write ends then (for example, a lease). A running request is dropped at that time, and none begins after it; the
-    /// run ends as if cancelled.
+    /// run ends as if cancelled. (The deadline of a [`RetryPolicy`] lets a running request end.)
     #[must_use]
     pub fn with_hard_deadline(mut self, deadline: Instant) -> Self {
         self.hard_deadline = Some(deadline);

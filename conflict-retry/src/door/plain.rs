@@ -94,7 +94,7 @@ pub async fn json_patch<K: Writable>(
 ///
 /// Use a client with `Config::default_retry = false`: kube's own retry layer repeats a blocked eviction (429) for
 /// minutes before this function gets the answer. An eviction gets at least 15 s, because the server may take 10 s to
-/// answer, but never longer than the end time of the options ([`WriteOptions::with_hard_deadline`]).
+/// answer, but never beyond the hard deadline of the options ([`WriteOptions::with_hard_deadline`]).
 pub async fn evict(
     api: &Api<Pod>,
     name: &str,

@@ -105,7 +105,7 @@ impl<'a> Track<'a> {
 
     /// Marks the attempts as based on a cache that a watch feeds.
     pub(super) fn fed(&mut self) {
-        self.attempts = self.attempts.clone().fed();
+        self.attempts = self.attempts.clone().watched();
     }
 
     /// Whether the answer to a write was lost.
@@ -127,7 +127,7 @@ impl<'a> Track<'a> {
         if let Some(limiter) = &self.options.protection().limiter {
             let queued = self.queued;
             self.leave(limiter.acquire()).await?;
-            self.attempts.held(self.queued.saturating_sub(queued));
+            self.attempts.throttled(self.queued.saturating_sub(queued));
         }
         let Some(timeout) =
             self.options.time_left().filter(|_| !self.options.policy().cancellation().is_cancelled())
@@ -206,7 +206,7 @@ impl<'a> Track<'a> {
                 }
                 Err(_elapsed) => {}
             }
-            match self.attempts.turn(self.start.elapsed(), is_news) {
+            match self.attempts.wait_step(self.start.elapsed(), is_news) {
                 WaitStep::Wait(more) => rest = more,
                 WaitStep::Send => break,
                 WaitStep::Read => {
