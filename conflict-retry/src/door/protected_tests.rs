@@ -14,7 +14,7 @@ fn protected(protection: Protection) -> WriteOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_one_object_take_turns_and_others_pass() {
+async fn writes_of_one_object_run_one_after_another() {
     let queue = KeyQueue::new();
     let options = protected(Protection::default().with_queue(queue.clone()));
     let (api, seen) = maps(vec![ok(map("2", "new")), ok(map("3", "other"))]);
@@ -30,7 +30,7 @@ async fn writes_of_one_object_take_turns_and_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_turn_ends_with_the_token() {
+async fn waiting_in_the_queue_ends_when_the_token_is_cancelled() {
     let queue = KeyQueue::new();
     let (api, seen) = maps(vec![]);
     let key = format!("{}/m", api.resource_url());
@@ -63,7 +63,7 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent() {
+async fn a_wait_in_the_queue_past_the_deadline_ends_the_write_and_nothing_is_sent() {
     let queue = KeyQueue::new();
     let (api, seen) = maps(vec![]);
     let _held = queue.lock(format!("{}/m", api.resource_url())).await;
@@ -72,7 +72,7 @@ async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent()
     let write = update(&api, "m", &options, Source::Live, wants("new"));
     let (failed, ()) = tokio::join!(write, async {
         tokio::task::yield_now().await;
-        assert_eq!(budget.counts().operations(), 0, "who waits for its turn is not under way");
+        assert_eq!(budget.counts().operations(), 0, "a waiting write is not a running operation");
     });
     let failed = failed.unwrap_err();
     assert!(matches!(

@@ -249,8 +249,8 @@ impl Attempts {
                 Some(delay) => delay,
                 None => return Next::GiveUp(GiveUp::Attempts),
             },
-            Cause::RetryAfter(told) => {
-                told.saturating_add(told.min(FAULT_CAP).mul_f64(RETRY_AFTER_SPREAD * unit(random())))
+            Cause::RetryAfter(delay) => {
+                delay.saturating_add(delay.min(FAULT_CAP).mul_f64(RETRY_AFTER_SPREAD * unit(random())))
             }
             Cause::Fault => {
                 self.faults = self.faults.saturating_add(1);

@@ -97,9 +97,9 @@ fn the_smaller_of_steps_and_max_attempts_applies() {
 #[test]
 fn a_retry_after_is_kept_and_a_fault_doubles_its_window() {
     let mut attempts = RetryPolicy::default().attempts();
-    let told = Cause::RetryAfter(Duration::from_secs(1));
-    assert_eq!(attempts.next(Duration::ZERO, told, || 0.0), Next::RetryAfter(MS * 1000));
-    assert_eq!(attempts.next(Duration::ZERO, told, || 1.0), Next::RetryAfter(MS * 1100));
+    let retry_after = Cause::RetryAfter(Duration::from_secs(1));
+    assert_eq!(attempts.next(Duration::ZERO, retry_after, || 0.0), Next::RetryAfter(MS * 1000));
+    assert_eq!(attempts.next(Duration::ZERO, retry_after, || 1.0), Next::RetryAfter(MS * 1100));
     for wanted in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
         assert_eq!(attempts.next(Duration::ZERO, Cause::Fault, || 1.0), Next::RetryAfter(MS * wanted));
     }

@@ -36,14 +36,14 @@ async fn keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_is_no_member() {
+fn a_future_that_was_never_polled_is_not_in_the_queue() {
     let queue = KeyQueue::new();
     drop(waiting(&queue, 1));
     assert!(queue.is_empty());
 }
 
 #[test]
-fn a_turn_that_was_handed_over_but_never_seen_is_handed_on() {
+fn a_lock_granted_to_a_dropped_future_passes_to_the_next_waiter() {
     let queue = KeyQueue::new();
     let held = poll(&mut waiting(&queue, 1)).unwrap();
     let (mut second, mut third) = (waiting(&queue, 1), waiting(&queue, 1));
@@ -61,7 +61,7 @@ fn a_turn_that_was_handed_over_but_never_seen_is_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_token_gives_up_the_place() {
+async fn a_cancelled_token_leaves_the_queue() {
     let queue = KeyQueue::new();
     let cancel = CancellationToken::new();
     let held = queue.take(1, &cancel).await.unwrap();
@@ -123,7 +123,7 @@ impl Drop for Spy {
 }
 
 #[tokio::test]
-async fn the_lock_is_free_before_its_entry_goes() {
+async fn the_lock_is_released_before_its_entry_is_removed() {
     let queue = KeyQueue::new();
     let spy = Spy { watched: Arc::default(), was_free: Arc::default() };
     let turn = queue.lock(spy.clone()).await;
@@ -158,7 +158,7 @@ proptest! {
     /// Against a simple model: a queue of names per key, of which the first one holds the key as soon as it is polled.
     /// Members are polled and cancelled in any order, also between getting the lock and noticing it.
     #[test]
-    fn the_first_in_line_holds_the_key_and_nobody_else(steps in prop::collection::vec(step(), 1..150)) {
+    fn only_the_first_waiter_holds_the_key(steps in prop::collection::vec(step(), 1..150)) {
         let queue = KeyQueue::new();
         let mut model: HashMap<u8, VecDeque<usize>> = HashMap::new();
         let mut waiters: Vec<(usize, u8, Waiting)> = Vec::new();
