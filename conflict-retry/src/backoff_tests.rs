@@ -121,7 +121,7 @@ fn the_presets_are_the_documented_ones() {
 }
 
 #[test]
-fn nonsense_is_refused_with_its_name() {
+fn invalid_values_are_refused_and_named() {
     let new = |steps, factor, jitter| Backoff::new(steps, MS, factor, jitter, Duration::ZERO).unwrap_err();
     assert_eq!(new(0, 1.0, 0.0), InvalidBackoff::NoSteps(0));
     assert_eq!(new(-3, 1.0, 0.0), InvalidBackoff::NoSteps(-3));

@@ -69,7 +69,7 @@ pub enum Class {
 
 /// How long to wait when a throttling server states no time. Its priority and fairness layer sends the time in a header
 /// that kube's errors do not carry (`Retry-After: 1`, measured on v1.36).
-const UNTOLD: Duration = Duration::from_secs(1);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How the API server reports failures between it and etcd: etcd's own errors and gRPC's. It answers them with code 500
 /// and no reason (measured on v1.36: an etcd that dies during a write).
@@ -166,10 +166,10 @@ impl Class {
     pub const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Conflict | Self::TestFailed => Some(Cause::Conflict),
-            Self::Throttled { retry_after: Some(told) } | Self::Transient { retry_after: Some(told) } => {
-                Some(Cause::RetryAfter(*told))
+            Self::Throttled { retry_after: Some(delay) } | Self::Transient { retry_after: Some(delay) } => {
+                Some(Cause::RetryAfter(*delay))
             }
-            Self::Throttled { retry_after: None } => Some(Cause::RetryAfter(UNTOLD)),
+            Self::Throttled { retry_after: None } => Some(Cause::RetryAfter(DEFAULT_RETRY_AFTER)),
             Self::Transient { retry_after: None } | Self::Ambiguous => Some(Cause::Fault),
             _ => None,
         }

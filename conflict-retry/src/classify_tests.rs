@@ -99,14 +99,14 @@ fn a_404_of_an_object_is_not_a_404_of_the_whole_resource() {
 }
 
 #[test]
-fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
+fn faults_are_classified_by_whether_the_request_may_have_been_executed() {
     let unavailable =
         status(json!({"reason": "ServiceUnavailable", "code": 503, "details": {"retryAfterSeconds": 1}}));
-    let told = Some(Duration::from_secs(1));
-    assert_eq!(Class::of_status(Verb::Put, &unavailable), Class::Transient { retry_after: told });
+    let retry_after = Some(Duration::from_secs(1));
+    assert_eq!(Class::of_status(Verb::Put, &unavailable), Class::Transient { retry_after });
     let unreachable =
         status(json!({"reason": "ServerTimeout", "code": 500, "details": {"retryAfterSeconds": 1}}));
-    assert_eq!(Class::of_status(Verb::Put, &unreachable), Class::Transient { retry_after: told });
+    assert_eq!(Class::of_status(Verb::Put, &unreachable), Class::Transient { retry_after });
     let throttled = status(json!({"reason": "TooManyRequests", "code": 429}));
     assert_eq!(Class::of_status(Verb::Put, &throttled), Class::Throttled { retry_after: None });
     let timeout = status(json!({"reason": "Timeout", "code": 504}));
@@ -133,7 +133,7 @@ fn trouble_is_sorted_by_whether_the_request_may_have_been_carried_out() {
 }
 
 #[test]
-fn a_refused_connection_was_not_carried_out_but_a_reset_one_may_have_been() {
+fn a_request_on_a_refused_connection_was_not_executed_but_on_a_reset_one_it_may_have_been() {
     let service = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
     let refused = Class::of(Verb::Put, &service(io::ErrorKind::ConnectionRefused));
     assert_eq!(refused, Class::Transient { retry_after: None });
@@ -172,7 +172,7 @@ fn a_bare_409_means_already_exists_after_a_creation_only() {
 }
 
 #[test]
-fn unset_replicas_are_told_from_a_real_fault() {
+fn unset_replicas_are_distinguished_from_a_fault() {
     let error =
         |message: &str| kube::Error::Api(Status::failure(message, "InternalError").with_code(500).boxed());
     assert!(is_scale_unset(&error(
@@ -182,7 +182,7 @@ fn unset_replicas_are_told_from_a_real_fault() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_or_that_etcd_did_not_give_leaves_a_write_in_doubt() {
+fn an_undecodable_answer_or_a_missing_one_from_etcd_leaves_a_write_in_doubt() {
     let unreadable = || kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
     assert_eq!(Class::of(Verb::Put, &unreadable()), Class::Ambiguous);
     assert_eq!(Class::of(Verb::Get, &unreadable()), Class::Other);
@@ -197,7 +197,7 @@ fn an_answer_that_cannot_be_read_or_that_etcd_did_not_give_leaves_a_write_in_dou
 }
 
 #[test]
-fn what_etcd_says_comes_without_a_reason_and_leaves_a_write_in_doubt_unless_it_was_too_large() {
+fn an_etcd_error_without_a_reason_leaves_a_write_in_doubt_unless_it_was_too_large() {
     // As v1.36 answers: code 500 and a message, nothing else.
     let of = |message: &str| {
         Class::of_status(Verb::Put, &status(json!({"status": "Failure", "code": 500, "message": message})))

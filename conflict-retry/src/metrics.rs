@@ -79,7 +79,7 @@ impl RetryMetrics {
             backoff: seconds("backoff_seconds_total", "Time spent waiting between attempts")?,
             queued: seconds(
                 "queued_seconds_total",
-                "Time spent waiting for leave to send: queue and rate limiter",
+                "Time spent waiting for permission to send: queue and rate limiter",
             )?,
             exhausted: counter("exhausted_total", "Writes whose policy allowed no further attempt", write)?,
             requests: counter(
@@ -108,7 +108,7 @@ impl RetryMetrics {
                 &["resource"],
             )?,
             expired: counter(
-                "floors_expired_total",
+                "expectations_expired_total",
                 "Own writes that the watch did not bring within five minutes",
                 &["resource"],
             )?,
@@ -189,7 +189,7 @@ impl Observer for RetryMetrics {
         self.stale.with_label_values(&[resource]).inc();
     }
 
-    fn floor_expired(&self, resource: &str) {
+    fn expectation_expired(&self, resource: &str) {
         self.expired.with_label_values(&[resource]).inc();
     }
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_takes_them_once() {
+    fn they_register_once_per_registry() {
         let registry = Registry::new();
         let _metrics = RetryMetrics::register(&registry, HashMap::new()).unwrap();
         assert!(RetryMetrics::register(&registry, HashMap::new()).is_err());

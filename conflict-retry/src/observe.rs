@@ -91,7 +91,7 @@ pub trait Observer: Send + Sync {
     }
 
     /// The watch of this resource did not bring our own write within five minutes, so the write is forgotten.
-    fn floor_expired(&self, resource: &str) {
+    fn expectation_expired(&self, resource: &str) {
         let _ = resource;
     }
 }
@@ -111,6 +111,6 @@ pub(crate) fn circuit_changed(_observer: &dyn Observer, transition: Transition) 
 
 /// The observer that does nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct NoopObserver;
 
-impl Observer for Silent {}
+impl Observer for NoopObserver {}

@@ -8,7 +8,7 @@ use kube::api::{PatchParams, PostParams};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::observe::{Observer, Silent};
+use crate::observe::{NoopObserver, Observer};
 use crate::outcome::Refusal;
 use crate::policy::RetryPolicy;
 use crate::protect::Protection;
@@ -29,7 +29,7 @@ pub struct WriteOptions {
     /// Also applied to a policy that is set later.
     cancel: Option<CancellationToken>,
     attempt_timeout: Duration,
-    end: Option<Instant>,
+    hard_deadline: Option<Instant>,
     force: bool,
     observer: Arc<dyn Observer>,
     protection: Protection,
@@ -44,9 +44,9 @@ impl WriteOptions {
             policy: RetryPolicy::default(),
             cancel: None,
             attempt_timeout: ATTEMPT_TIMEOUT,
-            end: None,
+            hard_deadline: None,
             force: false,
-            observer: Arc::new(Silent),
+            observer: Arc::new(NoopObserver),
             protection: Protection::default(),
         }
     }
@@ -79,10 +79,10 @@ impl WriteOptions {
 
     /// Sets the time at which the last request must have ended, whatever its other time limits: the caller's right to
     /// write ends then (for example, a lease). A running request is dropped at that time, and none begins after it; the
-    /// run ends as if cancelled.
+    /// run ends as if cancelled. (The deadline of a [`RetryPolicy`] lets a running request end.)
     #[must_use]
-    pub fn with_end(mut self, end: Instant) -> Self {
-        self.end = Some(end);
+    pub fn with_hard_deadline(mut self, deadline: Instant) -> Self {
+        self.hard_deadline = Some(deadline);
         self
     }
 
@@ -138,8 +138,8 @@ impl WriteOptions {
 
     /// How long a request that begins now may take; `None` when it may not begin.
     pub(crate) fn time_left(&self) -> Option<Duration> {
-        let Some(end) = self.end else { return Some(self.attempt_timeout) };
-        let left = end.saturating_duration_since(Instant::now());
+        let Some(deadline) = self.hard_deadline else { return Some(self.attempt_timeout) };
+        let left = deadline.saturating_duration_since(Instant::now());
         (!left.is_zero()).then(|| left.min(self.attempt_timeout))
     }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for WriteOptions {
             .field("field_manager", &self.field_manager)
             .field("policy", &self.policy)
             .field("attempt_timeout", &self.attempt_timeout)
-            .field("end", &self.end)
+            .field("hard_deadline", &self.hard_deadline)
             .field("force", &self.force)
             .field("protection", &self.protection)
             .finish_non_exhaustive()

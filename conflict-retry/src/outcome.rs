@@ -10,7 +10,7 @@ use kube::core::Status;
 use crate::classify::{Class, FieldConflict};
 use crate::operation::{Subresource, Verb};
 use crate::policy::GiveUp;
-use crate::protect::Held;
+use crate::protect::ThrottledBy;
 
 /// How a write ended. Only [`Written`](Self::Written), [`Unchanged`](Self::Unchanged) and
 /// [`AlreadyDone`](Self::AlreadyDone) mean that the goal is met.
@@ -228,14 +228,15 @@ pub enum WriteError {
         #[source]
         last: Box<RequestFailure>,
     },
-    /// A protection prevented the next request.
+    /// A [`Protection`](crate::protect::Protection) of this client prevented the next request. A server that throttles is
+    /// [`Class::Throttled`] instead.
     #[error("held back after {} that failed: {by}", counted(*attempts))]
     #[non_exhaustive]
-    Held {
+    ClientThrottled {
         /// Number of attempts that failed before.
         attempts: u32,
         /// The protection that prevented it.
-        by: Held,
+        by: ThrottledBy,
         /// Whether the answer to a write was lost, so that it may have been executed.
         maybe_written: bool,
         /// The last failure; `None` when there was none.
@@ -324,7 +325,7 @@ impl WriteError {
             Self::Rejected { class, .. } => class.label(),
             Self::Unknown { .. } => "unknown",
             Self::Exhausted { .. } => "exhausted",
-            Self::Held { by, .. } => by.label(),
+            Self::ClientThrottled { by, .. } => by.label(),
             Self::Cancelled { .. } => "cancelled",
         }
     }
@@ -336,7 +337,7 @@ impl WriteError {
             Self::Refused { .. }
             | Self::FieldManager { .. }
             | Self::Unknown { .. }
-            | Self::Held { .. }
+            | Self::ClientThrottled { .. }
             | Self::Cancelled { .. } => None,
         }
     }
@@ -352,7 +353,7 @@ impl WriteError {
             Self::Unknown { .. } => true,
             Self::Refused { maybe_written, .. }
             | Self::Exhausted { maybe_written, .. }
-            | Self::Held { maybe_written, .. }
+            | Self::ClientThrottled { maybe_written, .. }
             | Self::Rejected { maybe_written, .. }
             | Self::FieldManager { maybe_written, .. }
             | Self::Cancelled { maybe_written, .. } => *maybe_written,

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conflict_retry::Observer;
-pub use conflict_retry::freshness::{ChangeKind, Freshness, Pending};
+pub use conflict_retry::freshness::{ChangeKind, Freshness, PendingWrite};
 use conflict_retry::freshness::{Deleting, Expectations};
 use kube::Resource;
 use kube::runtime::watcher;
@@ -53,7 +53,7 @@ impl WriteTracker {
 
     /// Our writes of this kind that the watch has not delivered yet. An object that was created and is not in the
     /// cache, or deleted and still in it, is found here by name.
-    pub fn pending<K>(&self) -> Vec<Pending>
+    pub fn pending<K>(&self) -> Vec<PendingWrite>
     where
         K: Resource<DynamicType = ()> + 'static,
     {

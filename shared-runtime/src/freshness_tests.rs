@@ -76,7 +76,7 @@ fn an_expired_floor_is_counted() {
     fake.advance(std::time::Duration::from_secs(301));
     assert!(write_tracker.pending::<Node>().is_empty());
     let text = String::from_utf8(metrics.render().unwrap()).unwrap();
-    assert!(text.contains("conflict_retry_floors_expired_total"), "{text}");
+    assert!(text.contains("conflict_retry_expectations_expired_total"), "{text}");
 }
 
 #[test]

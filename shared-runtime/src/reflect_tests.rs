@@ -12,7 +12,7 @@ fn mirror() -> (Store<Node>, Mirror<Node>, Watching) {
     let metrics = Metrics::new("test", "0").unwrap();
     let watching = Watching {
         liveness: Liveness::new(clock.clone()),
-        write_tracker: WriteTracker::new(clock, Arc::new(conflict_retry::observe::Silent)),
+        write_tracker: WriteTracker::new(clock, Arc::new(conflict_retry::observe::NoopObserver)),
         metrics,
         readiness: Readiness::default(),
         unreadable: UnreadableObjects::default(),

@@ -1,7 +1,7 @@
 //! A deletion between its announcement and its acknowledgement.
 
 use super::Expectations;
-use super::ledger::Key;
+use super::expectations::Key;
 
 /// A running deletion, from [`Expectations::deleting`]. Until this is dropped, the object counts as deleted: a cached copy of
 /// it is stale.
@@ -21,7 +21,7 @@ pub struct Deleting {
 impl Deleting {
     pub(super) fn announce(expectations: Expectations, key: Key, uid: Option<String>) -> Self {
         if let Some(uid) = &uid {
-            expectations.with(|ledger, now| ledger.announce(key.clone(), uid, now));
+            expectations.with(|writes, now| writes.announce(key.clone(), uid, now));
         }
         Self { expectations, key, uid, acknowledged: false }
     }
@@ -36,7 +36,7 @@ impl Deleting {
 impl Drop for Deleting {
     fn drop(&mut self) {
         if let Some(uid) = &self.uid {
-            self.expectations.with(|ledger, _| ledger.answered(&self.key, uid, self.acknowledged));
+            self.expectations.with(|writes, _| writes.answered(&self.key, uid, self.acknowledged));
         }
     }
 }

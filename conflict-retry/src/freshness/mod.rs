@@ -1,7 +1,7 @@
 //! Read your own writes: after a write is acknowledged, no decision may be based on an older cached copy of the object.
 //!
 //! [`Expectations`] records the acknowledged writes of one kind and the events of its watch, and reports whether a cached
-//! copy is stale. The pure `ledger` decides what is remembered and when it is forgotten; versions are compared as
+//! copy is stale. The pure module `expectations` decides what is remembered and when it is forgotten; versions are compared as
 //! Kubernetes allows since 1.35 ([`Version`]). [`Source`] tells a write where its object comes from, and with the
 //! feature `runtime` a `Watched` is a kube reflector together with its expectations.
 //!
@@ -19,7 +19,7 @@
 //! ```
 
 mod deleting;
-mod ledger;
+mod expectations;
 mod source;
 mod version;
 #[cfg(feature = "runtime")]
@@ -34,13 +34,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use self::deleting::Deleting;
-pub use self::ledger::{ChangeKind, Pending};
-use self::ledger::{Key, Ledger};
+pub use self::expectations::{ChangeKind, PendingWrite};
+use self::expectations::{Key, OwnWrites};
 pub use self::source::{CachedObject, Newer, Source};
 pub use self::version::Version;
 #[cfg(feature = "runtime")]
 pub use self::watched::{Stale, Watched, WatchedObject};
-use crate::observe::{Observer, Silent};
+use crate::observe::{NoopObserver, Observer};
 
 /// Whether a decision may be based on a cached object. There is no third state, so a `match` needs no wildcard arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Expectations(Arc<Shared>);
 
 struct Shared {
     resource: String,
-    ledger: Mutex<Ledger>,
+    writes: Mutex<OwnWrites>,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     observer: Arc<dyn Observer>,
     /// Changes with every event of the watch.
@@ -69,7 +69,7 @@ struct Shared {
 
 impl fmt::Debug for Expectations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Floors").field("resource", &self.0.resource).finish_non_exhaustive()
+        f.debug_struct("Expectations").field("resource", &self.0.resource).finish_non_exhaustive()
     }
 }
 
@@ -77,7 +77,7 @@ impl Expectations {
     /// Starts empty. `resource` (plural and lower case) names the kind in logs and to the observer.
     pub fn new(resource: impl Into<String>) -> Self {
         let start = Instant::now();
-        Self::with_clock(resource, Arc::new(Silent), move || start.elapsed())
+        Self::with_clock(resource, Arc::new(NoopObserver), move || start.elapsed())
     }
 
     /// Like [`Self::new`], reporting stale reads and lost events to `observer`. `clock` returns the time since any
@@ -89,7 +89,7 @@ impl Expectations {
     ) -> Self {
         Self(Arc::new(Shared {
             resource: resource.into(),
-            ledger: Mutex::default(),
+            writes: Mutex::default(),
             clock: Box::new(clock),
             observer,
             tick: watch::Sender::new(0),
@@ -100,7 +100,7 @@ impl Expectations {
     pub fn check<K: Resource>(&self, cached: &K) -> Freshness {
         let meta = cached.meta();
         let (uid, version) = (meta.uid.as_deref(), meta.resource_version.as_deref());
-        if self.with(|ledger, _| ledger.is_stale(&key(cached), uid, version)) {
+        if self.with(|writes, _| writes.is_stale(&key(cached), uid, version)) {
             self.0.observer.stale_read(&self.0.resource);
             return Freshness::Stale;
         }
@@ -109,8 +109,8 @@ impl Expectations {
 
     /// Our writes that the watch has not brought yet. It lists, by name, created objects that are not in the cache yet
     /// and deleted objects that are still in it.
-    pub fn pending(&self) -> Vec<Pending> {
-        self.with(|ledger, _| ledger.pending())
+    pub fn pending(&self) -> Vec<PendingWrite> {
+        self.with(|writes, _| writes.pending())
     }
 
     /// Records an acknowledged write; `object` is the object as the server stored it.
@@ -121,11 +121,11 @@ impl Expectations {
 
     /// Records an acknowledged write of a subresource, after which `object` (any copy of it) has the version `version`.
     pub fn wrote_version<K: Resource>(&self, object: &K, version: Option<&str>, change: ChangeKind) {
-        let Some(floor) = version.and_then(Version::parse) else {
+        let Some(version) = version.and_then(Version::parse) else {
             return;
         };
         let uid = object.meta().uid.as_deref();
-        self.with(|ledger, now| ledger.record(key(object), uid, floor, change, now));
+        self.with(|writes, now| writes.record(key(object), uid, version, change, now));
     }
 
     /// Records a deletion that is about to be sent. It is recorded first because its event may arrive before its
@@ -138,38 +138,38 @@ impl Expectations {
     /// Records that the watch brought this object, new or changed.
     pub fn applied<K: Resource>(&self, object: &K) {
         let meta = object.meta();
-        self.event(|ledger, now| {
-            ledger.applied(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
+        self.event(|writes, now| {
+            writes.applied(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
         });
     }
 
     /// Records that the watch brought the deletion of this object.
     pub fn deleted<K: Resource>(&self, object: &K) {
         let meta = object.meta();
-        self.event(|ledger, now| {
-            ledger.deleted(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
+        self.event(|writes, now| {
+            writes.deleted(&key(object), meta.uid.as_deref(), meta.resource_version.as_deref(), now);
         });
     }
 
     /// Records the start of a list, which will replace the contents of the cache.
     pub fn list_began(&self) {
-        self.event(|ledger, _| ledger.list_began());
+        self.event(|writes, _| writes.list_began());
     }
 
     /// Records that the list contains this object.
     pub fn listed<K: Resource>(&self, object: &K) {
-        self.with(|ledger, _| ledger.listed(object.meta().resource_version.as_deref()));
+        self.with(|writes, _| writes.listed(object.meta().resource_version.as_deref()));
     }
 
     /// Records that the list has been received completely.
     pub fn list_ended(&self) {
-        self.event(Ledger::list_ended);
+        self.event(OwnWrites::list_ended);
     }
 
     /// Records that the cluster's data is older than before: etcd was restored from a backup. Earlier versions are
     /// meaningless then, and earlier writes may not exist. All records are dropped; list again afterwards.
     pub fn rewound(&self) {
-        self.event(|ledger, _| ledger.rewound());
+        self.event(|writes, _| writes.rewound());
     }
 
     /// Records a kube watcher event that the store has just applied.
@@ -191,28 +191,28 @@ impl Expectations {
         self.0.tick.subscribe()
     }
 
-    fn event(&self, act: impl FnOnce(&mut Ledger, Duration)) {
+    fn event(&self, act: impl FnOnce(&mut OwnWrites, Duration)) {
         self.with(act);
         self.0.tick.send_modify(|tick| *tick = tick.wrapping_add(1));
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Ledger, Duration) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut OwnWrites, Duration) -> T) -> T {
         let now = (self.0.clock)();
         let (result, expired) = {
-            let mut ledger = self.ledger();
-            let expired = ledger.expire(now);
-            (act(&mut ledger, now), expired)
+            let mut writes = self.lock();
+            let expired = writes.expire(now);
+            (act(&mut writes, now), expired)
         };
         let resource = &self.0.resource;
         for pending in expired {
-            self.0.observer.floor_expired(resource);
+            self.0.observer.expectation_expired(resource);
             tracing::warn!(%resource, name = pending.name, change = ?pending.change, "the watch did not bring our own write, trusting the cache again");
         }
         result
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OwnWrites> {
+        self.0.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

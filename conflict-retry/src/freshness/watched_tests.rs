@@ -39,7 +39,7 @@ fn version(node: &Node) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_older_than_our_own_write_is_no_copy() {
+async fn a_copy_older_than_our_own_write_is_not_used() {
     let mut bench = Bench::new();
     bench.brings(&Event::Apply(node("9")));
     let object = bench.watched.object(ObjectRef::new("a"));
@@ -53,7 +53,7 @@ async fn a_copy_older_than_our_own_write_is_no_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_read_is_waited_for() {
+async fn fresh_waits_until_the_copy_is_no_longer_stale() {
     let mut bench = Bench::new();
     bench.brings(&Event::Apply(node("9")));
     bench.watched.expectations().wrote(&node("10"), ChangeKind::Updated);
@@ -67,7 +67,7 @@ async fn a_stale_read_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_winners_version_is_waited_for_and_an_object_that_goes_is_told() {
+async fn newer_waits_for_the_winners_version_and_ends_when_the_object_is_deleted() {
     let mut bench = Bench::new();
     bench.brings(&Event::Apply(node("9")));
     let object = bench.watched.object(ObjectRef::new("a"));
@@ -85,7 +85,7 @@ async fn the_winners_version_is_waited_for_and_an_object_that_goes_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_we_made_and_the_watch_has_not_brought_is_awaited() {
+async fn a_created_object_that_the_watch_has_not_brought_is_waited_for() {
     let bench = Bench::new();
     let of = ObjectRef::new("a");
     assert_eq!(bench.watched.fresh(&of, BOUND).await, Ok(None));

@@ -20,9 +20,9 @@ struct Growth {
 
 /// With live reads nothing corrects an estimate that is too high, so it grows slowly. A cycle is a read and a write
 /// here.
-const BLIND: Growth = Growth { first: 1.5, factor: 1.7 };
+const LIVE: Growth = Growth { first: 1.5, factor: 1.7 };
 /// With a watch, silence corrects the estimate.
-const FED: Growth = Growth { first: 1.5, factor: 4.0 };
+const WATCHED: Growth = Growth { first: 1.5, factor: 4.0 };
 /// Highest estimate. Our own limit; no object of a cluster has more writers at once.
 const MOST: f64 = 128.0;
 /// The number of cycles without any write after which the estimate is halved.
@@ -76,12 +76,12 @@ pub(super) enum Progress {
 }
 
 impl Contention {
-    pub(super) fn blind() -> Self {
-        Self { growth: BLIND, contenders: None, cycle: None, before: None }
+    pub(super) fn live() -> Self {
+        Self { growth: LIVE, contenders: None, cycle: None, before: None }
     }
 
-    pub(super) fn fed() -> Self {
-        Self { growth: FED, ..Self::blind() }
+    pub(super) fn watched() -> Self {
+        Self { growth: WATCHED, ..Self::live() }
     }
 
     /// Records a conflict of an attempt that took `took`, and returns the window to wait in.

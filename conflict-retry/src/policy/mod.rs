@@ -82,7 +82,7 @@ pub enum GiveUp {
 impl Default for RetryPolicy {
     /// Our own policy for conflicts: up to 64 attempts in 10 s. After a conflict it waits a uniformly random time in a
     /// window of one and a half times the shortest attempt so far, 1.7 times as wide after each further conflict, at
-    /// most 1 s. Reads from a watch-fed cache ([`Attempts::fed`]) allow wider windows.
+    /// most 1 s. Reads from a watch-fed cache ([`Attempts::watched`]) allow wider windows.
     fn default() -> Self {
         Self {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
@@ -174,7 +174,7 @@ impl RetryPolicy {
             made: 0,
             faults: 0,
             began: Duration::ZERO,
-            contention: Contention::blind(),
+            contention: Contention::live(),
             wait: None,
         }
     }
@@ -191,7 +191,7 @@ pub struct Attempts {
     /// When the current attempt began.
     began: Duration,
     contention: Contention,
-    /// The wait after the last conflict, for callers of [`Attempts::turn`].
+    /// The wait after the last conflict, for callers of [`Attempts::wait_step`].
     wait: Option<Wait>,
 }
 
@@ -209,12 +209,12 @@ pub enum WaitStep {
 }
 
 impl Attempts {
-    /// For a writer whose reads come from a watch-fed cache: after a conflict it calls [`Attempts::turn`] instead of
+    /// For a writer whose reads come from a watch-fed cache: after a conflict it calls [`Attempts::wait_step`] instead of
     /// sleeping as long as [`Attempts::next`] returns. Because it sees the writes of other writers, it can start with
     /// wider windows and shorten them.
     #[must_use]
-    pub fn fed(mut self) -> Self {
-        self.contention = Contention::fed();
+    pub fn watched(mut self) -> Self {
+        self.contention = Contention::watched();
         self
     }
 
@@ -224,8 +224,8 @@ impl Attempts {
         self.began = now;
     }
 
-    /// The current attempt was held back for `waited`, which is not part of its own duration.
-    pub fn held(&mut self, waited: Duration) {
+    /// The client's own rate limiter delayed the current attempt for `waited`, which is not part of its duration.
+    pub fn throttled(&mut self, waited: Duration) {
         self.began = self.began.saturating_add(waited);
     }
 
@@ -249,8 +249,8 @@ impl Attempts {
                 Some(delay) => delay,
                 None => return Next::GiveUp(GiveUp::Attempts),
             },
-            Cause::RetryAfter(told) => {
-                told.saturating_add(told.min(FAULT_CAP).mul_f64(RETRY_AFTER_SPREAD * unit(random())))
+            Cause::RetryAfter(delay) => {
+                delay.saturating_add(delay.min(FAULT_CAP).mul_f64(RETRY_AFTER_SPREAD * unit(random())))
             }
             Cause::Fault => {
                 self.faults = self.faults.saturating_add(1);
@@ -265,13 +265,12 @@ impl Attempts {
         }
     }
 
-    /// Whether it is this writer's turn again at `now` (time since the start), after [`Attempts::next`] has returned a
-    /// delay for a conflict. `news` tells whether, since the last call, the watch has brought a version newer than the
+    /// What to do at `now` (time since the start), after [`Attempts::next`] has returned a delay for a conflict. `news` tells whether, since the last call, the watch has brought a version newer than the
     /// refused one; events that arrive in between cost nothing.
     ///
     /// Nothing is ever sent from the refused version. After any other failure only the delay matters, and the result is
     /// then [`WaitStep::Read`].
-    pub fn turn(&mut self, now: Duration, news: bool) -> WaitStep {
+    pub fn wait_step(&mut self, now: Duration, news: bool) -> WaitStep {
         if let Some(deadline) = self.deadline
             && now >= deadline
         {

@@ -65,7 +65,7 @@ fn the_default_policy_waits_in_windows_that_grow_from_one_and_a_half_attempts() 
 }
 
 #[test]
-fn the_shortest_attempt_is_the_measure_and_timers_bound_it() {
+fn the_window_follows_the_shortest_attempt_within_the_timers_resolution() {
     let mut attempts = RetryPolicy::default().attempts();
     let slow = attempts.next(MS * 100, Cause::Conflict, || 1.0);
     assert_eq!(slow, Next::RetryAfter(MS * 150));
@@ -86,7 +86,7 @@ fn the_deadline_ends_a_run_before_an_attempt_that_would_start_at_it() {
 }
 
 #[test]
-fn whichever_of_steps_and_max_attempts_is_smaller_counts() {
+fn the_smaller_of_steps_and_max_attempts_applies() {
     let two = NonZeroU32::new(2).unwrap();
     assert_eq!(run(&RetryPolicy::client_go_default_retry().with_max_attempts(two), 0.0).0.len(), 1);
     let many = NonZeroU32::new(50).unwrap();
@@ -95,11 +95,11 @@ fn whichever_of_steps_and_max_attempts_is_smaller_counts() {
 }
 
 #[test]
-fn a_told_delay_is_kept_and_a_fault_doubles_its_window() {
+fn a_retry_after_is_kept_and_a_fault_doubles_its_window() {
     let mut attempts = RetryPolicy::default().attempts();
-    let told = Cause::RetryAfter(Duration::from_secs(1));
-    assert_eq!(attempts.next(Duration::ZERO, told, || 0.0), Next::RetryAfter(MS * 1000));
-    assert_eq!(attempts.next(Duration::ZERO, told, || 1.0), Next::RetryAfter(MS * 1100));
+    let retry_after = Cause::RetryAfter(Duration::from_secs(1));
+    assert_eq!(attempts.next(Duration::ZERO, retry_after, || 0.0), Next::RetryAfter(MS * 1000));
+    assert_eq!(attempts.next(Duration::ZERO, retry_after, || 1.0), Next::RetryAfter(MS * 1100));
     for wanted in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
         assert_eq!(attempts.next(Duration::ZERO, Cause::Fault, || 1.0), Next::RetryAfter(MS * wanted));
     }
@@ -119,7 +119,7 @@ fn faults_do_not_widen_the_window_of_conflicts() {
 
 proptest! {
     #[test]
-    fn every_run_ends_within_its_bounds_whatever_the_random_source_says(
+    fn every_run_ends_within_its_bounds_for_any_random_source(
         max in 1_u32..100, deadline in 0_u64..20_000, random in proptest::num::f64::ANY,
         causes in proptest::collection::vec(0_u8..3, 200),
     ) {
@@ -155,14 +155,14 @@ proptest! {
     }
 
     #[test]
-    fn a_fed_writer_never_sends_from_the_refused_version_and_never_waits_for_ever(
+    fn a_watching_writer_never_sends_from_the_refused_version_and_never_waits_forever(
         random in proptest::num::f64::ANY,
         took in 0_u64..500,
         deadline in 1_u64..20_000,
         looks in proptest::collection::vec((0_u64..2_000, any::<bool>()), 500),
     ) {
         let policy = RetryPolicy::default().with_deadline(Some(Duration::from_millis(deadline)));
-        let mut attempts = policy.attempts().fed();
+        let mut attempts = policy.attempts().watched();
         let mut now = Duration::from_millis(took);
         if attempts.next(now, Cause::Conflict, || random) == Next::GiveUp(GiveUp::Deadline) {
             return Ok(());
@@ -170,7 +170,7 @@ proptest! {
         let mut seen = false;
         for (micros, news) in looks {
             seen |= news;
-            match attempts.turn(now, news) {
+            match attempts.wait_step(now, news) {
                 WaitStep::Wait(rest) => {
                     prop_assert!(!rest.is_zero(), "a wait of nothing spins");
                     prop_assert!(rest <= Duration::from_secs(3));
@@ -196,80 +196,83 @@ proptest! {
 }
 
 /// A writer with a watch-fed cache whose first attempt took 10 ms and drew `share` of its window.
-fn fed(share: f64) -> Attempts {
-    let mut attempts = RetryPolicy::default().attempts().fed();
+fn watching(share: f64) -> Attempts {
+    let mut attempts = RetryPolicy::default().attempts().watched();
     assert_eq!(attempts.next(MS * 10, Cause::Conflict, || share), Next::RetryAfter((MS * 15).mul_f64(share)));
     attempts
 }
 
 #[test]
-fn a_fed_writer_whose_slot_has_come_sends_as_soon_as_the_winner_is_known() {
-    let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Send);
-    let mut attempts = fed(0.0);
-    assert!(matches!(attempts.turn(MS * 10, false), WaitStep::Wait(_)), "the winner's version is not known");
-    assert_eq!(attempts.turn(MS * 12, true), WaitStep::Send);
+fn a_watching_writer_whose_wait_is_over_sends_as_soon_as_the_winners_version_is_known() {
+    let mut attempts = watching(0.0);
+    assert_eq!(attempts.wait_step(MS * 10, true), WaitStep::Send);
+    let mut attempts = watching(0.0);
+    assert!(
+        matches!(attempts.wait_step(MS * 10, false), WaitStep::Wait(_)),
+        "the winner's version is not known"
+    );
+    assert_eq!(attempts.wait_step(MS * 12, true), WaitStep::Send);
 }
 
 #[test]
-fn a_watch_that_brings_nothing_is_given_three_attempts_long_and_then_a_read() {
-    let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, false), WaitStep::Wait(MS * 30));
-    assert_eq!(attempts.turn(MS * 40, false), WaitStep::Read);
+fn after_three_attempt_durations_without_an_event_a_watching_writer_reads_live() {
+    let mut attempts = watching(0.0);
+    assert_eq!(attempts.wait_step(MS * 10, false), WaitStep::Wait(MS * 30));
+    assert_eq!(attempts.wait_step(MS * 40, false), WaitStep::Read);
 }
 
 #[test]
-fn a_fed_writer_waits_for_its_slot_and_versions_in_between_change_nothing() {
-    let mut attempts = fed(0.5);
-    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Wait(Duration::from_micros(7_500)));
-    assert_eq!(attempts.turn(MS * 14, true), WaitStep::Wait(Duration::from_micros(3_500)));
-    assert_eq!(attempts.turn(Duration::from_micros(17_600), false), WaitStep::Send);
+fn versions_in_between_do_not_change_the_wait_of_a_watching_writer() {
+    let mut attempts = watching(0.5);
+    assert_eq!(attempts.wait_step(MS * 10, true), WaitStep::Wait(Duration::from_micros(7_500)));
+    assert_eq!(attempts.wait_step(MS * 14, true), WaitStep::Wait(Duration::from_micros(3_500)));
+    assert_eq!(attempts.wait_step(Duration::from_micros(17_600), false), WaitStep::Send);
 }
 
 #[test]
-fn silence_halves_the_guess_and_so_the_rest_of_the_wait() {
-    let mut attempts = fed(0.0);
-    assert_eq!(attempts.turn(MS * 10, true), WaitStep::Send);
+fn silence_halves_the_estimate_and_the_rest_of_the_wait() {
+    let mut attempts = watching(0.0);
+    assert_eq!(attempts.wait_step(MS * 10, true), WaitStep::Send);
     // The second conflict: an estimate of six contenders, a window of 60 ms, all of which is drawn.
     assert_eq!(attempts.next(MS * 20, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 60));
     // Silence is checked after one and a half cycles.
-    assert_eq!(attempts.turn(MS * 20, true), WaitStep::Wait(MS * 15));
+    assert_eq!(attempts.wait_step(MS * 20, true), WaitStep::Wait(MS * 15));
     // A quarter of the window has passed, and the rest is now three quarters of 30 ms.
-    assert_eq!(attempts.turn(MS * 35, false), WaitStep::Wait(MS * 15));
+    assert_eq!(attempts.wait_step(MS * 35, false), WaitStep::Wait(MS * 15));
     // Half of that window has passed; a quarter of 15 ms is left.
-    assert_eq!(attempts.turn(MS * 50, false), WaitStep::Wait(Duration::from_micros(3_750)));
-    assert_eq!(attempts.turn(MS * 54, false), WaitStep::Send);
+    assert_eq!(attempts.wait_step(MS * 50, false), WaitStep::Wait(Duration::from_micros(3_750)));
+    assert_eq!(attempts.wait_step(MS * 54, false), WaitStep::Send);
 }
 
 #[test]
-fn a_late_watch_lengthens_the_cycle_because_nobody_could_know_of_the_winner() {
-    let mut attempts = fed(0.0);
+fn a_late_watch_lengthens_the_cycle_because_no_writer_could_know_the_winners_version() {
+    let mut attempts = watching(0.0);
     // The attempt began at 0 and was refused at 10 ms; the winner's version arrived only at 30 ms.
-    assert_eq!(attempts.turn(MS * 30, true), WaitStep::Send);
+    assert_eq!(attempts.wait_step(MS * 30, true), WaitStep::Send);
     assert_eq!(attempts.next(MS * 70, Cause::Conflict, || 1.0), Next::RetryAfter(MS * 30 * 6));
 }
 
 #[test]
-fn a_fed_writer_keeps_client_gos_delays_when_told_to() {
-    let mut attempts = RetryPolicy::client_go_default_retry().attempts().fed();
+fn a_watching_writer_keeps_client_gos_delays_under_its_policy() {
+    let mut attempts = RetryPolicy::client_go_default_retry().attempts().watched();
     assert_eq!(attempts.next(MS * 5, Cause::Conflict, || 0.0), Next::RetryAfter(MS * 10));
-    assert!(matches!(attempts.turn(MS * 5, true), WaitStep::Wait(_)));
-    assert_eq!(attempts.turn(MS * 15, false), WaitStep::Send);
+    assert!(matches!(attempts.wait_step(MS * 5, true), WaitStep::Wait(_)));
+    assert_eq!(attempts.wait_step(MS * 15, false), WaitStep::Send);
 }
 
 #[test]
-fn after_a_fault_a_fed_writer_sits_out_the_delay_and_reads() {
-    let mut attempts = RetryPolicy::default().attempts().fed();
+fn after_a_fault_a_watching_writer_waits_for_the_delay_and_reads() {
+    let mut attempts = RetryPolicy::default().attempts().watched();
     assert_eq!(attempts.next(MS * 5, Cause::Fault, || 1.0), Next::RetryAfter(MS * 50));
-    assert_eq!(attempts.turn(MS * 5, true), WaitStep::Wait(MS * 50));
-    assert_eq!(attempts.turn(MS * 55, true), WaitStep::Read);
+    assert_eq!(attempts.wait_step(MS * 5, true), WaitStep::Wait(MS * 50));
+    assert_eq!(attempts.wait_step(MS * 55, true), WaitStep::Read);
 }
 
 #[test]
-fn there_is_no_turn_at_the_deadline() {
+fn at_the_deadline_a_waiting_writer_gives_up() {
     let policy = RetryPolicy::default().with_deadline(Some(MS * 20));
-    let mut attempts = policy.attempts().fed();
+    let mut attempts = policy.attempts().watched();
     assert_eq!(attempts.next(MS * 10, Cause::Conflict, || 0.0), Next::RetryAfter(Duration::ZERO));
-    assert_eq!(attempts.turn(MS * 12, false), WaitStep::Wait(MS * 8));
-    assert_eq!(attempts.turn(MS * 20, true), WaitStep::GiveUp(GiveUp::Deadline));
+    assert_eq!(attempts.wait_step(MS * 12, false), WaitStep::Wait(MS * 8));
+    assert_eq!(attempts.wait_step(MS * 20, true), WaitStep::GiveUp(GiveUp::Deadline));
 }

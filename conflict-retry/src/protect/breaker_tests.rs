@@ -30,8 +30,8 @@ fn opened(now: Duration) -> Breaker {
 }
 
 #[test]
-fn only_silence_and_not_now_are_failures() {
-    let told = Some(S);
+fn only_missing_answers_and_transient_errors_are_failures() {
+    let retry_after = Some(S);
     let table = [
         (Class::Conflict, false),
         (Class::FieldManager { conflicts: Vec::new() }, false),
@@ -45,9 +45,9 @@ fn only_silence_and_not_now_are_failures() {
         (Class::Forbidden, false),
         (Class::Unauthorized, false),
         (Class::Throttled { retry_after: None }, false),
-        (Class::Throttled { retry_after: told }, false),
+        (Class::Throttled { retry_after }, false),
         (Class::Transient { retry_after: None }, true),
-        (Class::Transient { retry_after: told }, true),
+        (Class::Transient { retry_after }, true),
         (Class::Ambiguous, true),
         (Class::Gone, false),
         (Class::Other, false),
@@ -58,7 +58,7 @@ fn only_silence_and_not_now_are_failures() {
 }
 
 #[test]
-fn settings_that_make_no_breaker_are_refused() {
+fn invalid_settings_are_refused() {
     assert_eq!(BreakerSettings::new(0, S, S), Err(InvalidBreaker::Failures));
     assert_eq!(BreakerSettings::new(1, Duration::ZERO, S), Err(InvalidBreaker::OpenFor));
     let swapped = BreakerSettings::new(1, S * 2, S);
@@ -67,7 +67,7 @@ fn settings_that_make_no_breaker_are_refused() {
 }
 
 #[test]
-fn failures_in_a_row_open_it_and_one_answer_between_them_does_not_let_them() {
+fn consecutive_failures_open_the_circuit_and_an_answer_in_between_resets_them() {
     let mut breaker = Breaker::new(settings());
     assert_eq!(failing(&mut breaker, S), None);
     assert_eq!(failing(&mut breaker, S), None);
@@ -82,7 +82,7 @@ fn failures_in_a_row_open_it_and_one_answer_between_them_does_not_let_them() {
 }
 
 #[test]
-fn after_its_time_one_probe_goes_and_its_success_closes() {
+fn after_the_open_time_one_probe_is_admitted_and_its_success_closes_the_circuit() {
     let mut breaker = opened(S);
     let probe = admitted(&mut breaker, S * 6);
     let half = Transition { from: BreakerState::Open, to: BreakerState::HalfOpen };
@@ -121,7 +121,7 @@ fn each_failed_probe_doubles_the_open_time_up_to_its_cap() {
 }
 
 #[test]
-fn an_abandoned_probe_makes_place_for_another_and_decides_nothing() {
+fn an_abandoned_probe_allows_another_and_changes_no_state() {
     let mut breaker = opened(S);
     let probe = admitted(&mut breaker, S * 6);
     breaker.abandon(probe);
@@ -132,7 +132,7 @@ fn an_abandoned_probe_makes_place_for_another_and_decides_nothing() {
 }
 
 #[test]
-fn a_request_from_before_the_change_has_no_say_after_it() {
+fn the_result_of_a_request_from_before_a_change_is_ignored() {
     let mut breaker = Breaker::new(settings());
     let early: Vec<_> = (0..6).map(|_| admitted(&mut breaker, S)).collect();
     let mut early = early.into_iter();
@@ -152,7 +152,7 @@ fn a_request_from_before_the_change_has_no_say_after_it() {
 }
 
 #[test]
-fn absurd_durations_saturate() {
+fn extreme_durations_saturate() {
     let forever = BreakerSettings::new(1, Duration::MAX, Duration::MAX).unwrap();
     let mut breaker = Breaker::new(forever);
     let late = Duration::MAX.saturating_sub(S);
@@ -185,7 +185,7 @@ proptest! {
     /// Whatever the order of requests and answers: never two probes, never a request through an open circuit before its
     /// time, and no state in which no request will ever be admitted again.
     #[test]
-    fn there_are_never_two_probes_and_never_a_dead_end(steps in prop::collection::vec(step(), 1..200)) {
+    fn there_are_never_two_probes_and_the_circuit_never_gets_stuck(steps in prop::collection::vec(step(), 1..200)) {
         let mut breaker = Breaker::new(settings());
         let mut now = Duration::ZERO;
         // Tickets in use, and which of them were issued while the circuit was not closed.

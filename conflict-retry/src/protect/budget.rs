@@ -81,7 +81,7 @@ pub struct BudgetAccount {
 }
 
 impl BudgetAccount {
-    /// A ledger without running operations.
+    /// An account without running operations.
     pub const fn new(limits: BudgetLimits) -> Self {
         Self { limits, operations: 0, retries: 0 }
     }
@@ -126,58 +126,58 @@ impl BudgetAccount {
 /// The retry budget of a process. Cheap to clone; clones share the counts.
 #[derive(Debug, Clone, Default)]
 pub struct RetryBudget {
-    ledger: Arc<Mutex<BudgetAccount>>,
+    account: Arc<Mutex<BudgetAccount>>,
 }
 
 impl RetryBudget {
     /// A budget without running operations.
     pub fn new(limits: BudgetLimits) -> Self {
-        Self { ledger: Arc::new(Mutex::new(BudgetAccount::new(limits))) }
+        Self { account: Arc::new(Mutex::new(BudgetAccount::new(limits))) }
     }
 
     /// Counts an operation while the returned value lives. It is never refused.
     #[must_use = "the operation counts only for as long as this lives"]
     pub fn operation(&self) -> BudgetedOperation {
-        lock(&self.ledger).begin();
-        BudgetedOperation { ledger: Arc::clone(&self.ledger) }
+        lock(&self.account).begin();
+        BudgetedOperation { account: Arc::clone(&self.account) }
     }
 
     /// The current counts, for gauges.
     pub fn counts(&self) -> BudgetAccount {
-        lock(&self.ledger).clone()
+        lock(&self.account).clone()
     }
 }
 
 /// A running operation; it ends when this is dropped.
 #[derive(Debug)]
 pub struct BudgetedOperation {
-    ledger: Arc<Mutex<BudgetAccount>>,
+    account: Arc<Mutex<BudgetAccount>>,
 }
 
 impl BudgetedOperation {
     /// Counts a retry of this operation while the returned value lives, or refuses it.
-    pub fn retry(&self) -> Result<Retry, BudgetExhausted> {
-        lock(&self.ledger).begin_retry()?;
-        Ok(Retry { ledger: Arc::clone(&self.ledger) })
+    pub fn retry(&self) -> Result<BudgetedRetry, BudgetExhausted> {
+        lock(&self.account).begin_retry()?;
+        Ok(BudgetedRetry { account: Arc::clone(&self.account) })
     }
 }
 
 impl Drop for BudgetedOperation {
     fn drop(&mut self) {
-        lock(&self.ledger).end();
+        lock(&self.account).end();
     }
 }
 
 /// A running retry; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the retry counts only for as long as this lives"]
-pub struct Retry {
-    ledger: Arc<Mutex<BudgetAccount>>,
+pub struct BudgetedRetry {
+    account: Arc<Mutex<BudgetAccount>>,
 }
 
-impl Drop for Retry {
+impl Drop for BudgetedRetry {
     fn drop(&mut self) {
-        lock(&self.ledger).end_retry();
+        lock(&self.account).end_retry();
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_fifth_is_allowed_but_always_three() {
+fn twenty_percent_are_allowed_and_always_three() {
     let limits = BudgetLimits::default();
     for (operations, allowed) in
         [(0, 3), (1, 3), (15, 3), (19, 3), (20, 4), (24, 4), (25, 5), (100, 20), (1000, 200)]
@@ -19,14 +19,14 @@ fn a_fifth_is_allowed_but_always_three() {
 }
 
 #[test]
-fn limits_without_meaning_are_refused() {
+fn invalid_limits_are_refused() {
     assert_eq!(BudgetLimits::new(3, 101), Err(InvalidBudget::Percent(101)));
     assert_eq!(BudgetLimits::new(0, 0), Err(InvalidBudget::Nothing));
     assert_eq!(BudgetLimits::new(3, 20), Ok(BudgetLimits::default()));
 }
 
 #[test]
-fn first_attempts_are_never_refused_and_refusals_say_what_is_under_way() {
+fn first_attempts_are_never_refused_and_refusals_carry_the_counts() {
     let budget = RetryBudget::default();
     let operations: Vec<_> = (0..10).map(|_| budget.operation()).collect();
     let retries: Vec<_> = operations[..3].iter().map(|operation| operation.retry().unwrap()).collect();
@@ -116,7 +116,7 @@ proptest! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tasks_in_parallel_never_pass_the_bound_and_do_reach_it() {
+async fn tasks_in_parallel_never_exceed_the_bound_and_do_reach_it() {
     let budget = RetryBudget::default();
     // Forty operations that last the whole test allow eight retries.
     let operations: Vec<_> = (0..40).map(|_| budget.operation()).collect();
@@ -152,5 +152,5 @@ fn the_handle_can_be_shared_and_printed() {
     fn shared<T: Send + Sync + std::fmt::Debug + 'static>() {}
     shared::<RetryBudget>();
     shared::<BudgetedOperation>();
-    shared::<Retry>();
+    shared::<BudgetedRetry>();
 }

@@ -1,7 +1,7 @@
 //! What stands in for the circuit breaker without the feature `circuit-breaker`: types without values, so that the code
 //! that sends requests is the same with and without it, and costs nothing without it.
 
-use super::Held;
+use super::throttled_by::ThrottledBy;
 use crate::classify::Class;
 
 /// There is none.
@@ -34,7 +34,7 @@ impl Permit {
     }
 }
 
-impl From<CircuitOpen> for Held {
+impl From<CircuitOpen> for ThrottledBy {
     fn from(open: CircuitOpen) -> Self {
         match open {}
     }

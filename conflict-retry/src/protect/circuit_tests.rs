@@ -19,7 +19,7 @@ fn open(circuit: &CircuitBreaker) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conflicts_keep_it_closed_and_end_a_row_of_failures() {
+async fn conflicts_keep_the_circuit_closed_and_reset_the_failure_count() {
     let circuit = CircuitBreaker::new(settings());
     for _ in 0..100 {
         assert_eq!(circuit.admit().unwrap().settle(Some(&Class::Conflict)), None);
@@ -29,7 +29,7 @@ async fn conflicts_keep_it_closed_and_end_a_row_of_failures() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_closes_it_too_because_the_server_answered() {
+async fn a_conflict_of_the_probe_closes_the_circuit() {
     let circuit = CircuitBreaker::new(settings());
     open(&circuit);
     assert_eq!(circuit.admit().unwrap_err().retry_after, S * 5);
@@ -39,7 +39,7 @@ async fn a_conflict_closes_it_too_because_the_server_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_permit_is_no_answer() {
+async fn a_dropped_permit_has_no_effect() {
     let circuit = CircuitBreaker::new(settings());
     for _ in 0..10 {
         drop(circuit.admit().unwrap());
@@ -51,7 +51,7 @@ async fn a_dropped_permit_is_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_probe_frees_its_place_without_closing() {
+async fn a_cancelled_probe_allows_another_and_does_not_close_the_circuit() {
     let circuit = CircuitBreaker::new(settings());
     open(&circuit);
     tokio::time::advance(S * 5).await;
@@ -74,14 +74,14 @@ async fn a_cancelled_probe_frees_its_place_without_closing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_listener_hears_every_change_once_and_may_look_at_the_circuit() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
+async fn the_listener_gets_every_change_once_and_may_read_the_state() {
+    let changes = Arc::new(Mutex::new(Vec::new()));
     let slot: Arc<Mutex<Option<CircuitBreaker>>> = Arc::default();
     let circuit = CircuitBreaker::with_listener(settings(), {
-        let (heard, slot) = (Arc::clone(&heard), Arc::clone(&slot));
+        let (changes, slot) = (Arc::clone(&changes), Arc::clone(&slot));
         move |transition| {
             let now = slot.lock().unwrap().as_ref().map(CircuitBreaker::state);
-            heard.lock().unwrap().push((transition.from.label(), transition.to.label(), now));
+            changes.lock().unwrap().push((transition.from.label(), transition.to.label(), now));
         }
     });
     *slot.lock().unwrap() = Some(circuit.clone());
@@ -90,7 +90,7 @@ async fn the_listener_hears_every_change_once_and_may_look_at_the_circuit() {
     circuit.admit().unwrap().settle(Some(&Class::Transient { retry_after: None }));
     tokio::time::advance(S * 10).await;
     circuit.admit().unwrap().settle(None);
-    let heard = heard.lock().unwrap().clone();
+    let changes = changes.lock().unwrap().clone();
     let wanted = [
         ("closed", "open", Some(BreakerState::Open)),
         ("open", "half_open", Some(BreakerState::HalfOpen)),
@@ -98,7 +98,7 @@ async fn the_listener_hears_every_change_once_and_may_look_at_the_circuit() {
         ("open", "half_open", Some(BreakerState::HalfOpen)),
         ("half_open", "closed", Some(BreakerState::Closed)),
     ];
-    assert_eq!(heard, wanted);
+    assert_eq!(changes, wanted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -16,14 +16,14 @@ fn paused() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn presets_are_what_they_say() {
+fn presets_have_the_documented_values() {
     assert_eq!(Rate::default(), rate(10.0, 20));
     assert_eq!(Rate::client_go(), rate(5.0, 10));
     assert_eq!(Rate::workqueue(), rate(10.0, 100));
 }
 
 #[test]
-fn rates_that_nobody_can_mean_are_refused() {
+fn rates_out_of_range_are_refused() {
     for absurd in
         [0.0, -0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-9, 1e300, f64::MIN_POSITIVE]
     {
@@ -66,7 +66,7 @@ fn a_reservation_queues_up_behind_the_ones_before_it() {
 }
 
 #[test]
-fn a_clock_that_goes_backwards_stands_still() {
+fn a_clock_that_goes_backwards_counts_as_unchanged() {
     let mut bucket = TokenBucket::new(rate(10.0, 1));
     assert_eq!(bucket.try_take(MS * 1000), Ok(()));
     assert_eq!(bucket.try_take(MS * 10), Err(MS * 100));
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn no_time_however_absurd_makes_it_panic(
+    fn no_time_makes_it_panic(
         times in prop::collection::vec((any::<u64>(), 0_u32..1_000_000_000), 1..50),
         per_second in MIN_PER_SECOND..MAX_PER_SECOND,
         burst in 1_u32..=MAX_BURST,
@@ -124,7 +124,7 @@ proptest! {
     /// Tasks arrive at random times, some are cancelled at random times: the others proceed in the order in which they
     /// arrived, each at the earliest time that the bucket allows, as if the cancelled ones had never existed.
     #[test]
-    fn waiters_go_in_order_at_the_earliest_moment_whoever_is_cancelled(
+    fn waiters_proceed_in_order_as_early_as_possible_whichever_are_cancelled(
         interval in 1_u64..200,
         burst in 1_u32..4,
         tasks in prop::collection::vec((0_u64..1500, prop::option::of(0_u64..800)), 1..25),
@@ -204,7 +204,7 @@ async fn clones_share_the_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_does_not_overtake_who_does() {
+async fn try_take_does_not_overtake_waiters() {
     let limiter = RateLimiter::new(rate(10.0, 1));
     limiter.acquire().await;
     let waiter = tokio::spawn({
@@ -222,7 +222,7 @@ async fn who_does_not_wait_does_not_overtake_who_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_token_takes_nothing_even_when_there_is_something() {
+async fn a_cancelled_wait_takes_no_token_even_when_one_is_available() {
     let limiter = RateLimiter::default();
     let cancel = CancellationToken::new();
     cancel.cancel();

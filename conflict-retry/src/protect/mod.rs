@@ -43,6 +43,7 @@ mod limiter;
 mod limiter_off;
 mod queue;
 mod set;
+mod throttled_by;
 #[cfg(feature = "workqueue")]
 pub mod workqueue;
 
@@ -52,7 +53,8 @@ pub use breaker::{
     counts_as_failure,
 };
 pub use budget::{
-    BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, InvalidBudget, Retry, RetryBudget,
+    BudgetAccount, BudgetExhausted, BudgetLimits, BudgetedOperation, BudgetedRetry, InvalidBudget,
+    RetryBudget,
 };
 #[cfg(feature = "circuit-breaker")]
 pub use circuit::{CircuitBreaker, Permit};
@@ -62,8 +64,9 @@ pub(crate) use circuit_off::{CircuitBreaker, Permit, Transition};
 pub use limiter::{InvalidRate, Rate, RateLimiter, TokenBucket};
 #[cfg(not(feature = "rate-limiter"))]
 pub(crate) use limiter_off::RateLimiter;
-pub use queue::{KeyQueue, QueueTurn};
-pub use set::{Held, Protection};
+pub use queue::{KeyGuard, KeyQueue};
+pub use set::Protection;
+pub use throttled_by::ThrottledBy;
 
 /// The caller's token was cancelled while it waited. Nothing was sent, and nothing is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -70,13 +70,13 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
 
     /// Waits until all earlier callers for `key` are done. The place in the queue is determined by the future's first
     /// poll; dropping the future gives it up.
-    pub async fn lock(&self, key: K) -> QueueTurn<K> {
+    pub async fn lock(&self, key: K) -> KeyGuard<K> {
         let (mutex, place) = self.enter(key);
-        QueueTurn { _held: mutex.lock_owned().await, place }
+        KeyGuard { _held: mutex.lock_owned().await, place }
     }
 
     /// Like [`Self::lock`], until `cancel` is cancelled.
-    pub async fn take(&self, key: K, cancel: &CancellationToken) -> Result<QueueTurn<K>, Cancelled> {
+    pub async fn take(&self, key: K, cancel: &CancellationToken) -> Result<KeyGuard<K>, Cancelled> {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(Cancelled),
@@ -99,23 +99,23 @@ impl<K: Hash + Eq + Clone> KeyQueue<K> {
 
 /// The holder's turn for a key; it ends when this is dropped.
 #[must_use = "the key is held only for as long as this lives"]
-pub struct QueueTurn<K: Hash + Eq> {
+pub struct KeyGuard<K: Hash + Eq> {
     // Fields are dropped in order. The lock must go first: if the place were dropped first, the entry could be removed,
     // and a new caller would get a new lock while this one is still held.
     _held: OwnedMutexGuard<()>,
     place: Place<K>,
 }
 
-impl<K: Hash + Eq> QueueTurn<K> {
+impl<K: Hash + Eq> KeyGuard<K> {
     /// The key that is held.
     pub fn key(&self) -> &K {
         &self.place.key
     }
 }
 
-impl<K: Hash + Eq + fmt::Debug> fmt::Debug for QueueTurn<K> {
+impl<K: Hash + Eq + fmt::Debug> fmt::Debug for KeyGuard<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").field("key", self.key()).finish_non_exhaustive()
+        f.debug_struct("KeyGuard").field("key", self.key()).finish_non_exhaustive()
     }
 }
 

@@ -9,14 +9,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Waiting = Pin<Box<dyn Future<Output = QueueTurn<u8>>>>;
+type Waiting = Pin<Box<dyn Future<Output = KeyGuard<u8>>>>;
 
 fn waiting(queue: &KeyQueue<u8>, key: u8) -> Waiting {
     let queue = queue.clone();
     Box::pin(async move { queue.lock(key).await })
 }
 
-fn poll(future: &mut Waiting) -> Option<QueueTurn<u8>> {
+fn poll(future: &mut Waiting) -> Option<KeyGuard<u8>> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(turn) => Some(turn),
         Poll::Pending => None,
@@ -36,14 +36,14 @@ async fn keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_is_no_member() {
+fn a_future_that_was_never_polled_is_not_in_the_queue() {
     let queue = KeyQueue::new();
     drop(waiting(&queue, 1));
     assert!(queue.is_empty());
 }
 
 #[test]
-fn a_turn_that_was_handed_over_but_never_seen_is_handed_on() {
+fn a_lock_granted_to_a_dropped_future_passes_to_the_next_waiter() {
     let queue = KeyQueue::new();
     let held = poll(&mut waiting(&queue, 1)).unwrap();
     let (mut second, mut third) = (waiting(&queue, 1), waiting(&queue, 1));
@@ -61,7 +61,7 @@ fn a_turn_that_was_handed_over_but_never_seen_is_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_token_gives_up_the_place() {
+async fn a_cancelled_token_leaves_the_queue() {
     let queue = KeyQueue::new();
     let cancel = CancellationToken::new();
     let held = queue.take(1, &cancel).await.unwrap();
@@ -123,7 +123,7 @@ impl Drop for Spy {
 }
 
 #[tokio::test]
-async fn the_lock_is_free_before_its_entry_goes() {
+async fn the_lock_is_released_before_its_entry_is_removed() {
     let queue = KeyQueue::new();
     let spy = Spy { watched: Arc::default(), was_free: Arc::default() };
     let turn = queue.lock(spy.clone()).await;
@@ -158,11 +158,11 @@ proptest! {
     /// Against a simple model: a queue of names per key, of which the first one holds the key as soon as it is polled.
     /// Members are polled and cancelled in any order, also between getting the lock and noticing it.
     #[test]
-    fn the_first_in_line_holds_the_key_and_nobody_else(steps in prop::collection::vec(step(), 1..150)) {
+    fn only_the_first_waiter_holds_the_key(steps in prop::collection::vec(step(), 1..150)) {
         let queue = KeyQueue::new();
         let mut model: HashMap<u8, VecDeque<usize>> = HashMap::new();
         let mut waiters: Vec<(usize, u8, Waiting)> = Vec::new();
-        let mut holders: Vec<(usize, u8, QueueTurn<u8>)> = Vec::new();
+        let mut holders: Vec<(usize, u8, KeyGuard<u8>)> = Vec::new();
         let leave = |model: &mut HashMap<u8, VecDeque<usize>>, key: u8, name: usize| {
             let line = model.get_mut(&key).unwrap();
             line.retain(|other| *other != name);
@@ -250,5 +250,5 @@ async fn tasks_in_parallel_never_share_a_key_even_while_entries_come_and_go() {
 fn the_handle_can_be_shared_and_printed() {
     fn shared<T: Send + Sync + fmt::Debug + 'static>() {}
     shared::<KeyQueue<String>>();
-    shared::<QueueTurn<String>>();
+    shared::<KeyGuard<String>>();
 }

@@ -30,7 +30,7 @@ impl Protection {
     }
 
     /// Limits the running retries to a share of the running operations. A refused retry ends the write with
-    /// [`WriteError::Held`](crate::WriteError::Held).
+    /// [`WriteError::ClientThrottled`](crate::WriteError::ClientThrottled).
     #[must_use]
     pub fn with_budget(mut self, budget: RetryBudget) -> Self {
         self.budget = Some(budget);
@@ -46,39 +46,11 @@ impl Protection {
     }
 
     /// Sends no request while the API server does not answer. The write then ends with
-    /// [`WriteError::Held`](crate::WriteError::Held).
+    /// [`WriteError::ClientThrottled`](crate::WriteError::ClientThrottled).
     #[cfg(feature = "circuit-breaker")]
     #[must_use]
     pub fn with_breaker(mut self, breaker: CircuitBreaker) -> Self {
         self.breaker = Some(breaker);
         self
-    }
-}
-
-/// The protection that prevented a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Held {
-    /// The circuit is open.
-    #[cfg(feature = "circuit-breaker")]
-    #[error(transparent)]
-    Circuit(#[from] super::CircuitOpen),
-    /// The policy's deadline passed while the request waited for its turn, in the queue or for the rate limiter.
-    #[error("its turn did not come within {0:?}; try again later, or allow more time")]
-    NoTurn(std::time::Duration),
-    /// Too many retries are running.
-    #[error(transparent)]
-    Budget(#[from] super::BudgetExhausted),
-}
-
-impl Held {
-    /// A stable name for metric labels: lower case, with underscores.
-    pub const fn label(&self) -> &'static str {
-        match self {
-            #[cfg(feature = "circuit-breaker")]
-            Self::Circuit(_) => "circuit_open",
-            Self::NoTurn(_) => "no_turn",
-            Self::Budget(_) => "retry_budget",
-        }
     }
 }

@@ -53,7 +53,7 @@ fn fast_slow_is_fast_until_its_limit_and_slow_until_forgotten() {
 }
 
 #[test]
-fn max_of_asks_all_and_takes_the_longest() {
+fn max_of_calls_every_limiter_and_uses_the_longest_wait() {
     let mut limiter = MaxOf::new(vec![
         Box::new(ItemFastSlow::new(MS * 5, S * 3, 3)),
         Box::new(ItemExponentialFailure::new(MS, S)),
@@ -75,7 +75,7 @@ fn max_of_asks_all_and_takes_the_longest() {
 }
 
 #[test]
-fn the_bucket_hands_out_its_burst_and_then_places_in_the_future() {
+fn the_bucket_grants_its_burst_and_then_future_tokens() {
     let mut bucket = Bucket::new(Rate::workqueue());
     let all = waits(&mut bucket, "one", 103);
     assert!(all[..100].iter().all(Duration::is_zero));
@@ -98,7 +98,7 @@ fn the_default_controller_limiter_is_slowed_by_item_first_and_by_all_items_after
 }
 
 #[test]
-fn fields_without_sense_do_no_harm() {
+fn meaningless_settings_do_no_harm() {
     let mut zero = ItemExponentialFailure::new(Duration::ZERO, S);
     assert!(waits(&mut zero, "one", 2000).iter().all(Duration::is_zero));
     let mut huge = ItemExponentialFailure::new(Duration::MAX, Duration::MAX);

@@ -1,13 +1,13 @@
 //! The write loop behind the public functions: read, decide, write; after a conflict read *live*, decide *again*,
 //! write.
 //!
-//! A retry never repeats an old decision. An [`Exchange`] defines what is read, decided and sent.
+//! A retry never repeats an old decision. A [`WriteOperation`] defines what is read, decided and sent.
 
 use tracing::instrument;
 
 use super::Writable;
 use super::target::Target;
-use super::track::{Failed, Track};
+use super::track::{Failed, OperationState};
 use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::{ReadSource, Subresource, Verb};
@@ -15,7 +15,7 @@ use crate::options::WriteOptions;
 use crate::outcome::{Outcome, Refusal, RequestFailure, WriteError};
 
 /// What one operation reads, decides and sends.
-pub(super) trait Exchange {
+pub(super) trait WriteOperation {
     /// The object that a decision is based on.
     type Seen: Clone;
     /// The body of the write.
@@ -58,76 +58,77 @@ pub(super) enum Move<B, W> {
     Abort,
 }
 
-/// Runs `exchange` on the object called `name` until it has an outcome. The first read comes from `source`.
-#[instrument(level = "debug", skip_all, fields(name = target.name, verb = %exchange.verb(), subresource = exchange.subresource().label()))]
-pub(super) async fn run<X: Exchange, K: Writable>(
-    exchange: &mut X,
+/// Runs `operation` on the object called `name` until it has an outcome. The first read comes from `source`.
+#[instrument(level = "debug", skip_all, fields(name = target.name, verb = %operation.verb(), subresource = operation.subresource().label()))]
+pub(super) async fn run<X: WriteOperation, K: Writable>(
+    operation: &mut X,
     target: Target<'_, K>,
     options: &WriteOptions,
     source: Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
-    let mut track = Track::begin(options, target.operation(exchange.subresource(), exchange.verb()));
+    let mut state =
+        OperationState::begin(options, target.operation(operation.subresource(), operation.verb()));
     // Boxed: the future of a request is large, and a caller should not carry it in every future that may write.
-    let result = Box::pin(rounds(exchange, target, &mut track, &source)).await;
+    let result = Box::pin(rounds(operation, target, &mut state, &source)).await;
     if let (Source::Watched(cache), Ok(Outcome::Written(written) | Outcome::AlreadyDone(written))) =
         (&source, &result)
         && let Some(written) = X::as_seen(written)
     {
         cache.wrote(written);
     }
-    track.end(result, Outcome::label)
+    state.end(result, Outcome::label)
 }
 
-async fn rounds<X: Exchange, K: Writable>(
-    exchange: &mut X,
+async fn rounds<X: WriteOperation, K: Writable>(
+    operation: &mut X,
     target: Target<'_, K>,
-    track: &mut Track<'_>,
+    state: &mut OperationState<'_>,
     source: &Source<'_, X::Seen>,
 ) -> Result<Outcome<X::Written>, WriteError> {
     target.check()?;
-    exchange.check()?;
-    track.ready(target).await?;
+    operation.check()?;
+    state.ready(target).await?;
     let mut uid: Option<String> = None;
     let mut refused_version: Option<String> = None;
     let mut next = match source {
         Source::Live => None,
         Source::Copy(copy) => Some((copy.clone(), ReadSource::Copy)),
         Source::Watched(cache) => {
-            track.fed();
+            state.watched();
             cache.latest().map(|seen| (seen, ReadSource::Watch))
         }
     };
     loop {
         let (seen, from) = match next.take() {
             Some(known) => known,
-            None => match track.call(Verb::Get, exchange.read()).await? {
+            None => match state.call(Verb::Get, operation.read()).await? {
                 Ok(seen) => (seen, ReadSource::Live),
-                Err(failed) => match settle(track, target, failed, true).await? {
+                Err(failed) => match settle(state, target, failed, true).await? {
                     Ok(outcome) => return Ok(outcome),
                     Err(failed) => {
-                        track.pause(failed).await?;
+                        state.pause(failed).await?;
                         continue;
                     }
                 },
             },
         };
-        track.read(from);
+        state.read(from);
         if let Some(found) = X::uid(&seen)
             && uid.get_or_insert_with(|| found.to_owned()) != found
         {
             return Ok(Outcome::Gone);
         }
         let version = X::version(&seen).map(str::to_owned);
-        let body = match exchange.decide(seen).map_err(|reason| track.refused(reason))? {
+        let body = match operation.decide(seen).map_err(|reason| state.refused(reason))? {
             Move::Send(body) => body,
-            Move::Keep(object) if track.maybe_written() => return Ok(Outcome::AlreadyDone(object)),
+            Move::Keep(object) if state.maybe_written() => return Ok(Outcome::AlreadyDone(object)),
             Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
             Move::Abort => return Ok(Outcome::Aborted),
         };
-        if let Some(path) = exchange.overwritten() {
-            track.overwrote(&path);
+        if let Some(path) = operation.overwritten() {
+            state.overwrote(&path);
         }
-        let failed = match track.call(exchange.verb(), exchange.send(&body)).await? {
+        let failed = match state.call(operation.verb(), operation.send(&body)).await? {
             Ok(object) => return Ok(Outcome::Written(object)),
             Err(failed) => failed,
         };
@@ -135,22 +136,22 @@ async fn rounds<X: Exchange, K: Writable>(
             // The guard was built from this very version and the object has not changed since: it was not the guard
             // that failed, so another attempt would fail the same way.
             if version.is_some() && version == refused_version {
-                return Err(track.reject(failed));
+                return Err(state.reject(failed));
             }
             refused_version.clone_from(&version);
         }
         let lost_a_race = matches!(failed.class, Class::Conflict | Class::TestFailed);
-        let failed = match settle(track, target, failed, true).await? {
+        let failed = match settle(state, target, failed, true).await? {
             Ok(outcome) => return Ok(outcome),
             Err(failed) => failed,
         };
         // After a lost answer the object is read live; so is everything that the watch cannot tell.
         match (source, version) {
-            (Source::Watched(cache), Some(version)) if lost_a_race && !track.maybe_written() => {
-                let newest = track.turn(failed, *cache, version, X::version).await?;
+            (Source::Watched(cache), Some(version)) if lost_a_race && !state.maybe_written() => {
+                let newest = state.wait_for_newer(failed, *cache, version, X::version).await?;
                 next = newest.map(|seen| (seen, ReadSource::Watch));
             }
-            _ => track.pause(failed).await?,
+            _ => state.pause(failed).await?,
         }
     }
 }
@@ -167,28 +168,28 @@ pub(super) async fn repeat<T, K: Writable, B: Clone, F: Future<Output = Result<T
     may_repeat: impl FnOnce(&B) -> bool,
     send: impl Fn(B) -> F,
 ) -> Result<Outcome<T>, WriteError> {
-    let mut track = Track::begin(options, target.operation(subresource, verb));
+    let mut state = OperationState::begin(options, target.operation(subresource, verb));
     let result = Box::pin(async {
         target.check()?;
         let body = body?;
         let may_repeat = may_repeat(&body);
-        track.ready(target).await?;
+        state.ready(target).await?;
         loop {
-            let failed = match track.call(verb, send(body.clone())).await? {
+            let failed = match state.call(verb, send(body.clone())).await? {
                 Ok(object) => return Ok(Outcome::Written(object)),
                 Err(failed) => failed,
             };
             if failed.class == Class::Ambiguous && !may_repeat {
-                return Err(track.reject(failed));
+                return Err(state.reject(failed));
             }
-            match settle(&mut track, target, failed, false).await? {
+            match settle(&mut state, target, failed, false).await? {
                 Ok(outcome) => return Ok(outcome),
-                Err(failed) => track.pause(failed).await?,
+                Err(failed) => state.pause(failed).await?,
             }
         }
     })
     .await;
-    track.end(result, Outcome::label)
+    state.end(result, Outcome::label)
 }
 
 /// Makes a single attempt if `decided` holds a request; a conflict is returned to the caller.
@@ -199,7 +200,7 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
     subresource: Subresource,
     decided: Result<Move<F, T>, Refusal>,
 ) -> Result<Outcome<T>, WriteError> {
-    let mut track = Track::begin(options, target.operation(subresource, verb));
+    let mut state = OperationState::begin(options, target.operation(subresource, verb));
     let result = Box::pin(async {
         target.check()?;
         let request = match decided? {
@@ -207,32 +208,32 @@ pub(super) async fn once<T, K: Writable, F: Future<Output = Result<T, kube::Erro
             Move::Keep(object) => return Ok(Outcome::Unchanged(object)),
             Move::Abort => return Ok(Outcome::Aborted),
         };
-        track.ready(target).await?;
-        match track.call(verb, request).await? {
+        state.ready(target).await?;
+        match state.call(verb, request).await? {
             Ok(object) => Ok(Outcome::Written(object)),
             Err(failed) => {
-                settle(&mut track, target, failed, false).await?.map_err(|failed| track.reject(failed))
+                settle(&mut state, target, failed, false).await?.map_err(|failed| state.reject(failed))
             }
         }
     })
     .await;
-    track.end(result, Outcome::label)
+    state.end(result, Outcome::label)
 }
 
 /// Turns failures that are outcomes into outcomes; a conflict is an outcome only when it is not going to be retried.
 async fn settle<T, K: Writable>(
-    track: &mut Track<'_>,
+    state: &mut OperationState<'_>,
     target: Target<'_, K>,
     failed: Failed,
     retries_conflicts: bool,
 ) -> Result<Result<Outcome<T>, Failed>, WriteError> {
-    if failed.class == Class::NotFound && track.is_of_a_part() {
-        track.settled(failed.verb, &failed.class);
-        return match track.call(Verb::Get, target.find()).await? {
+    if failed.class == Class::NotFound && state.writes_subresource() {
+        state.settled(failed.verb, &failed.class);
+        return match state.call(Verb::Get, target.find()).await? {
             // The CRD declares no such subresource; the server answers as if the object were missing.
-            Ok(_) => Err(track.refuse(Failed { class: Class::NotServed, ..failed })),
+            Ok(_) => Err(state.refuse(Failed { class: Class::NotServed, ..failed })),
             Err(missing) if missing.class == Class::NotFound => {
-                track.settled(missing.verb, &missing.class);
+                state.settled(missing.verb, &missing.class);
                 Ok(Ok(Outcome::Gone))
             }
             Err(unknown) => Ok(Err(unknown)),
@@ -240,14 +241,14 @@ async fn settle<T, K: Writable>(
     }
     Ok(match (&failed.class, failed.failure) {
         (Class::NotFound | Class::Deleted | Class::UidMismatch, failure) => {
-            track.settled(failed.verb, &failed.class);
+            state.settled(failed.verb, &failed.class);
             drop(failure);
             Ok(Outcome::Gone)
         }
         (Class::Conflict | Class::TestFailed, RequestFailure::Api(kube::Error::Api(status)))
             if !retries_conflicts =>
         {
-            track.settled(failed.verb, &failed.class);
+            state.settled(failed.verb, &failed.class);
             Ok(Outcome::Conflict(status))
         }
         (_, failure) => Err(Failed { verb: failed.verb, class: failed.class, failure }),

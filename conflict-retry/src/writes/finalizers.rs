@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_others_added_meanwhile_is_kept() {
+    async fn finalizers_added_concurrently_are_kept() {
         let replies = vec![conflict(), ok(held("2", &["theirs"])), ok(held("3", &["theirs", "ours"]))];
         let (api, seen) = maps(replies);
         let outcome = add_finalizer(&api, "m", &options(), copy(held("1", &[])), "ours").await.unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_so_already_sends_nothing_and_an_object_that_goes_takes_no_new_one() {
+    async fn nothing_is_sent_without_a_change_and_a_deleting_object_gets_no_finalizer() {
         let (api, seen) = maps(vec![]);
         let has = || copy(held("1", &["ours"]));
         assert_eq!(add_finalizer(&api, "m", &options(), has(), "ours").await.unwrap().label(), "unchanged");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_must_not_name_the_version_it_will_be_given() {
+    fn a_patch_must_not_contain_a_resource_version() {
         let with_version = json!({"metadata": {"resourceVersion": "7"}, "spec": {}});
         assert!(matches!(patch(with_version, Subresource::Main), Err(Refusal::Identity("resourceVersion"))));
         assert!(matches!(patch(json!([1]), Subresource::Main), Err(Refusal::Body(_))));

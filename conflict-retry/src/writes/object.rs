@@ -3,7 +3,7 @@
 
 use kube::Api;
 
-use super::cycle::{self, Exchange, Move};
+use super::cycle::{self, Move, WriteOperation};
 use super::target::Target;
 use super::{Writable, guard};
 use crate::freshness::Source;
@@ -63,7 +63,7 @@ struct Writing<'a, K, W> {
     way: W,
 }
 
-impl<K: Writable, W: Way<K>> Exchange for Writing<'_, K, W> {
+impl<K: Writable, W: Way<K>> WriteOperation for Writing<'_, K, W> {
     type Seen = K;
     type Body = W::Body;
     type Written = K;

@@ -51,14 +51,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_value_over_the_winners_is_found() {
+    fn repeating_a_value_over_the_winners_is_detected() {
         let before = decided(json!({"spec": {"replicas": 3}}), json!({"spec": {"replicas": 5}}));
         let blind = decided(json!({"spec": {"replicas": 2}}), json!({"spec": {"replicas": 5}}));
         assert_eq!(overwritten(&before, &blind).as_deref(), Some("/spec/replicas"));
     }
 
     #[test]
-    fn another_decision_another_field_and_an_untouched_value_are_not() {
+    fn another_decision_another_field_and_an_untouched_value_are_not_detected() {
         let before = decided(json!({"spec": {"replicas": 3}}), json!({"spec": {"replicas": 5}}));
         let again = decided(json!({"spec": {"replicas": 2}}), json!({"spec": {"replicas": 4}}));
         assert_eq!(overwritten(&before, &again), None);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_of_the_server_is_no_decision() {
+    fn metadata_set_by_the_server_is_not_a_decision() {
         let before = decided(
             json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "a"}}),
             json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "b"}}),

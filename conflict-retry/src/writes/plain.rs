@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::cycle::{self, Move};
 use super::target::Target;
-use super::track::{Failed, Track};
+use super::track::{Failed, OperationState};
 use super::{Writable, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};
@@ -33,14 +33,14 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(15);
 /// lost.
 pub async fn create<K: Writable>(api: &Api<K>, options: &WriteOptions, object: &K) -> Result<K, WriteError> {
     let target = Target::new(api, object.meta().name.as_deref().unwrap_or_default());
-    let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Create));
+    let mut state = OperationState::begin(options, target.operation(Subresource::Main, Verb::Create));
     let result = Box::pin(async {
-        track.ready(target).await?;
-        let answer = track.call(Verb::Create, wire::create(api, options, object)).await?;
-        answer.map_err(|failed| track.reject(failed))
+        state.ready(target).await?;
+        let answer = state.call(Verb::Create, wire::create(api, options, object)).await?;
+        answer.map_err(|failed| state.reject(failed))
     })
     .await;
-    track.end(result, |_| "created")
+    state.end(result, |_| "created")
 }
 
 /// Deletes an object. Pass the observed UID in `params` as a precondition, so that another object of the same name is
@@ -52,24 +52,24 @@ pub async fn delete<K: Writable>(
     params: &DeleteParams,
 ) -> Result<DeleteOutcome<K>, WriteError> {
     let target = Target::new(api, name);
-    let mut track = Track::begin(options, target.operation(Subresource::Main, Verb::Delete));
+    let mut state = OperationState::begin(options, target.operation(Subresource::Main, Verb::Delete));
     let result = Box::pin(async {
         target.check()?;
-        track.ready(target).await?;
-        let failed = match track.call(Verb::Delete, wire::delete(api, name, params)).await? {
+        state.ready(target).await?;
+        let failed = match state.call(Verb::Delete, wire::delete(api, name, params)).await? {
             Ok(Either::Left(object)) if object.meta().deletion_timestamp.is_some() => {
                 return Ok(DeleteOutcome::Terminating(Box::new(object)));
             }
             Ok(_) => return Ok(DeleteOutcome::Deleted),
             Err(failed) => failed,
         };
-        Ok(match precondition(&track, failed)? {
+        Ok(match precondition(&state, failed)? {
             Unmet::Gone => DeleteOutcome::Gone,
             Unmet::Conflict(status) => DeleteOutcome::Conflict(status),
         })
     })
     .await;
-    track.end(result, DeleteOutcome::label)
+    state.end(result, DeleteOutcome::label)
 }
 
 /// Sends a caller-built JSON Patch once. Guard it with `test` operations: a failed test is [`Outcome::Conflict`], and
@@ -94,7 +94,7 @@ pub async fn json_patch<K: Writable>(
 ///
 /// Use a client with `Config::default_retry = false`: kube's own retry layer repeats a blocked eviction (429) for
 /// minutes before this function gets the answer. An eviction gets at least 15 s, because the server may take 10 s to
-/// answer, but never longer than the end time of the options ([`WriteOptions::with_end`]).
+/// answer, but never beyond the hard deadline of the options ([`WriteOptions::with_hard_deadline`]).
 pub async fn evict(
     api: &Api<Pod>,
     name: &str,
@@ -108,27 +108,27 @@ pub async fn evict(
     let timeout = options.attempt_timeout().max(EVICTION_TIMEOUT);
     let options = &options.clone().with_attempt_timeout(timeout);
     let target = Target::new(api, name);
-    let mut track = Track::begin(options, target.operation(Subresource::Eviction, Verb::Evict));
+    let mut state = OperationState::begin(options, target.operation(Subresource::Eviction, Verb::Evict));
     let result = Box::pin(async {
         target.check()?;
-        track.ready(target).await?;
+        state.ready(target).await?;
         let request = wire::evict(api, name, options, &eviction);
-        let Err(failed) = track.call(Verb::Evict, request).await? else {
+        let Err(failed) = state.call(Verb::Evict, request).await? else {
             return Ok(EvictOutcome::Evicted);
         };
         if let Class::Throttled { retry_after } = failed.class
             && let Some(message) = budget(&failed.failure)
         {
-            track.settled(failed.verb, &failed.class);
+            state.settled(failed.verb, &failed.class);
             return Ok(EvictOutcome::Blocked { message, retry_after });
         }
-        Ok(match precondition(&track, failed)? {
+        Ok(match precondition(&state, failed)? {
             Unmet::Gone => EvictOutcome::Gone,
             Unmet::Conflict(status) => EvictOutcome::Conflict(status),
         })
     })
     .await;
-    track.end(result, EvictOutcome::label)
+    state.end(result, EvictOutcome::label)
 }
 
 /// Why an object was not deleted, other than by an error.
@@ -137,18 +137,18 @@ enum Unmet {
     Conflict(Box<Status>),
 }
 
-fn precondition(track: &Track<'_>, failed: Failed) -> Result<Unmet, WriteError> {
+fn precondition(state: &OperationState<'_>, failed: Failed) -> Result<Unmet, WriteError> {
     let Failed { verb, class, failure } = failed;
     match (class, failure) {
         (class @ (Class::NotFound | Class::Deleted), _) => {
-            track.settled(verb, &class);
+            state.settled(verb, &class);
             Ok(Unmet::Gone)
         }
         (class @ (Class::Conflict | Class::UidMismatch), RequestFailure::Api(kube::Error::Api(status))) => {
-            track.settled(verb, &class);
+            state.settled(verb, &class);
             Ok(Unmet::Conflict(status))
         }
-        (class, failure) => Err(track.reject(Failed { verb, class, failure })),
+        (class, failure) => Err(state.reject(Failed { verb, class, failure })),
     }
 }
 

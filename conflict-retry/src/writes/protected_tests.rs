@@ -7,14 +7,14 @@ use super::*;
 use crate::freshness::Source;
 use crate::options::WriteOptions;
 use crate::outcome::{Outcome, WriteError};
-use crate::protect::{BudgetLimits, Held, KeyQueue, Protection, RetryBudget};
+use crate::protect::{BudgetLimits, KeyQueue, Protection, RetryBudget, ThrottledBy};
 
 fn protected(protection: Protection) -> WriteOptions {
     options().with_protection(protection)
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_one_object_take_turns_and_others_pass() {
+async fn writes_of_one_object_run_one_after_another() {
     let queue = KeyQueue::new();
     let options = protected(Protection::default().with_queue(queue.clone()));
     let (api, seen) = maps(vec![ok(map("2", "new")), ok(map("3", "other"))]);
@@ -30,7 +30,7 @@ async fn writes_of_one_object_take_turns_and_others_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_turn_ends_with_the_token() {
+async fn waiting_in_the_queue_ends_when_the_token_is_cancelled() {
     let queue = KeyQueue::new();
     let (api, seen) = maps(vec![]);
     let key = format!("{}/m", api.resource_url());
@@ -54,13 +54,16 @@ async fn a_retry_beyond_the_budget_ends_the_write() {
     let (api, seen) = maps(vec![conflict()]);
     let failed =
         update(&api, "m", &options, Source::Copy(object("1", "old")), wants("new")).await.unwrap_err();
-    assert!(matches!(&failed, WriteError::Held { by: Held::Budget(_), attempts: 1, .. }), "{failed:?}");
+    assert!(
+        matches!(&failed, WriteError::ClientThrottled { by: ThrottledBy::RetryBudget(_), attempts: 1, .. }),
+        "{failed:?}"
+    );
     assert_eq!(verbs(&seen), ["PUT"]);
     assert_eq!(budget.counts().operations(), 0, "the operation is over");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent() {
+async fn a_wait_in_the_queue_past_the_deadline_ends_the_write_and_nothing_is_sent() {
     let queue = KeyQueue::new();
     let (api, seen) = maps(vec![]);
     let _held = queue.lock(format!("{}/m", api.resource_url())).await;
@@ -69,12 +72,17 @@ async fn a_turn_that_does_not_come_in_time_ends_the_write_and_nothing_was_sent()
     let write = update(&api, "m", &options, Source::Live, wants("new"));
     let (failed, ()) = tokio::join!(write, async {
         tokio::task::yield_now().await;
-        assert_eq!(budget.counts().operations(), 0, "who waits for its turn is not under way");
+        assert_eq!(budget.counts().operations(), 0, "a waiting write is not a running operation");
     });
     let failed = failed.unwrap_err();
     assert!(matches!(
         failed,
-        WriteError::Held { by: Held::NoTurn(_), attempts: 0, maybe_written: false, .. }
+        WriteError::ClientThrottled {
+            by: ThrottledBy::WaitTimeout(_),
+            attempts: 0,
+            maybe_written: false,
+            ..
+        }
     ));
     assert!(verbs(&seen).is_empty());
 }

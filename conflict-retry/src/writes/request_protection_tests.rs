@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
-use super::told_tests::told;
+use super::told_tests::recorded;
 use super::*;
 use crate::freshness::Source;
 use crate::observe::Observer;
 use crate::options::WriteOptions;
 use crate::outcome::WriteError;
 use crate::protect::{
-    BreakerSettings, BreakerState, CircuitBreaker, Held, KeyQueue, Protection, Rate, RateLimiter, Transition,
+    BreakerSettings, BreakerState, CircuitBreaker, KeyQueue, Protection, Rate, RateLimiter, ThrottledBy,
+    Transition,
 };
 
 fn protected(protection: Protection) -> WriteOptions {
@@ -44,7 +45,15 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
     let (api, seen) = maps(vec![error(503, "ServiceUnavailable"), error(503, "ServiceUnavailable")]);
     let failed = update(&api, "m", &options, Source::Live, wants("new")).await.unwrap_err();
     assert!(
-        matches!(&failed, WriteError::Held { by: Held::Circuit(_), attempts: 2, last: Some(_), .. }),
+        matches!(
+            &failed,
+            WriteError::ClientThrottled {
+                by: ThrottledBy::CircuitBreaker(_),
+                attempts: 2,
+                last: Some(_),
+                ..
+            }
+        ),
         "{failed:?}"
     );
     assert_eq!((failed.category(), verbs(&seen).len()), ("circuit_open", 2));
@@ -52,7 +61,7 @@ async fn an_open_circuit_ends_the_write_and_a_conflict_does_not_open_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_change_of_the_circuit_is_told_of() {
+async fn every_change_of_the_circuit_is_reported() {
     let states = Arc::new(States::default());
     let second = Duration::from_secs(1);
     let breaker = CircuitBreaker::new(BreakerSettings::new(1, second, second).unwrap());
@@ -69,7 +78,7 @@ async fn every_change_of_the_circuit_is_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_wait_for_their_turn_under_the_rate() {
+async fn requests_wait_for_the_rate_limiter() {
     let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
     let options = protected(Protection::default().with_limiter(limiter));
     let (api, seen) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
@@ -80,8 +89,8 @@ async fn requests_wait_for_their_turn_under_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_leave_is_told_apart_from_waiting_between_attempts() {
-    let (diary, options) = told();
+async fn waiting_for_permission_and_waiting_between_attempts_are_reported_separately() {
+    let (diary, options) = recorded();
     let limiter = RateLimiter::new(Rate::new(10.0, 1).unwrap());
     let queue = KeyQueue::new();
     let (api, _) = maps(vec![ok(map("1", "old")), ok(map("2", "new"))]);
@@ -100,7 +109,7 @@ async fn waiting_for_leave_is_told_apart_from_waiting_between_attempts() {
 
 #[tokio::test(start_paused = true)]
 async fn time_spent_at_the_rate_limiter_does_not_widen_the_window_after_a_conflict() {
-    let (diary, options) = told();
+    let (diary, options) = recorded();
     let limiter = RateLimiter::new(Rate::new(0.5, 1).unwrap());
     let options = options.with_protection(Protection::default().with_limiter(limiter.clone()));
     // The only token is taken, so the write waits two seconds for the next one.

@@ -8,7 +8,7 @@ use kube::core::ObjectMeta;
 use kube::core::subresource::{Scale, ScaleSpec};
 use serde_json::{Value, json};
 
-use super::cycle::{self, Exchange, Move};
+use super::cycle::{self, Move, WriteOperation};
 use super::target::Target;
 use super::view::ScaleView;
 use super::{Writable, guard, wire};
@@ -139,7 +139,7 @@ where
     }
 }
 
-impl<K, F> Exchange for Scaling<'_, K, F>
+impl<K, F> WriteOperation for Scaling<'_, K, F>
 where
     K: Writable,
     F: FnMut(&ScaleView) -> ScaleDecision + Send,

@@ -128,7 +128,7 @@ fn seen_view(replicas: Option<i32>) -> ScaleView {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fresh_base_costs_one_request_and_a_conflict_costs_a_live_read_more() {
+async fn a_fresh_copy_costs_one_request_and_a_conflict_adds_a_live_read() {
     let (api, seen) = maps(vec![ok(map("2", "new"))]);
     let outcome =
         update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
@@ -187,16 +187,16 @@ async fn a_lost_answer_is_looked_up_before_it_is_repeated() {
 async fn a_vanished_or_recreated_object_is_gone() {
     let (api, _) = maps(vec![error(404, "NotFound")]);
     assert_eq!(update(&api, "m", &options(), Source::Live, wants("new")).await.unwrap(), Outcome::Gone);
-    let mut namesake = map("9", "old");
-    namesake["metadata"]["uid"] = json!("u2");
-    let (api, seen) = maps(vec![conflict(), ok(namesake)]);
+    let mut recreated = map("9", "old");
+    recreated["metadata"]["uid"] = json!("u2");
+    let (api, seen) = maps(vec![conflict(), ok(recreated)]);
     let outcome =
         update(&api, "m", &options(), Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_end_better_is_one_attempt() {
+async fn a_permanent_error_is_one_attempt() {
     for (code, reason, category) in
         [(403, "Forbidden", "forbidden"), (422, "Invalid", "invalid"), (401, "Unauthorized", "unauthorized")]
     {
@@ -238,7 +238,7 @@ async fn a_change_of_identity_is_refused_before_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_put_hands_the_conflict_back() {
+async fn put_once_returns_the_conflict() {
     let (api, seen) = maps(vec![conflict()]);
     let outcome = put_once(&api, "m", Subresource::Main, &options(), &object("1", "new")).await.unwrap();
     assert!(matches!(outcome, Outcome::Conflict(status) if status.code == 409));
@@ -400,7 +400,7 @@ async fn an_eviction_carries_its_precondition_and_a_budget_blocks_without_an_err
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_tells_done_from_under_way_from_refused() {
+async fn a_deletion_distinguishes_deleted_terminating_and_refused() {
     let mut marked = map("2", "x");
     marked["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let done = json!({"kind": "Status", "status": "Success"});
@@ -417,14 +417,14 @@ async fn a_deletion_tells_done_from_under_way_from_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_that_meets_a_namesake_says_so() {
+async fn creating_an_object_whose_name_is_taken_is_an_error_of_its_own() {
     let (api, _) = maps(vec![error(409, "AlreadyExists"), Reply::Json(201, map("1", "x"))]);
     assert!(create(&api, &options(), &object("", "x")).await.unwrap_err().is_already_exists());
     assert_eq!(create(&api, &options(), &object("", "x")).await.unwrap(), object("1", "x"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_test_of_ones_own_patch_is_a_conflict() {
+async fn a_failed_test_of_the_callers_patch_is_a_conflict() {
     let (api, seen) = maps(vec![failed_test()]);
     let operations = json!([{"op": "test", "path": "/data/k", "value": "x"}]);
     let outcome = json_patch(&api, "m", Subresource::Main, &options(), &operations).await.unwrap();
@@ -447,7 +447,7 @@ impl Observer for Diary {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_observer_hears_of_every_request_once() {
+async fn the_observer_gets_every_request_once() {
     let (api, _) = maps(vec![conflict(), ok(map("7", "other")), error(403, "Forbidden")]);
     let diary = Arc::new(Diary::default());
     let options = options().with_observer(Arc::<Diary>::clone(&diary));
@@ -517,7 +517,7 @@ async fn a_conflict_costs_no_read_when_the_watch_brings_the_winner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_late_or_behind_is_passed_by_with_a_live_read() {
+async fn a_late_or_stale_watch_is_replaced_by_a_live_read() {
     let (api, seen) = maps(vec![conflict(), ok(map("2", "other")), ok(map("3", "new"))]);
     let late = Shelf { latest: Some(object("1", "old")), ..Shelf::default() };
     let outcome = update(&api, "m", &options(), Source::Watched(&late), wants("new")).await.unwrap();
@@ -564,13 +564,13 @@ impl Observer for Chronicle {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_observer_hears_where_objects_are_from_and_how_each_write_ends() {
+async fn the_observer_gets_the_source_of_each_read_and_the_result_of_each_write() {
     let chronicle = Arc::new(Chronicle::default());
-    let told = options().with_observer(chronicle.clone());
+    let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(vec![conflict(), ok(map("2", "x")), ok(map("3", "new")), error(403, "Forbidden")]);
-    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
-    let _ = update(&api, "m", &told, Source::Copy(object("1", "new")), wants("new")).await.unwrap();
-    let _ = update(&api, "m", &told, Source::Live, wants("new")).await.unwrap_err();
+    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", &observed, Source::Copy(object("1", "new")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", &observed, Source::Live, wants("new")).await.unwrap_err();
     assert_eq!(*chronicle.reads.lock().unwrap(), ["copy", "live", "copy"]);
     let end = |result, attempts, requests| ("configmaps".to_owned(), result, attempts, requests);
     let ends = [end("written", 2, 3), end("unchanged", 0, 0), end("forbidden", 1, 1)];
@@ -578,7 +578,7 @@ async fn the_observer_hears_where_objects_are_from_and_how_each_write_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_request_can_be_made_with_is_refused_before_sending() {
+async fn invalid_arguments_are_refused_before_sending() {
     let (api, seen) = maps(vec![]);
     let refused = async |name: &str, options: WriteOptions| match update(
         &api,
@@ -601,7 +601,7 @@ async fn what_no_request_can_be_made_with_is_refused_before_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subresource_that_is_not_served_is_told_from_an_object_that_is_gone() {
+async fn a_subresource_that_is_not_served_is_distinguished_from_a_missing_object() {
     let missing = || {
         Reply::Json(
             404,
@@ -620,15 +620,15 @@ async fn a_subresource_that_is_not_served_is_told_from_an_object_that_is_gone() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_insists_on_its_value_is_told_of_and_one_that_decides_again_is_not() {
+async fn a_closure_that_repeats_its_value_is_reported_and_one_that_decides_again_is_not() {
     let race = || vec![conflict(), ok(map("2", "theirs")), ok(map("3", "new"))];
     let chronicle = Arc::new(Chronicle::default());
-    let told = options().with_observer(chronicle.clone());
+    let observed = options().with_observer(chronicle.clone());
     let (api, _) = maps(race());
-    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
+    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), wants("new")).await.unwrap();
     assert_eq!(*chronicle.overwritten.lock().unwrap(), ["/data/k"]);
     let (api, _) = maps(race());
-    let _ = update(&api, "m", &told, Source::Copy(object("1", "old")), |map| {
+    let _ = update(&api, "m", &observed, Source::Copy(object("1", "old")), |map| {
         map.data.as_mut().unwrap().get_mut("k").unwrap().push('+');
         UpdateDecision::Write
     })
@@ -663,16 +663,16 @@ async fn cancelled_in_any_request_a_write_ends_there_and_says_whether_it_may_hav
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_whose_count_is_unset_is_not_scaled() {
+async fn a_recreated_object_with_an_unset_count_is_not_scaled() {
     let unset = || {
         Reply::Json(
             500,
             json!({"kind": "Status", "status": "Failure", "reason": "InternalError", "code": 500, "message": "the spec replicas field \".spec.replicas\" does not exist"}),
         )
     };
-    let mut namesake = map("9", "x");
-    namesake["metadata"]["uid"] = json!("u2");
-    let (api, seen) = maps(vec![failed_test(), unset(), ok(namesake), unset()]);
+    let mut recreated = map("9", "x");
+    recreated["metadata"]["uid"] = json!("u2");
+    let (api, seen) = maps(vec![failed_test(), unset(), ok(recreated), unset()]);
     let copy = ScaleView { uid: Some("u1".into()), ..seen_view(Some(3)) };
     let outcome = scale(&api, "m", &options(), Source::Copy(copy), |_| ScaleDecision::Set(5)).await.unwrap();
     assert_eq!((outcome, verbs(&seen).len()), (Outcome::Gone, 4));
@@ -691,7 +691,7 @@ impl CachedObject<ConfigMap> for Lost {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_of_another_object_is_refused_and_one_that_lost_it_is_passed_by_after_the_delay() {
+async fn a_cache_of_another_object_is_refused_and_one_without_the_object_is_replaced_by_a_live_read() {
     let mut other = object("1", "old");
     other.metadata.name = Some("other".into());
     let (api, seen) = maps(vec![]);
@@ -730,7 +730,7 @@ async fn a_look_up_that_fails_after_a_lost_answer_says_that_it_may_have_been_wri
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_token_stays_whatever_policy_comes_after_it() {
+async fn the_cancellation_token_survives_a_later_policy() {
     let token = CancellationToken::new();
     token.cancel();
     let options = options().with_cancellation(token).with_policy(RetryPolicy::default());

@@ -45,7 +45,7 @@ impl Observer for Diary {
     }
 }
 
-pub(super) fn told() -> (Arc<Diary>, WriteOptions) {
+pub(super) fn recorded() -> (Arc<Diary>, WriteOptions) {
     let diary = Arc::new(Diary::default());
     (Arc::clone(&diary), options().with_observer(diary))
 }
@@ -55,8 +55,8 @@ fn unsent(result: &'static str) -> End {
 }
 
 #[tokio::test]
-async fn every_refusal_and_every_write_that_is_not_needed_is_told_of() {
-    let (diary, options) = told();
+async fn every_refusal_and_every_unneeded_write_is_reported() {
+    let (diary, options) = recorded();
     let (api, seen) = maps(vec![]);
     let unversioned: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "m"}})).unwrap();
     let refused = [
@@ -81,8 +81,8 @@ async fn every_refusal_and_every_write_that_is_not_needed_is_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_is_told_of_and_one_that_was_never_sent_is_not() {
-    let (diary, options) = told();
+async fn a_cancelled_request_is_reported_and_one_that_was_never_sent_is_not() {
+    let (diary, options) = recorded();
     let token = CancellationToken::new();
     let cancelled = options.clone().with_cancellation(token.clone());
     let (api, seen) = maps(vec![Reply::Silence]);
@@ -111,9 +111,9 @@ async fn a_request_that_is_given_up_is_told_of_and_one_that_was_never_sent_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closure_that_stops_after_a_lost_answer_leaves_the_doubt_on_record() {
+async fn after_a_lost_answer_an_aborted_or_refused_write_is_reported_as_maybe_written() {
     let lost = || vec![error(504, "Timeout"), ok(map("2", "theirs"))];
-    let (diary, options) = told();
+    let (diary, options) = recorded();
     let (api, _) = maps(lost());
     let outcome = update(&api, "m", &options, Source::Copy(object("1", "old")), |map| {
         if map.data.as_ref().is_some_and(|data| data["k"] == "theirs") {

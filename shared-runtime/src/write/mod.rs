@@ -17,7 +17,7 @@ mod unreadable;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conflict_retry::observe::Silent;
+use conflict_retry::observe::NoopObserver;
 use conflict_retry::protect::{KeyQueue, Protection, RetryBudget};
 use conflict_retry::{Observer, RetryPolicy, WriteOptions};
 use kube::Client;
@@ -56,7 +56,7 @@ pub struct Writer {
 
 /// An observer that does nothing, for writes that need not be counted.
 pub fn unobserved() -> Arc<dyn Observer> {
-    Arc::new(Silent)
+    Arc::new(NoopObserver)
 }
 
 /// The owner has no field manager: it is not an operator.
@@ -132,7 +132,7 @@ impl Writer {
         // If the loss goes unnoticed, the clock stops the write: otherwise a retry, an eviction with its long timeout,
         // or a write that waited for its turn would be in progress when another leader may start.
         let options = match allowed {
-            Some(left) => options.with_end(Instant::now() + left),
+            Some(left) => options.with_hard_deadline(Instant::now() + left),
             None => options,
         };
         Ok(options

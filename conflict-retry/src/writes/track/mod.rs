@@ -15,7 +15,7 @@ use crate::operation::{Operation, Subresource, Verb};
 use crate::options::WriteOptions;
 use crate::outcome::{Refusal, RequestFailure, WriteError};
 use crate::policy::{Attempts, GiveUp, Next, WaitStep};
-use crate::protect::{self, CircuitBreaker, Held, Permit, Protection, Retry, RetryBudget};
+use crate::protect::{self, BudgetedRetry, CircuitBreaker, Permit, Protection, RetryBudget, ThrottledBy};
 
 /// A request that failed, with its class.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Failed {
 }
 
 /// The state of one operation.
-pub(super) struct Track<'a> {
+pub(super) struct OperationState<'a> {
     options: &'a WriteOptions,
     operation: Operation,
     start: Instant,
@@ -38,12 +38,12 @@ pub(super) struct Track<'a> {
     queued: Duration,
     maybe_written: bool,
     last: Option<Failed>,
-    counted: Option<protect::BudgetedOperation>,
-    retry: Option<Retry>,
-    place: Option<protect::QueueTurn<String>>,
+    budgeted: Option<protect::BudgetedOperation>,
+    retry: Option<BudgetedRetry>,
+    key_guard: Option<protect::KeyGuard<String>>,
 }
 
-impl<'a> Track<'a> {
+impl<'a> OperationState<'a> {
     /// Starts an operation. Call [`Self::ready`] before anything else and [`Self::end`] with the result.
     pub(super) fn begin(options: &'a WriteOptions, operation: Operation) -> Self {
         Self {
@@ -57,9 +57,9 @@ impl<'a> Track<'a> {
             queued: Duration::ZERO,
             maybe_written: false,
             last: None,
-            counted: None,
+            budgeted: None,
             retry: None,
-            place: None,
+            key_guard: None,
         }
     }
 
@@ -75,9 +75,9 @@ impl<'a> Track<'a> {
         if let Some(queue) = queue
             && target.is_named()
         {
-            self.place = Some(self.leave(queue.lock(target.key())).await?);
+            self.key_guard = Some(self.await_permission(queue.lock(target.key())).await?);
         }
-        self.counted = budget.as_ref().map(RetryBudget::operation);
+        self.budgeted = budget.as_ref().map(RetryBudget::operation);
         // The wait for the queue is not part of the first attempt, whose duration later waits are derived from.
         self.attempts.begin(self.start.elapsed());
         Ok(())
@@ -104,8 +104,8 @@ impl<'a> Track<'a> {
     }
 
     /// Marks the attempts as based on a cache that a watch feeds.
-    pub(super) fn fed(&mut self) {
-        self.attempts = self.attempts.clone().fed();
+    pub(super) fn watched(&mut self) {
+        self.attempts = self.attempts.clone().watched();
     }
 
     /// Whether the answer to a write was lost.
@@ -114,7 +114,7 @@ impl<'a> Track<'a> {
     }
 
     /// Whether the operation writes a subresource that the CRD may not declare.
-    pub(super) fn is_of_a_part(&self) -> bool {
+    pub(super) fn writes_subresource(&self) -> bool {
         matches!(self.operation.subresource, Subresource::Status | Subresource::Scale)
     }
 
@@ -126,8 +126,8 @@ impl<'a> Track<'a> {
     ) -> Result<Result<T, Failed>, WriteError> {
         if let Some(limiter) = &self.options.protection().limiter {
             let queued = self.queued;
-            self.leave(limiter.acquire()).await?;
-            self.attempts.held(self.queued.saturating_sub(queued));
+            self.await_permission(limiter.acquire()).await?;
+            self.attempts.throttled(self.queued.saturating_sub(queued));
         }
         let Some(timeout) =
             self.options.time_left().filter(|_| !self.options.policy().cancellation().is_cancelled())
@@ -137,7 +137,7 @@ impl<'a> Track<'a> {
         let breaker = self.options.protection().breaker.as_ref();
         let permit = match breaker.map(CircuitBreaker::admit).transpose() {
             Ok(permit) => permit,
-            Err(open) => return Err(self.held(open.into())),
+            Err(open) => return Err(self.throttled(open.into())),
         };
         self.circuit(permit.as_ref().and_then(Permit::transition));
         self.requests = self.requests.saturating_add(1);
@@ -148,14 +148,14 @@ impl<'a> Track<'a> {
             answer = tokio::time::timeout(timeout, request) => answer,
             () = self.options.policy().cancellation().cancelled() => {
                 self.maybe_written |= verb.is_write();
-                self.tell(self.running(), verb, Some(&Class::Ambiguous), None);
+                self.report(self.running(), verb, Some(&Class::Ambiguous), None);
                 return Err(self.cancelled());
             }
         };
         let failure = match answer {
             Ok(Ok(value)) => {
                 self.settle(permit, None);
-                self.tell(self.running(), verb, None, None);
+                self.report(self.running(), verb, None, None);
                 return Ok(Ok(value));
             }
             Ok(Err(error)) => RequestFailure::Api(error),
@@ -176,7 +176,7 @@ impl<'a> Track<'a> {
 
     /// After a conflict of a writer with a watch-fed cache: waits for its turn and returns the newest object that the
     /// watch has brought since `version`; `None` when the object must be read live.
-    pub(super) async fn turn<T>(
+    pub(super) async fn wait_for_newer<T>(
         &mut self,
         failed: Failed,
         cache: &dyn CachedObject<T>,
@@ -206,7 +206,7 @@ impl<'a> Track<'a> {
                 }
                 Err(_elapsed) => {}
             }
-            match self.attempts.turn(self.start.elapsed(), is_news) {
+            match self.attempts.wait_step(self.start.elapsed(), is_news) {
                 WaitStep::Wait(more) => rest = more,
                 WaitStep::Send => break,
                 WaitStep::Read => {
@@ -232,7 +232,7 @@ impl<'a> Track<'a> {
             Next::RetryAfter(delay) => Some(delay),
             Next::GiveUp(_) => None,
         };
-        self.tell(self.attempts.made(), failed.verb, Some(&failed.class), delay);
+        self.report(self.attempts.made(), failed.verb, Some(&failed.class), delay);
         self.last = Some(failed);
         match next {
             Next::RetryAfter(delay) => Ok(delay),
@@ -241,9 +241,9 @@ impl<'a> Track<'a> {
     }
 
     fn begin_retry(&mut self) -> Result<(), WriteError> {
-        self.retry = match self.counted.as_ref().map(protect::BudgetedOperation::retry).transpose() {
+        self.retry = match self.budgeted.as_ref().map(protect::BudgetedOperation::retry).transpose() {
             Ok(retry) => retry,
-            Err(exhausted) => return Err(self.held(exhausted.into())),
+            Err(exhausted) => return Err(self.throttled(exhausted.into())),
         };
         Ok(())
     }
@@ -267,43 +267,43 @@ impl<'a> Track<'a> {
     }
 
     /// Waits between two attempts, until cancelled.
-    async fn wait<T>(&mut self, something: impl Future<Output = T>) -> Result<T, WriteError> {
+    async fn wait<T>(&mut self, future: impl Future<Output = T>) -> Result<T, WriteError> {
         let began = Instant::now();
-        let waited = self.until_cancelled(something).await;
+        let waited = self.until_cancelled(future).await;
         self.waited = self.waited.saturating_add(began.elapsed());
         waited.ok_or_else(|| self.cancelled())
     }
 
-    async fn until_cancelled<T>(&self, something: impl Future<Output = T>) -> Option<T> {
+    async fn until_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             () = self.options.policy().cancellation().cancelled() => None,
-            value = something => Some(value),
+            value = future => Some(value),
         }
     }
 
     /// Waits for permission to send, until cancelled or past the deadline.
-    async fn leave<T>(&mut self, leave: impl Future<Output = T>) -> Result<T, WriteError> {
+    async fn await_permission<T>(&mut self, permission: impl Future<Output = T>) -> Result<T, WriteError> {
         let deadline = self.options.policy().deadline();
         let began = Instant::now();
         let waited = match deadline {
-            None => self.until_cancelled(leave).await.map(Ok),
+            None => self.until_cancelled(permission).await.map(Ok),
             Some(deadline) => {
                 let left = deadline.saturating_sub(self.start.elapsed());
-                self.until_cancelled(tokio::time::timeout(left, leave)).await
+                self.until_cancelled(tokio::time::timeout(left, permission)).await
             }
         };
         self.queued = self.queued.saturating_add(began.elapsed());
         match (waited, deadline) {
-            (Some(Ok(turn)), _) => Ok(turn),
-            (Some(Err(_elapsed)), Some(deadline)) => Err(self.held(Held::NoTurn(deadline))),
+            (Some(Ok(granted)), _) => Ok(granted),
+            (Some(Err(_elapsed)), Some(deadline)) => Err(self.throttled(ThrottledBy::WaitTimeout(deadline))),
             _ => Err(self.cancelled()),
         }
     }
 
     /// Ends the operation with an error: no further attempt is made.
     pub(super) fn reject(&self, failed: Failed) -> WriteError {
-        self.tell(self.running(), failed.verb, Some(&failed.class), None);
+        self.report(self.running(), failed.verb, Some(&failed.class), None);
         self.refuse(failed)
     }
 
@@ -336,8 +336,8 @@ impl<'a> Track<'a> {
         self.circuit(permit.and_then(|permit| permit.settle(answer)));
     }
 
-    fn held(&mut self, by: Held) -> WriteError {
-        WriteError::Held {
+    fn throttled(&mut self, by: ThrottledBy) -> WriteError {
+        WriteError::ClientThrottled {
             attempts: self.attempts.made(),
             by,
             maybe_written: self.maybe_written,

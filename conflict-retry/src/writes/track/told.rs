@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::Track;
+use super::OperationState;
 use crate::classify::Class;
 use crate::observe::{AttemptEvent, circuit_changed};
 use crate::operation::{ReadSource, Verb};
 use crate::protect::Transition;
 
-impl Track<'_> {
+impl OperationState<'_> {
     /// Reports where the object of the next attempt comes from.
     pub(in crate::writes) fn read(&self, source: ReadSource) {
         self.options.observer().read(&self.operation, source);
@@ -27,7 +27,7 @@ impl Track<'_> {
 
     /// Reports a failure that ends the operation with an outcome.
     pub(in crate::writes) fn settled(&self, verb: Verb, class: &Class) {
-        self.tell(self.running(), verb, Some(class), None);
+        self.report(self.running(), verb, Some(class), None);
     }
 
     pub(super) fn circuit(&self, transition: Option<Transition>) {
@@ -36,7 +36,7 @@ impl Track<'_> {
         }
     }
 
-    pub(super) fn tell(&self, attempt: u32, verb: Verb, class: Option<&Class>, delay: Option<Duration>) {
+    pub(super) fn report(&self, attempt: u32, verb: Verb, class: Option<&Class>, delay: Option<Duration>) {
         let event = AttemptEvent {
             operation: &self.operation,
             attempt,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
 use conflict_retry::protect::{
-    Breaker, BreakerSettings, BreakerState, CircuitBreaker, Held, Protection, Transition,
+    Breaker, BreakerSettings, BreakerState, CircuitBreaker, Protection, ThrottledBy, Transition,
 };
 use conflict_retry::{Class, Outcome, WriteError, WriteOptions};
 use e2e::wait::eventually;
@@ -175,7 +175,10 @@ async fn held_back(ctx: &ScenarioContext) -> Result<()> {
 
     ctx.say("The next write is answered at once, by the breaker.");
     let answer = goal(&connection.pools(), "workers", &options).await;
-    let is_held = matches!(answer, Err(WriteError::Held { by: Held::Circuit(_), maybe_written: false, .. }));
+    let is_held = matches!(
+        answer,
+        Err(WriteError::ClientThrottled { by: ThrottledBy::CircuitBreaker(_), maybe_written: false, .. })
+    );
     ctx.check("it is held back, and nothing is sent", is_held && connection.sent() == 5);
     Ok(())
 }
@@ -196,7 +199,7 @@ async fn mended(ctx: &ScenarioContext) -> Result<()> {
     ctx.say("Alice's worker asks again and again; until the open time is over nothing is sent. The first request after that is the probe, and its answer closes the circuit.");
     let outcome = eventually(PATIENCE, "the circuit closes", || async {
         match goal(&pools, "builders", &options).await {
-            Err(WriteError::Held { .. }) => Ok(None),
+            Err(WriteError::ClientThrottled { .. }) => Ok(None),
             answer => Ok(Some(answer?)),
         }
     })

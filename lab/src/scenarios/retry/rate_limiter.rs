@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use conflict_retry::backoff::Backoff;
 use conflict_retry::policy::RetryPolicy;
-use conflict_retry::protect::{Held, Protection, Rate, RateLimiter, TokenBucket};
+use conflict_retry::protect::{Protection, Rate, RateLimiter, ThrottledBy, TokenBucket};
 use conflict_retry::{Outcome, WriteError, WriteOptions};
 use e2e::wait::eventually;
 use tokio::time::Instant;
@@ -148,12 +148,12 @@ async fn leaving(ctx: &ScenarioContext) -> Result<()> {
         .with_deadline(Some(Duration::from_millis(200)));
     let options = WriteOptions::new("alice").with_policy(short).with_protection(protection.clone());
     let answer = contest.update(&options).await;
-    let Err(WriteError::Held { by, maybe_written, .. }) = answer else {
+    let Err(WriteError::ClientThrottled { by, maybe_written, .. }) = answer else {
         bail!("update ended otherwise: {answer:?}");
     };
     ctx.check(
         "its turn does not come: held back, nothing is written",
-        matches!(by, Held::NoTurn(_)) && !maybe_written,
+        matches!(by, ThrottledBy::WaitTimeout(_)) && !maybe_written,
     );
     ctx.check_eq("the PUT was not sent", &contest.alice.requests().len(), &1);
 

@@ -46,7 +46,7 @@ pub enum ChangeKind {
 /// A write that the watch has not brought yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Pending {
+pub struct PendingWrite {
     /// The object's namespace; `None` for a cluster-scoped kind.
     pub namespace: Option<String>,
     /// The object's name.
@@ -92,7 +92,7 @@ impl Open {
 #[derive(Debug)]
 struct Write {
     uid: Option<String>,
-    floor: Version,
+    version: Version,
     change: ChangeKind,
     open: Open,
 }
@@ -109,7 +109,7 @@ struct Deletion {
 
 /// The open and recently settled writes of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct OwnWrites {
     writes: HashMap<Key, Write>,
     deletions: HashMap<Key, Deletion>,
     seen: Option<Version>,
@@ -117,26 +117,26 @@ pub(super) struct Ledger {
     lists: u64,
 }
 
-impl Ledger {
+impl OwnWrites {
     pub(super) fn record(
         &mut self,
         key: Key,
         uid: Option<&str>,
-        floor: Version,
+        version: Version,
         change: ChangeKind,
         now: Duration,
     ) {
-        if self.writes.get(&key).is_some_and(|known| known.floor >= floor) {
+        if self.writes.get(&key).is_some_and(|known| known.version >= version) {
             return;
         }
         let mut open = self.open(now);
-        if self.seen.as_ref().is_some_and(|seen| *seen >= floor) {
+        if self.seen.as_ref().is_some_and(|seen| *seen >= version) {
             // The event arrived before the answer.
             open.settle(now);
         }
         make_room(&mut self.writes, &key, |write| write.open.at);
         let uid = uid.map(ToOwned::to_owned);
-        self.writes.insert(key, Write { uid, floor, change, open });
+        self.writes.insert(key, Write { uid, version, change, open });
     }
 
     /// A deletion is about to be sent; [`Self::answered`] must follow.
@@ -175,11 +175,11 @@ impl Ledger {
         let Some(write) = self.writes.get(key) else {
             return false;
         };
-        version.and_then(Version::parse).is_some_and(|cached| cached < write.floor)
+        version.and_then(Version::parse).is_some_and(|cached| cached < write.version)
     }
 
     /// An object that was written and then deleted is pending as deleted.
-    pub(super) fn pending(&self) -> Vec<Pending> {
+    pub(super) fn pending(&self) -> Vec<PendingWrite> {
         let is_open = |open: &Open| open.settled.is_none();
         let deleted = self.deletions.iter().filter(|(_, deletion)| is_open(&deletion.open));
         let mut pending: Vec<_> = deleted.map(|(key, _)| to_pending(key, ChangeKind::Deleted)).collect();
@@ -194,7 +194,7 @@ impl Ledger {
     }
 
     /// Forgets entries that are too old, and returns those that the watch never brought.
-    pub(super) fn expire(&mut self, now: Duration) -> Vec<Pending> {
+    pub(super) fn expire(&mut self, now: Duration) -> Vec<PendingWrite> {
         let mut expired = Vec::new();
         let mut is_kept = |key: &Key, open: &Open, change| {
             let age = open.age(now);
@@ -258,7 +258,7 @@ impl Ledger {
             return;
         }
         if let Some(seen) = &version {
-            for write in self.writes.values_mut().filter(|write| write.floor <= *seen) {
+            for write in self.writes.values_mut().filter(|write| write.version <= *seen) {
                 write.open.settle(now);
             }
         }
@@ -286,10 +286,10 @@ fn make_room<T>(entries: &mut HashMap<Key, T>, newcomer: &Key, at: impl Fn(&T) -
     }
 }
 
-fn to_pending((namespace, name): &Key, change: ChangeKind) -> Pending {
-    Pending { namespace: namespace.clone(), name: name.clone(), change }
+fn to_pending((namespace, name): &Key, change: ChangeKind) -> PendingWrite {
+    PendingWrite { namespace: namespace.clone(), name: name.clone(), change }
 }
 
 #[cfg(test)]
-#[path = "ledger_tests.rs"]
+#[path = "expectations_tests.rs"]
 mod tests;
