@@ -244,7 +244,7 @@ mod tests {
 
     /// A create; a status write that fails once and succeeds after a read; a scale; a status write that changes
     /// nothing.
-    fn story() -> Vec<Event> {
+    fn sample_events() -> Vec<Event> {
         let based = |base: &str| json!({"metadata": {"resourceVersion": base}});
         vec![
             event("admin", "create", "", Value::Null, 201, object("10", 1, 1), 0),
@@ -267,22 +267,22 @@ mod tests {
 
     #[test]
     fn requests_conflicts_and_movements_are_counted_per_writer_and_subresource() {
-        let ledger = RequestCosts::of(&story(), |_| true);
-        let status = ledger.row("pool", "nodepools/status").unwrap();
+        let costs = RequestCosts::of(&sample_events(), |_| true);
+        let status = costs.row("pool", "nodepools/status").unwrap();
         assert_eq!((status.writes, status.succeeded, status.conflicts, status.no_ops), (3, 2, 1, 1));
         assert_eq!((status.resource_version_moved, status.generation_moved), (1, 0));
-        let scale = ledger.row("auto", "nodepools/scale").unwrap();
+        let scale = costs.row("auto", "nodepools/scale").unwrap();
         assert_eq!((scale.writes, scale.succeeded, scale.invalid), (2, 1, 1));
         assert_eq!((scale.resource_version_moved, scale.generation_moved), (1, 1));
-        let created = ledger.row("admin", "nodepools").unwrap();
+        let created = costs.row("admin", "nodepools").unwrap();
         assert_eq!((created.resource_version_moved, created.generation_moved), (1, 1));
-        assert_eq!(ledger.conflicts(), 1);
+        assert_eq!(costs.conflicts(), 1);
     }
 
     #[test]
     fn a_writers_total_counts_the_reads_that_its_retries_cost() {
-        let ledger = RequestCosts::of(&story(), |_| true);
-        let total = ledger.row("pool", "all").unwrap();
+        let costs = RequestCosts::of(&sample_events(), |_| true);
+        let total = costs.row("pool", "all").unwrap();
         assert_eq!((total.reads, total.writes, total.succeeded), (1, 3, 2));
         assert_eq!(total.requests_per_write(), Some(2.0));
     }
@@ -298,14 +298,14 @@ mod tests {
             scaled("11", 1),
             scaled("12", 2),
         ];
-        let ledger = RequestCosts::of(&events, |_| true);
-        let row = ledger.row("auto", "nodepools/scale").unwrap();
+        let costs = RequestCosts::of(&events, |_| true);
+        let row = costs.row("auto", "nodepools/scale").unwrap();
         assert_eq!((row.resource_version_moved, row.generation_moved), (2, 1));
     }
 
     #[test]
     fn the_table_is_aligned() {
-        let table = RequestCosts::of(&story(), |_| true).to_string();
+        let table = RequestCosts::of(&sample_events(), |_| true).to_string();
         let expected = "\
 WRITER  TARGET            READS  WRITES  OK  NO-OP  409  422  OTHER  REQ/OK  GENERATION  RESOURCEVERSION
 admin   nodepools             0       1   1      0    0    0      0    1.00          +1               +1

@@ -412,7 +412,7 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
         ("forbidden", "Forbidden", 403, Class::Forbidden, "forbidden"),
     ] {
         policy(bench, name, reason).await;
-        let operations = json!([{"op": "add", "path": "/data/verdict", "value": name}]);
+        let operations = json!([{"op": "add", "path": "/data/answer", "value": name}]);
         let body = json_patch(operations.clone());
         bench.map(name).await;
         let maps = &bench.set_up::<ConfigMap>();
@@ -431,9 +431,9 @@ pub(crate) async fn invalid(bench: &Bench, table: &mut Table) {
     }
 }
 
-/// Refuses every `ConfigMap` whose verdict is `name`.
+/// Refuses every `ConfigMap` whose answer is `name`.
 pub(crate) async fn policy(bench: &Bench, name: &str, reason: &str) {
-    let rule = json!({"expression": format!("!has(object.data) || !('verdict' in object.data) || object.data.verdict != '{name}'"), "reason": reason});
+    let rule = json!({"expression": format!("!has(object.data) || !('answer' in object.data) || object.data.answer != '{name}'"), "reason": reason});
     let resources =
         json!([{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}]);
     let policy = json!({
