@@ -1,10 +1,10 @@
 //! Tests of the decisions of a pass.
 
 mod extras;
-mod growth;
-mod growth_properties;
 mod mixes;
 mod oscillation;
 mod pass;
 mod properties;
+mod scale_up;
+mod scale_up_properties;
 mod together;
