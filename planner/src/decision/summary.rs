@@ -45,12 +45,12 @@ impl PassResults<'_> {
     /// The decision about each pool. `excess` holds the nodes that are removed because of a bound.
     pub(crate) fn pool_decisions(
         &self,
-        growth: &ScaleUp,
-        removal: &ScaleDown,
+        scale_up: &ScaleUp,
+        scale_down: &ScaleDown,
         excess_nodes: &ExcessNodes,
     ) -> Vec<PoolDecision> {
         let mut triggering = vec![0; self.pools.len()];
-        let of_pods = growth.placement.placed.iter().take(self.demand.groups.len());
+        let of_pods = scale_up.placement.placed.iter().take(self.demand.groups.len());
         for &(node, count) in of_pods.flatten() {
             if let Place::Planned(pool) = self.snapshot.place_of(node) {
                 triggering[pool] += count;
@@ -58,12 +58,12 @@ impl PassResults<'_> {
         }
         let decision = |(index, pool): (usize, &Pool)| {
             let change = PoolChange {
-                added: growth.added[index],
+                added: scale_up.added[index],
                 pods: triggering[index],
-                limited: growth.limited[index],
-                removed: removal.victims[index].len(),
+                limited: scale_up.limited[index],
+                removed: scale_down.victims[index].len(),
             };
-            let going = removal.victims[index].iter().chain(excess_nodes.going(index));
+            let going = scale_down.victims[index].iter().chain(excess_nodes.going(index));
             let mut victims: Vec<_> = going.map(|&node| self.node_name(node)).collect();
             victims.sort_unstable();
             let (desired, reason, message) = conclusion(pool, &change);
@@ -88,7 +88,7 @@ impl PassResults<'_> {
                 victims,
                 condemned: self.condemned(pool, excess_nodes.going(index)),
                 leaving: pool.leaving.iter().map(|&node| self.node_name(node)).collect(),
-                unneeded: removal.unneeded[index].clone(),
+                unneeded: scale_down.unneeded[index].clone(),
                 triggering_pods: change.pods,
             }
         };
@@ -96,9 +96,9 @@ impl PassResults<'_> {
     }
 
     /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
-    pub(crate) fn pod_outcomes(&self, growth: &ScaleUp) -> Vec<PodDecision> {
+    pub(crate) fn pod_outcomes(&self, scale_up: &ScaleUp) -> Vec<PodDecision> {
         let mut fates: Vec<(usize, SchedulingResult)> = Vec::new();
-        let (demand, placement) = (self.demand, &growth.placement);
+        let (demand, placement) = (self.demand, &scale_up.placement);
         let asked = RejectionInput {
             snapshot: self.snapshot,
             pools: self.pools,
@@ -135,8 +135,12 @@ impl PassResults<'_> {
     }
 
     /// The verdict for each node.
-    pub(crate) fn node_verdicts(&self, removal: &ScaleDown, excess_nodes: &ExcessNodes) -> Vec<NodeDecision> {
-        let mut verdicts = removal.verdicts.clone();
+    pub(crate) fn node_verdicts(
+        &self,
+        scale_down: &ScaleDown,
+        excess_nodes: &ExcessNodes,
+    ) -> Vec<NodeDecision> {
+        let mut verdicts = scale_down.verdicts.clone();
         let going = (0..self.pools.len()).flat_map(|pool| excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
         let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {

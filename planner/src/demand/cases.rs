@@ -47,7 +47,7 @@ pub(super) fn app(value: &str) -> Value {
 
 /// The result of resolving some pods.
 pub(super) struct Resolution {
-    pub(super) workload: Demand,
+    pub(super) demand: Demand,
     pods: Vec<String>,
 }
 
@@ -61,10 +61,10 @@ pub(super) fn read_with(observed: &Observed, pods: Vec<Value>) -> Resolution {
     let mut pods: Vec<Arc<PodInfo>> = pods.into_iter().map(object).collect();
     pods.sort_by(|a, b| a.key().cmp(&b.key()));
     let node = object(json!({ "metadata": { "name": "n" } }));
-    let (mut names, mut memo) = (ResourceNames::default(), PodInterner::default());
-    let workload = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut memo);
+    let (mut names, mut interner) = (ResourceNames::default(), PodInterner::default());
+    let demand = Demand::of(observed, &pods, &[node], &mut names, &Amounts::default(), &mut interner);
     let pods = pods.iter().map(|pod| pod.key().1.to_owned()).collect();
-    Resolution { workload, pods }
+    Resolution { demand, pods }
 }
 
 pub(super) fn read(pods: Vec<Value>) -> Resolution {
@@ -78,18 +78,17 @@ impl Resolution {
 
     pub(super) fn class(&self, pod: &str) -> &PodClass {
         let index = self.index(pod);
-        let placed = self.workload.placed[index].map(|(class, _)| class);
-        let pending = self.workload.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.class);
-        &self.workload.classes[placed.or(pending).unwrap()]
+        let placed = self.demand.placed[index].map(|(class, _)| class);
+        let pending = self.demand.groups.iter().find(|g| g.pods.contains(&index)).map(|g| g.class);
+        &self.demand.classes[placed.or(pending).unwrap()]
     }
 
     /// Topology keys over which `pod` has anti-affinity to `other`, sorted.
     pub(super) fn keeps_from(&self, pod: &str, other: &str) -> Vec<&str> {
         let raised = &self.class(other).raises;
         let between = self.class(pod).apart.iter().filter(|topology_count| raised.contains(topology_count));
-        let mut keys: Vec<_> = between
-            .map(|&topology_count| self.workload.topology_counts[topology_count].key.as_str())
-            .collect();
+        let mut keys: Vec<_> =
+            between.map(|&topology_count| self.demand.topology_counts[topology_count].key.as_str()).collect();
         keys.sort_unstable();
         keys
     }
@@ -106,6 +105,6 @@ impl Resolution {
     }
 
     pub(super) fn spread_count(&self, pod: &str) -> &TopologyCount {
-        &self.workload.topology_counts[self.class(pod).spreads[0].topology_count]
+        &self.demand.topology_counts[self.class(pod).spreads[0].topology_count]
     }
 }

@@ -117,9 +117,9 @@ fn observed() -> Observed {
     Observed { namespaces: vec![namespace("x", "1"), namespace("y", "2")], ..Observed::default() }
 }
 
-fn read(pods: &[Arc<PodInfo>], memo: &mut PodInterner) -> Demand {
+fn read(pods: &[Arc<PodInfo>], interner: &mut PodInterner) -> Demand {
     let node: Arc<Node> = object(json!({ "metadata": { "name": "n" } }));
-    Demand::of(&observed(), pods, &[node], &mut ResourceNames::default(), &Amounts::default(), memo)
+    Demand::of(&observed(), pods, &[node], &mut ResourceNames::default(), &Amounts::default(), interner)
 }
 
 fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
@@ -195,13 +195,13 @@ fn counted(pod: &Pod, other: &Pod, matches: bool) -> Vec<(String, u32, bool)> {
     counts
 }
 
-fn classes(workload: &Demand, count: usize) -> Vec<&PodClass> {
-    let mut classes: Vec<_> = workload.placed.iter().map(|placed| placed.map(|(class, _)| class)).collect();
-    for group in &workload.groups {
+fn classes(demand: &Demand, count: usize) -> Vec<&PodClass> {
+    let mut classes: Vec<_> = demand.placed.iter().map(|placed| placed.map(|(class, _)| class)).collect();
+    for group in &demand.groups {
         group.pods.iter().for_each(|&pod| classes[pod] = Some(group.class));
     }
     assert_eq!(classes.len(), count);
-    classes.into_iter().map(|class| &workload.classes[class.unwrap()]).collect()
+    classes.into_iter().map(|class| &demand.classes[class.unwrap()]).collect()
 }
 
 /// Each changes one of the fields that the requirements are made from.
@@ -256,8 +256,8 @@ proptest! {
     #[test]
     fn topology_counts_say_of_every_two_pods_what_their_constraints_say(written in prop::collection::vec(pod(), 1..7)) {
         let pods = pods(written);
-        let workload = read(&pods, &mut PodInterner::default());
-        let classes = classes(&workload, pods.len());
+        let demand = read(&pods, &mut PodInterner::default());
+        let classes = classes(&demand, pods.len());
         let whole: Vec<Pod> = pods.iter().map(|pod| whole(pod)).collect();
         for (a, of_a) in whole.iter().zip(&classes) {
             let near = near_terms(a);
@@ -268,9 +268,9 @@ proptest! {
                 let mut keys: Vec<_> = near.iter().map(|term| &term.topology_key).collect();
                 keys.sort();
                 keys.dedup();
-                let mut tallied: Vec<_> = found.topology_counts.iter().map(|&t| &workload.topology_counts[t].key).collect();
-                tallied.sort();
-                prop_assert_eq!(tallied, keys);
+                let mut keys_of_counts: Vec<_> = found.topology_counts.iter().map(|&t| &demand.topology_counts[t].key).collect();
+                keys_of_counts.sort();
+                prop_assert_eq!(keys_of_counts, keys);
             }
             for (b, of_b) in whole.iter().zip(&classes) {
                 if let Some(found) = &of_a.near {
@@ -280,21 +280,21 @@ proptest! {
                 }
                 for topology in ["zone", "host"] {
                     let keeps = |one: &PodClass, other: &PodClass| {
-                        one.apart.iter().any(|t| workload.topology_counts[*t].key == topology && other.raises.contains(t))
+                        one.apart.iter().any(|t| demand.topology_counts[*t].key == topology && other.raises.contains(t))
                     };
                     prop_assert_eq!(keeps(of_a, of_b), forbidden(a, b, topology));
                 }
                 let mut found: Vec<_> = of_a
                     .spreads
                     .iter()
-                    .map(|s| (workload.topology_counts[s.topology_count].key.clone(), s.max_skew, of_b.raises.contains(&s.topology_count)))
+                    .map(|s| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, of_b.raises.contains(&s.topology_count)))
                     .collect();
                 found.sort();
                 found.dedup();
                 prop_assert_eq!(found, counted(a, b, false));
             }
             if a.metadata.deletion_timestamp.is_none() {
-                let itself = |s: &TopologySpread| (workload.topology_counts[s.topology_count].key.clone(), s.max_skew, s.itself);
+                let itself = |s: &TopologySpread| (demand.topology_counts[s.topology_count].key.clone(), s.max_skew, s.itself);
                 let mut own: Vec<_> = of_a.spreads.iter().map(itself).collect();
                 own.sort();
                 own.dedup();
@@ -304,18 +304,18 @@ proptest! {
     }
 
     #[test]
-    fn a_memo_changes_nothing(
+    fn an_interner_of_earlier_passes_changes_nothing(
         passes in prop::collection::vec((prop::collection::vec(varied_pod(), 0..6), any::<u8>()), 1..4),
     ) {
-        let mut memo = PodInterner::default();
+        let mut interner = PodInterner::default();
         let mut kept: Vec<Arc<PodInfo>> = Vec::new();
         for (written, keep) in passes {
             let mut all: Vec<_> = kept.iter().enumerate().filter(|(i, _)| keep >> (i % 8) & 1 == 1).map(|(_, p)| Arc::clone(p)).collect();
             all.extend(pods(written));
             all.sort_by(|a, b| a.key().cmp(&b.key()));
-            prop_assert_eq!(read(&all, &mut memo), read(&all, &mut PodInterner::default()));
+            prop_assert_eq!(read(&all, &mut interner), read(&all, &mut PodInterner::default()));
             kept = all;
-            prop_assert!(memo.len() <= kept.len(), "it forgets who is gone");
+            prop_assert!(interner.len() <= kept.len(), "it forgets who is gone");
         }
     }
 

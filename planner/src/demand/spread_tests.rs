@@ -72,7 +72,7 @@ fn a_spread_whose_selector_has_no_rules_counts_nobody_but_the_pod_itself() {
 fn a_spread_that_may_be_broken_is_none() {
     let outcome = read(vec![pending("p", spread(json!({ "whenUnsatisfiable": "ScheduleAnyway" })))]);
     assert_eq!(outcome.class("p").spreads, []);
-    assert_eq!(outcome.workload.topology_counts, []);
+    assert_eq!(outcome.demand.topology_counts, []);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_spread_is_counted_once_for_classes_that_its_policies_do_not_tell_apart() {
         pending(name, merged(spread(json!({ "nodeTaintsPolicy": policy })), tolerations))
     };
     let topology_counts = |policy: &str| {
-        read(vec![tolerant("a", "1", policy), tolerant("b", "2", policy)]).workload.topology_counts.len()
+        read(vec![tolerant("a", "1", policy), tolerant("b", "2", policy)]).demand.topology_counts.len()
     };
     assert_eq!((topology_counts("Ignore"), topology_counts("Honor")), (1, 2));
 }

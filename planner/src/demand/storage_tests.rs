@@ -61,10 +61,10 @@ fn storage(claims: &[Value], volumes: &[Value], classes: &[Value]) -> Observed {
 /// The zones, of `a`, `b`, `c` and none, in which `pod` may run, or why it may not run anywhere.
 fn zones(outcome: &Resolution, pod: &str) -> Result<Vec<&'static str>, Rejection> {
     let index = outcome.index(pod);
-    if let Some((_, rejection)) = outcome.workload.waiting.iter().find(|(waiting, _)| *waiting == index) {
+    if let Some((_, rejection)) = outcome.demand.waiting.iter().find(|(waiting, _)| *waiting == index) {
         return Err(rejection.clone());
     }
-    let class = &outcome.workload.constraint_sets[outcome.class(pod).constraint_set];
+    let class = &outcome.demand.constraint_sets[outcome.class(pod).constraint_set];
     let node = |zone: &str| {
         let labels = [(ZONE.to_owned(), zone.to_owned())].into_iter().filter(|_| !zone.is_empty());
         NodeProfile { name: Some(format!("n{zone}")), labels: labels.collect(), taints: vec![] }
@@ -229,7 +229,7 @@ fn a_pod_whose_claim_no_node_can_help_waits() {
     ] {
         let outcome = read_with(&storage(&claims, &volumes, &classes), vec![user("p", "c")]);
         assert_eq!(zones(&outcome, "p"), Err(rejection));
-        assert!(outcome.workload.groups.is_empty());
+        assert!(outcome.demand.groups.is_empty());
     }
 }
 
@@ -313,7 +313,7 @@ fn a_pod_with_a_node_and_a_broken_claim_stays_where_it_is() {
     let outcome =
         read_with(&Observed::default(), vec![merged(user("q", "c"), json!({ "spec": { "nodeName": "n" } }))]);
     assert_eq!(zones(&outcome, "q"), Ok(vec![]));
-    assert!(outcome.workload.waiting.is_empty());
+    assert!(outcome.demand.waiting.is_empty());
 }
 
 #[test]
@@ -325,6 +325,6 @@ fn pods_with_volumes_in_one_place_are_one_class() {
         &[],
     );
     let outcome = read_with(&observed, vec![user("1", "c"), user("2", "d"), user("3", "e")]);
-    let groups: Vec<_> = outcome.workload.groups.iter().map(|g| g.pods.len()).collect();
+    let groups: Vec<_> = outcome.demand.groups.iter().map(|g| g.pods.len()).collect();
     assert_eq!(groups, [2, 1]);
 }

@@ -15,14 +15,14 @@ use crate::input::pod_info::PodInfo;
 fn pods_without_a_difference_are_one_class() {
     let numbered = |name: &str| pending(name, labels(json!({ "app": "a", "pod-name": name })));
     let read_alone = read(vec![numbered("a"), numbered("b")]);
-    assert_eq!(read_alone.workload.classes.len(), 1);
-    assert_eq!(read_alone.workload.groups.len(), 1);
+    assert_eq!(read_alone.demand.classes.len(), 1);
+    assert_eq!(read_alone.demand.groups.len(), 1);
     let anti = required("podAntiAffinity", json!([{ "labelSelector": app("a"), "topologyKey": "h" }]));
     let unasked = read(vec![numbered("a"), numbered("b"), pending("c", anti)]);
-    assert_eq!(unasked.workload.classes.len(), 2, "nobody asks for their names");
+    assert_eq!(unasked.demand.classes.len(), 2, "nobody asks for their names");
     let by_name = json!([{ "labelSelector": { "matchLabels": { "pod-name": "a" } }, "topologyKey": "h" }]);
     let asked = read(vec![numbered("a"), numbered("b"), pending("c", required("podAntiAffinity", by_name))]);
-    assert_eq!(asked.workload.classes.len(), 3, "one of them is asked for by name");
+    assert_eq!(asked.demand.classes.len(), 3, "one of them is asked for by name");
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn groups_come_by_priority_then_size_then_name() {
         sized("d", "50m", 10),
         sized("e", "nonsense", 0),
     ]);
-    let groups: Vec<_> = outcome.workload.groups.iter().map(|g| g.pods.clone()).collect();
+    let groups: Vec<_> = outcome.demand.groups.iter().map(|g| g.pods.clone()).collect();
     assert_eq!(groups, [vec![3], vec![1], vec![0, 2]]);
-    assert_eq!(outcome.workload.unreadable, [(4, "cpu \"nonsense\" is not a quantity".to_owned())]);
+    assert_eq!(outcome.demand.unreadable, [(4, "cpu \"nonsense\" is not a quantity".to_owned())]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn affinity_means_pods_that_match_all_terms() {
     ]);
     let near = outcome.class("p").near.clone().unwrap();
     let keys: Vec<_> =
-        near.topology_counts.iter().map(|&t| outcome.workload.topology_counts[t].key.as_str()).collect();
+        near.topology_counts.iter().map(|&t| outcome.demand.topology_counts[t].key.as_str()).collect();
     assert_eq!(keys, ["host", "zone"]);
     assert!(!near.itself);
     assert!(outcome.wants("p", "both"));
@@ -171,10 +171,10 @@ fn one_count_is_enough_where_those_with_the_term_are_those_it_means() {
         pending(name, merged(labels(json!({ "app": "a" })), required("podAntiAffinity", term)))
     };
     let outcome = read(vec![apart("a"), apart("b")]);
-    assert_eq!(outcome.workload.topology_counts.len(), 1);
+    assert_eq!(outcome.demand.topology_counts.len(), 1);
     assert_eq!(outcome.keeps_from("a", "b"), ["host"]);
     let outcome = read(vec![apart("a"), apart("b"), placed("c", labels(json!({ "app": "a" })))]);
-    assert_eq!(outcome.workload.topology_counts.len(), 2);
+    assert_eq!(outcome.demand.topology_counts.len(), 2);
     assert_eq!(outcome.keeps_from("c", "a"), ["host"]);
     assert_eq!(outcome.keeps_from("a", "c"), ["host"]);
 }
@@ -183,7 +183,7 @@ fn one_count_is_enough_where_those_with_the_term_are_those_it_means() {
 fn an_anti_affinity_that_means_nobody_costs_nothing() {
     let term = json!([{ "labelSelector": app("gone"), "topologyKey": "host" }]);
     let outcome = read(vec![pending("p", required("podAntiAffinity", term))]);
-    assert_eq!(outcome.workload.topology_counts, []);
+    assert_eq!(outcome.demand.topology_counts, []);
     assert!(outcome.class("p").apart.is_empty());
 }
 
@@ -209,15 +209,15 @@ fn a_selector_that_cannot_be_read_is_said() {
             json!({ "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "-1" } } }] } }),
         ),
     ]);
-    assert_eq!(outcome.workload.unreadable, [(0, problem.to_owned())]);
+    assert_eq!(outcome.demand.unreadable, [(0, problem.to_owned())]);
     assert_eq!(
-        outcome.workload.warnings,
+        outcome.demand.warnings,
         [
             format!("pod x/q is planned without one of its constraints: {problem}"),
             "pod x/r counts as asking for nothing: cpu \"-1\" is below zero in its requests".to_owned(),
         ]
     );
-    assert!(outcome.workload.placed[outcome.index("q")].is_some());
+    assert!(outcome.demand.placed[outcome.index("q")].is_some());
 }
 
 #[test]
@@ -231,11 +231,11 @@ fn only_pending_pods_and_those_with_a_node_play_a_part() {
         pending("waits", json!({})),
     ]);
     let placed: Vec<_> = ["bound", "nominated", "gated", "lost", "finished", "waits"]
-        .map(|pod| outcome.workload.placed[outcome.index(pod)].map(|(_, node)| node))
+        .map(|pod| outcome.demand.placed[outcome.index(pod)].map(|(_, node)| node))
         .to_vec();
     assert_eq!(placed, [Some(0), Some(0), None, None, None, None]);
-    assert_eq!(outcome.workload.groups.len(), 1);
-    assert_eq!(outcome.workload.groups[0].pods, [outcome.index("waits")]);
+    assert_eq!(outcome.demand.groups.len(), 1);
+    assert_eq!(outcome.demand.groups[0].pods, [outcome.index("waits")]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub const MAX_NAMED_NODES: usize = 1000;
 /// same without the cache.
 #[derive(Debug, Default)]
 pub struct Planner {
-    memo: PodInterner,
+    interner: PodInterner,
     nodes: ByName<Node>,
     pods: ByName<PodInfo>,
 }
@@ -110,7 +110,8 @@ impl Planner {
         }
         let reference = largest(&pools, &all_nodes, &mut names);
         let mut warnings = Vec::new();
-        let mut demand = Demand::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.memo);
+        let mut demand =
+            Demand::of(observed, &all_pods, &all_nodes, &mut names, &reference, &mut self.interner);
         warnings.append(&mut demand.warnings);
         order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         let headroom = headroom::add(&mut demand, &pools, &mut names, &mut warnings);
@@ -125,23 +126,23 @@ impl Planner {
         let (pools, settled) = loop {
             let pools = excess_nodes.applied_to(&pools);
             let settled = settle(source, &pools, &headroom, &mut names);
-            if !excess_nodes.keep_for(&settled.growth.added) {
+            if !excess_nodes.keep_for(&settled.scale_up.added) {
                 break (pools, settled);
             }
         };
-        let Settled { mut snapshot, growth, warnings: of_nodes } = settled;
+        let Settled { mut snapshot, scale_up, warnings: of_nodes } = settled;
         warnings.extend(of_nodes);
 
-        let planned = planned(&snapshot, &growth, all_nodes.len());
+        let planned = planned(&snapshot, &scale_up, all_nodes.len());
         // No nodes are removed from a pool that pending pods need, whether it scales up now or is not allowed to yet.
-        let waited_for = |index: usize| growth.limited[index] && pools[index].ceiling.is_some();
+        let waited_for = |index: usize| scale_up.limited[index] && pools[index].ceiling.is_some();
         let growing: Vec<_> =
-            growth.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
+            scale_up.added.iter().enumerate().map(|(index, &added)| added > 0 || waited_for(index)).collect();
         let usage = candidates::usage(&all_nodes, &all_pods, &demand, observed.now, &mut names);
         let budgets = Budgets::of(&observed.budgets);
         let pending = ReserveInput {
             groups: &demand.groups,
-            left: &growth.placement.left,
+            left: &scale_up.placement.left,
             pods: &all_pods,
             planned: &planned,
             nodes: &all_nodes,
@@ -162,7 +163,7 @@ impl Planner {
         };
         let fork = snapshot.fork();
         close_to_moves(&mut snapshot, &all_nodes);
-        let removal = scale_down::scale_down(&input, &pools, |_| {
+        let scale_down = scale_down::scale_down(&input, &pools, |_| {
             RemovalSimulation::new(&mut snapshot, &demand.classes, &demand.placed)
         });
         // The outcomes of pods are reported from the snapshot before the removal simulation.
@@ -177,14 +178,14 @@ impl Planner {
             snapshot: &snapshot,
         };
         ScalingPlan {
-            pools: pass.pool_decisions(&growth, &removal, &excess_nodes),
-            pods: pass.pod_outcomes(&growth),
-            nodes: pass.node_verdicts(&removal, &excess_nodes),
+            pools: pass.pool_decisions(&scale_up, &scale_down, &excess_nodes),
+            pods: pass.pod_outcomes(&scale_up),
+            nodes: pass.node_verdicts(&scale_down, &excess_nodes),
             warnings,
             next: pools
                 .iter()
                 .filter_map(|pool| pool.health.next)
-                .chain(removal.next)
+                .chain(scale_down.next)
                 .chain(schedules::next(observed))
                 .min(),
         }
@@ -208,7 +209,7 @@ fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
 struct Settled {
     /// The snapshot that contains all pods that found a place.
     snapshot: ClusterSnapshot,
-    growth: ScaleUp,
+    scale_up: ScaleUp,
     warnings: Vec<String>,
 }
 
@@ -226,9 +227,9 @@ fn settle(
         pending.chain(headroom.iter().copied()).map(|(class, count)| PendingPods { class, count }).collect();
     let classes = &source.demand.classes;
     let seed = expander::seed(source.observed.seed, pools);
-    let growth =
+    let scale_up =
         scale_up::scale_up(&scale_up::ScaleUpInput { pools, classes, asks: &asks, seed }, &mut snapshot);
-    Settled { snapshot, growth, warnings }
+    Settled { snapshot, scale_up, warnings }
 }
 
 /// The largest amount of each resource that an existing or new node has.
@@ -247,9 +248,9 @@ fn largest(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -
 }
 
 /// How many pending pods, including headroom, this pass planned onto each existing node.
-fn planned(snapshot: &ClusterSnapshot, growth: &ScaleUp, nodes: usize) -> Vec<usize> {
+fn planned(snapshot: &ClusterSnapshot, scale_up: &ScaleUp, nodes: usize) -> Vec<usize> {
     let mut planned = vec![0; nodes];
-    for &(node, pods) in growth.placement.placed.iter().flatten() {
+    for &(node, pods) in scale_up.placement.placed.iter().flatten() {
         if let Place::Node(node) = snapshot.place_of(node) {
             planned[node] += pods;
         }

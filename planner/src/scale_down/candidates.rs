@@ -50,19 +50,19 @@ pub struct Usage {
 pub fn usage(
     all_nodes: &[Arc<Node>],
     all_pods: &[Arc<PodInfo>],
-    workload: &Demand,
+    demand: &Demand,
     now: Timestamp,
     names: &mut ResourceNames,
 ) -> Vec<Usage> {
     let mut asked = vec![(Amounts::default(), Vec::new()); all_nodes.len()];
-    for (pod, placed) in all_pods.iter().zip(&workload.placed) {
+    for (pod, placed) in all_pods.iter().zip(&demand.placed) {
         let Some((class, node)) = *placed else { continue };
         if pods::keeps_until(pod).is_none_or(|until| until >= now) {
-            asked[node].0.give(&workload.classes[class].request, 1);
+            asked[node].0.give(&demand.classes[class].request, 1);
         }
     }
-    for &pod in &workload.unmeasured {
-        if let Some((_, node)) = workload.placed[pod] {
+    for &pod in &demand.unmeasured {
+        if let Some((_, node)) = demand.placed[pod] {
             asked[node].1.push(pod);
         }
     }
@@ -78,13 +78,13 @@ pub fn usage(
 }
 
 /// The candidates, in the order in which they are removed. Records the verdicts on all other nodes that stay.
-pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], removal: &mut ScaleDown) -> Vec<Candidate> {
+pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], scale_down: &mut ScaleDown) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         let history = timing::history(pool);
         for &n in &pool.staying {
             if let Some(until) = nodes::starting_until(&input.nodes[n], &pool.object) {
-                timing::sooner(&mut removal.next, until, input.now);
+                timing::sooner(&mut scale_down.next, until, input.now);
             }
             match judge(input, n, pool) {
                 Ok(claims) => candidates.push(Candidate {
@@ -98,12 +98,12 @@ pub(super) fn find(input: &ScaleDownInput<'_>, pools: &[Pool], removal: &mut Sca
                 }),
                 Err(Kept { verdict, until }) => {
                     if let Some(until) = until {
-                        timing::sooner(&mut removal.next, until, input.now);
+                        timing::sooner(&mut scale_down.next, until, input.now);
                     }
                     if verdict.reason == NodeReason::NotUnderutilized {
-                        timing::when_pods_end(input, n, &mut removal.next);
+                        timing::when_pods_end(input, n, &mut scale_down.next);
                     }
-                    removal.verdicts[n] = Some(verdict);
+                    scale_down.verdicts[n] = Some(verdict);
                 }
             }
         }

@@ -16,7 +16,7 @@ pub(super) fn choose(
     candidates: &[Candidate],
     pools: &[Pool],
     elsewhere: &mut impl RemainingNodes,
-    removal: &mut ScaleDown,
+    scale_down: &mut ScaleDown,
 ) {
     let mut allowances = allowances(input, pools);
     let mut taken = going(pools);
@@ -24,7 +24,7 @@ pub(super) fn choose(
     for candidate in candidates {
         let pool = &pools[candidate.pool];
         let taken = taken.entry(autoscaler(pool)).or_default();
-        let gone = removal.victims[candidate.pool].len();
+        let gone = scale_down.victims[candidate.pool].len();
         let reserve = &mut reserves[candidate.pool];
         let awaited = || (!reserve.spares(candidate)).then(|| NodeReason::SpareForPendingPods.into());
         let verdict = limit(pool, gone, *taken)
@@ -40,12 +40,12 @@ pub(super) fn choose(
             });
         let is_awaited = verdict.as_ref().is_some_and(|v| v.reason == NodeReason::SpareForPendingPods);
         if let Some(until) = reserve.until.filter(|_| is_awaited) {
-            timing::sooner(&mut removal.next, until, input.now);
+            timing::sooner(&mut scale_down.next, until, input.now);
         }
-        removal.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
+        scale_down.verdicts[candidate.node] = Some(verdict.unwrap_or_else(|| {
             *taken += 1;
             reserve.take(candidate);
-            removal.victims[candidate.pool].push(candidate.node);
+            scale_down.victims[candidate.pool].push(candidate.node);
             for &(budget, cost) in &candidate.claims {
                 allowances[budget] = allowances[budget].saturating_sub(cost);
             }

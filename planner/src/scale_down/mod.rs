@@ -109,7 +109,7 @@ pub fn scale_down<E: RemainingNodes>(
     pools: &[Pool],
     elsewhere: impl FnOnce(&MovingPods) -> E,
 ) -> ScaleDown {
-    let mut removal = ScaleDown {
+    let mut scale_down = ScaleDown {
         verdicts: vec![None; input.nodes.len()],
         victims: vec![Vec::new(); pools.len()],
         unneeded: vec![Vec::new(); pools.len()],
@@ -117,9 +117,9 @@ pub fn scale_down<E: RemainingNodes>(
     };
     let leaving = leaving(input, pools);
     for &node in &leaving {
-        removal.verdicts[node] = Some(NodeReason::CurrentlyBeingDeleted.into());
+        scale_down.verdicts[node] = Some(NodeReason::CurrentlyBeingDeleted.into());
     }
-    let candidates = candidates::find(input, pools, &mut removal);
+    let candidates = candidates::find(input, pools, &mut scale_down);
     let mut elsewhere = elsewhere(&movers(input, &candidates, &leaving));
     // The pods of nodes that are already being removed take their places first.
     for &node in &leaving {
@@ -131,15 +131,15 @@ pub fn scale_down<E: RemainingNodes>(
             Ok(()) => unneeded.push(candidate),
             Err(pod) => {
                 let message = format!("no other node has a place for pod {}", pod_name(input, pod));
-                removal.verdicts[candidate.node] =
+                scale_down.verdicts[candidate.node] =
                     Some(RemovalVerdict { reason: NodeReason::NoPlaceToMovePods, message });
-                timing::when_pods_end(input, candidate.node, &mut removal.next);
+                timing::when_pods_end(input, candidate.node, &mut scale_down.next);
             }
         }
     }
-    let ripe = ripe::ripe(input, pools, unneeded, &mut removal);
-    choose::choose(input, &ripe, pools, &mut elsewhere, &mut removal);
-    removal
+    let ripe = ripe::ripe(input, pools, unneeded, &mut scale_down);
+    choose::choose(input, &ripe, pools, &mut elsewhere, &mut scale_down);
+    scale_down
 }
 
 /// Nodes that are removed whatever is decided here: their pools say so, or they are outside all pools and being

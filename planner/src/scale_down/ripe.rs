@@ -16,17 +16,17 @@ pub(super) fn ripe(
     input: &ScaleDownInput<'_>,
     pools: &[Pool],
     unneeded: Vec<Candidate>,
-    removal: &mut ScaleDown,
+    scale_down: &mut ScaleDown,
 ) -> Vec<Candidate> {
     let blocked: Vec<_> = pools.iter().map(|pool| blocked_until(pool, input.nodes)).collect();
     let mut ripe = Vec::new();
     for candidate in unneeded {
         let Candidate { pool, node, since, .. } = candidate;
         let name = input.nodes[node].metadata.name.clone().unwrap_or_default();
-        removal.unneeded[pool].push(UnneededNode { name, since_time: Time(since) });
+        scale_down.unneeded[pool].push(UnneededNode { name, since_time: Time(since) });
         let ripens = later(since, pools[pool].standing.scale_down().unneeded_seconds);
         let allowed = ripens.max(blocked[pool].unwrap_or(ripens));
-        sooner(&mut removal.next, allowed, input.now);
+        sooner(&mut scale_down.next, allowed, input.now);
         // Reasons of the node itself come first, then those of its pool.
         let reason = if ripens > input.now {
             NodeReason::NotUnneededLongEnough
@@ -43,9 +43,9 @@ pub(super) fn ripe(
             ripe.push(candidate);
             continue;
         };
-        removal.verdicts[node] = Some(reason.into());
+        scale_down.verdicts[node] = Some(reason.into());
     }
-    for of_pool in &mut removal.unneeded {
+    for of_pool in &mut scale_down.unneeded {
         of_pool.sort_by(|a, b| a.name.cmp(&b.name));
     }
     ripe

@@ -51,26 +51,26 @@ pub fn scale_up(pass: &ScaleUpInput<'_>, snapshot: &mut ClusterSnapshot) -> Scal
     let base = snapshot.fork();
     let bounded: Vec<_> = pass.pools.iter().map(Pool::room).collect();
     let result = search.run(snapshot, base, &bounded);
-    let mut growth =
+    let mut scale_up =
         ScaleUp { limited: vec![false; pass.pools.len()], added: result.added, placement: result.placement };
     let mut trials = Vec::new();
-    for &pool in search.sets.iter().flatten().filter(|&&pool| growth.added[pool] >= bounded[pool]) {
-        if search.leaves_out(snapshot, &growth.placement, pool) {
-            growth.limited[pool] = true;
-        } else if search.passes_on(snapshot, &growth.placement, pool) && trials.len() < MOST_TRIALS {
+    for &pool in search.sets.iter().flatten().filter(|&&pool| scale_up.added[pool] >= bounded[pool]) {
+        if search.leaves_out(snapshot, &scale_up.placement, pool) {
+            scale_up.limited[pool] = true;
+        } else if search.passes_on(snapshot, &scale_up.placement, pool) && trials.len() < MOST_TRIALS {
             trials.push(pool);
         }
     }
     if trials.is_empty() {
-        return growth;
+        return scale_up;
     }
     for pool in trials {
         let mut room = bounded.clone();
         room[pool] = usize::MAX;
-        growth.limited[pool] = search.run(snapshot, base, &room).added[pool] > growth.added[pool];
+        scale_up.limited[pool] = search.run(snapshot, base, &room).added[pool] > scale_up.added[pool];
     }
-    growth.placement = search.run(snapshot, base, &bounded).placement;
-    growth
+    scale_up.placement = search.run(snapshot, base, &bounded).placement;
+    scale_up
 }
 
 struct Search<'a> {
@@ -150,14 +150,14 @@ impl Search<'_> {
         opened: &mut Vec<usize>,
     ) {
         let ScaleUpInput { classes, asks, .. } = self.pass;
-        let mut bids = vec![Expansion::Unknown; self.sets.len()];
+        let mut expansions = vec![Expansion::Unknown; self.sets.len()];
         for round in 0.. {
             let able: Vec<_> =
                 (0..self.sets.len()).filter(|&set| self.is_able(snapshot, placement, sizes, set)).collect();
             let winner = match able.as_slice() {
                 [] => return,
                 [only] => *only,
-                several => match self.best(snapshot, placement, sizes, &mut bids, several, round) {
+                several => match self.best(snapshot, placement, sizes, &mut expansions, several, round) {
                     Some(set) => set,
                     None => return,
                 },
@@ -166,8 +166,8 @@ impl Search<'_> {
             else {
                 return;
             };
-            self.outdate(snapshot, &mut bids, placement, &packing);
-            bids[winner] = Expansion::Unknown;
+            self.outdate(snapshot, &mut expansions, placement, &packing);
+            expansions[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
             for (ask, placed) in packing.placement.placed.into_iter().enumerate() {
                 placement.note(ask, placed);
@@ -199,22 +199,22 @@ impl Search<'_> {
         snapshot: &mut ClusterSnapshot,
         placement: &Placement,
         sizes: &mut PlannedSizes<'_>,
-        bids: &mut [Expansion],
+        expansions: &mut [Expansion],
         able: &[usize],
         round: u64,
     ) -> Option<usize> {
         let ScaleUpInput { pools, classes, asks, seed } = self.pass;
         let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
         for &set in able {
-            if matches!(bids[set], Expansion::Unknown) {
+            if matches!(expansions[set], Expansion::Unknown) {
                 let (fork, before) = (snapshot.fork(), (sizes.added.clone(), sizes.room.clone()));
                 let packing = pack(snapshot, classes, asks, &placement.left, &self.sets[set], sizes);
                 snapshot.revert(fork);
                 (sizes.added, sizes.room) = before;
-                bids[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
+                expansions[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
             }
         }
-        let offer = |set: usize| match &bids[set] {
+        let offer = |set: usize| match &expansions[set] {
             Expansion::Packing(packing) => Some(&packing.offer),
             Expansion::Unknown | Expansion::Nothing => None,
         };
@@ -247,7 +247,7 @@ impl Search<'_> {
     fn outdate(
         &self,
         snapshot: &ClusterSnapshot,
-        bids: &mut [Expansion],
+        expansions: &mut [Expansion],
         before: &Placement,
         packing: &Packing,
     ) {
@@ -255,8 +255,8 @@ impl Search<'_> {
         let calm =
             (0..self.pass.asks.len()).filter(left).all(|at| snapshot.is_plain(self.pass.asks[at].class));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
-        for bid in bids {
-            let stays = match bid {
+        for expansion in expansions {
+            let stays = match expansion {
                 Expansion::Packing(theirs) => {
                     let shared = theirs.placement.placed.iter().zip(&took);
                     // Pods that an option had to leave out are not in it, and may have found a place now.
@@ -267,7 +267,7 @@ impl Search<'_> {
                 Expansion::Unknown => false,
             };
             if !stays {
-                *bid = Expansion::Unknown;
+                *expansion = Expansion::Unknown;
             }
         }
     }

@@ -130,15 +130,15 @@ impl Pods {
             asks: &asks,
             seed: observed.seed,
         };
-        let growth = scale_up::scale_up(&pass, &mut snapshot);
-        Planned { growth, snapshot, pools }
+        let scale_up = scale_up::scale_up(&pass, &mut snapshot);
+        Planned { scale_up, snapshot, pools }
     }
 }
 
 /// The result of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
-    pub(super) growth: ScaleUp,
+    pub(super) scale_up: ScaleUp,
     pub(super) snapshot: ClusterSnapshot,
     pub(super) pools: Vec<Pool>,
 }
@@ -146,18 +146,18 @@ pub(super) struct Planned {
 impl Planned {
     /// The number of new nodes in all pools.
     pub(super) fn added(&self) -> usize {
-        self.growth.added.iter().sum()
+        self.scale_up.added.iter().sum()
     }
 
     /// The number of pods without a place.
     pub(super) fn left(&self) -> usize {
-        self.growth.placement.left.iter().sum()
+        self.scale_up.placement.left.iter().sum()
     }
 
     /// The number of pods on existing nodes, on upcoming ones and on new ones.
     pub(super) fn by_tier(&self) -> [usize; 3] {
         let mut tiers = [0; 3];
-        for &(node, count) in self.growth.placement.placed.iter().flatten() {
+        for &(node, count) in self.scale_up.placement.placed.iter().flatten() {
             let tier = match self.snapshot.place_of(node) {
                 Place::Node(_) => 0,
                 Place::Upcoming(_) => 1,

@@ -102,7 +102,7 @@ fn pods_that_only_other_pending_pods_make_a_place_for_are_placed_in_the_same_pas
         .pool("b", shape("b", 1000, 5000, 10, 10));
     let planned = pods.plan(&cluster);
     assert_eq!(
-        (planned.left(), planned.growth.added.clone()),
+        (planned.left(), planned.scale_up.added.clone()),
         (0, vec![3, 0]),
         "all in the zone of the smaller"
     );
@@ -118,8 +118,8 @@ fn a_pod_with_affinity_to_its_own_class_begins_a_domain_and_the_others_follow_it
         .pool("a", shape("a", 1000, 5000, 10, 3))
         .pool("b", shape("b", 1000, 5000, 10, 10));
     let planned = pods.plan(&cluster);
-    assert_eq!((planned.left(), planned.growth.added.clone()), (1, vec![3, 0]), "the zone's pool is full");
-    assert_eq!(planned.growth.limited, [true, false]);
+    assert_eq!((planned.left(), planned.scale_up.added.clone()), (1, vec![3, 0]), "the zone's pool is full");
+    assert_eq!(planned.scale_up.limited, [true, false]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn pods_are_placed_anew_when_new_nodes_bring_domains() {
     let planned = pods.plan(&cluster);
     assert_eq!(planned.left(), 0);
     let mut by_pool = [0, 0];
-    for &(node, count) in &planned.growth.placement.placed[0] {
+    for &(node, count) in &planned.scale_up.placement.placed[0] {
         let crate::snapshot::Place::Planned(pool) = planned.snapshot.place_of(node) else { panic!("{node}") };
         by_pool[pool] += count;
     }
@@ -154,11 +154,11 @@ fn like_pools_share_and_the_smallest_grows_first() {
     let mut pods = Pods::new();
     // Two nodes are upcoming; seven more are needed.
     pods.pending(class(4000, 100), 9);
-    let plan = |max_of_b, change| pods.plan(&cluster(max_of_b, change)).growth;
-    let growth = plan(10, json!({}));
-    assert_eq!(growth.added, [1, 3, 3], "three each in the end");
-    let growth = plan(1, json!({}));
-    assert_eq!((growth.added, growth.limited), (vec![2, 1, 4], vec![false, true, false]));
+    let plan = |max_of_b, change| pods.plan(&cluster(max_of_b, change)).scale_up;
+    let scale_up = plan(10, json!({}));
+    assert_eq!(scale_up.added, [1, 3, 3], "three each in the end");
+    let scale_up = plan(1, json!({}));
+    assert_eq!((scale_up.added, scale_up.limited), (vec![2, 1, 4], vec![false, true, false]));
     let unlike = json!({ "spec": { "template": { "metadata": { "labels": { "disk": "ssd" } } } } });
     assert_eq!(plan(10, unlike).added, [3, 0, 4], "another label is another sort of node");
 }
@@ -183,7 +183,7 @@ fn each_expander_chooses_by_its_own_measure() {
         let mut pods = Pods::new();
         pods.pending(class(1000, 4000), 4);
         let planned = pods.plan(&cluster);
-        assert_eq!((planned.growth.added.as_slice(), planned.left()), (&grown[..], 0), "{expander}");
+        assert_eq!((planned.scale_up.added.as_slice(), planned.left()), (&grown[..], 0), "{expander}");
     }
 }
 
@@ -197,7 +197,7 @@ fn random_draws_by_the_seed_and_nothing_else() {
         cluster.observed.seed = seed;
         let mut pods = Pods::new();
         pods.pending(class(1000, 4000), 1);
-        pods.plan(&cluster).growth.added
+        pods.plan(&cluster).scale_up.added
     };
     let all: std::collections::BTreeSet<_> = (0..32).map(chosen).collect();
     assert_eq!(all.len(), 2, "both are drawn");
@@ -223,7 +223,7 @@ fn pods_decide_ties_by_their_preferred_node_affinity() {
             .pool("b", merged(shape("b", 1000, 16_000, 10, 3), with));
         let mut pods = Pods::new();
         pods.pending(PodClass { preferred: preferred.clone(), ..class(500, 4000) }, 1);
-        assert_eq!(pods.plan(&cluster).growth.added, [0, 1], "alike: {alike}");
+        assert_eq!(pods.plan(&cluster).scale_up.added, [0, 1], "alike: {alike}");
     }
 }
 
@@ -236,8 +236,8 @@ fn a_ceiling_leaves_pods_out() {
         pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default());
     pools[0].ceiling = Some(3);
     let planned = pods.plan_on(&cluster, pools);
-    let growth = &planned.growth;
-    assert_eq!((growth.added[0], growth.limited[0]), (3, true));
+    let scale_up = &planned.scale_up;
+    assert_eq!((scale_up.added[0], scale_up.limited[0]), (3, true));
     assert_eq!(planned.left(), 7);
     let asked = crate::decision::rejections::RejectionInput {
         snapshot: &planned.snapshot,
@@ -300,5 +300,5 @@ fn a_node_that_is_not_needed_after_all_keeps_nobody_out_of_another_zone() {
     pods.pending(PodClass { near, spreads: spread(true), raises: vec![zone], ..class(1, 0) }, 4);
     pods.pending(PodClass { spreads: spread(false), ..class(4, 2) }, 1);
     let planned = pods.plan(&cluster);
-    assert_eq!((planned.growth.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));
+    assert_eq!((planned.scale_up.added.as_slice(), planned.left()), (&[1, 0, 0][..], 0));
 }

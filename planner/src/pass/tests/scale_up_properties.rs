@@ -129,7 +129,7 @@ proptest! {
         let Replayed { pods, planned, .. } = replayed(&cluster, placed, demand)?;
         let demand = &pods.demand;
 
-        let placement = &planned.growth.placement;
+        let placement = &planned.scale_up.placement;
         let asked: usize = demand.groups.iter().map(|group| group.pods.len()).sum();
         prop_assert_eq!(planned.by_tier().iter().sum::<usize>() + planned.left(), asked);
         let mut nodes = vec![0; planned.pools.len()];
@@ -139,14 +139,14 @@ proptest! {
                 prop_assert!(!planned.snapshot.pods_on(node).is_empty(), "a node for nobody");
             }
         }
-        prop_assert_eq!(&nodes, &planned.growth.added);
+        prop_assert_eq!(&nodes, &planned.scale_up.added);
         for (at, pool) in planned.pools.iter().enumerate() {
             prop_assert!(nodes[at] <= pool.room());
         }
         let again = pods.plan(&cluster);
-        prop_assert_eq!(&again.growth.added, &planned.growth.added);
-        prop_assert_eq!(&again.growth.limited, &planned.growth.limited);
-        prop_assert_eq!(&again.growth.placement, placement);
+        prop_assert_eq!(&again.scale_up.added, &planned.scale_up.added);
+        prop_assert_eq!(&again.scale_up.limited, &planned.scale_up.limited);
+        prop_assert_eq!(&again.scale_up.placement, placement);
     }
 
     #[test]
@@ -169,7 +169,7 @@ proptest! {
         };
         prop_assert!(upcoming(&some) <= some.pools.len() * (waiting + 1));
         let places = |planned: &Planned| {
-            let placed = planned.growth.placement.placed.iter();
+            let placed = planned.scale_up.placement.placed.iter();
             let of_class = |nodes: &Vec<(usize, usize)>| {
                 let mut places: Vec<_> =
                     nodes.iter().map(|&(node, pods)| (planned.snapshot.place_of(node), pods)).collect();
@@ -179,9 +179,9 @@ proptest! {
             placed.map(of_class).collect::<Vec<_>>()
         };
         prop_assert_eq!(places(&some), places(&all));
-        prop_assert_eq!(some.growth.placement.left, all.growth.placement.left);
-        prop_assert_eq!(some.growth.added, all.growth.added);
-        prop_assert_eq!(some.growth.limited, all.growth.limited);
+        prop_assert_eq!(some.scale_up.placement.left, all.scale_up.placement.left);
+        prop_assert_eq!(some.scale_up.added, all.scale_up.added);
+        prop_assert_eq!(some.scale_up.limited, all.scale_up.limited);
     }
 
     #[test]
@@ -191,7 +191,7 @@ proptest! {
     ) {
         let Replayed { pods, planned, mut naive, templates } = replayed(&cluster, placed, demand)?;
         let classes = pods.ordered_classes(&cluster, &planned);
-        for (&class, &left) in classes.iter().zip(&planned.growth.placement.left) {
+        for (&class, &left) in classes.iter().zip(&planned.scale_up.placement.left) {
             if left == 0 {
                 continue;
             }
@@ -199,9 +199,9 @@ proptest! {
                 naive.nodes.push(template.clone());
                 let takes = naive.allows(class, naive.nodes.len() - 1);
                 naive.nodes.pop();
-                let full = planned.growth.added[pool] >= planned.pools[pool].room();
+                let full = planned.scale_up.added[pool] >= planned.pools[pool].room();
                 prop_assert!(!takes || full, "pool {} has room for class {}", pool, class);
-                prop_assert!(!takes || planned.growth.limited[pool], "pool {} is limited by class {}", pool, class);
+                prop_assert!(!takes || planned.scale_up.limited[pool], "pool {} is limited by class {}", pool, class);
             }
         }
     }

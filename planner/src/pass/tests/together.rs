@@ -144,12 +144,18 @@ fn pods_of_daemon_sets_tell_no_nodes_apart() {
         .running("d2", "n2", "100m", of_node("n2"));
     let pods = cluster.observed.pods.clone();
     let all_nodes = cluster.observed.nodes.clone();
-    let mut memo = crate::demand::PodInterner::default();
+    let mut interner = crate::demand::PodInterner::default();
     let mut names = crate::resources::ResourceNames::default();
     let reference = crate::resources::Amounts::default();
-    let workload =
-        crate::demand::Demand::of(&cluster.observed, &pods, &all_nodes, &mut names, &reference, &mut memo);
-    assert_eq!((workload.classes.len(), workload.constraint_sets.len()), (1, 1));
+    let demand = crate::demand::Demand::of(
+        &cluster.observed,
+        &pods,
+        &all_nodes,
+        &mut names,
+        &reference,
+        &mut interner,
+    );
+    assert_eq!((demand.classes.len(), demand.constraint_sets.len()), (1, 1));
 }
 
 #[test]
