@@ -70,7 +70,7 @@ impl AutoscalerMetrics {
         self.planning.observe(took.as_secs_f64());
         let mut pods = [0_i64; OUTCOMES.len()];
         for pod in &plan.pods {
-            pods[match pod.fate {
+            pods[match pod.result {
                 SchedulingResult::Fits { .. } => 0,
                 SchedulingResult::TriggersScaleUp { .. } => 1,
                 SchedulingResult::Unschedulable { .. } => 2,

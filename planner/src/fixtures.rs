@@ -117,7 +117,7 @@ pub trait Read {
     /// The reason why a node stays, or that it can be removed.
     fn verdict(&self, node: &str) -> &'static str;
     /// The outcomes sorted by name: `fits NODE`, `fits upcoming POOL`, `grows POOL`, `no REASON,REASON`.
-    fn fates(&self) -> Vec<String>;
+    fn results(&self) -> Vec<String>;
 }
 
 impl Read for ScalingPlan {
@@ -133,8 +133,8 @@ impl Read for ScalingPlan {
         self.nodes.iter().find(|n| n.name == node).unwrap().reason.as_str()
     }
 
-    fn fates(&self) -> Vec<String> {
-        let word = |fate: &SchedulingResult| match fate {
+    fn results(&self) -> Vec<String> {
+        let word = |result: &SchedulingResult| match result {
             SchedulingResult::Fits { pool, node } if node.is_empty() => format!("fits upcoming {pool}"),
             SchedulingResult::Fits { node, .. } => format!("fits {node}"),
             SchedulingResult::TriggersScaleUp { pool } => format!("grows {pool}"),
@@ -142,6 +142,6 @@ impl Read for ScalingPlan {
                 format!("no {}", reasons.iter().map(|r| r.reason).collect::<Vec<_>>().join(","))
             }
         };
-        self.pods.iter().map(|pod| word(&pod.fate)).collect()
+        self.pods.iter().map(|pod| word(&pod.result)).collect()
     }
 }

@@ -120,13 +120,13 @@ fn a_pod_without_another_pool_is_unschedulable_because_its_pool_cannot_be_writte
     world.observed.pools.retain(|pool| pool.metadata.name.as_ref() == Some(&refused));
     world.observed.closed_pools = waiting(&world, &backoff, MS(50)).closed_pools();
     let plan = plan_for_cluster(&world.observed);
-    assert_eq!(plan.fates(), ["no WriteRefused"]);
+    assert_eq!(plan.results(), ["no WriteRefused"]);
     // Nodes that were requested before still come.
     let pool = json!({ "metadata": { "uid": "1" }, "spec": { "replicas": 1 } });
     let mut world =
         TestCluster::new().autoscaler("x", json!({})).pool("a", pool).pending("p", 1, "4", &json!({}));
     world.observed.closed_pools = [("1".to_owned(), "no".to_owned())].into();
-    assert_eq!(plan_for_cluster(&world.observed).fates(), ["fits upcoming ns/a"]);
+    assert_eq!(plan_for_cluster(&world.observed).results(), ["fits upcoming ns/a"]);
 }
 
 #[test]

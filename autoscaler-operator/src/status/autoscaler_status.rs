@@ -66,7 +66,7 @@ fn waiting(plan: &ScalingPlan, selected: &[(&PoolDecision, &PoolOutcome)]) -> us
         }
         SchedulingResult::Unschedulable { .. } => !ids.is_empty(),
     };
-    plan.pods.iter().filter(|pod| waits(&pod.fate)).count()
+    plan.pods.iter().filter(|pod| waits(&pod.result)).count()
 }
 
 fn statements(autoscaler: &NodePoolAutoscaler, selected: &[(&PoolDecision, &PoolOutcome)]) -> Vec<Statement> {
@@ -141,7 +141,7 @@ fn followed(schedules: &Schedules, selected: &[(&PoolDecision, &PoolOutcome)]) -
     let say =
         |status, reason, message| Statement::new(ConditionType::SchedulesValid, status, reason, message);
     let pools = |clash| {
-        let of = selected.iter().filter(move |(decision, _)| decision.clash == Some(clash));
+        let of = selected.iter().filter(move |(decision, _)| decision.conflict == Some(clash));
         of.map(|(decision, _)| key(&decision.object.metadata).1).collect::<Vec<_>>().join(", ")
     };
     let names = schedules.window.names.join(", ");

@@ -56,7 +56,7 @@ pub(crate) fn causes<'a>(
         .collect();
     plan.pods.iter().filter_map(move |planned| {
         let pod = *by_key.get(&(planned.namespace.as_str(), planned.name.as_str()))?;
-        let cause = match &planned.fate {
+        let cause = match &planned.result {
             SchedulingResult::TriggersScaleUp { pool } => grown
                 .get(pool)
                 .map_or(PodEventCause::NotWritten, |decision| PodEventCause::ScaledUp { pool, decision }),
@@ -115,7 +115,7 @@ pub(crate) fn about_autoscalers(observed: &Observed, plan: &ScalingPlan) -> Vec<
         .collect();
     let mut pods = BTreeMap::<(&str, &str), usize>::new();
     for planned in &plan.pods {
-        let SchedulingResult::Unschedulable { reasons } = &planned.fate else { continue };
+        let SchedulingResult::Unschedulable { reasons } = &planned.result else { continue };
         let mut named: Vec<((&str, &str), &str)> = reasons
             .iter()
             .filter_map(|PoolRejection { pool, reason, .. }| Some((*planner.get(pool)?, *reason)))

@@ -59,12 +59,12 @@ pub(crate) fn check(case: Case, observed: &Observed, plan: &ScalingPlan) -> Vec<
 /// What is wrong with the plan's result for the new pod.
 pub(crate) fn newcomer(expected: ExpectedPlacement, plan: &ScalingPlan, pass: usize) -> Option<String> {
     let [pod] = &plan.pods[..] else { return Some(format!("{} pods were planned, not 1", plan.pods.len())) };
-    let right = match (expected, &pod.fate) {
+    let right = match (expected, &pod.result) {
         (ExpectedPlacement::Fits, SchedulingResult::Fits { node, .. }) => !node.is_empty(),
         (ExpectedPlacement::NewNode, SchedulingResult::TriggersScaleUp { .. }) => Counts::of(plan).added == 1,
         _ => false,
     };
-    (!right).then(|| format!("new pod of kind {}: not {expected:?} but {:?}", pass % 5, pod.fate))
+    (!right).then(|| format!("new pod of kind {}: not {expected:?} but {:?}", pass % 5, pod.result))
 }
 
 /// What must hold in any plan of Karpenter's mix, as far as the pools of the pods tell: no pool is asked for more than its
@@ -76,7 +76,7 @@ fn constraints(observed: &Observed, plan: &ScalingPlan) -> Vec<String> {
     let pools = pools(plan);
     let mut complaints = Vec::new();
     for outcome in &plan.pods {
-        let SchedulingResult::TriggersScaleUp { pool } = &outcome.fate else { continue };
+        let SchedulingResult::TriggersScaleUp { pool } = &outcome.result else { continue };
         let Some(pod) = pods.get(outcome.name.as_str()) else {
             complaints.push(format!("there is no pod {}", outcome.name));
             continue;

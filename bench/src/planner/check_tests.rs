@@ -23,7 +23,7 @@ fn by_hand(observed: &Observed, count: i32, zone_of: impl Fn(&PodInfo) -> usize)
     let pods: BTreeMap<&str, &Arc<PodInfo>> = observed.pods.iter().map(|p| (name(p), p)).collect();
     for outcome in &mut plan.pods {
         let pool = largest[zone_of(pods[outcome.name.as_str()])].to_owned();
-        outcome.fate = SchedulingResult::TriggersScaleUp { pool };
+        outcome.result = SchedulingResult::TriggersScaleUp { pool };
     }
     plan
 }
@@ -58,11 +58,11 @@ fn each_kind_of_broken_plan_of_karpenters_mix_is_told() {
     told(&by_hand(&observed, 10, |pod| number(pod) % 3), "are in 3 zones");
     let mut crowded = by_hand(&observed, 10, sensible);
     for outcome in &mut crowded.pods {
-        outcome.fate = SchedulingResult::TriggersScaleUp { pool: "bench/zone-a-002".to_owned() };
+        outcome.result = SchedulingResult::TriggersScaleUp { pool: "bench/zone-a-002".to_owned() };
     }
     told(&crowded, "cpu, its new nodes have 0");
     let mut without = by_hand(&observed, 10, sensible);
-    without.pods[0].fate = SchedulingResult::Unschedulable { reasons: Arc::new([]) };
+    without.pods[0].result = SchedulingResult::Unschedulable { reasons: Arc::new([]) };
     told(&without, "149 of 150 pods have a place");
 }
 

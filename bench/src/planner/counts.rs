@@ -14,7 +14,8 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn of(plan: &ScalingPlan) -> Self {
         let growth = |p: &planner::PoolDecision| usize::try_from(p.desired - p.current).unwrap_or(0);
-        let has_place = |p: &&planner::PodDecision| !matches!(p.fate, SchedulingResult::Unschedulable { .. });
+        let has_place =
+            |p: &&planner::PodDecision| !matches!(p.result, SchedulingResult::Unschedulable { .. });
         Self {
             added: plan.pools.iter().map(growth).sum(),
             removed: plan.pools.iter().map(|p| p.victims.len()).sum(),

@@ -44,7 +44,7 @@ pub(crate) fn placed(observed: &Observed, plan: &ScalingPlan) -> usize {
     let fates: BTreeMap<&str, &str> = plan
         .pods
         .iter()
-        .filter_map(|outcome| match &outcome.fate {
+        .filter_map(|outcome| match &outcome.result {
             SchedulingResult::TriggersScaleUp { pool } => Some((outcome.name.as_str(), pool.as_str())),
             _ => None,
         })

@@ -132,20 +132,20 @@ fn say_bounds(decision: &mut PoolDecision) {
             let side = if decision.reason == PoolReason::AboveMaxReplicas { "above" } else { "below" };
             let bound = decision.desired;
             decision.message =
-                format!("spec.replicas {current} is {side} {bound}, {}", whose(names, decision.clash));
+                format!("spec.replicas {current} is {side} {bound}, {}", whose(names, decision.conflict));
         }
         (PoolReason::MaxReplicasReached, _) if !names.is_empty() => {
             decision.message =
-                format!("pending pods ask for more nodes than {}", whose(names, decision.clash));
+                format!("pending pods ask for more nodes than {}", whose(names, decision.conflict));
         }
         _ => {}
     }
 }
 
 /// The bound of active schedules, as text.
-fn whose(names: &[String], clash: Option<BoundsConflict>) -> String {
+fn whose(names: &[String], conflict: Option<BoundsConflict>) -> String {
     let names = names.join(", ");
-    match clash {
+    match conflict {
         None => format!("the bound that schedule {names} sets"),
         Some(BoundsConflict::Cross) => {
             format!("the bound of schedule {names}, where the lower bound is above the upper one and holds")

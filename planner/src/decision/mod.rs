@@ -56,7 +56,7 @@ pub struct PoolDecision {
     /// The limit that prevents more nodes, or fewer; `None` if no limit does.
     pub cut: Option<Limit>,
     /// Which part of the active schedules cannot be followed; `None` if all of it can.
-    pub clash: Option<BoundsConflict>,
+    pub conflict: Option<BoundsConflict>,
     /// How far the pool may scale in this pass, and what is remembered for the next passes.
     pub limits: BehaviorLimits,
     /// The nodes to remove, sorted by name.
@@ -115,7 +115,7 @@ pub struct PodDecision {
     /// Name of the pod.
     pub name: String,
     /// The outcome for the pod.
-    pub fate: SchedulingResult,
+    pub result: SchedulingResult,
 }
 
 /// The outcome for a pending pod.

@@ -82,7 +82,7 @@ impl PassResults<'_> {
                 limited: change.limited,
                 wanted: desired,
                 cut: None,
-                clash: pool.bounds.clash,
+                conflict: pool.bounds.conflict,
                 limits: pool.limits.clone(),
                 id: decision_id(&pool.object, desired, &victims),
                 victims,
@@ -97,7 +97,7 @@ impl PassResults<'_> {
 
     /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
     pub(crate) fn pod_outcomes(&self, scale_up: &ScaleUp) -> Vec<PodDecision> {
-        let mut fates: Vec<(usize, SchedulingResult)> = Vec::new();
+        let mut results: Vec<(usize, SchedulingResult)> = Vec::new();
         let (demand, placement) = (self.demand, &scale_up.placement);
         let asked = RejectionInput {
             snapshot: self.snapshot,
@@ -108,12 +108,12 @@ impl PassResults<'_> {
         for (at, group) in demand.groups.iter().enumerate() {
             let mut pods = group.pods.iter().copied();
             for (place, count) in self.by_place(&placement.placed[at]) {
-                let fate = self.fate(place);
-                fates.extend(pods.by_ref().take(count).map(|pod| (pod, fate.clone())));
+                let result = self.result(place);
+                results.extend(pods.by_ref().take(count).map(|pod| (pod, result.clone())));
             }
             if placement.left[at] > 0 {
                 let reasons = self.worded(asked.rejections(group.class));
-                fates.extend(
+                results.extend(
                     pods.map(|pod| (pod, SchedulingResult::Unschedulable { reasons: Arc::clone(&reasons) })),
                 );
             }
@@ -124,14 +124,14 @@ impl PassResults<'_> {
         for (pod, rejection) in hopeless {
             let selected = self.pools.iter().enumerate().filter(|(_, pool)| pool.is_selected());
             let rejections = selected.map(|(pool, _)| (pool, rejection.clone())).collect();
-            fates.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
+            results.push((pod, SchedulingResult::Unschedulable { reasons: self.worded(rejections) }));
         }
-        fates.sort_by_key(|(pod, _)| *pod);
-        let outcome = |(pod, fate): (usize, SchedulingResult)| {
+        results.sort_by_key(|(pod, _)| *pod);
+        let outcome = |(pod, result): (usize, SchedulingResult)| {
             let (namespace, name) = self.pods[pod].key();
-            PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), fate }
+            PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result }
         };
-        fates.into_iter().map(outcome).collect()
+        results.into_iter().map(outcome).collect()
     }
 
     /// The verdict for each node.
@@ -160,7 +160,7 @@ impl PassResults<'_> {
         counts
     }
 
-    fn fate(&self, place: Place) -> SchedulingResult {
+    fn result(&self, place: Place) -> SchedulingResult {
         match place {
             Place::Planned(pool) => SchedulingResult::TriggersScaleUp { pool: self.pools[pool].id() },
             Place::Upcoming(pool) => {

@@ -46,7 +46,7 @@ pub struct Observed {
     /// Pools, by UID, that cannot be scaled up for now, and why: the API server rejects the write.
     pub closed_pools: BTreeMap<String, String>,
     /// How the objects are interpreted.
-    pub terms: PlanOptions,
+    pub options: PlanOptions,
     /// The random seed for the expander `Random`.
     pub seed: u64,
 }

@@ -22,7 +22,7 @@ pub struct Bounds {
     /// What is wrong with `spec.replicas`, if the planner has to correct it.
     pub correction: Option<PoolReason>,
     /// Which part of the active schedules cannot be followed; `None` if all of it can.
-    pub clash: Option<BoundsConflict>,
+    pub conflict: Option<BoundsConflict>,
 }
 
 /// Which part of the active schedules cannot be followed.
@@ -47,12 +47,12 @@ impl Bounds {
         let own_max = count(pool.spec.max_replicas);
         let own_min = count(pool.spec.min_replicas).min(own_max);
         let (mut min, mut max) = (window.min.unwrap_or(own_min), window.max.unwrap_or(own_max));
-        let mut clash = (min > max).then_some(BoundsConflict::Cross);
+        let mut conflict = (min > max).then_some(BoundsConflict::Cross);
         max = max.max(min);
         if scheduled == ScheduledBounds::WithinPool {
             let allowed = |bound: usize| bound.clamp(own_min, own_max);
             if (allowed(min), allowed(max)) != (min, max) {
-                clash = clash.or(Some(BoundsConflict::BeyondPool));
+                conflict = conflict.or(Some(BoundsConflict::BeyondPool));
             }
             (min, max) = (allowed(min), allowed(max));
         }
@@ -64,7 +64,7 @@ impl Bounds {
             Some(_) => None,
         };
         let base = replicas.map_or(min, count).clamp(min, max);
-        Self { min, max, base, floor: min, correction, clash }
+        Self { min, max, base, floor: min, correction, conflict }
     }
 
     /// Plans from the existing nodes: the number that the `NodePool` operator fills in if it is unset.
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_bounds_of_a_window_stand_in_place_of_the_pools_own_and_the_lower_one_wins() {
         use ScheduledBounds::{Replace, WithinPool};
-        for (window, scheduled, min, max, clash) in [
+        for (window, scheduled, min, max, conflict) in [
             ((None, None), Replace, 2, 5, None),
             ((Some(3), None), Replace, 3, 5, None),
             ((Some(0), Some(1)), Replace, 0, 1, None),
@@ -134,7 +134,11 @@ mod tests {
         ] {
             let window = Window { min: window.0, max: window.1, names: Vec::new() };
             let bounds = Bounds::within(&pool(Some(3), 2, 5), &window, scheduled);
-            assert_eq!((bounds.min, bounds.max, bounds.clash), (min, max, clash), "{window:?} {scheduled:?}");
+            assert_eq!(
+                (bounds.min, bounds.max, bounds.conflict),
+                (min, max, conflict),
+                "{window:?} {scheduled:?}"
+            );
             assert_eq!(bounds.base, 3.clamp(min, max));
         }
     }

@@ -61,17 +61,17 @@ pub fn plan_for_cluster(observed: &Observed) -> ScalingPlan {
 impl Planner {
     /// Plans one pass.
     pub fn plan(&mut self, observed: &Observed) -> ScalingPlan {
-        self.plan_on(observed, observed.terms)
+        self.plan_on(observed, observed.options)
     }
 
     /// Plans without the temporary limits, and once more with them if that plan goes beyond what `spec.behavior` allows
     /// for now.
-    fn plan_on(&mut self, observed: &Observed, terms: PlanOptions) -> ScalingPlan {
-        let free = self.pass(observed, terms, BehaviorStage::Wanted);
+    fn plan_on(&mut self, observed: &Observed, options: PlanOptions) -> ScalingPlan {
+        let free = self.pass(observed, options, BehaviorStage::Wanted);
         let mut plan = if conclude::keeps_within(&free) {
             conclude::concluded(free, None, observed.now)
         } else {
-            let limited = self.pass(observed, terms, BehaviorStage::Limited);
+            let limited = self.pass(observed, options, BehaviorStage::Limited);
             conclude::concluded(limited, Some(&free), observed.now)
         };
         plan.warnings.extend(schedules::problems(observed));
@@ -99,12 +99,12 @@ impl Planner {
         acting
     }
 
-    fn pass(&mut self, observed: &Observed, terms: PlanOptions, stage: BehaviorStage) -> ScalingPlan {
+    fn pass(&mut self, observed: &Observed, options: PlanOptions, stage: BehaviorStage) -> ScalingPlan {
         let all_nodes = self.nodes.sorted(&observed.nodes, |node| key(&node.metadata));
         let all_pods = self.pods.sorted(&observed.pods, PodInfo::key);
         let mut names = ResourceNames::default();
 
-        let mut pools = pools::pools(observed, terms, &all_nodes, &mut names);
+        let mut pools = pools::pools(observed, options, &all_nodes, &mut names);
         for pool in &mut pools {
             pool.limit(stage);
         }

@@ -149,7 +149,7 @@ impl Pool {
 /// Every pool, by namespace and name, with its nodes. `all_nodes` is sorted by name.
 pub fn pools(
     observed: &Observed,
-    terms: PlanOptions,
+    options: PlanOptions,
     all_nodes: &[Arc<Node>],
     names: &mut ResourceNames,
 ) -> Vec<Pool> {
@@ -171,8 +171,8 @@ pub fn pools(
         .map(|object| {
             let of_pool = members.get(&key(&object.metadata)).map_or(&[][..], Vec::as_slice);
             let (leaving, staying) = split(&object, of_pool, all_nodes);
-            let standing = standing(&object, &autoscalers, terms.recommendations);
-            let (bounds, limits) = limits((observed, terms), &windows, &object, &standing, staying.len());
+            let standing = standing(&object, &autoscalers, options.recommendations);
+            let (bounds, limits) = limits((observed, options), &windows, &object, &standing, staying.len());
             Pool {
                 standing,
                 health: health(
@@ -199,7 +199,7 @@ pub fn pools(
 
 /// The bounds of a pool that has `nodes` nodes, and its other limits.
 fn limits(
-    (observed, terms): (&Observed, PlanOptions),
+    (observed, options): (&Observed, PlanOptions),
     windows: &BTreeMap<(&str, &str), Window>,
     pool: &NodePool,
     standing: &AutoscalerAssignment,
@@ -211,7 +211,7 @@ fn limits(
     let (now, status) = (observed.now, observed.remembered(pool));
     let window = windows.get(&key(&autoscaler.metadata)).cloned().unwrap_or_default();
     let claim = ReplicasWriter::of(pool, status, standing, now);
-    let mut bounds = Bounds::within(pool, &window, terms.scheduled);
+    let mut bounds = Bounds::within(pool, &window, options.scheduled);
     if pool.spec.replicas.is_none() {
         bounds.fill(nodes);
     }

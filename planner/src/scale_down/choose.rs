@@ -131,7 +131,7 @@ mod tests {
             .autoscaler("x", json!({ "scaleDown": { "maxNodes": 3 } }))
             .pool("a", json!({ "spec": { "replicas": 6, "minReplicas": 1 } }));
         let mut pool =
-            pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default())
+            pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default())
                 .remove(0);
         for (floor, gone, taken, expected) in [
             (None, 0, 0, None),

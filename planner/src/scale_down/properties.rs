@@ -103,8 +103,8 @@ fn staying<'a>(plan: &ScalingPlan, observed: &'a Observed) -> Vec<Staying<'a>> {
     let of_node = |node: &'a Arc<Node>| {
         let its_name = node.metadata.name.as_deref().unwrap();
         let planned = |pod: &&Arc<PodInfo>| {
-            let onto = |fate: &SchedulingResult| matches!(fate, SchedulingResult::Fits { node, .. } if node == its_name);
-            plan.pods.iter().any(|outcome| outcome.name == name(pod) && onto(&outcome.fate))
+            let onto = |result: &SchedulingResult| matches!(result, SchedulingResult::Fits { node, .. } if node == its_name);
+            plan.pods.iter().any(|outcome| outcome.name == name(pod) && onto(&outcome.result))
         };
         let on_it: Vec<_> =
             observed.pods.iter().filter(|pod| pod.node() == Some(its_name) || planned(pod)).collect();

@@ -147,7 +147,7 @@ fn places_of_planned_pods_are_taken_and_pods_on_nodes_that_go_take_theirs_first(
     assert_eq!(cluster().plan().pool("a").victims, ["n1"]);
     let cordoned = json!({ "spec": { "nodeSelector": { "kubernetes.io/hostname": "n2" } } });
     let plan = cluster().pending("p", 1, "2", &cordoned).plan();
-    assert_eq!((plan.fates(), plan.verdict("n1")), (vec!["fits n2".to_owned()], "NoPlaceToMovePods"));
+    assert_eq!((plan.results(), plan.verdict("n1")), (vec!["fits n2".to_owned()], "NoPlaceToMovePods"));
     // n3 is being drained: its pod will need the room.
     let drained =
         json!({ "metadata": { "annotations": { "tandem.dev/drain-start-time": "2026-01-01T11:59:00Z" } } });

@@ -139,7 +139,7 @@ mod tests {
         let pools = |grown: &str| {
             let pool = serde_json::json!({ "metadata": { "uid": "u" }, "status": { "autoscaling": { "lastScaleUpTime": grown } } });
             let cluster = TestCluster::eager().pool("a", pool);
-            pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default())
+            pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default())
         };
         let (first, second) = (pools("2026-01-01T11:00:00Z"), pools("2026-01-01T11:00:01Z"));
         assert_eq!(seed(7, &first), seed(7, &first));

@@ -74,10 +74,10 @@ fn the_pods_of_a_node_that_is_gone_become_pending_where_a_controller_recreates_t
         ]
     );
     // Sorted by name: ending-0, web. Replicas stay, so the node is replaced.
-    assert_eq!(world.plan().fates(), ["fits a2", "fits upcoming ns/a"]);
+    assert_eq!(world.plan().results(), ["fits a2", "fits upcoming ns/a"]);
     let (world, _) = edited(&["--remove-node", "a1", "--pool", "a=1"]).unwrap();
     // Both pools are alike, and the smaller one grows first.
-    assert_eq!(world.plan().fates(), ["fits a2", "grows ns/b"]);
+    assert_eq!(world.plan().results(), ["fits a2", "grows ns/b"]);
     assert_eq!((world.plan().desired("a"), world.plan().desired("b")), (1, 1));
 }
 

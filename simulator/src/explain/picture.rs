@@ -56,7 +56,7 @@ pub(super) fn result_of<'p>(
     plan: &'p ScalingPlan,
     (namespace, name): (&str, &str),
 ) -> Option<&'p SchedulingResult> {
-    plan.pods.iter().find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| &pod.fate)
+    plan.pods.iter().find(|pod| pod.namespace == namespace && pod.name == name).map(|pod| &pod.result)
 }
 
 /// A decision's pool as `namespace/name`.

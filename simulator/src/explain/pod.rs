@@ -219,12 +219,12 @@ fn alternatives(picture: &Picture<'_>, pod: (&str, &str), chosen: &str) -> Vec<R
 /// recommendations.
 fn alone(picture: &Picture<'_>, pod: (&str, &str)) -> Observed {
     let mut trial = picture.observed.clone();
-    trial.terms.recommendations = planner::Recommendations::Exclude;
+    trial.options.recommendations = planner::Recommendations::Exclude;
     let out: std::collections::BTreeSet<(&str, &str)> = picture
         .plan
         .pods
         .iter()
-        .filter(|other| !matches!(other.fate, SchedulingResult::Fits { .. }))
+        .filter(|other| !matches!(other.result, SchedulingResult::Fits { .. }))
         .map(|other| (other.namespace.as_str(), other.name.as_str()))
         .collect();
     trial.pods.retain(|object| {

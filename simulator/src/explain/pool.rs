@@ -140,13 +140,13 @@ impl History {
 
 fn triggering(plan: &ScalingPlan, pool: &str) -> Vec<String> {
     let grows = |result: &SchedulingResult| matches!(result, SchedulingResult::TriggersScaleUp { pool: of } if of == pool);
-    plan.pods.iter().filter(|pod| grows(&pod.fate)).map(pod_name).collect()
+    plan.pods.iter().filter(|pod| grows(&pod.result)).map(pod_name).collect()
 }
 
 fn refused(plan: &ScalingPlan, pool: &str) -> Vec<Refusal> {
     let mut by_reason = BTreeMap::<(&str, &str), Vec<String>>::new();
     for pod in &plan.pods {
-        let SchedulingResult::Unschedulable { reasons } = &pod.fate else { continue };
+        let SchedulingResult::Unschedulable { reasons } = &pod.result else { continue };
         for rejection in reasons.iter().filter(|rejection| rejection.pool == pool) {
             by_reason.entry((rejection.reason, &rejection.message)).or_default().push(pod_name(pod));
         }

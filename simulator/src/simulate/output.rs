@@ -83,7 +83,7 @@ impl<'a> Pool<'a> {
 
 impl<'a> Pod<'a> {
     fn of(pod: &'a PodDecision) -> Self {
-        let (outcome, node_pool, node, reasons): (_, &str, &str, &[PoolRejection]) = match &pod.fate {
+        let (outcome, node_pool, node, reasons): (_, &str, &str, &[PoolRejection]) = match &pod.result {
             SchedulingResult::Fits { pool, node } => ("Fits", pool, node, &[]),
             SchedulingResult::TriggersScaleUp { pool } => ("TriggersScaleUp", pool, "", &[]),
             SchedulingResult::Unschedulable { reasons } => ("Unschedulable", "", "", reasons),

@@ -81,7 +81,7 @@ fn a_starting_node_keeps_room_only_for_daemons_that_are_not_there_yet() {
             cluster = cluster.running("d-1", "n1", "1", of(owner));
         }
         let plan = daemon(cluster.pending("p", 4, "1", &none()), "d", none()).plan();
-        assert_eq!(plan.fates().iter().filter(|f| *f == "fits n1").count(), fits, "{what}");
+        assert_eq!(plan.results().iter().filter(|f| *f == "fits n1").count(), fits, "{what}");
     }
 }
 
@@ -123,12 +123,12 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
             "fits upcoming ns/a",
         ),
     ] {
-        for (replicas, fate) in [(0, new), (1, upcoming)] {
+        for (replicas, result) in [(0, new), (1, upcoming)] {
             let pool = json!({ "spec": { "replicas": replicas, "template": { "metadata": { "labels": {
                 "kubernetes.io/arch": "amd64" } } } } });
             let cluster = TestCluster::eager().pool("a", pool).pending("p", 1, "1", &pod_change);
             let plan = daemon(cluster, "d", merged(labelled.clone(), daemon_change.clone())).plan();
-            assert_eq!(plan.fates(), [fate], "{what}, {replicas} on their way");
+            assert_eq!(plan.results(), [result], "{what}, {replicas} on their way");
         }
     }
 }
@@ -137,8 +137,8 @@ fn other_pods_see_the_daemons_of_nodes_that_do_not_exist_yet() {
 fn a_pod_that_is_too_large_beside_the_daemons_is_told_what_is_left_for_it() {
     let cluster = TestCluster::eager().pool("a", none()).pending("p", 1, "4", &none());
     let plan = daemon(cluster, "d", none()).plan();
-    assert_eq!(plan.fates(), ["no InsufficientCpu"]);
-    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].fate else { panic!("{plan:?}") };
+    assert_eq!(plan.results(), ["no InsufficientCpu"]);
+    let crate::SchedulingResult::Unschedulable { reasons } = &plan.pods[0].result else { panic!("{plan:?}") };
     assert_eq!(reasons[0].message, "the pod asks for 4 of cpu; an empty node of the pool offers 3");
 }
 
@@ -189,7 +189,7 @@ fn pods_come_before_headroom_whatever_their_priority() {
         .node("a", "n1", none())
         .pending("p", 1, "1", &low)
         .plan();
-    assert_eq!((plan.fates(), plan.desired("a")), (vec!["fits n1".to_owned()], 1));
+    assert_eq!((plan.results(), plan.desired("a")), (vec!["fits n1".to_owned()], 1));
     assert!(plan.pool("a").limited);
 }
 

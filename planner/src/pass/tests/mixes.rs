@@ -93,7 +93,7 @@ impl Pods {
     pub(super) fn plan(&self, cluster: &fixtures::TestCluster) -> Planned {
         let mut names = ResourceNames::default();
         let observed = &cluster.observed;
-        let pools = pools::pools(observed, observed.terms, &observed.nodes, &mut names);
+        let pools = pools::pools(observed, observed.options, &observed.nodes, &mut names);
         self.plan_on(cluster, pools)
     }
 

@@ -60,10 +60,10 @@ fn a_pool_that_grew_for_pending_pods_does_not_shrink_before_they_are_bound() {
         .pending("none", 2, "2500m", &json!({}))
         .observed;
     let before = plan(&observed);
-    assert_eq!(before.fates(), ["fits n0", "fits upcoming ns/plain", "grows ns/plain"]);
+    assert_eq!(before.results(), ["fits n0", "fits upcoming ns/plain", "grows ns/plain"]);
     carry_out(&before, &mut observed);
     let after = plan(&observed);
-    assert_eq!(after.fates(), ["fits zgpu-0", "fits n0", "fits zplain-1"]);
+    assert_eq!(after.results(), ["fits zgpu-0", "fits n0", "fits zplain-1"]);
     assert_eq!((after.desired("gpu"), after.desired("plain")), (1, 3));
     assert_eq!(after.verdict("zplain-2"), "NeededByPendingPods");
     // Once bound, they are no longer pending.

@@ -16,7 +16,7 @@ fn from_zero_nodes_a_pool_grows_by_exactly_what_pods_need() {
     assert_eq!(plan.desired("a"), 3);
     assert_eq!(plan.pool("a").reason.as_str(), "ScaleUp");
     assert_eq!(plan.pool("a").message, "3 nodes for 9 pending pods");
-    assert_eq!(plan.fates(), vec!["grows ns/a"; 9]);
+    assert_eq!(plan.results(), vec!["grows ns/a"; 9]);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn existing_nodes_are_used_before_upcoming_ones_and_those_before_new_ones() {
     let mut expected = vec!["fits n1"; 3];
     expected.extend(["fits upcoming ns/a"; 4]);
     expected.push("grows ns/a");
-    assert_eq!(plan.fates(), expected);
+    assert_eq!(plan.results(), expected);
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn what_one_pool_cannot_take_goes_to_the_next_in_the_same_pass() {
         .plan();
     assert_eq!((plan.desired("a"), plan.desired("b")), (1, 1));
     assert!(plan.pool("a").limited && plan.pool("b").limited);
-    assert_eq!(plan.fates()[8], "no MaxReplicasReached,MaxReplicasReached");
+    assert_eq!(plan.results()[8], "no MaxReplicasReached,MaxReplicasReached");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn priority_decides_who_gets_the_last_place() {
         .pending("low", 1, "4", &none())
         .pending("high", 1, "1", &json!({ "spec": { "priority": 100 } }))
         .plan();
-    assert_eq!(plan.fates(), ["grows ns/a", "no MaxReplicasReached"]);
+    assert_eq!(plan.results(), ["grows ns/a", "no MaxReplicasReached"]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn every_pod_that_finds_no_place_gets_one_reason_from_each_selected_pool() {
         ),
     ] {
         let plan = base().pending("p", 1, cpu, &change).plan();
-        assert_eq!(plan.fates(), [format!("no {reasons}")], "{what}");
+        assert_eq!(plan.results(), [format!("no {reasons}")], "{what}");
         assert!(plan.pools.iter().all(|p| p.desired == 0 && !p.limited), "{what}");
     }
 }
@@ -157,7 +157,7 @@ fn a_node_on_its_way_up_counts_as_its_template_says() {
             "status": { "allocatable": null, "conditions": [{ "type": "Ready", "status": "False" }] } })
     };
     let startup_taint = |created: &str| json!({ "metadata": { "creationTimestamp": created }, "spec": { "taints": [{ "key": "cni", "effect": "NoSchedule" }] } });
-    for (what, node, fate, desired) in [
+    for (what, node, result, desired) in [
         ("young and not ready", not_ready(young), "fits n1", 1),
         ("old and not ready", not_ready(old), "grows ns/a", 2),
         ("young with a startup taint", startup_taint(young), "fits n1", 1),
@@ -168,7 +168,7 @@ fn a_node_on_its_way_up_counts_as_its_template_says() {
             .node("a", "n1", node)
             .pending("p", 1, "1", &none())
             .plan();
-        assert_eq!((plan.fates()[0].as_str(), plan.desired("a")), (fate, desired), "{what}");
+        assert_eq!((plan.results()[0].as_str(), plan.desired("a")), (result, desired), "{what}");
     }
 }
 
@@ -193,7 +193,7 @@ fn nodes_that_are_cordoned_drained_or_deleted_take_no_pods() {
         // If the node is being removed, another one replaces it in the count and is upcoming capacity.
         let expected =
             if matches!(what, "drained" | "deleted") { "fits upcoming ns/a" } else { "grows ns/b" };
-        assert_eq!(plan.fates(), [expected], "{what}");
+        assert_eq!(plan.results(), [expected], "{what}");
     }
 }
 
@@ -205,7 +205,7 @@ fn a_pod_that_tolerates_the_cordon_fits_a_cordoned_node() {
         .node("a", "n1", json!({ "spec": { "unschedulable": true } }))
         .pending("p", 1, "1", &tolerant)
         .plan();
-    assert_eq!(plan.fates(), ["fits n1"]);
+    assert_eq!(plan.results(), ["fits n1"]);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn victims_of_the_decision_in_force_are_no_capacity_and_do_not_go_twice() {
     let plan = cluster(1).pending("p", 1, "1", &none()).plan();
     assert_eq!((plan.verdict("n1"), plan.desired("a")), ("CurrentlyBeingDeleted", 2));
     let plan = cluster(5).pending("p", 1, "1", &none()).plan();
-    assert_eq!(plan.fates(), ["fits n1"], "a plan for another count is not in force");
+    assert_eq!(plan.results(), ["fits n1"], "a plan for another count is not in force");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn nodes_that_a_bound_brings_are_capacity_in_the_same_pass() {
         .pending("p", 5, "1", &none())
         .plan();
     assert_eq!(plan.desired("a"), 2);
-    assert_eq!(plan.fates().iter().filter(|f| *f == "fits upcoming ns/a").count(), 4);
+    assert_eq!(plan.results().iter().filter(|f| *f == "fits upcoming ns/a").count(), 4);
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn pools_that_nobody_plans_keep_their_replicas_and_their_nodes_are_capacity() {
         assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (2, reason), "{what}");
         assert!(!plan.pool("a").changes_replicas());
         assert_eq!(plan.verdict("n1"), "NotAutoscaled");
-        let fits = plan.fates().iter().filter(|f| f.starts_with("fits")).count();
+        let fits = plan.results().iter().filter(|f| f.starts_with("fits")).count();
         assert_eq!(fits, 8, "{what}");
     }
 }
@@ -439,7 +439,7 @@ fn paused_pools_and_those_being_deleted_are_left_alone_and_their_missing_nodes_d
             .pending("p", 9, "1", &none())
             .plan();
         assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (2, reason));
-        assert_eq!(plan.fates().iter().filter(|f| f.starts_with("fits")).count(), 4);
+        assert_eq!(plan.results().iter().filter(|f| f.starts_with("fits")).count(), 4);
         assert!(!plan.pool("a").changes_replicas());
     }
 }
@@ -451,7 +451,7 @@ fn recommendations_are_planned_only_where_they_are_asked_for() {
         .pool("a", none())
         .pending("p", 1, "1", &none());
     assert_eq!(cluster.plan().desired("a"), 1);
-    cluster.observed.terms.recommendations = crate::Recommendations::Exclude;
+    cluster.observed.options.recommendations = crate::Recommendations::Exclude;
     let plan = cluster.plan();
     assert_eq!((plan.desired("a"), plan.pool("a").reason.as_str()), (0, "RecommendOnly"));
 }
@@ -481,7 +481,7 @@ fn in_a_cluster_pods_are_never_planned_onto_nodes_that_are_only_recommended() {
         .pool("b-real", labelled("Auto"))
         .pending("p", 1, "1", &none());
     let plan = crate::plan_for_cluster(&cluster.observed);
-    assert_eq!(plan.fates(), ["grows ns/b-real"]);
+    assert_eq!(plan.results(), ["grows ns/b-real"]);
     assert_eq!((plan.desired("a-recommended"), plan.desired("b-real")), (1, 1));
     assert!(!plan.pool("a-recommended").acts && plan.pool("b-real").acts);
 }
@@ -513,7 +513,7 @@ fn a_bound_that_cut_nothing_does_not_limit_a_pool() {
             .plan()
     };
     let plan = cluster(1);
-    assert_eq!(plan.fates(), ["grows ns/b", "grows ns/a"]);
+    assert_eq!(plan.results(), ["grows ns/b", "grows ns/a"]);
     assert!(!plan.pool("a").limited && !plan.pool("b").limited, "another pool had the better offer anyway");
     let plan = cluster(0);
     assert!(plan.pool("b").limited && !plan.pool("a").limited);
@@ -530,7 +530,7 @@ fn a_pool_whose_offer_was_cut_is_not_limited_when_it_would_not_have_got_the_pods
             .pending("big", 1, "3900m", &none())
             .pending("small", 1, "2", &none())
             .plan();
-        assert_eq!(plan.fates(), ["grows ns/b", "grows ns/a"]);
+        assert_eq!(plan.results(), ["grows ns/b", "grows ns/a"]);
         assert!(!plan.pool("b").limited, "{max_of_b}");
     }
 }
@@ -604,17 +604,17 @@ fn a_pool_whose_count_is_not_set_keeps_the_nodes_that_are_there_and_grows_from_t
     };
     // Both are kept, even if one would be enough: the `NodePool` operator fills in just that number.
     let plan = cluster("1", 2);
-    assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["fits n1".to_owned()]));
+    assert_eq!((plan.desired("a"), plan.results()), (2, vec!["fits n1".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").changes_replicas());
     assert_eq!(plan.pool("a").message, "spec.replicas is not set, which stands for 2 nodes");
     // No node has room, and the bound allows no third.
     let plan = cluster("3", 2);
-    assert_eq!((plan.desired("a"), plan.fates()), (2, vec!["no MaxReplicasReached".to_owned()]));
+    assert_eq!((plan.desired("a"), plan.results()), (2, vec!["no MaxReplicasReached".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && plan.pool("a").limited);
     assert_eq!((plan.verdict("n1"), plan.verdict("n2")), ("NotUnderutilized", "NotUnderutilized"));
     // No node has room, and a third is allowed.
     let plan = cluster("3", 3);
-    assert_eq!((plan.desired("a"), plan.fates()), (3, vec!["grows ns/a".to_owned()]));
+    assert_eq!((plan.desired("a"), plan.results()), (3, vec!["grows ns/a".to_owned()]));
     assert!(plan.pool("a").victims.is_empty() && !plan.pool("a").limited);
 }
 
@@ -633,10 +633,10 @@ fn a_pool_whose_provider_fails_is_not_counted_on_and_the_next_one_grows() {
         )
     };
     let alone = cluster(failing("2026-01-01T11:59:00Z")).plan();
-    assert_eq!(alone.fates(), ["no InBackoff"]);
+    assert_eq!(alone.results(), ["no InBackoff"]);
     assert_eq!(alone.desired("a"), 2, "what was asked for stays asked for");
     let both = cluster(failing("2026-01-01T11:59:00Z")).pool("b", none()).plan();
-    assert_eq!((both.fates(), both.desired("b")), (vec!["grows ns/b".to_owned()], 1));
+    assert_eq!((both.results(), both.desired("b")), (vec!["grows ns/b".to_owned()], 1));
     let recovered = cluster(json!({ "spec": { "replicas": 2 } })).pool("b", none()).plan();
-    assert_eq!((recovered.fates(), recovered.desired("b")), (vec!["fits upcoming ns/a".to_owned()], 0));
+    assert_eq!((recovered.results(), recovered.desired("b")), (vec!["fits upcoming ns/a".to_owned()], 0));
 }

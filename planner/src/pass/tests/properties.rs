@@ -63,7 +63,7 @@ pub(super) fn cluster() -> impl Strategy<Value = Observed> {
 /// How many pods are placed on each node or pool.
 fn totals(plan: &ScalingPlan) -> BTreeMap<String, usize> {
     let mut totals = BTreeMap::new();
-    plan.fates().into_iter().for_each(|fate| *totals.entry(fate).or_default() += 1);
+    plan.results().into_iter().for_each(|result| *totals.entry(result).or_default() += 1);
     totals
 }
 
@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn victims_are_empty_nodes_of_the_pool_that_no_pending_pod_is_planned_onto(observed in cluster()) {
         let plan = plan(&observed);
-        let used: Vec<_> = plan.pods.iter().filter_map(|pod| match &pod.fate {
+        let used: Vec<_> = plan.pods.iter().filter_map(|pod| match &pod.result {
             SchedulingResult::Fits { node, .. } => Some(node.clone()),
             SchedulingResult::TriggersScaleUp { .. } | SchedulingResult::Unschedulable { .. } => None,
         }).collect();
@@ -119,7 +119,7 @@ proptest! {
         };
         let mut planned: BTreeMap<&str, i64> = BTreeMap::new();
         for pod in &plan.pods {
-            if let SchedulingResult::Fits { node, .. } = &pod.fate && !node.is_empty() {
+            if let SchedulingResult::Fits { node, .. } = &pod.result && !node.is_empty() {
                 *planned.entry(node).or_default() += cpu(&pod.name);
             }
         }
@@ -158,7 +158,7 @@ proptest! {
             prop_assert!(!said || going.contains(&&node.name), "{node:?}");
         }
         for pod in &plan.pods {
-            if let SchedulingResult::Fits { node, .. } = &pod.fate {
+            if let SchedulingResult::Fits { node, .. } = &pod.result {
                 prop_assert!(!going.contains(&node), "{pod:?}");
             }
         }
@@ -222,13 +222,13 @@ proptest! {
 fn leaves_out(plan: &ScalingPlan, decision: &PoolDecision) -> bool {
     let (namespace, name) = crate::input::observed::key(&decision.object.metadata);
     let id = format!("{namespace}/{name}");
-    let bound = |fate: &SchedulingResult| match fate {
+    let bound = |result: &SchedulingResult| match result {
         SchedulingResult::Unschedulable { reasons } => {
             reasons.iter().any(|r| r.pool == id && r.reason == "MaxReplicasReached")
         }
         SchedulingResult::Fits { .. } | SchedulingResult::TriggersScaleUp { .. } => false,
     };
-    plan.pods.iter().any(|pod| bound(&pod.fate))
+    plan.pods.iter().any(|pod| bound(&pod.result))
 }
 
 /// Whether a pool that has to scale down keeps nodes for pending pods. Those nodes are free of cost, so which pool has

@@ -233,7 +233,7 @@ fn a_ceiling_leaves_pods_out() {
     let mut pods = Pods::new();
     pods.pending(class(1000, 100), 10);
     let mut pools =
-        pools::pools(&cluster.observed, cluster.observed.terms, &[], &mut ResourceNames::default());
+        pools::pools(&cluster.observed, cluster.observed.options, &[], &mut ResourceNames::default());
     pools[0].ceiling = Some(3);
     let planned = pods.plan_on(&cluster, pools);
     let scale_up = &planned.scale_up;

@@ -125,7 +125,7 @@ fn a_pool_that_pods_wait_for_loses_no_node_while_a_policy_slows_it_down() {
         .running("s", "n2", "1500m", owned())
         .pending("p", 1, "3", &json!({}))
         .plan();
-    assert_eq!(plan.fates(), ["no ScaleUpLimit"]);
+    assert_eq!(plan.results(), ["no ScaleUpLimit"]);
     assert_eq!((plan.desired("a"), plan.verdict("n1")), (2, "ScaleUpInProgress"));
 }
 
@@ -175,7 +175,7 @@ fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
         cluster.pending("p", 2, "4", &json!({})).plan()
     };
     let message = |plan: &crate::ScalingPlan| {
-        let reasons = plan.pods.iter().find_map(|pod| match &pod.fate {
+        let reasons = plan.pods.iter().find_map(|pod| match &pod.result {
             crate::SchedulingResult::Unschedulable { reasons } => Some(reasons[0].message.clone()),
             crate::SchedulingResult::Fits { .. } | crate::SchedulingResult::TriggersScaleUp { .. } => None,
         });
@@ -184,7 +184,7 @@ fn the_bound_of_a_schedule_is_not_called_the_pools_own() {
     let night =
         json!([{ "name": "night", "schedule": "0 0 * * *", "durationSeconds": 86400, "maxReplicas": 1 }]);
     let plan = cluster(night);
-    assert_eq!((plan.desired("a"), plan.fates()[1].as_str()), (1, "no MaxReplicasReached"));
+    assert_eq!((plan.desired("a"), plan.results()[1].as_str()), (1, "no MaxReplicasReached"));
     assert_eq!(message(&plan), "the pool would need more than 1 nodes, the bound that schedule night sets");
     assert_eq!(message(&cluster(json!([]))), "", "without it both find a place");
 }
