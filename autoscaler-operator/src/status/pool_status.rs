@@ -72,8 +72,8 @@ impl Scaled {
 /// The nodes that a decision removes; `None` if there are none. First come those of earlier decisions whose drain has
 /// not started yet, in case this decision's count is delayed, and then its own. `nodes` are those it was made from.
 pub(crate) fn victims(decision: &PoolDecision, nodes: &[Arc<Node>]) -> Option<ScaleDownPlan> {
-    let own = decision.victims.iter().filter(|name| !decision.condemned.contains(name));
-    let named: Vec<_> = decision.condemned.iter().chain(own).collect();
+    let own = decision.victims.iter().filter(|name| !decision.pending_removal.contains(name));
+    let named: Vec<_> = decision.pending_removal.iter().chain(own).collect();
     let uid = |node: &Arc<Node>| {
         let metadata = &node.metadata;
         metadata.uid.clone().filter(|_| metadata.name.as_ref().is_some_and(|name| named.contains(&name)))

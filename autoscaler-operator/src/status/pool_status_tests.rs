@@ -167,7 +167,7 @@ fn the_list_of_a_count_that_is_slow_or_refused_stays() {
 fn nodes_of_the_decision_before_are_named_before_those_of_this_one() {
     let world = superseded(Some("autoscaler-operator"));
     let mut decision = plan_for_cluster(&world.observed).pool("a").clone();
-    assert_eq!(decision.condemned, ["n2"], "the very one that the other operator takes");
+    assert_eq!(decision.pending_removal, ["n2"], "the very one that the other operator takes");
     decision.victims = vec!["n1".into(), "n2".into()];
     assert_eq!(victims(&decision, &world.observed.nodes).unwrap().nodes, ["n2", "n1"]);
 }

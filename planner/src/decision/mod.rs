@@ -64,7 +64,7 @@ pub struct PoolDecision {
     /// Nodes that an earlier decision named as victims and that the `NodePool` operator has not marked yet. They are
     /// named again with whatever number of nodes is decided now; otherwise that operator would choose other nodes
     /// instead.
-    pub condemned: Vec<String>,
+    pub pending_removal: Vec<String>,
     /// Nodes of the pool that are being removed, whichever writer decided that.
     pub leaving: Vec<String>,
     /// Unneeded nodes, and since when they are unneeded.
@@ -85,7 +85,7 @@ impl PoolDecision {
     /// later decisions.
     #[must_use]
     pub fn limited_to(mut self, limit: usize) -> Self {
-        let limit = limit.saturating_sub(self.condemned.len());
+        let limit = limit.saturating_sub(self.pending_removal.len());
         let spared = self.victims.len().saturating_sub(limit);
         if spared > 0 {
             self.victims.truncate(limit);

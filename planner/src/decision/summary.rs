@@ -4,16 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Node;
-
 use super::rejections::RejectionInput;
 use crate::decision::{
-    NodeDecision, PodDecision, PoolDecision, PoolRejection, SchedulingResult, decision_id,
+    NodeDecision, PodDecision, PoolDecision, PoolRejection, ScalingPlan, SchedulingResult, decision_id,
 };
 use crate::demand::Demand;
 use crate::input::nodes as facts;
-use crate::input::pod_info::PodInfo;
+use crate::input::observed::PassInput;
 use crate::input::selection::AutoscalerAssignment;
+use crate::limits::schedules;
 use crate::numbers::replicas;
 use crate::pools::Pool;
 use crate::reasons::{NodeReason, PoolReason, Rejection};
@@ -25,12 +24,16 @@ use crate::snapshot::{ClusterSnapshot, NodeIndex, Place};
 
 /// The results of a pass that the summaries are made from.
 pub(crate) struct PassResults<'a> {
-    pub(crate) nodes: &'a [Arc<Node>],
-    pub(crate) pods: &'a [Arc<PodInfo>],
+    pub(crate) input: PassInput<'a>,
     pub(crate) pools: &'a [Pool],
     pub(crate) demand: &'a Demand,
     pub(crate) names: &'a ResourceNames,
+    /// The pending pods in it, and no node removed.
     pub(crate) snapshot: &'a ClusterSnapshot,
+    pub(crate) scale_up: &'a ScaleUp,
+    pub(crate) scale_down: &'a ScaleDown,
+    /// The nodes that are removed because of a bound.
+    pub(crate) excess_nodes: &'a ExcessNodes,
 }
 
 /// The scale-up or scale-down of a pool.
@@ -42,13 +45,21 @@ struct PoolChange {
 }
 
 impl PassResults<'_> {
-    /// The decision about each pool. `excess` holds the nodes that are removed because of a bound.
-    pub(crate) fn pool_decisions(
-        &self,
-        scale_up: &ScaleUp,
-        scale_down: &ScaleDown,
-        excess_nodes: &ExcessNodes,
-    ) -> Vec<PoolDecision> {
+    /// The plan of the pass.
+    pub(crate) fn plan(&self, warnings: Vec<String>) -> ScalingPlan {
+        let retries = self.pools.iter().filter_map(|pool| pool.health.next);
+        ScalingPlan {
+            pools: self.pool_decisions(),
+            pods: self.pod_outcomes(),
+            nodes: self.node_verdicts(),
+            warnings,
+            next: retries.chain(self.scale_down.next).chain(schedules::next(self.input.observed)).min(),
+        }
+    }
+
+    /// The decision about each pool.
+    fn pool_decisions(&self) -> Vec<PoolDecision> {
+        let Self { scale_up, scale_down, excess_nodes, .. } = *self;
         let mut triggering = vec![0; self.pools.len()];
         let of_pods = scale_up.placement.placed.iter().take(self.demand.groups.len());
         for &(node, count) in of_pods.flatten() {
@@ -86,7 +97,7 @@ impl PassResults<'_> {
                 limits: pool.limits.clone(),
                 id: decision_id(&pool.object, desired, &victims),
                 victims,
-                condemned: self.condemned(pool, excess_nodes.going(index)),
+                pending_removal: self.pending_removal(pool, excess_nodes.going(index)),
                 leaving: pool.leaving.iter().map(|&node| self.node_name(node)).collect(),
                 unneeded: scale_down.unneeded[index].clone(),
                 triggering_pods: change.pods,
@@ -96,9 +107,9 @@ impl PassResults<'_> {
     }
 
     /// The outcome for each pending pod. The first pods of a group, by name, are those that fit.
-    pub(crate) fn pod_outcomes(&self, scale_up: &ScaleUp) -> Vec<PodDecision> {
+    fn pod_outcomes(&self) -> Vec<PodDecision> {
         let mut results: Vec<(usize, SchedulingResult)> = Vec::new();
-        let (demand, placement) = (self.demand, &scale_up.placement);
+        let (demand, placement) = (self.demand, &self.scale_up.placement);
         let asked = RejectionInput {
             snapshot: self.snapshot,
             pools: self.pools,
@@ -128,20 +139,16 @@ impl PassResults<'_> {
         }
         results.sort_by_key(|(pod, _)| *pod);
         let outcome = |(pod, result): (usize, SchedulingResult)| {
-            let (namespace, name) = self.pods[pod].key();
+            let (namespace, name) = self.input.pods[pod].key();
             PodDecision { namespace: namespace.to_owned(), name: name.to_owned(), result }
         };
         results.into_iter().map(outcome).collect()
     }
 
     /// The verdict for each node.
-    pub(crate) fn node_verdicts(
-        &self,
-        scale_down: &ScaleDown,
-        excess_nodes: &ExcessNodes,
-    ) -> Vec<NodeDecision> {
-        let mut verdicts = scale_down.verdicts.clone();
-        let going = (0..self.pools.len()).flat_map(|pool| excess_nodes.going(pool));
+    fn node_verdicts(&self) -> Vec<NodeDecision> {
+        let mut verdicts = self.scale_down.verdicts.clone();
+        let going = (0..self.pools.len()).flat_map(|pool| self.excess_nodes.going(pool));
         going.for_each(|&node| verdicts[node] = Some(NodeReason::AboveMaxReplicas.into()));
         let verdict = |(node, verdict): (usize, Option<RemovalVerdict>)| {
             let RemovalVerdict { reason, message } =
@@ -187,8 +194,8 @@ impl PassResults<'_> {
 
     /// The nodes of a pool that are pending removal: status names them, and they are not marked yet. `going` are those
     /// that this pass removes.
-    fn condemned(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
-        let unmarked = |node: &&usize| !facts::is_leaving(&self.nodes[**node]) && !going.contains(node);
+    fn pending_removal(&self, pool: &Pool, going: &[usize]) -> Vec<String> {
+        let unmarked = |node: &&usize| !facts::is_leaving(&self.input.nodes[**node]) && !going.contains(node);
         let mut names: Vec<_> =
             pool.leaving.iter().filter(unmarked).map(|&node| self.node_name(node)).collect();
         names.sort_unstable();
@@ -196,7 +203,7 @@ impl PassResults<'_> {
     }
 
     fn node_name(&self, node: usize) -> String {
-        self.nodes[node].metadata.name.clone().unwrap_or_default()
+        self.input.nodes[node].metadata.name.clone().unwrap_or_default()
     }
 }
 

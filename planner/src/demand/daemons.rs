@@ -45,7 +45,7 @@ pub struct Daemon {
 }
 
 /// All daemons, by namespace and name.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Daemons(Vec<Daemon>);
 
 impl Daemons {

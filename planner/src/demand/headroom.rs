@@ -18,17 +18,11 @@ use crate::pools::Pool;
 use crate::requirements::constraints::{
     Constraints, NodeRequirement, NodeTerm, RequirementOperator, Tolerated,
 };
-use crate::requirements::pod_class::{PodClass, PodClassId};
+use crate::requirements::pod_class::PodClass;
 use crate::resources::{Basic, Resource, ResourceNames, counted, exact};
 
-/// Adds the classes of all headroom to `demand`, and returns how many pods of which class it is.
-pub fn add(
-    demand: &mut Demand,
-    pools: &[Pool],
-    names: &mut ResourceNames,
-    warnings: &mut Vec<String>,
-) -> Vec<(PodClassId, usize)> {
-    let mut asked = Vec::new();
+/// Adds the headroom of `pools` to `demand`, and its classes.
+pub fn add(demand: &mut Demand, pools: &[Pool], names: &mut ResourceNames) {
     for (autoscaler, pools) in by_autoscaler(pools) {
         if autoscaler.spec.headroom.is_empty() {
             continue;
@@ -41,20 +35,19 @@ pub fn add(
                 Ok(requests) => {
                     let mut request = counted(&requests, names);
                     request.set(Resource::Basic(Basic::Pods), 1);
-                    asked.push((demand.classes.len(), count(*pods)));
+                    demand.headroom.push((demand.classes.len(), count(*pods)));
                     demand.classes.push(PodClass { request, constraint_set, ..PodClass::default() });
                 }
                 Err(problem) => {
                     let (namespace, name) = key(&autoscaler.metadata);
                     let field = format!("spec.headroom[{at}].requests");
-                    warnings.push(format!(
+                    demand.warnings.push(format!(
                         "headroom of NodePoolAutoscaler {namespace}/{name} is left out: {problem} in {field}"
                     ));
                 }
             }
         }
     }
-    asked
 }
 
 /// The pools that may change in this pass, by the autoscaler that plans them.

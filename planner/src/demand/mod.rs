@@ -38,14 +38,16 @@ use k8s_openapi::api::core::v1::Node;
 
 pub use interner::PodInterner;
 
+use self::daemons::Daemons;
 use self::interner::InternedPods;
 use self::pod_groups::PodGroups;
 use self::resolve::{Parts, Resolved};
 use self::scheduling_input::{PodEntry, SchedulingInput};
 use self::subjects::{Matchers, NamespaceLabels};
-use crate::input::observed::Observed;
+use crate::input::observed::{Observed, PassInput};
 use crate::input::pod_info::PodInfo;
 use crate::input::pods;
+use crate::pools::{self, Pool};
 use crate::reasons::Rejection;
 use crate::requirements::constraints::Constraints;
 use crate::requirements::pod_class::{PodClass, PodClassId, TopologyCount, TopologyCountId};
@@ -76,6 +78,10 @@ pub struct Demand {
     pub groups: Vec<PendingGroup>,
     /// For each pod of the pass that occupies a node, its class and the index of the node.
     pub placed: Vec<Option<(PodClassId, usize)>>,
+    /// The headroom: how many virtual pods of which class are placed after all pending pods.
+    pub headroom: Vec<(PodClassId, usize)>,
+    /// What the `DaemonSet`s run on new nodes.
+    pub daemon_sets: Daemons,
     /// The topology counts that a pod of each `DaemonSet` raises, by its namespace and name.
     pub daemons: BTreeMap<(String, String), Vec<TopologyCountId>>,
     /// Pending pods whose requests or selectors cannot be read, with the problem.
@@ -84,11 +90,33 @@ pub struct Demand {
     pub waiting: Vec<(usize, Rejection)>,
     /// Bound pods whose requests cannot be read; they count as requesting nothing. By index.
     pub unmeasured: Vec<usize>,
-    /// Problems of bound pods, as messages for users.
+    /// Problems of bound pods, headroom and `DaemonSet`s, as messages for users.
     pub warnings: Vec<String>,
 }
 
 impl Demand {
+    /// Everything that `pools` have to be large enough for: the pods, in the order in which they are placed, the
+    /// headroom, and what `DaemonSet`s run on new nodes.
+    pub fn of_pass(
+        input: PassInput<'_>,
+        pools: &[Pool],
+        names: &mut ResourceNames,
+        interner: &mut PodInterner,
+    ) -> Self {
+        let reference = pools::largest_node(pools, input.nodes, names);
+        let mut demand = Self::of(input.observed, input.pods, input.nodes, names, &reference, interner);
+        order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
+        headroom::add(&mut demand, pools, names);
+        demand.daemon_sets = Daemons::of(input.observed, names, &mut demand.warnings);
+        demand
+    }
+
+    /// How many pods of which class wait for a place, in the order in which they are placed: pending pods, then headroom.
+    pub fn pending(&self) -> impl Iterator<Item = (PodClassId, usize)> {
+        let pods = self.groups.iter().map(|group| (group.class, group.pods.len()));
+        pods.chain(self.headroom.iter().copied())
+    }
+
     /// Reads `all_pods`, which are sorted by namespace and name; `all_nodes` are those of the pass. `reference` is the
     /// amount of each resource that a large node has; the size of a pod is measured against it.
     pub fn of(
@@ -138,6 +166,8 @@ impl Demand {
             topology_counts,
             groups,
             placed,
+            headroom: Vec::new(),
+            daemon_sets: Daemons::default(),
             daemons,
             unreadable,
             waiting,

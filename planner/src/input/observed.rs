@@ -51,6 +51,17 @@ pub struct Observed {
     pub seed: u64,
 }
 
+/// What every step of a pass reads. Nodes and pods are sorted by name; a pass refers to them by their index here.
+#[derive(Clone, Copy, Debug)]
+pub struct PassInput<'a> {
+    /// The observed cluster.
+    pub observed: &'a Observed,
+    /// Its nodes.
+    pub nodes: &'a [Arc<Node>],
+    /// Its pods.
+    pub pods: &'a [Arc<PodInfo>],
+}
+
 /// How the objects are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {

@@ -11,7 +11,7 @@ use shared_crds::v1alpha1::{ASSUMED_POD_CAPACITY, AutoscalingStatus, NodeTemplat
 use shared_crds::{NodePool, NodePoolAutoscaler};
 
 use crate::input::nodes;
-use crate::input::observed::{Observed, PlanOptions, key};
+use crate::input::observed::{Observed, PassInput, PlanOptions, key};
 use crate::input::selection::{AutoscalerAssignment, standing};
 use crate::limits::behavior::{BehaviorLimits, BehaviorStage};
 use crate::limits::bounds::Bounds;
@@ -144,6 +144,35 @@ impl Pool {
         self.staying.retain(|&n| n != node);
         self.leaving.push(node);
     }
+}
+
+/// The pools of a pass, within the limits of `stage`.
+pub fn limited(
+    input: PassInput<'_>,
+    options: PlanOptions,
+    stage: BehaviorStage,
+    names: &mut ResourceNames,
+) -> Vec<Pool> {
+    let mut pools = pools(input.observed, options, input.nodes, names);
+    for pool in &mut pools {
+        pool.limit(stage);
+    }
+    pools
+}
+
+/// The largest amount of each resource that an existing or new node has.
+pub fn largest_node(pools: &[Pool], all_nodes: &[Arc<Node>], names: &mut ResourceNames) -> Amounts {
+    let mut largest = Amounts::default();
+    pools
+        .iter()
+        .filter_map(|pool| pool.template.as_ref().ok())
+        .for_each(|t| largest.raise_to(&t.allocatable));
+    for node in all_nodes {
+        if let Ok(amounts) = allocatable(node, names) {
+            largest.raise_to(&amounts);
+        }
+    }
+    largest
 }
 
 /// Every pool, by namespace and name, with its nodes. `all_nodes` is sorted by name.

@@ -33,14 +33,20 @@ use shared_crds::v1alpha1::UnneededNode;
 pub use remaining_nodes::RemainingNodes;
 
 use candidates::Candidate;
-use reserve::Reserve;
+use removal_simulation::RemovalSimulation;
+use reserve::{Reserve, ReserveInput};
 
+use crate::demand::Demand;
+use crate::input::observed::PassInput;
 use crate::input::pod_info::PodInfo;
 use crate::input::{nodes, pods};
 use crate::pools::Pool;
 use crate::reasons::NodeReason;
+use crate::resources::ResourceNames;
 use crate::scale_down::blocking_pods::BlockingPods;
 use crate::scale_down::budgets::Budgets;
+use crate::scale_up::ScaleUp;
+use crate::snapshot::{ClusterSnapshot, Place};
 
 /// The input of the scale-down of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,21 @@ pub struct ScaleDownInput<'a> {
     pub growing: &'a [bool],
     /// The nodes that each pool keeps for pending pods.
     pub reserves: &'a [Reserve],
+}
+
+/// The cluster in which this pass has placed the pending pods, without the excess nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedCluster<'a> {
+    /// What was observed.
+    pub input: PassInput<'a>,
+    /// The pools.
+    pub pools: &'a [Pool],
+    /// The pods.
+    pub demand: &'a Demand,
+    /// The blocking pods of each node.
+    pub blocking_pods: &'a [BlockingPods],
+    /// The scale-up. No nodes are removed from a pool that pending pods need.
+    pub scale_up: &'a ScaleUp,
 }
 
 /// A reason, and its details in this case.
@@ -100,6 +121,60 @@ pub struct MovingPods {
     pub nodes: Vec<usize>,
     /// Every pod that may have to move, sorted.
     pub pods: Vec<usize>,
+}
+
+/// Decides about every node of a pass. `snapshot` holds the pending pods, and is the same afterwards.
+pub fn of_pass(
+    cluster: PlacedCluster<'_>,
+    snapshot: &mut ClusterSnapshot,
+    names: &mut ResourceNames,
+) -> ScaleDown {
+    let PlacedCluster { input: PassInput { observed, nodes, pods }, pools, demand, .. } = cluster;
+    let PlacedCluster { blocking_pods, scale_up, .. } = cluster;
+    let planned = scale_up.planned_on(snapshot, nodes.len());
+    let growing = scale_up.grows(pools);
+    let usage = candidates::usage(nodes, pods, demand, observed.now, names);
+    let budgets = Budgets::of(&observed.budgets);
+    let pending = ReserveInput {
+        groups: &demand.groups,
+        left: &scale_up.placement.left,
+        pods,
+        planned: &planned,
+        nodes,
+        blocking_pods,
+        now: observed.now,
+    };
+    let reserves = pending.reserves(snapshot, pools);
+    let input = ScaleDownInput {
+        now: observed.now,
+        nodes,
+        pods,
+        blocking_pods,
+        budgets: &budgets,
+        usage: &usage,
+        planned: &planned,
+        growing: &growing,
+        reserves: &reserves,
+    };
+    let fork = snapshot.fork();
+    close_to_moves(snapshot, nodes);
+    let result =
+        scale_down(&input, pools, |_| RemovalSimulation::new(snapshot, &demand.classes, &demand.placed));
+    snapshot.revert(fork);
+    result
+}
+
+/// Closes nodes that cannot take a running pod: those that do not exist yet, or are not ready.
+fn close_to_moves(snapshot: &mut ClusterSnapshot, all_nodes: &[Arc<Node>]) {
+    for node in 0..snapshot.nodes() {
+        let is_up = match snapshot.place_of(node) {
+            Place::Node(index) => nodes::is_ready(&all_nodes[index]),
+            Place::Upcoming(_) | Place::Planned(_) => false,
+        };
+        if !is_up {
+            snapshot.close(node);
+        }
+    }
 }
 
 /// Decides about every node. `pools` no longer contain excess nodes. `elsewhere` creates the removal simulation, from

@@ -32,6 +32,25 @@ pub struct ScaleUp {
     pub placement: Placement,
 }
 
+impl ScaleUp {
+    /// How many pending pods, including headroom, are planned onto each of `nodes` existing nodes.
+    pub fn planned_on(&self, snapshot: &ClusterSnapshot, nodes: usize) -> Vec<usize> {
+        let mut planned = vec![0; nodes];
+        for &(node, pods) in self.placement.placed.iter().flatten() {
+            if let Place::Node(node) = snapshot.place_of(node) {
+                planned[node] += pods;
+            }
+        }
+        planned
+    }
+
+    /// Whether pending pods need each pool to be larger: it scales up now, or is not allowed to yet.
+    pub fn grows(&self, pools: &[Pool]) -> Vec<bool> {
+        let awaited = |index: usize| self.limited[index] && pools[index].ceiling.is_some();
+        self.added.iter().enumerate().map(|(index, &added)| added > 0 || awaited(index)).collect()
+    }
+}
+
 /// The input of the scale-up of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleUpInput<'a> {
@@ -40,7 +59,7 @@ pub struct ScaleUpInput<'a> {
     /// All classes of pods.
     pub classes: &'a [PodClass],
     /// The pending pods, in the order in which they are considered.
-    pub asks: &'a [PendingPods],
+    pub pending: &'a [PendingPods],
     /// The random seed for `Random`.
     pub seed: u64,
 }
@@ -101,7 +120,7 @@ impl Search<'_> {
     /// earlier placements may violate a spread constraint: then everything is placed again, with those nodes present
     /// from the start.
     fn run(&self, snapshot: &mut ClusterSnapshot, base: Fork, room: &[usize]) -> Found {
-        let ScaleUpInput { pools, asks, .. } = self.pass;
+        let ScaleUpInput { pools, pending, .. } = self.pass;
         let mut opened = Vec::new();
         let mut round = 0;
         loop {
@@ -114,11 +133,11 @@ impl Search<'_> {
                 }
             }
             let domains = snapshot.domains();
-            let mut placement = Placement::of(asks);
-            placement.fill(snapshot, asks);
+            let mut placement = Placement::of(pending);
+            placement.fill(snapshot, pending);
             self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             round += 1;
-            let spreads = || asks.iter().any(|ask| ask.count > 0 && snapshot.spreads(ask.class));
+            let spreads = || pending.iter().any(|pods| pods.count > 0 && snapshot.spreads(pods.class));
             if round < MOST_ROUNDS && snapshot.domains() > domains && spreads() {
                 continue;
             }
@@ -134,7 +153,7 @@ impl Search<'_> {
             }
             if retired {
                 // Their domains are gone with them, and so may be what excluded some pods.
-                placement.fill(snapshot, asks);
+                placement.fill(snapshot, pending);
                 self.grow(snapshot, &mut placement, &mut sizes, &mut opened);
             }
             return Found { added: sizes.added, placement };
@@ -149,7 +168,7 @@ impl Search<'_> {
         sizes: &mut PlannedSizes<'_>,
         opened: &mut Vec<usize>,
     ) {
-        let ScaleUpInput { classes, asks, .. } = self.pass;
+        let ScaleUpInput { classes, pending, .. } = self.pass;
         let mut expansions = vec![Expansion::Unknown; self.sets.len()];
         for round in 0.. {
             let able: Vec<_> =
@@ -162,15 +181,15 @@ impl Search<'_> {
                     None => return,
                 },
             };
-            let Some(packing) = pack(snapshot, classes, asks, &placement.left, &self.sets[winner], sizes)
+            let Some(packing) = pack(snapshot, classes, pending, &placement.left, &self.sets[winner], sizes)
             else {
                 return;
             };
             self.outdate(snapshot, &mut expansions, placement, &packing);
             expansions[winner] = Expansion::Unknown;
             opened.extend(&packing.opened);
-            for (ask, placed) in packing.placement.placed.into_iter().enumerate() {
-                placement.note(ask, placed);
+            for (pods, placed) in packing.placement.placed.into_iter().enumerate() {
+                placement.note(pods, placed);
             }
         }
     }
@@ -183,12 +202,15 @@ impl Search<'_> {
         sizes: &PlannedSizes<'_>,
         set: usize,
     ) -> bool {
-        let ScaleUpInput { classes, asks, .. } = self.pass;
+        let ScaleUpInput { classes, pending, .. } = self.pass;
         let set = &self.sets[set];
         set.iter().any(|&pool| sizes.room[pool] > 0)
-            && asks.iter().zip(&placement.left).any(|(ask, &left)| {
+            && pending.iter().zip(&placement.left).any(|(pods, &left)| {
                 left > 0
-                    && matches!(sizes.next(snapshot, set, ask.class, &classes[ask.class]), NextPool::Pool(_))
+                    && matches!(
+                        sizes.next(snapshot, set, pods.class, &classes[pods.class]),
+                        NextPool::Pool(_)
+                    )
             })
     }
 
@@ -203,12 +225,12 @@ impl Search<'_> {
         able: &[usize],
         round: u64,
     ) -> Option<usize> {
-        let ScaleUpInput { pools, classes, asks, seed } = self.pass;
+        let ScaleUpInput { pools, classes, pending, seed } = self.pass;
         let mut best: Vec<(Expander, (&str, &str), usize)> = Vec::new();
         for &set in able {
             if matches!(expansions[set], Expansion::Unknown) {
                 let (fork, before) = (snapshot.fork(), (sizes.added.clone(), sizes.room.clone()));
-                let packing = pack(snapshot, classes, asks, &placement.left, &self.sets[set], sizes);
+                let packing = pack(snapshot, classes, pending, &placement.left, &self.sets[set], sizes);
                 snapshot.revert(fork);
                 (sizes.added, sizes.room) = before;
                 expansions[set] = packing.map_or(Expansion::Nothing, Expansion::Packing);
@@ -252,8 +274,9 @@ impl Search<'_> {
         packing: &Packing,
     ) {
         let left = |at: &usize| before.left[*at] > 0;
-        let calm =
-            (0..self.pass.asks.len()).filter(left).all(|at| snapshot.is_plain(self.pass.asks[at].class));
+        let calm = (0..self.pass.pending.len())
+            .filter(left)
+            .all(|at| snapshot.is_plain(self.pass.pending[at].class));
         let took: Vec<_> = packing.placement.placed.iter().map(|placed| !placed.is_empty()).collect();
         for expansion in expansions {
             let stays = match expansion {
@@ -274,15 +297,15 @@ impl Search<'_> {
 
     /// Whether pods are left that a new node of the pool would take.
     fn leaves_out(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
-        let asks = self.pass.asks.iter().zip(&placement.left);
-        asks.into_iter().any(|(ask, &left)| left > 0 && snapshot.would_take(ask.class, pool))
+        let pending = self.pass.pending.iter().zip(&placement.left);
+        pending.into_iter().any(|(pods, &left)| left > 0 && snapshot.would_take(pods.class, pool))
     }
 
     /// Whether new nodes of other pools take pods that a node of this pool could take.
     fn passes_on(&self, snapshot: &mut ClusterSnapshot, placement: &Placement, pool: usize) -> bool {
-        self.pass.asks.iter().zip(&placement.placed).any(|(ask, placed)| {
+        self.pass.pending.iter().zip(&placement.placed).any(|(pods, placed)| {
             let elsewhere = |place: Place| matches!(place, Place::Planned(other) if other != pool);
-            placed.iter().any(|p| elsewhere(snapshot.place_of(p.0))) && snapshot.could_take(ask.class, pool)
+            placed.iter().any(|p| elsewhere(snapshot.place_of(p.0))) && snapshot.could_take(pods.class, pool)
         })
     }
 }

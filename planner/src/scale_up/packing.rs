@@ -26,20 +26,20 @@ pub struct Packing {
 pub fn pack(
     snapshot: &mut ClusterSnapshot,
     classes: &[PodClass],
-    asks: &[PendingPods],
+    pending: &[PendingPods],
     left: &[usize],
     set: &[usize],
     sizes: &mut PlannedSizes<'_>,
 ) -> Option<Packing> {
-    let placement = Placement { placed: vec![Vec::new(); asks.len()], left: left.to_vec() };
+    let placement = Placement { placed: vec![Vec::new(); pending.len()], left: left.to_vec() };
     let first = snapshot.nodes();
-    let full = vec![false; asks.len()];
+    let full = vec![false; pending.len()];
     let mut packer = Packer { snapshot, classes, set, sizes, first, placement, opened: Vec::new(), full };
-    packer.run(asks);
+    packer.run(pending);
     let Packer { sizes, placement, opened, full, .. } = packer;
     let cut = placement.left.iter().zip(full).any(|(&left, full)| left > 0 && full);
     let moved = placement.left != left;
-    let offer = offer(sizes, classes, asks, &placement, &opened, first);
+    let offer = offer(sizes, classes, pending, &placement, &opened, first);
     moved.then_some(Packing { opened, placement, cut, offer })
 }
 
@@ -58,40 +58,40 @@ struct Packer<'w, 's, 'p> {
 
 impl Packer<'_, '_, '_> {
     /// Pods that depend on the placement of other pods are tried again until no more pods are placed.
-    fn run(&mut self, asks: &[PendingPods]) {
+    fn run(&mut self, pending: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;
-            for (at, ask) in asks.iter().enumerate() {
-                let waits = self.snapshot.waits(ask.class);
+            for (at, pods) in pending.iter().enumerate() {
+                let waits = self.snapshot.waits(pods.class);
                 if self.placement.left[at] > 0 && (!again || waits) {
-                    moved |= self.ask(at, *ask, waits);
+                    moved |= self.pods(at, *pods, waits);
                 }
             }
-            let waiting = |(at, ask): (usize, &PendingPods)| {
-                self.placement.left[at] > 0 && self.snapshot.waits(ask.class)
+            let waiting = |(at, pods): (usize, &PendingPods)| {
+                self.placement.left[at] > 0 && self.snapshot.waits(pods.class)
             };
-            if !moved || !asks.iter().enumerate().any(waiting) {
+            if !moved || !pending.iter().enumerate().any(waiting) {
                 return;
             }
             again = true;
         }
     }
 
-    fn ask(&mut self, at: usize, ask: PendingPods, waits: bool) -> bool {
+    fn pods(&mut self, at: usize, pods: PendingPods, waits: bool) -> bool {
         // Pods that only need free capacity have been tried on all older nodes.
         let scope = if waits { Scope::Anywhere } else { Scope::From(self.first) };
-        let placed = self.snapshot.place(ask.class, self.placement.left[at], scope);
+        let placed = self.snapshot.place(pods.class, self.placement.left[at], scope);
         let mut moved = self.placement.note(at, placed);
         while self.placement.left[at] > 0 {
-            let next = self.sizes.next(self.snapshot, self.set, ask.class, &self.classes[ask.class]);
+            let next = self.sizes.next(self.snapshot, self.set, pods.class, &self.classes[pods.class]);
             let NextPool::Pool(pool) = next else {
                 self.full[at] = next == NextPool::Full;
                 break;
             };
             let fork = self.snapshot.fork();
             let Some(node) = self.snapshot.open(pool) else { break };
-            let count = self.snapshot.place_on(node, ask.class, self.placement.left[at]);
+            let count = self.snapshot.place_on(node, pods.class, self.placement.left[at]);
             if count == 0 {
                 self.snapshot.revert(fork);
                 break;
@@ -100,7 +100,7 @@ impl Packer<'_, '_, '_> {
             self.sizes.opened(pool);
             moved |= self.placement.note(at, vec![(node, count)]);
             if waits && self.placement.left[at] > 0 {
-                let placed = self.snapshot.place(ask.class, self.placement.left[at], Scope::Anywhere);
+                let placed = self.snapshot.place(pods.class, self.placement.left[at], Scope::Anywhere);
                 self.placement.note(at, placed);
             }
         }
@@ -111,7 +111,7 @@ impl Packer<'_, '_, '_> {
 fn offer(
     sizes: &PlannedSizes<'_>,
     classes: &[PodClass],
-    asks: &[PendingPods],
+    pending: &[PendingPods],
     placement: &Placement,
     opened: &[usize],
     first: NodeIndex,
@@ -125,8 +125,8 @@ fn offer(
             offer.memory += total(&template.capacity, Basic::Memory, 1);
         }
     }
-    for (ask, placed) in asks.iter().zip(&placement.placed) {
-        let class = &classes[ask.class];
+    for (pods, placed) in pending.iter().zip(&placement.placed) {
+        let class = &classes[pods.class];
         for &(node, count) in placed {
             offer.pods += count;
             let Some(&pool) = node.checked_sub(first).and_then(|at| opened.get(at)) else { continue };

@@ -23,32 +23,35 @@ pub struct Placement {
 
 impl Placement {
     /// A placement in which no pod has a place yet.
-    pub fn of(asks: &[PendingPods]) -> Self {
-        Self { placed: vec![Vec::new(); asks.len()], left: asks.iter().map(|ask| ask.count).collect() }
+    pub fn of(pending: &[PendingPods]) -> Self {
+        Self {
+            placed: vec![Vec::new(); pending.len()],
+            left: pending.iter().map(|pods| pods.count).collect(),
+        }
     }
 
     /// Records where pods of an entry were placed, and returns whether there were any.
-    pub fn note(&mut self, ask: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
+    pub fn note(&mut self, pods: usize, placed: Vec<(NodeIndex, usize)>) -> bool {
         let count: usize = placed.iter().map(|p| p.1).sum();
-        self.left[ask] = self.left[ask].saturating_sub(count);
-        self.placed[ask].extend(placed);
+        self.left[pods] = self.left[pods].saturating_sub(count);
+        self.placed[pods].extend(placed);
         count > 0
     }
 
     /// Places what is left on all nodes of the snapshot. Pods that depend on the placement of other pods are tried
     /// again until no more pods are placed.
-    pub fn fill(&mut self, snapshot: &mut ClusterSnapshot, asks: &[PendingPods]) {
+    pub fn fill(&mut self, snapshot: &mut ClusterSnapshot, pending: &[PendingPods]) {
         let mut again = false;
         loop {
             let mut moved = false;
-            for (at, ask) in asks.iter().enumerate() {
-                if self.left[at] > 0 && (!again || snapshot.waits(ask.class)) {
-                    let placed = snapshot.place(ask.class, self.left[at], Scope::Anywhere);
+            for (at, pods) in pending.iter().enumerate() {
+                if self.left[at] > 0 && (!again || snapshot.waits(pods.class)) {
+                    let placed = snapshot.place(pods.class, self.left[at], Scope::Anywhere);
                     moved |= self.note(at, placed);
                 }
             }
             if !moved
-                || !asks.iter().zip(&self.left).any(|(ask, &left)| left > 0 && snapshot.waits(ask.class))
+                || !pending.iter().zip(&self.left).any(|(pods, &left)| left > 0 && snapshot.waits(pods.class))
             {
                 return;
             }

@@ -9,27 +9,20 @@ use k8s_openapi::api::core::v1::Node;
 use super::{ClusterSnapshot, NodeSetup, Place, Setup, TemplateSetup};
 use crate::demand::Demand;
 use crate::demand::daemons::{Daemon, Daemons};
-use crate::input::observed::Observed;
-use crate::input::pod_info::PodInfo;
+use crate::input::observed::PassInput;
 use crate::input::{nodes, pods};
 use crate::pools::{Pool, allocatable};
 use crate::requirements::node_profile::NodeProfile;
 use crate::requirements::pod_class::{HostPort, PodClassId, TopologyCountId};
 use crate::resources::{Amounts, ResourceNames};
 
-/// What capacity is read from. Nodes and pods are sorted by name.
+/// What capacity is read from.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotInput<'a> {
     /// The objects of the pass.
-    pub observed: &'a Observed,
-    /// The nodes of the pass.
-    pub nodes: &'a [Arc<Node>],
-    /// The pods of the pass.
-    pub pods: &'a [Arc<PodInfo>],
-    /// The pod classes and topology counts of the pass.
+    pub input: PassInput<'a>,
+    /// The pod classes and topology counts of the pass, and the daemons, which use resources of each node.
     pub demand: &'a Demand,
-    /// The daemons, which use resources of each node.
-    pub daemons: &'a Daemons,
     /// How many pods are pending, including headroom.
     pub waiting: usize,
 }
@@ -41,7 +34,8 @@ pub fn snapshot(
     names: &mut ResourceNames,
     warnings: &mut Vec<String>,
 ) -> ClusterSnapshot {
-    let SnapshotInput { nodes: all_nodes, demand, daemons, .. } = source;
+    let SnapshotInput { input: PassInput { nodes: all_nodes, .. }, demand, .. } = source;
+    let daemons = &demand.daemon_sets;
     let templates: Vec<_> = pools.iter().map(|pool| template(pool, daemons, demand)).collect();
     let mut nodes = Vec::with_capacity(all_nodes.len());
     let owners = owners(pools, all_nodes.len());
@@ -50,7 +44,7 @@ pub fn snapshot(
     for (index, ((node, pods), running)) in all_nodes.iter().zip(pods).zip(running).enumerate() {
         let pool = match owners[index] {
             NodeOwner::Pool(pool) => Some(&pools[pool]),
-            NodeOwner::Leaving | NodeOwner::Nobody => None,
+            NodeOwner::Leaving | NodeOwner::NoPool => None,
         };
         let leaving =
             matches!(owners[index], NodeOwner::Leaving) || (pool.is_none() && nodes::is_leaving(node));
@@ -117,11 +111,11 @@ fn pods_by_node(demand: &Demand, nodes: usize) -> Vec<Vec<(PodClassId, usize)>> 
 
 /// The daemons, by namespace and name, that already have a pod on each node.
 fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
-    let mut running = vec![BTreeSet::new(); source.nodes.len()];
-    if source.daemons.is_empty() {
+    let mut running = vec![BTreeSet::new(); source.input.nodes.len()];
+    if source.demand.daemon_sets.is_empty() {
         return running;
     }
-    for (pod, placed) in source.pods.iter().zip(&source.demand.placed) {
+    for (pod, placed) in source.input.pods.iter().zip(&source.demand.placed) {
         if let (Some((_, node)), Some(daemon)) = (placed, pods::daemon_set(pod)) {
             running[*node].insert(daemon);
         }
@@ -134,11 +128,11 @@ fn running_daemons(source: SnapshotInput<'_>) -> Vec<BTreeSet<(&str, &str)>> {
 enum NodeOwner {
     Pool(usize),
     Leaving,
-    Nobody,
+    NoPool,
 }
 
 fn owners(pools: &[Pool], nodes: usize) -> Vec<NodeOwner> {
-    let mut owners = vec![NodeOwner::Nobody; nodes];
+    let mut owners = vec![NodeOwner::NoPool; nodes];
     for (index, pool) in pools.iter().enumerate() {
         pool.staying.iter().for_each(|&node| owners[node] = NodeOwner::Pool(index));
         pool.leaving.iter().for_each(|&node| owners[node] = NodeOwner::Leaving);
@@ -181,7 +175,7 @@ fn offer(
 ) -> Option<NodeCapacity> {
     let starting =
         pool.and_then(|pool| nodes::starting_until(node, &pool.object).zip(pool.template.as_ref().ok()));
-    if let Some((_, template)) = starting.filter(|(until, _)| *until > source.observed.now) {
+    if let Some((_, template)) = starting.filter(|(until, _)| *until > source.input.observed.now) {
         if nodes::is_cordoned(node) {
             return None;
         }
@@ -189,7 +183,7 @@ fn offer(
         let mut offer = NodeCapacity::of(profile.clone(), template.allocatable.clone());
         let missing =
             |daemon: &&Daemon| !running.contains(&(daemon.namespace.as_str(), daemon.name.as_str()));
-        let missing = source.daemons.on(&profile).filter(missing);
+        let missing = source.demand.daemon_sets.on(&profile).filter(missing);
         missing.for_each(|daemon| offer.reserve(daemon, source.demand));
         return Some(offer);
     }

@@ -9,9 +9,8 @@ use serde_json::{Value, json};
 use crate::demand::daemons::Daemons;
 use crate::demand::{Demand, PendingGroup, order};
 use crate::fixtures;
-use crate::input::observed::Observed;
-use crate::pass::largest;
-use crate::pools::{self, Pool};
+use crate::input::observed::{Observed, PassInput};
+use crate::pools::{self, Pool, largest_node};
 use crate::requirements::constraints::{Constraints, HOSTNAME_LABEL};
 use crate::requirements::pod_class::{
     CountedNodes, PodAffinity, PodClass, PodClassId, TopologyCount, TopologyCountId, TopologySpread,
@@ -84,7 +83,7 @@ impl Pods {
 
     fn ordered(&self, observed: &Observed, pools: &[Pool]) -> Demand {
         let mut demand = self.demand.clone();
-        let reference = largest(pools, &observed.nodes, &mut ResourceNames::default());
+        let reference = largest_node(pools, &observed.nodes, &mut ResourceNames::default());
         order::order(&mut demand.groups, &demand.classes, &demand.topology_counts, &reference);
         demand
     }
@@ -112,22 +111,16 @@ impl Pods {
         let (mut names, mut warnings) = (ResourceNames::default(), Vec::new());
         let observed = &cluster.observed;
         let daemons = Daemons::of(observed, &mut names, &mut warnings);
-        let demand = self.ordered(observed, &pools);
-        let source = SnapshotInput {
-            observed,
-            nodes: &observed.nodes,
-            pods: &[],
-            demand: &demand,
-            daemons: &daemons,
-            waiting,
-        };
+        let demand = Demand { daemon_sets: daemons, ..self.ordered(observed, &pools) };
+        let input = PassInput { observed, nodes: &observed.nodes, pods: &[] };
+        let source = SnapshotInput { input, demand: &demand, waiting };
         let mut snapshot = capacity::snapshot(source, &pools, &mut names, &mut warnings);
-        let asks: Vec<_> =
+        let pending: Vec<_> =
             demand.groups.iter().map(|g| PendingPods { class: g.class, count: g.pods.len() }).collect();
         let pass = scale_up::ScaleUpInput {
             pools: &pools,
             classes: &demand.classes,
-            asks: &asks,
+            pending: &pending,
             seed: observed.seed,
         };
         let scale_up = scale_up::scale_up(&pass, &mut snapshot);

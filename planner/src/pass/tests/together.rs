@@ -28,7 +28,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     let plan = cluster().plan();
     let decision = plan.pool("a");
     assert_eq!(
-        (decision.desired, &decision.victims, &decision.condemned),
+        (decision.desired, &decision.victims, &decision.pending_removal),
         (1, &vec!["n3".to_owned()], &vec!["n1".to_owned(), "n2".to_owned()])
     );
     assert_eq!(
@@ -41,7 +41,7 @@ fn what_a_decision_before_has_named_and_nobody_has_marked_is_named_again() {
     let plan = cluster().running("s", "n3", "4", owned()).pending("p", 1, "1", &json!({})).plan();
     let decision = plan.pool("a");
     assert_eq!((decision.desired, decision.victims.len()), (3, 0));
-    assert_eq!(decision.condemned, vec!["n1".to_owned(), "n2".to_owned()]);
+    assert_eq!(decision.pending_removal, vec!["n1".to_owned(), "n2".to_owned()]);
     assert!(cluster().observed.nodes.iter().all(|node| !nodes::is_leaving(node)));
 }
 
