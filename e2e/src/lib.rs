@@ -12,6 +12,7 @@ pub mod concurrent_writer;
 pub mod control_plane;
 pub mod demo;
 pub mod fault_proxy;
+pub mod frozen;
 pub mod guards;
 pub mod history;
 pub mod lossy_proxy;

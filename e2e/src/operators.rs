@@ -14,6 +14,7 @@ use tokio::sync::OnceCell;
 use crate::cluster::Cluster;
 use crate::control_plane::go::inform;
 use crate::control_plane::{ready, toolbox};
+use crate::frozen;
 use crate::process_supervisor::{Exit, ProcessSupervisor, ProgramSpec, Running, Signal};
 
 /// Number of log lines at the end of an error about an operator.
@@ -188,12 +189,16 @@ impl OperatorProcess {
         bail!("{} did not stop within {patience:?}\n{}", self.spec.name, self.log_tail())
     }
 
-    /// Sends a signal, for example [`Signal::Freeze`] to make a leader miss its renewals.
+    /// Sends a signal, for example [`Signal::Freeze`] to make a leader miss its renewals: after it, no thread runs.
     ///
     /// # Errors
     /// When the operating system rejects it.
     pub async fn signal(&self, signal: Signal) -> Result<()> {
-        self.running.signal(signal).await
+        self.running.signal(signal).await?;
+        match signal {
+            Signal::Freeze => frozen::stopped(self.pid()).await,
+            Signal::Terminate | Signal::Kill | Signal::Continue => Ok(()),
+        }
     }
 
     /// Starts it again with the same arguments, after it has ended.

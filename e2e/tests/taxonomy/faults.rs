@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use conflict_retry::{Class, Outcome, RetryPolicy, Source, Subresource, UpdateDecision, Verb, WriteOptions};
+use e2e::frozen::FrozenProcess;
 use e2e::lossy_proxy::{Loss, LossyProxy};
 use e2e::wait::eventually;
 use futures::StreamExt as _;
@@ -20,8 +21,6 @@ use kube::api::{
     WatchParams,
 };
 use kube::{Api, Config, ResourceExt as _};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 
@@ -392,16 +391,15 @@ pub(crate) async fn lost(bench: &Bench, table: &mut Table) {
 
 /// A frozen etcd: the API server gives the request up, and the transaction that it has sent may still be executed.
 pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
-    let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
-    let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
+    let (_, etcd) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
     let map = bench.map("frozen").await;
     let mut changed = map.clone();
     let _ = colour(&mut changed);
     let maps = bench.set_up::<ConfigMap>();
-    etcd.send(Signal::SIGSTOP);
+    let frozen = FrozenProcess::freeze(etcd).await.unwrap();
     let answer = maps.replace("frozen", &PostParams::default(), &changed).await;
     table.answer("a store that does not answer, PUT", Verb::Put, answer, GIVEN_UP, &Class::Ambiguous);
-    etcd.send(Signal::SIGCONT);
+    frozen.resume().unwrap();
     let after =
         eventually(PATIENCE, "etcd is back", async || Ok(Some(maps.get("frozen").await?))).await.unwrap();
     let done = after.resource_version() != map.resource_version();
@@ -417,14 +415,14 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
         .with_policy(RetryPolicy::default().with_deadline(Some(PATIENCE * 2)));
     let client = connect(bench.cluster.kubeconfig_path(), "frozen", |_| {}).await;
     let watched = Api::<ConfigMap>::namespaced(client, NAMESPACE);
-    etcd.send(Signal::SIGSTOP);
+    let frozen = FrozenProcess::freeze(etcd).await.unwrap();
     let thaw = async {
         eventually(PATIENCE, "the PUT is given up", async || {
             Ok(tally.seen().contains("put!ambiguous").then_some(()))
         })
         .await
         .unwrap();
-        etcd.send(Signal::SIGCONT);
+        frozen.resume().unwrap();
     };
     let (outcome, ()) = tokio::join!(
         conflict_retry::update(&watched, "frozen", options, cached(&base), |map| {
@@ -443,8 +441,7 @@ pub(crate) async fn frozen(bench: &Bench, table: &mut Table) {
 
 /// An etcd that dies in the middle of two writes. Nothing here is usable after that.
 pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
-    let (_, pid) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
-    let etcd = Frozen(Pid::from_raw(i32::try_from(pid).unwrap()));
+    let (_, etcd) = bench.cluster.pids().into_iter().find(|(name, _)| name == "etcd").unwrap();
     let map = bench.map("killed").await;
     let mut changed = map.clone();
     let _ = colour(&mut changed);
@@ -454,12 +451,12 @@ pub(crate) async fn killed(bench: &Bench, table: &mut Table) {
     let options = &WriteOptions::new("killed").with_observer(tally.clone()).with_policy(two);
     let client = connect(bench.cluster.kubeconfig_path(), "killed", |_| {}).await;
     let watched = &Api::<ConfigMap>::namespaced(client, NAMESPACE);
-    etcd.send(Signal::SIGSTOP);
+    let frozen = FrozenProcess::freeze(etcd).await.unwrap();
     let death = async {
         // Both writes are with etcd by then. If they were not, the API server would give them up for another reason,
         // with the same meaning: no row depends on it.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        etcd.send(Signal::SIGKILL);
+        frozen.kill().unwrap();
     };
     let params = PostParams::default();
     let (answer, outcome, ()) = tokio::join!(
@@ -492,19 +489,4 @@ pub(crate) async fn restarted(bench: &Bench, table: &mut Table) {
     let right = found == "written" && sent.starts_with("put!transient") && sent.ends_with(" get put");
     table.lines.push("an API server that is stopped and started".to_owned());
     table.check(&format!("update: {found} by {sent}"), right);
-}
-
-/// A stopped process, which is continued at the end, however the test ends.
-pub(crate) struct Frozen(Pid);
-
-impl Frozen {
-    pub(crate) fn send(&self, signal: Signal) {
-        kill(self.0, signal).unwrap();
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        kill(self.0, Signal::SIGCONT).ok();
-    }
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use e2e::cluster::{Cluster, ClusterOptions};
+use e2e::frozen::FrozenProcess;
 use e2e::operators::{Launch, OperatorKind, OperatorProcess};
 use e2e::process_supervisor::Exit;
 use e2e::test_env::{PATIENCE, TestEnv};
@@ -16,8 +17,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use shared_crds::NodePool;
 use shared_crds::names::READY_TIME_ANNOTATION;
@@ -35,21 +34,9 @@ async fn silenced(env: &TestEnv, pool: &str) -> Node {
 }
 
 /// kwok while it is frozen. Dropping this continues it.
-struct Frozen(Pid);
-
-impl Frozen {
-    fn kwok(cluster: &Cluster) -> Self {
-        let pid = cluster.pids().into_iter().find_map(|(name, pid)| (name == "kwok").then_some(pid)).unwrap();
-        let pid = Pid::from_raw(pid.try_into().unwrap());
-        kill(pid, Signal::SIGSTOP).unwrap();
-        Self(pid)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        kill(self.0, Signal::SIGCONT).unwrap();
-    }
+async fn frozen_kwok(cluster: &Cluster) -> FrozenProcess {
+    let pid = cluster.pids().into_iter().find_map(|(name, pid)| (name == "kwok").then_some(pid)).unwrap();
+    FrozenProcess::freeze(pid).await.unwrap()
 }
 
 /// The status that a node lifecycle controller or a kubelet reports for a node that is not Ready.
@@ -110,7 +97,7 @@ async fn deleted_pod(env: &TestEnv) -> Pod {
 async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
     let env = TestEnv::begin("grace", &[]).await.unwrap();
     let name = short_drain(&env, "short", 30).await;
-    let frozen = Frozen::kwok(env.cluster);
+    let frozen = frozen_kwok(env.cluster).await;
     scale(&env, "npool/short", 0).await;
     let pod = deleted_pod(&env).await;
     assert_eq!(pod.metadata.deletion_grace_period_seconds, Some(30), "less than the pod's own grace");
@@ -132,7 +119,7 @@ async fn a_pod_keeps_its_grace_when_the_drain_of_its_node_runs_out_of_time() {
 async fn a_pod_whose_deletion_no_kubelet_confirms_holds_a_drain_that_has_run_out_of_time_only_so_long() {
     let env = TestEnv::begin("unconfirmed", &[]).await.unwrap();
     let name = short_drain(&env, "short", 1).await;
-    let frozen = Frozen::kwok(env.cluster);
+    let frozen = frozen_kwok(env.cluster).await;
     scale(&env, "npool/short", 0).await;
     deleted_pod(&env).await;
     let nodes = Api::<Node>::all(env.client.clone());
