@@ -6,8 +6,8 @@
 use tracing::instrument;
 
 use super::Writable;
+use super::operation_state::{Failed, OperationState};
 use super::target::Target;
-use super::track::{Failed, OperationState};
 use crate::classify::Class;
 use crate::freshness::Source;
 use crate::operation::{ReadSource, Subresource, Verb};

@@ -11,11 +11,11 @@ mod generation;
 mod guard;
 mod merge;
 mod object;
+mod operation_state;
 mod overwrite;
 mod plain;
 mod scale;
 mod target;
-mod track;
 mod update;
 mod view;
 mod wire;
@@ -45,9 +45,9 @@ impl<K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + Sync + 
 #[cfg(test)]
 mod protected_tests;
 #[cfg(test)]
+mod report_tests;
+#[cfg(test)]
 #[cfg(all(feature = "circuit-breaker", feature = "rate-limiter"))]
 mod request_protection_tests;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod told_tests;

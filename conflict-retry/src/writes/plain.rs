@@ -13,8 +13,8 @@ use kube::core::{ObjectMeta, Status};
 use serde_json::Value;
 
 use super::cycle::{self, Move};
+use super::operation_state::{Failed, OperationState};
 use super::target::Target;
-use super::track::{Failed, OperationState};
 use super::{Writable, wire};
 use crate::classify::Class;
 use crate::operation::{Subresource, Verb};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::report_tests::recorded;
 use super::tests::{conflict, error, map, maps, object, ok, options, verbs, wants};
-use super::told_tests::recorded;
 use super::*;
 use crate::freshness::Source;
 use crate::observe::Observer;

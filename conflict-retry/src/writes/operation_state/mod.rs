@@ -1,6 +1,6 @@
 //! The state of one running operation: its clock, its attempts, whether a write is in doubt, and its observer calls.
 
-mod told;
+mod reports;
 
 use std::time::Duration;
 
